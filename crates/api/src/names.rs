@@ -1,0 +1,45 @@
+//! Labels, annotations, keys and paths that several parts of the system must spell the same way.
+//!
+//! Those under `training.kubeflow.org/` are upstream's (`pkg/apis/kubeflow/v2beta1/constants.go`); those under
+//! `training.opendatahub.io/` are ours.
+
+/// Upstream's label for the operator that owns a pod; its value is [`OPERATOR_NAME`].
+pub const LABEL_OPERATOR_NAME: &str = "training.kubeflow.org/operator-name";
+/// Upstream's label for the MPIJob that a pod belongs to.
+pub const LABEL_JOB_NAME: &str = "training.kubeflow.org/job-name";
+/// Upstream's label for a pod's part in the job: `launcher` or `worker`.
+pub const LABEL_JOB_ROLE: &str = "training.kubeflow.org/job-role";
+/// Upstream's label for a pod's index within the job; Kueue ranks by it.
+pub const LABEL_REPLICA_INDEX: &str = "training.kubeflow.org/replica-index";
+/// The value of [`LABEL_OPERATOR_NAME`].
+pub const OPERATOR_NAME: &str = "mpi-operator";
+/// `runPolicy.managedBy` of jobs that this operator reconciles.
+pub const MANAGED_BY_US: &str = "kubeflow.org/mpi-operator";
+/// `runPolicy.managedBy` of jobs that Kueue hands to another cluster.
+pub const MANAGED_BY_MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+
+/// How the launcher reaches the workers: `ssh` or `agent`.
+pub const ANNOTATION_LAUNCH: &str = "training.opendatahub.io/launch";
+/// A worker not ready this long after it was scheduled fails the job, e.g. `10m`.
+pub const ANNOTATION_START_TIMEOUT: &str = "training.opendatahub.io/start-timeout";
+/// No output and no progress for this long sets the condition `Stalled`, e.g. `10m`.
+pub const ANNOTATION_STALL_TIMEOUT: &str = "training.opendatahub.io/stall-timeout";
+/// How often the whole gang may be restarted after an infrastructure failure.
+pub const ANNOTATION_MAX_GANG_RESTARTS: &str = "training.opendatahub.io/max-gang-restarts";
+/// The number of the current attempt; survives where upstream's CRD prunes unknown status.
+pub const ANNOTATION_ATTEMPT: &str = "training.opendatahub.io/attempt";
+/// On a Namespace: how many jobs may run in it at once.
+pub const ANNOTATION_MAX_CONCURRENT_JOBS: &str = "training.opendatahub.io/max-concurrent-jobs";
+/// On a pod of the embedded cluster: `rootless`, `root` or `plain` (CONTRACT: modes).
+pub const ANNOTATION_NODE_MODE: &str = "training.opendatahub.io/mode";
+
+/// Where the hostfile and `discover_hosts.sh` are mounted in the Launcher.
+pub const HOSTFILE_DIRECTORY: &str = "/etc/mpi";
+/// Where the launch agent is installed in every pod that uses the `agent` transport.
+pub const LAUNCH_DIRECTORY: &str = "/opt/odh/launch";
+/// The launch agent's program, as it stands in its image's `PATH` and in [`LAUNCH_DIRECTORY`].
+pub const LAUNCH_PROGRAM: &str = "odh-launch";
+/// The image that carries [`LAUNCH_PROGRAM`]; `odh local` maps this name to the program beside `odh`.
+pub const LAUNCH_IMAGE: &str = concat!("quay.io/opendatahub/odh-launch:v", env!("CARGO_PKG_VERSION"));
+/// The TCP port on which a Worker's launch agent listens.
+pub const LAUNCH_PORT: u16 = 7222;

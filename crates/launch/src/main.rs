@@ -1,0 +1,2 @@
+//! launch
+fn main() {}
