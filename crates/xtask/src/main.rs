@@ -1,2 +1,59 @@
-//! xtask
-fn main() {}
+//! `cargo xtask TASK`: the only task runner of this repository.
+//!
+//! It prepares what a task needs (Debian's packages, Python environments, programs), says what it is doing, runs the
+//! task, and says what to do where it cannot go on. It must not hold logic of the product: it calls `odh` and `cargo`
+//! as a person would.
+
+mod bench;
+mod build;
+mod check;
+mod demo;
+mod environment;
+mod generate;
+mod machine;
+mod steps;
+mod test;
+
+use std::process::ExitCode;
+
+use steps::Stop;
+
+const HELP: &str = "\
+cargo xtask TASK
+
+  demo              set everything up and run the main job: a real MPI training on four Workers
+  test [FILTER]     set everything up and run all tests, stories included
+  check             formatting, lints, generated files, licences, the one way of dependencies
+  gen [--check]     write the generated files anew, or compare them
+  fmt               format the code
+  bench [NAME]      measure, beside a peer in the same run; reports go to bench/reports/
+  setup             only the set-up that the tasks above share
+  help              this text
+";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["demo"] => demo::run(),
+        ["test", filter @ ..] => test::run(filter),
+        ["check"] => check::run(),
+        ["gen"] => generate::run(generate::Write::Anew),
+        ["gen", "--check"] => generate::run(generate::Write::Compare),
+        ["fmt"] => steps::cargo(&["fmt", "--all"]),
+        ["bench", names @ ..] => bench::run(names),
+        ["setup"] => test::set_up().map(|_| ()),
+        ["help" | "--help" | "-h"] | [] => {
+            steps::say(HELP);
+            Ok(())
+        }
+        other => Err(Stop::usage(format!("there is no task '{}'\n\n{HELP}", other.join(" ")))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => {
+            steps::complain(&stop);
+            ExitCode::from(stop.code)
+        }
+    }
+}

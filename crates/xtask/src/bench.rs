@@ -1,0 +1,43 @@
+//! Measurements. Each scenario is a program under `bench/` that writes its report to `bench/reports/`.
+
+use std::fs;
+use std::process::Command;
+
+use crate::build::{self, Profile};
+use crate::steps::{self, Stop};
+use crate::{environment, machine};
+
+/// Runs the named scenarios, or all of them.
+pub fn run(names: &[&str]) -> Result<(), Stop> {
+    let known = scenarios()?;
+    if let Some(unknown) = names.iter().find(|name| !known.iter().any(|k| k == *name)) {
+        return Err(Stop::usage(format!(
+            "there is no scenario '{unknown}'; there are: {}",
+            known.join(", ")
+        )));
+    }
+    machine::prepare_for_tests()?;
+    let environment = environment::examples()?;
+    let odh = build::programs(Profile::Release)?;
+    for name in known.iter().filter(|name| names.is_empty() || names.contains(&name.as_str())) {
+        steps::step(&format!("Measuring {name}"));
+        let mut command = Command::new(machine::python());
+        command.arg(steps::root().join("bench").join(name).join("run.py"));
+        command.env("ODH", &odh).env("ODH_EXAMPLES_ENVIRONMENT", &environment);
+        steps::run(&mut command)?;
+    }
+    Ok(())
+}
+
+fn scenarios() -> Result<Vec<String>, Stop> {
+    let folder = steps::root().join("bench");
+    let entries =
+        fs::read_dir(&folder).map_err(|error| Stop::plain(format!("{}: {error}", folder.display())))?;
+    let mut names: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join("run.py").is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,62 @@
+//! Building the programs that people run: `odh`, and the static `odh-launch` beside it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::steps::{self, Stop};
+
+/// Which build of the programs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Quick to build; what demo and tests use.
+    Dev,
+    /// Optimised; what is measured and shipped.
+    Release,
+}
+
+impl Profile {
+    fn folder(self) -> &'static str {
+        match self {
+            Profile::Dev => "debug",
+            Profile::Release => "release",
+        }
+    }
+
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Profile::Dev => &[],
+            Profile::Release => &["--release"],
+        }
+    }
+}
+
+/// Builds `odh` with `odh-launch` beside it; answers the path of `odh`.
+pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
+    steps::step("Building odh (the first time takes some minutes)");
+    let mut arguments = vec!["build", "--package", "cli", "--package", "operator"];
+    arguments.extend(profile.flags());
+    steps::cargo(&arguments)?;
+    let folder = steps::target().join(profile.folder());
+    let launch = launch_agent()?;
+    let beside = folder.join("odh-launch");
+    // A running copy cannot be written over, only replaced.
+    let fresh = folder.join(".odh-launch.new");
+    fs::copy(&launch, &fresh)
+        .and_then(|_| fs::rename(&fresh, &beside))
+        .map_err(|error| Stop::plain(format!("{}: {error}", beside.display())))?;
+    Ok(folder.join("odh"))
+}
+
+/// Builds the launch agent, static and small: it is copied into images of which nothing is known.
+///
+/// It has a target folder of its own, because `+crt-static` would otherwise rebuild everything else.
+fn launch_agent() -> Result<PathBuf, Stop> {
+    let target = steps::target().join("static");
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut command = Command::new(steps::cargo_program());
+    command.args(["build", "--release", "--package", "launch", "--target", &triple]);
+    command.env("RUSTFLAGS", "-C target-feature=+crt-static").env("CARGO_TARGET_DIR", &target);
+    steps::run(&mut command)?;
+    Ok(target.join(triple).join("release/odh-launch"))
+}

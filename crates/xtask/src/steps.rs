@@ -1,0 +1,124 @@
+//! Saying what is being done, running a program for it, and stopping with advice.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a task runner talks to the person who runs it"
+)]
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Why a task cannot go on, and what the person can do about it.
+pub struct Stop {
+    /// What went wrong, in one or a few lines.
+    pub what: String,
+    /// What to do next.
+    pub advice: Option<String>,
+    /// The exit code: 1 for a failure, 2 for a wrong call.
+    pub code: u8,
+}
+
+impl Stop {
+    /// A failure with advice.
+    pub fn new(what: impl Into<String>, advice: impl Into<String>) -> Stop {
+        Stop { what: what.into(), advice: Some(advice.into()), code: 1 }
+    }
+
+    /// A failure that speaks for itself.
+    pub fn plain(what: impl Into<String>) -> Stop {
+        Stop { what: what.into(), advice: None, code: 1 }
+    }
+
+    /// A wrong call.
+    pub fn usage(what: impl Into<String>) -> Stop {
+        Stop { what: what.into(), advice: None, code: 2 }
+    }
+}
+
+/// Prints prose or data as it stands.
+pub fn say(text: &str) {
+    println!("{}", text.trim_end_matches('\n'));
+}
+
+/// Announces a step.
+pub fn step(text: &str) {
+    println!("\n==> {text}");
+}
+
+/// Says why the task stopped.
+pub fn complain(stop: &Stop) {
+    eprintln!("\nxtask: {}", stop.what);
+    if let Some(advice) = &stop.advice {
+        eprintln!("\nWhat to do: {advice}");
+    }
+}
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+/// Where builds, environments and records of this checkout go.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |given| root().join(given))
+}
+
+/// The `cargo` that runs us.
+pub fn cargo_program() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+/// A `cargo` command, run at the repository's root.
+pub fn cargo(arguments: &[&str]) -> Result<(), Stop> {
+    run(Command::new(cargo_program()).args(arguments))
+}
+
+/// Runs a program with our standard output and error; it must succeed.
+pub fn run(command: &mut Command) -> Result<(), Stop> {
+    let line = shown(command);
+    let status = command
+        .current_dir(command.get_current_dir().map_or_else(root, Path::to_path_buf))
+        .stdin(Stdio::null())
+        .status()
+        .map_err(|error| Stop::plain(format!("`{line}` could not be started: {error}")))?;
+    if status.success() { Ok(()) } else { Err(Stop::plain(format!("`{line}` ended with {status}"))) }
+}
+
+/// Runs a program quietly; its output is shown only if it fails.
+pub fn run_quietly(command: &mut Command) -> Result<(), Stop> {
+    let line = shown(command);
+    let started = Instant::now();
+    let output = command
+        .current_dir(command.get_current_dir().map_or_else(root, Path::to_path_buf))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Stop::plain(format!("`{line}` could not be started: {error}")))?;
+    if output.status.success() {
+        println!("    done in {:.1} s", started.elapsed().as_secs_f64());
+        return Ok(());
+    }
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err(Stop::plain(format!("`{line}` ended with {}:\n{}", output.status, said.trim_end())))
+}
+
+/// What a program prints, if it can be run and succeeds.
+pub fn output_of(program: impl AsRef<OsStr>, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The first program of this name on `PATH`.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|candidate| candidate.is_file())
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}

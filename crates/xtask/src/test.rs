@@ -1,0 +1,87 @@
+//! `cargo xtask test`: everything set up, everything tested, and the mode of every story on record.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::build::{self, Profile};
+use crate::steps::{self, Stop};
+use crate::{check, environment, machine};
+
+/// Where things are that the stories use.
+pub struct SetUp {
+    odh: PathBuf,
+    examples: PathBuf,
+    mpich: PathBuf,
+    tools: PathBuf,
+}
+
+/// Installs what is missing, makes the environments, builds the programs.
+pub fn set_up() -> Result<SetUp, Stop> {
+    steps::step("Checking what this machine has");
+    machine::prepare_for_tests()?;
+    Ok(SetUp {
+        tools: environment::tools()?,
+        examples: environment::examples()?,
+        mpich: environment::mpich()?,
+        odh: build::programs(Profile::Dev)?,
+    })
+}
+
+/// Runs all tests, or those that match the filter.
+pub fn run(filter: &[&str]) -> Result<(), Stop> {
+    let started = Instant::now();
+    let places = set_up()?;
+    if filter.is_empty() {
+        check::quick()?;
+    }
+    let record = steps::target().join("stories-modes.tsv");
+    // A record of an earlier run would hide that a story did not run; there may be none.
+    let _ = fs::remove_file(&record);
+    steps::step("Running the tests");
+    let mut command = Command::new(steps::cargo_program());
+    command.args(["test", "--workspace", "--no-fail-fast"]).args(filter);
+    command.env("ODH", &places.odh).env("ODH_EXAMPLES_ENVIRONMENT", &places.examples);
+    command.env("ODH_MPICH_ENVIRONMENT", &places.mpich).env("KUBECTL", places.tools.join("bin/kubectl"));
+    command.env("ODH_STORY_MODES", &record);
+    let outcome = steps::run(&mut command);
+    let modes = report_modes(&fs::read_to_string(&record).unwrap_or_default(), filter.is_empty());
+    outcome.map_err(|stop| {
+        Stop::new(stop.what, "the failing test's output stands above; `cargo xtask test NAME` runs it alone")
+    })?;
+    modes?;
+    if filter.is_empty() {
+        check::lints()?;
+    }
+    steps::step(&format!("All passed in {:.0} s", started.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+/// Prints the mode of every story, and fails where a stronger one was possible and not asked to be left.
+///
+/// A line of the record: story, mode used, strongest mode that the machine permits, `chosen` or `forced`.
+fn report_modes(record: &str, all: bool) -> Result<(), Stop> {
+    steps::step("The mode of every story");
+    let mut lines: Vec<Vec<&str>> = record.lines().map(|line| line.split('\t').collect()).collect();
+    lines.sort();
+    for line in &lines {
+        steps::say(&format!(
+            "    {:<48} {}",
+            line.first().unwrap_or(&""),
+            line.get(1..).unwrap_or(&[]).join("  ")
+        ));
+    }
+    if all && lines.is_empty() {
+        return Err(Stop::plain("no story left a record of its mode: did they run?".to_owned()));
+    }
+    let weaker =
+        |line: &&Vec<&str>| matches!(line.as_slice(), [_, used, strongest, "chosen"] if used != strongest);
+    match lines.iter().find(weaker) {
+        Some(line) => Err(Stop::plain(format!(
+            "story {} ran in mode {}, though this machine permits {}",
+            line[0], line[1], line[2]
+        ))),
+        None => Ok(()),
+    }
+}
