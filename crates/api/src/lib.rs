@@ -4,8 +4,12 @@
 //! `plan`'s, so that they have one home. Names and texts follow Kubeflow's MPI Operator v2
 //! (`kubeflow/mpi-operator`, `pkg/apis/kubeflow/v2beta1/types.go`); what we add is additive and says so.
 
+mod conditions;
+mod crd;
 mod mpijob;
 mod names;
 
+pub use conditions::*;
+pub use crd::mpijob_crd;
 pub use mpijob::*;
 pub use names::*;

@@ -24,7 +24,13 @@ pub const WORKER: &str = "Worker";
     singular = "mpijob",
     namespaced,
     status = "MPIJobStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    shortname = "mj",
+    doc = "A job of MPI processes: one Launcher that runs mpirun, and Workers that run the ranks.",
+    printcolumn = r#"{"name":"State","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.phaseReason","priority":1}"#,
+    printcolumn = r#"{"name":"Workers","type":"string","jsonPath":".status.workers.ready"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MPIJobSpec {
@@ -218,6 +224,9 @@ pub struct WorkerCounts {
     pub failed: i32,
     /// How many Workers the spec asks for.
     pub of: i32,
+    /// `running/of`, e.g. `3/4`: what `kubectl get` shows.
+    #[serde(default)]
+    pub ready: String,
 }
 
 /// Why a job failed.

@@ -1,0 +1,56 @@
+//! Condition types, reasons and event reasons: the words that Kueue, dashboards and scripts read.
+//!
+//! Those that begin with `MPIJob` and the types up to `Failed` are upstream's
+//! (`kubeflow/mpi-operator`, `pkg/controller/mpi_job_controller_status.go`); the others are ours and additive.
+
+/// Condition: the job was seen by the operator.
+pub const CONDITION_CREATED: &str = "Created";
+/// Condition: the Launcher and all Workers run.
+pub const CONDITION_RUNNING: &str = "Running";
+/// Condition: the whole gang is being started anew.
+pub const CONDITION_RESTARTING: &str = "Restarting";
+/// Condition: the job's pods are held back.
+pub const CONDITION_SUSPENDED: &str = "Suspended";
+/// Condition: the Launcher ended with exit code 0.
+pub const CONDITION_SUCCEEDED: &str = "Succeeded";
+/// Condition: the job ended otherwise.
+pub const CONDITION_FAILED: &str = "Failed";
+/// Condition: no output and no progress for the stall timeout; it never fails a job by itself.
+pub const CONDITION_STALLED: &str = "Stalled";
+/// Condition: ranks were seen on every host that they were given (False: they were not).
+pub const CONDITION_WORLD_VERIFIED: &str = "WorldVerified";
+
+/// Reason of [`CONDITION_CREATED`], and an event's.
+pub const REASON_CREATED: &str = "MPIJobCreated";
+/// Reason of [`CONDITION_RUNNING`], and an event's.
+pub const REASON_RUNNING: &str = "MPIJobRunning";
+/// Reason of [`CONDITION_SUSPENDED`] when True, and an event's.
+pub const REASON_SUSPENDED: &str = "MPIJobSuspended";
+/// Reason of [`CONDITION_SUSPENDED`] when False, and an event's.
+pub const REASON_RESUMED: &str = "MPIJobResumed";
+/// Reason of [`CONDITION_SUCCEEDED`], and an event's.
+pub const REASON_SUCCEEDED: &str = "MPIJobSucceeded";
+/// Reason of [`CONDITION_FAILED`] where nothing better is known, and of events about failed creations.
+pub const REASON_FAILED: &str = "MPIJobFailed";
+/// Reason of [`CONDITION_FAILED`] when a Worker was evicted, and an event's.
+pub const REASON_EVICTED: &str = "MPIJobEvicted";
+/// Reason of [`CONDITION_FAILED`] and of an event when the spec cannot be run.
+pub const REASON_VALIDATION: &str = "ValidationError";
+/// Event reason: an object of the name that the job needs exists and belongs to someone else.
+pub const REASON_RESOURCE_EXISTS: &str = "ErrResourceExists";
+/// Event reason: the Launcher template's restart policy gives way to the replica spec's.
+pub const REASON_TEMPLATE_RESTART_POLICY: &str = "SetPodTemplateRestartPolicy";
+
+/// `status.phaseReason`: held back, or waiting for a queue, before it ever started.
+pub const PHASE_REASON_QUEUED: &str = "Queued";
+/// `status.phaseReason`: `runPolicy.suspend` is set.
+pub const PHASE_REASON_SUSPENDED: &str = "Suspended";
+/// `status.phaseReason`: pods are being created, scheduled, pulled or started.
+pub const PHASE_REASON_INITIALIZING: &str = "Initializing";
+/// `status.phaseReason`: the gang is being started anew.
+pub const PHASE_REASON_RESTARTING: &str = "Restarting";
+
+/// `source.component` of every event, as upstream's.
+pub const EVENT_SOURCE: &str = "mpi-job-controller";
+/// The longest message of an event, in bytes (`k8s.io/kubernetes/pkg/apis/core/validation/events.go`).
+pub const EVENT_MESSAGE_LIMIT_BYTES: usize = 1024;

@@ -1,0 +1,172 @@
+//! The CRD: the committed file is the generated one, and its rules accept and refuse what they should.
+
+use kube_cel::Validator;
+use serde_json::{Value, json};
+
+const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crd/kubeflow.org_mpijobs.yaml");
+
+#[test]
+fn the_committed_definition_is_the_generated_one() {
+    let generated = format!(
+        "# Generated from crates/api by `cargo xtask gen`; do not edit.\n{}",
+        serde_saphyr::to_string(&api::mpijob_crd()).unwrap()
+    );
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(COMMITTED, &generated).unwrap();
+    }
+    let committed = std::fs::read_to_string(COMMITTED).unwrap();
+    assert!(committed == generated, "{COMMITTED} is stale: run the test with UPDATE=1");
+    let parsed: Value = serde_saphyr::from_str(&committed).unwrap();
+    assert_eq!(
+        parsed,
+        serde_json::to_value(api::mpijob_crd()).unwrap(),
+        "the YAML reads back as what was meant"
+    );
+}
+
+/// The schema of the one version.
+fn schema() -> Value {
+    let crd = serde_json::to_value(api::mpijob_crd()).unwrap();
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
+
+fn job() -> Value {
+    let template = json!({ "spec": { "containers": [{ "name": "main", "image": "i" }] } });
+    json!({
+        "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+        "metadata": { "name": "pi", "namespace": "default" },
+        "spec": {
+            "slotsPerWorker": 1,
+            "runPolicy": { "cleanPodPolicy": "Running", "suspend": false },
+            "mpiReplicaSpecs": {
+                "Launcher": { "replicas": 1, "template": template },
+                "Worker": { "replicas": 2, "template": template },
+            },
+        },
+    })
+}
+
+/// A job changed by a JSON merge at `pointer`.
+fn with(mut job: Value, pointer: &str, value: Value) -> Value {
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    job.pointer_mut(parent).unwrap()[name] = value;
+    job
+}
+
+fn without(mut job: Value, pointer: &str) -> Value {
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    job.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(name);
+    job
+}
+
+fn faults(new: &Value, old: Option<&Value>) -> Vec<String> {
+    match Validator::new().validate(&schema(), new, old) {
+        Ok(()) => Vec::new(),
+        Err(errors) => {
+            errors.into_iter().map(|error| format!("{}: {}", error.field_path, error.message)).collect()
+        }
+    }
+}
+
+#[test]
+fn rules_accept_what_upstream_runs() {
+    let accepted = [
+        job(),
+        without(job(), "/spec/mpiReplicaSpecs/Worker"),
+        without(job(), "/spec/mpiReplicaSpecs/Launcher/replicas"),
+        with(job(), "/spec/mpiReplicaSpecs/Other", json!({ "restartPolicy": "Always" })),
+        with(job(), "/spec/mpiReplicaSpecs/Worker/restartPolicy", json!("OnFailure")),
+        with(job(), "/metadata/name", json!("a".repeat(63 - 9))),
+        with(
+            with(job(), "/metadata/name", json!("a".repeat(63 - 11))),
+            "/spec/mpiReplicaSpecs/Worker/replicas",
+            json!(1000),
+        ),
+    ];
+    for job in accepted {
+        assert_eq!(faults(&job, None), Vec::<String>::new(), "{job}");
+    }
+}
+
+#[test]
+fn rules_refuse_what_upstream_never_runs() {
+    let refused = [
+        (without(job(), "/spec/mpiReplicaSpecs/Launcher"), "must have a Launcher"),
+        (with(job(), "/spec/mpiReplicaSpecs/Launcher/replicas", json!(2)), "Launcher].replicas must be 1"),
+        (
+            with(job(), "/spec/mpiReplicaSpecs/Worker/replicas", json!(0)),
+            "Worker].replicas must be at least 1",
+        ),
+        (without(job(), "/spec/mpiReplicaSpecs/Worker/replicas"), "Worker].replicas must be at least 1"),
+        (with(job(), "/spec/mpiReplicaSpecs/Worker/restartPolicy", json!("ExitCode")), "Never or OnFailure"),
+        (
+            with(job(), "/spec/mpiReplicaSpecs/Worker/template/spec/containers", json!([])),
+            "at least one container",
+        ),
+        (without(job(), "/spec/mpiReplicaSpecs/Launcher/template"), "at least one container"),
+        (with(job(), "/metadata/name", json!("a".repeat(63 - 8))), "at most 63 characters"),
+        (
+            with(
+                with(job(), "/metadata/name", json!("a".repeat(63 - 10))),
+                "/spec/mpiReplicaSpecs/Worker/replicas",
+                json!(1000),
+            ),
+            "63",
+        ),
+        (with(job(), "/metadata/name", json!("1st")), "begin with a letter"),
+        (with(job(), "/metadata/name", json!("a.b")), "begin with a letter"),
+    ];
+    for (job, expected) in refused {
+        let faults = faults(&job, None);
+        assert_eq!(faults.len(), 1, "{expected}: {faults:?}");
+        assert!(faults[0].contains(expected), "{expected}: {faults:?}");
+    }
+}
+
+#[test]
+fn the_spec_is_immutable_but_for_suspension_scale_and_scheduling_policy() {
+    let container = json!([{ "name": "main", "image": "other" }]);
+    let frozen = [
+        with(job(), "/spec/slotsPerWorker", json!(2)),
+        with(job(), "/spec/runLauncherAsWorker", json!(true)),
+        with(job(), "/spec/runPolicy/cleanPodPolicy", json!("All")),
+        with(job(), "/spec/runPolicy/managedBy", json!("kueue.x-k8s.io/multikueue")),
+        with(job(), "/spec/mpiReplicaSpecs/Launcher/restartPolicy", json!("Never")),
+        with(job(), "/spec/mpiReplicaSpecs/Worker/template/spec/containers", container.clone()),
+        with(job(), "/spec/mpiReplicaSpecs/Launcher/template/spec/hostNetwork", json!(true)),
+        with(job(), "/spec/mpiReplicaSpecs/Worker/template/spec/nodeSelector", json!({ "zone": "a" })),
+        with(job(), "/spec/mpiReplicaSpecs/Worker/template/metadata", json!({ "labels": { "a": "b" } })),
+        without(job(), "/spec/mpiReplicaSpecs/Worker"),
+    ];
+    for changed in frozen {
+        assert!(!faults(&changed, Some(&job())).is_empty(), "{changed}");
+        assert!(!faults(&job(), Some(&changed)).is_empty(), "and back: {changed}");
+    }
+    let free = [
+        with(job(), "/spec/runPolicy/suspend", json!(true)),
+        with(job(), "/spec/mpiReplicaSpecs/Worker/replicas", json!(5)),
+        with(job(), "/spec/runPolicy/schedulingPolicy", json!({ "queue": "q" })),
+        with(job(), "/metadata/labels", json!({ "a": "b" })),
+    ];
+    for changed in free {
+        assert_eq!(faults(&changed, Some(&job())), Vec::<String>::new(), "{changed}");
+    }
+}
+
+#[test]
+fn a_queue_may_inject_scheduling_while_the_job_is_suspended() {
+    let injected = |job: Value| {
+        let spec = json!({ "containers": [{ "name": "main", "image": "i" }], "nodeSelector": { "zone": "a" },
+            "tolerations": [{ "key": "k", "operator": "Exists" }], "schedulingGates": [{ "name": "g" }] });
+        let job = with(job, "/spec/mpiReplicaSpecs/Worker/template/spec", spec);
+        with(
+            job,
+            "/spec/mpiReplicaSpecs/Worker/template/metadata",
+            json!({ "labels": { "a": "b" }, "annotations": { "c": "d" } }),
+        )
+    };
+    let suspended = with(job(), "/spec/runPolicy/suspend", json!(true));
+    assert_eq!(faults(&injected(job()), Some(&suspended)), Vec::<String>::new(), "start");
+    assert_eq!(faults(&suspended, Some(&injected(job()))), Vec::<String>::new(), "stop");
+    assert!(!faults(&injected(job()), Some(&job())).is_empty(), "never while it runs");
+}
