@@ -7,3 +7,7 @@
 //! How data walks: a request comes in over TLS or from the in-process client, [`apiserver`] authenticates it, decodes
 //! and admits it, [`store`] commits it under the next resourceVersion, watchers see it; `controllers`, `scheduler` and
 //! `node` are ordinary clients of the same API.
+
+pub mod objects;
+pub mod patch;
+pub mod schema;

@@ -1,0 +1,267 @@
+//! A fault in one field of an object, and the `Status` that tells a client of all of them.
+//!
+//! Text and causes are those of `apimachinery/pkg/util/validation/field/errors.go` and
+//! `apimachinery/pkg/api/errors` (`NewInvalid`), so that clients that read messages see what they know.
+//! Data comes in as paths and values, goes out as text or as a `Status` object; nothing is looked up.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+/// How many faults of one object are reported; the rest are counted only.
+pub const MAX_FAULTS: usize = 256;
+/// How many bytes of an offending value are quoted.
+const MAX_QUOTED_BYTES: usize = 4096;
+
+/// Why a field is at fault (`field.ErrorType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A value that must be there is not.
+    Required,
+    /// The value is malformed or out of bounds.
+    Invalid,
+    /// The value is of the wrong JSON type.
+    TypeInvalid,
+    /// The value is none of an enumeration.
+    NotSupported,
+    /// The value is not allowed here or now.
+    Forbidden,
+    /// The value stands twice where it must be unique.
+    Duplicate,
+    /// What the value refers to is not there.
+    NotFound,
+    /// The value has too many characters or bytes.
+    TooLong,
+    /// The value has too few characters.
+    TooShort,
+    /// The list has too many items.
+    TooMany,
+    /// The list has too few items.
+    TooFew,
+    /// The fault is ours.
+    Internal,
+}
+
+impl Reason {
+    /// The machine-readable cause, e.g. `FieldValueInvalid`.
+    pub fn cause(self) -> &'static str {
+        match self {
+            Reason::Required => "FieldValueRequired",
+            Reason::Invalid => "FieldValueInvalid",
+            Reason::TypeInvalid => "FieldValueTypeInvalid",
+            Reason::NotSupported => "FieldValueNotSupported",
+            Reason::Forbidden => "FieldValueForbidden",
+            Reason::Duplicate => "FieldValueDuplicate",
+            Reason::NotFound => "FieldValueNotFound",
+            Reason::TooLong => "FieldValueTooLong",
+            Reason::TooShort => "FieldValueTooShort",
+            Reason::TooMany => "FieldValueTooMany",
+            Reason::TooFew => "FieldValueTooFew",
+            Reason::Internal => "InternalError",
+        }
+    }
+
+    /// Parses a CRD rule's `reason`; anything else is `Invalid`.
+    pub fn of_rule(reason: Option<&str>) -> Reason {
+        match reason {
+            Some("FieldValueRequired") => Reason::Required,
+            Some("FieldValueForbidden") => Reason::Forbidden,
+            Some("FieldValueDuplicate") => Reason::Duplicate,
+            _ => Reason::Invalid,
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Reason::Required => "Required value",
+            Reason::Invalid | Reason::TypeInvalid => "Invalid value",
+            Reason::NotSupported => "Unsupported value",
+            Reason::Forbidden => "Forbidden",
+            Reason::Duplicate => "Duplicate value",
+            Reason::NotFound => "Not found",
+            Reason::TooLong => "Too long",
+            Reason::TooShort => "Too short",
+            Reason::TooMany => "Too many",
+            Reason::TooFew => "Too few",
+            Reason::Internal => "Internal error",
+        }
+    }
+
+    fn shows_value(self) -> bool {
+        !matches!(
+            self,
+            Reason::Required | Reason::Forbidden | Reason::TooLong | Reason::TooShort | Reason::Internal
+        )
+    }
+}
+
+/// One fault: where, why, what stood there, and what would do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldFault {
+    /// The field, e.g. `spec.containers[0].name`.
+    pub path: String,
+    /// Why.
+    pub reason: Reason,
+    /// What stood there; `Null` where nothing did.
+    pub value: Value,
+    /// What is wrong with it, for a person.
+    pub detail: String,
+}
+
+impl FieldFault {
+    /// A fault of any reason.
+    pub fn new(path: impl Into<String>, reason: Reason, value: Value, detail: impl Into<String>) -> Self {
+        FieldFault { path: path.into(), reason, value, detail: detail.into() }
+    }
+
+    /// A value that must be there is not.
+    pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(path, Reason::Required, Value::Null, detail)
+    }
+
+    /// A malformed value.
+    pub fn invalid(path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(path, Reason::Invalid, value.into(), detail)
+    }
+
+    /// A value that is not allowed here or now.
+    pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(path, Reason::Forbidden, Value::Null, detail)
+    }
+
+    /// A value that stands twice.
+    pub fn duplicate(path: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(path, Reason::Duplicate, value.into(), "")
+    }
+
+    /// What the value refers to is not there.
+    pub fn not_found(path: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::new(path, Reason::NotFound, value.into(), "")
+    }
+
+    /// A string longer than `max_bytes`.
+    pub fn too_long(path: impl Into<String>, max_bytes: usize) -> Self {
+        Self::new(path, Reason::TooLong, Value::Null, format!("may not be more than {max_bytes} bytes"))
+    }
+
+    /// A value that is none of `supported`.
+    pub fn not_supported(path: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let detail = if quoted.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", quoted.join(", "))
+        };
+        Self::new(path, Reason::NotSupported, value.into(), detail)
+    }
+
+    /// The text without the path, as in a `Status` cause.
+    pub fn body(&self) -> String {
+        let mut text = self.reason.title().to_string();
+        if self.reason.shows_value() {
+            text.push_str(": ");
+            text.push_str(&quote_value(&self.value));
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+}
+
+impl fmt::Display for FieldFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.body())
+    }
+}
+
+fn quote_value(value: &Value) -> String {
+    let mut text = value.to_string();
+    if text.len() > MAX_QUOTED_BYTES {
+        let mut end = MAX_QUOTED_BYTES;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+/// The `Status` (code 422, reason `Invalid`) that reports `faults` of the object `name` of `kind`.
+pub fn invalid_status(group: &str, kind: &str, name: &str, faults: &[FieldFault]) -> Value {
+    let causes: Vec<Value> = faults
+        .iter()
+        .take(MAX_FAULTS)
+        .map(|f| json!({"reason": f.reason.cause(), "message": f.body(), "field": f.path}))
+        .collect();
+    let qualified = if group.is_empty() { kind.to_string() } else { format!("{kind}.{group}") };
+    let mut details = json!({"name": name, "kind": kind, "causes": causes});
+    if !group.is_empty() {
+        details["group"] = json!(group);
+    }
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": format!("{qualified} {name:?} is invalid{}", aggregate(faults)),
+        "reason": "Invalid", "details": details, "code": 422,
+    })
+}
+
+/// One fault as it is; several, each once, in brackets, as `errors.Aggregate` prints them.
+fn aggregate(faults: &[FieldFault]) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for fault in faults.iter().take(MAX_FAULTS) {
+        let text = fault.to_string();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.len() {
+        0 => String::new(),
+        1 => format!(": {}", texts[0]),
+        _ => format!(": [{}]", texts.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_that_of_field_errors() {
+        let cases = [
+            (FieldFault::required("spec.a", ""), "spec.a: Required value"),
+            (
+                FieldFault::invalid("spec.a", -1, "must be positive"),
+                "spec.a: Invalid value: -1: must be positive",
+            ),
+            (
+                FieldFault::not_supported("spec.p", "x", &["A", "B"]),
+                r#"spec.p: Unsupported value: "x": supported values: "A", "B""#,
+            ),
+            (FieldFault::forbidden("spec", "no"), "spec: Forbidden: no"),
+            (FieldFault::duplicate("spec.l[1]", "b"), r#"spec.l[1]: Duplicate value: "b""#),
+            (FieldFault::too_long("a", 63), "a: Too long: may not be more than 63 bytes"),
+        ];
+        for (fault, text) in cases {
+            assert_eq!(fault.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn several_faults_are_reported_in_one_status() {
+        let status = invalid_status(
+            "batch",
+            "Job",
+            "x",
+            &[FieldFault::required("spec.a", ""), FieldFault::forbidden("spec.b", "no")],
+        );
+        assert_eq!(
+            status["message"],
+            "Job.batch \"x\" is invalid: [spec.a: Required value, spec.b: Forbidden: no]"
+        );
+        assert_eq!(status["details"]["causes"][0]["reason"], "FieldValueRequired");
+        assert_eq!(status["code"], 422);
+    }
+}

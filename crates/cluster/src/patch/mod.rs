@@ -1,0 +1,67 @@
+//! Patches: what an object becomes when a client sends a change rather than a whole.
+//!
+//! JSON patch (RFC 6902), JSON merge patch (RFC 7396), strategic merge patch
+//! (`apimachinery/pkg/util/strategicpatch`). The object before and the patch
+//! come in, the object after goes out; defaults, pruning and validation are for the caller to do on the outcome.
+
+mod json;
+mod strategic;
+
+use serde_json::Value;
+
+pub use json::{MAX_COPIED_BYTES, MAX_OPERATIONS, json};
+pub use strategic::strategic;
+
+/// Why a patch was not applied; [`PatchError::code`] is the HTTP status.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PatchError {
+    /// The patch is no patch of its type.
+    #[error("{0}")]
+    Malformed(String),
+    /// The patch does not fit the object.
+    #[error("the server rejected our request due to an error in our request: {0}")]
+    Inapplicable(String),
+    /// The patch is too large, or makes the object too large.
+    #[error("{0}")]
+    TooLarge(String),
+    /// This type of patch is not for this kind.
+    #[error(
+        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+    )]
+    Unsupported,
+}
+
+impl PatchError {
+    /// The HTTP status code that says so.
+    pub fn code(&self) -> u16 {
+        match self {
+            PatchError::Malformed(_) => 400,
+            PatchError::Inapplicable(_) => 422,
+            PatchError::TooLarge(_) => 413,
+            PatchError::Unsupported => 415,
+        }
+    }
+
+    /// The `reason` of the `Status`.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            PatchError::Malformed(_) => "BadRequest",
+            PatchError::Inapplicable(_) => "Invalid",
+            PatchError::TooLarge(_) => "RequestEntityTooLarge",
+            PatchError::Unsupported => "UnsupportedMediaType",
+        }
+    }
+}
+
+/// Applies a JSON merge patch (RFC 7396): maps are merged, `null` deletes, everything else replaces.
+///
+/// # Errors
+/// Where the patch is not an object: the outcome would not be one either.
+pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
+    if !patch.is_object() {
+        return Err(PatchError::Malformed("a merge patch must be a JSON object".to_owned()));
+    }
+    let mut patched = object.clone();
+    json_patch::merge(&mut patched, patch);
+    Ok(patched)
+}

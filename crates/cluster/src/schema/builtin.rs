@@ -1,0 +1,23 @@
+//! The schema of a built-in kind, made from the `schemars` schema that `k8s-openapi` carries and the table of facts
+//! in `overlay`. Making one takes some milliseconds; [`crate::objects::Kind::schema`] keeps it.
+
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::Value;
+
+use super::{Schema, parse};
+
+/// Makes the schema of the built-in type `T`.
+pub fn builtin<T: JsonSchema>() -> Schema {
+    let mut source = SchemaGenerator::default().into_root_schema_for::<T>().to_value();
+    if let Value::Object(map) = &mut source {
+        map.insert("title".to_owned(), Value::String(T::schema_name().into_owned()));
+    }
+    match parse::of_builtin(&source) {
+        Ok(schema) => schema,
+        Err(error) => {
+            // Only a change of k8s-openapi can bring this about; the test over all kinds would show it.
+            tracing::error!(%error, kind = %T::schema_name(), "a built-in schema could not be read");
+            Schema::anything()
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Reads a JSON schema, of a CRD or of `schemars`, into the nodes of a [`Schema`].
+//!
+//! References (`$ref` to `#/$defs/…`) become shared nodes, so recursive types end. It judges nothing beyond what it
+//! needs to build: whether a CRD's schema is structural is asked elsewhere.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use super::overlay::{ATOMIC_TYPES, FIELD_FACTS, FieldFact};
+use super::{
+    Additional, Bounds, Junctors, ListType, MAX_DEPTH, Node, NodeId, PatchStrategy, Property, Schema, Type,
+};
+
+/// How many nodes a schema may have.
+pub const MAX_NODES: usize = 65_536;
+/// How large a compiled pattern may become, in bytes.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+const DEFS: &str = "#/$defs/";
+
+/// Why a schema could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// Not an object.
+    #[error("{0}: a schema must be an object")]
+    NotAnObject(String),
+    /// More nodes or nesting than is allowed.
+    #[error("{0}: the schema is too large or too deep")]
+    TooLarge(String),
+    /// A pattern that is no regular expression.
+    #[error("{0}: pattern {1:?} is not a valid regular expression")]
+    Pattern(String, String),
+    /// A reference to nothing.
+    #[error("{0}: unknown reference {1}")]
+    Reference(String, String),
+}
+
+pub(super) fn of_crd(source: &Value) -> Result<Schema, SchemaError> {
+    let mut reader = Reader::new(None);
+    let root = reader.node(source, "openAPIV3Schema", 0)?;
+    reader.add_type_and_object_meta(root);
+    Ok(Schema { nodes: reader.nodes, root, source: Some(source.clone()), builtin: false })
+}
+
+/// Reads a root schema of `schemars`, whose shared types stand under `$defs`.
+pub(super) fn of_builtin(source: &Value) -> Result<Schema, SchemaError> {
+    let defs = source.get("$defs").and_then(Value::as_object);
+    let mut reader = Reader::new(defs);
+    let title = source.get("title").and_then(Value::as_str).map(str::to_owned);
+    reader.owner = title;
+    let root = reader.node(source, "root", 0)?;
+    Ok(Schema { nodes: reader.nodes, root, source: None, builtin: true })
+}
+
+struct Reader<'a> {
+    defs: Option<&'a Map<String, Value>>,
+    known: BTreeMap<String, NodeId>,
+    nodes: Vec<Node>,
+    /// The built-in type that is being read.
+    owner: Option<String>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(defs: Option<&'a Map<String, Value>>) -> Self {
+        Reader { defs, known: BTreeMap::new(), nodes: Vec::new(), owner: None }
+    }
+
+    fn add(&mut self, node: Node, at: &str) -> Result<NodeId, SchemaError> {
+        if self.nodes.len() >= MAX_NODES {
+            return Err(SchemaError::TooLarge(at.to_owned()));
+        }
+        self.nodes.push(node);
+        Ok(NodeId((self.nodes.len() - 1) as u32))
+    }
+
+    fn node(&mut self, value: &Value, at: &str, depth: usize) -> Result<NodeId, SchemaError> {
+        if depth > MAX_DEPTH {
+            return Err(SchemaError::TooLarge(at.to_owned()));
+        }
+        if let Value::Bool(_) = value {
+            return self.add(Node { preserve_unknown: true, ..Node::default() }, at);
+        }
+        let Some(map) = value.as_object() else { return Err(SchemaError::NotAnObject(at.to_owned())) };
+        if self.defs.is_some()
+            && let Some(Value::String(reference)) = map.get("$ref")
+        {
+            return self.reference(reference, at, depth);
+        }
+        let id = self.add(Node::default(), at)?;
+        self.fill(id, map, at, depth)?;
+        Ok(id)
+    }
+
+    fn reference(&mut self, reference: &str, at: &str, depth: usize) -> Result<NodeId, SchemaError> {
+        let unknown = || SchemaError::Reference(at.to_owned(), reference.to_owned());
+        let name = reference.strip_prefix(DEFS).ok_or_else(unknown)?;
+        if let Some(id) = self.known.get(name) {
+            return Ok(*id);
+        }
+        let Some(Value::Object(map)) = self.defs.and_then(|d| d.get(name)) else { return Err(unknown()) };
+        let id = self.add(Node::default(), at)?;
+        self.known.insert(name.to_owned(), id);
+        let outer = self.owner.replace(name.to_owned());
+        self.fill(id, map, at, depth)?;
+        self.owner = outer;
+        refine_builtin(&mut self.nodes[id.0 as usize], name);
+        Ok(id)
+    }
+
+    fn fill(
+        &mut self,
+        id: NodeId,
+        map: &Map<String, Value>,
+        at: &str,
+        depth: usize,
+    ) -> Result<(), SchemaError> {
+        let mut node = Node {
+            description: text(map, "description"),
+            kind: map.get("type").and_then(Value::as_str).and_then(type_of),
+            nullable: flag(map, "nullable"),
+            format: text(map, "format"),
+            required: strings(map.get("required")),
+            default: map.get("default").cloned(),
+            bounds: bounds(map, at)?,
+            preserve_unknown: flag(map, "x-kubernetes-preserve-unknown-fields"),
+            embedded: flag(map, "x-kubernetes-embedded-resource"),
+            int_or_string: flag(map, "x-kubernetes-int-or-string"),
+            atomic: map.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic"),
+            list_type: list_type(map),
+            list_type_given: map.contains_key("x-kubernetes-list-type"),
+            has_rules: map
+                .get("x-kubernetes-validations")
+                .and_then(Value::as_array)
+                .is_some_and(|r| !r.is_empty()),
+            ..Node::default()
+        };
+        let owner = self.owner.take();
+        if let Some(Value::Object(properties)) = map.get("properties") {
+            for (name, value) in properties {
+                let property =
+                    self.property(owner.as_deref(), name, value, &format!("{at}.{name}"), depth)?;
+                node.properties.insert(name.clone(), property);
+            }
+        }
+        node.additional = match map.get("additionalProperties") {
+            None | Some(Value::Bool(false)) => Additional::Forbidden,
+            Some(Value::Bool(true)) => Additional::Anything,
+            Some(value) => Additional::Of(self.node(value, &format!("{at}.*"), depth + 1)?),
+        };
+        if let Some(items) = map.get("items") {
+            node.items = Some(self.node(items, &format!("{at}[]"), depth + 1)?);
+        }
+        node.junctors = self.junctors(map, at, depth)?;
+        self.owner = owner;
+        if depth == 0 && node.definition.is_none() {
+            node.definition.clone_from(&self.owner);
+        }
+        self.nodes[id.0 as usize] = node;
+        Ok(())
+    }
+
+    fn property(
+        &mut self,
+        owner: Option<&str>,
+        name: &str,
+        value: &Value,
+        at: &str,
+        depth: usize,
+    ) -> Result<Property, SchemaError> {
+        let node = self.node(value, at, depth + 1)?;
+        let mut property = Property {
+            node,
+            strategy: PatchStrategy::default(),
+            description: value.get("description").and_then(Value::as_str).map(str::to_owned),
+            atomic: false,
+        };
+        if let Some(fact) = owner.and_then(|owner| fact_of(owner, name)) {
+            self.apply_fact(fact, &mut property);
+        }
+        Ok(property)
+    }
+
+    fn apply_fact(&mut self, fact: &FieldFact, property: &mut Property) {
+        let keys = || fact.list_keys.split(',').map(str::to_owned).collect();
+        property.strategy = PatchStrategy {
+            merge: fact.strategy.starts_with("merge"),
+            retain_keys: fact.strategy.ends_with("retainKeys"),
+            replace: fact.strategy == "replace",
+            merge_key: (!fact.merge_key.is_empty()).then(|| fact.merge_key.to_owned()),
+        };
+        property.atomic = fact.map_type == "atomic";
+        if !fact.list_type.is_empty() {
+            let node = &mut self.nodes[property.node.0 as usize];
+            node.list_type_given = true;
+            node.list_type = match fact.list_type {
+                "map" => ListType::Map(keys()),
+                "set" => ListType::Set,
+                _ => ListType::Atomic,
+            };
+        }
+    }
+
+    fn junctors(
+        &mut self,
+        map: &Map<String, Value>,
+        at: &str,
+        depth: usize,
+    ) -> Result<Junctors, SchemaError> {
+        let mut several = |key: &str| -> Result<Vec<NodeId>, SchemaError> {
+            match map.get(key) {
+                Some(Value::Array(schemas)) => {
+                    schemas.iter().map(|s| self.node(s, &format!("{at}.{key}"), depth + 1)).collect()
+                }
+                _ => Ok(Vec::new()),
+            }
+        };
+        let (all_of, any_of, one_of) = (several("allOf")?, several("anyOf")?, several("oneOf")?);
+        let not = map.get("not").map(|s| self.node(s, &format!("{at}.not"), depth + 1)).transpose()?;
+        Ok(Junctors { all_of, any_of, one_of, not })
+    }
+
+    /// Gives every object, the root and embedded ones, `apiVersion`, `kind` and `metadata`, as the API server does.
+    fn add_type_and_object_meta(&mut self, root: NodeId) {
+        let string = NodeId(self.nodes.len() as u32);
+        self.nodes.push(Node { kind: Some(Type::String), ..Node::default() });
+        let meta = NodeId(self.nodes.len() as u32);
+        self.nodes.push(Node { kind: Some(Type::Object), preserve_unknown: true, ..Node::default() });
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            if index != root.0 as usize && !node.embedded {
+                continue;
+            }
+            for (name, of) in [("apiVersion", string), ("kind", string), ("metadata", meta)] {
+                node.properties.entry(name.to_owned()).or_insert(Property {
+                    node: of,
+                    strategy: PatchStrategy::default(),
+                    description: None,
+                    atomic: false,
+                });
+            }
+        }
+    }
+}
+
+/// What `schemars` cannot say of a built-in type.
+fn refine_builtin(node: &mut Node, name: &str) {
+    node.definition = Some(name.to_owned());
+    let short = name.rsplit('.').next().unwrap_or(name);
+    if ATOMIC_TYPES.contains(&name) {
+        node.atomic = true;
+    }
+    match short {
+        "Quantity" => node.quantity = true,
+        "MicroTime" => node.format = Some("micro-time".to_owned()),
+        "FieldsV1" | "RawExtension" | "Unstructured" => {
+            node.preserve_unknown = true;
+            node.atomic = true;
+        }
+        "JSON" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray" => {
+            *node = Node {
+                definition: node.definition.take(),
+                description: node.description.take(),
+                preserve_unknown: true,
+                ..Node::default()
+            };
+        }
+        _ => {}
+    }
+}
+
+fn fact_of(owner: &str, field: &str) -> Option<&'static FieldFact> {
+    FIELD_FACTS
+        .binary_search_by(|fact| (fact.definition, fact.field).cmp(&(owner, field)))
+        .ok()
+        .map(|i| &FIELD_FACTS[i])
+}
+
+fn type_of(name: &str) -> Option<Type> {
+    Some(match name {
+        "object" => Type::Object,
+        "array" => Type::Array,
+        "string" => Type::String,
+        "integer" => Type::Integer,
+        "number" => Type::Number,
+        "boolean" => Type::Boolean,
+        _ => return None,
+    })
+}
+
+fn list_type(map: &Map<String, Value>) -> ListType {
+    match map.get("x-kubernetes-list-type").and_then(Value::as_str) {
+        Some("set") => ListType::Set,
+        Some("map") => ListType::Map(strings(map.get("x-kubernetes-list-map-keys"))),
+        _ => ListType::Atomic,
+    }
+}
+
+fn text(map: &Map<String, Value>, key: &str) -> Option<String> {
+    map.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn flag(map: &Map<String, Value>, key: &str) -> bool {
+    map.get(key).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn strings(value: Option<&Value>) -> Vec<String> {
+    let items = value.and_then(Value::as_array);
+    items
+        .map(|items| items.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect())
+        .unwrap_or_default()
+}
+
+fn bounds(map: &Map<String, Value>, at: &str) -> Result<Bounds, SchemaError> {
+    let count = |key: &str| map.get(key).and_then(Value::as_u64);
+    let number = |key: &str| map.get(key).and_then(Value::as_f64);
+    let pattern = match map.get("pattern").and_then(Value::as_str) {
+        None => None,
+        Some(text) => Some((text.to_owned(), compile(text, at)?)),
+    };
+    Ok(Bounds {
+        one_of: map.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
+        minimum: number("minimum").map(|n| (n, flag(map, "exclusiveMinimum"))),
+        maximum: number("maximum").map(|n| (n, flag(map, "exclusiveMaximum"))),
+        multiple_of: number("multipleOf"),
+        min_length: count("minLength"),
+        max_length: count("maxLength"),
+        min_items: count("minItems"),
+        max_items: count("maxItems"),
+        min_properties: count("minProperties"),
+        max_properties: count("maxProperties"),
+        unique_items: flag(map, "uniqueItems"),
+        pattern,
+    })
+}
+
+fn compile(pattern: &str, at: &str) -> Result<Regex, SchemaError> {
+    regex::RegexBuilder::new(pattern)
+        .size_limit(MAX_PATTERN_BYTES)
+        .build()
+        .map_err(|_| SchemaError::Pattern(at.to_owned(), pattern.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_sorted_for_the_search() {
+        assert!(
+            FIELD_FACTS.windows(2).all(|w| (w[0].definition, w[0].field) < (w[1].definition, w[1].field))
+        );
+    }
+}
