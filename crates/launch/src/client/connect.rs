@@ -1,0 +1,245 @@
+//! From a host's name to a sealed connection: look up, connect, prove the key; again and again while a Worker comes up.
+//!
+//! The words of the faults are those of ssh where ssh has words for it, so that people and diagnosis know them.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use crate::key::{Key, KeyFault};
+use crate::report;
+use crate::resolve::{self, Sources, Unresolved};
+use crate::settings::Settings;
+use crate::wire::handshake::{self, ANSWER, Refusal, WELCOME};
+use crate::wire::sealed::Sealed;
+
+/// One try to connect takes no longer than this.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An agent that accepts a connection answers the handshake within this.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first pause between two tries; it grows by half each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How often a caller that waits says so.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectFault {
+    /// There is no key to prove.
+    #[error(transparent)]
+    Key(#[from] KeyFault),
+    /// The name has no address (yet).
+    #[error("Could not resolve hostname {host}: {source}")]
+    Unresolved {
+        /// The host.
+        host: String,
+        /// What the sources of names said.
+        source: Unresolved,
+    },
+    /// No agent of that name has announced itself (yet).
+    #[error("Could not resolve hostname {host}: no agent has announced itself under this name")]
+    Unannounced {
+        /// The host.
+        host: String,
+    },
+    /// The address cannot be reached, or nobody listens there (yet).
+    #[error("connect to host {host} ({address}) port {port}: {reason}", address = address.ip(), port = address.port())]
+    Unreachable {
+        /// The host.
+        host: String,
+        /// Its address.
+        address: SocketAddr,
+        /// `Connection refused`, `Connection timed out`, …
+        reason: String,
+    },
+    /// Somebody listens but the connection ended, or stayed silent, before both sides had proved the key.
+    #[error("connect to host {host} ({address}) port {port}: {reason} during the handshake", address = address.ip(), port = address.port())]
+    Interrupted {
+        /// The host.
+        host: String,
+        /// Its address.
+        address: SocketAddr,
+        /// What happened.
+        reason: String,
+    },
+    /// One side refused the other.
+    #[error("{host}: {refusal}")]
+    Refused {
+        /// The host.
+        host: String,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The cipher could not begin; not to be expected.
+    #[error("cannot begin a handshake: {0}")]
+    Cipher(#[from] snow::Error),
+    /// The time is over.
+    #[error("{last} (gave up after {} s: the worker did not come up)", waited.as_secs())]
+    GaveUp {
+        /// What the last try met with.
+        last: Box<ConnectFault>,
+        /// How long it was tried.
+        waited: Duration,
+    },
+}
+
+impl ConnectFault {
+    /// Whether the next try may succeed because the Worker is only on its way up.
+    fn may_heal(&self) -> bool {
+        match self {
+            Self::Unresolved { .. }
+            | Self::Unannounced { .. }
+            | Self::Unreachable { .. }
+            | Self::Interrupted { .. } => true,
+            Self::Refused { refusal, .. } => *refusal == Refusal::Busy,
+            Self::Key(_) | Self::Cipher(_) | Self::GaveUp { .. } => false,
+        }
+    }
+}
+
+/// Tries until there is a connection, the fault cannot heal, or `start_timeout` is over; says every ten seconds what it waits for.
+pub fn connect(host: &str, settings: &Settings) -> Result<(TcpStream, Sealed), ConnectFault> {
+    let begun = Instant::now();
+    let deadline = begun + settings.start_timeout;
+    let mut pause = FIRST_PAUSE;
+    let mut next_word = begun + PROGRESS_EVERY;
+    loop {
+        let fault = match attempt(host, settings, CONNECT_TIMEOUT) {
+            Ok(connection) => return Ok(connection),
+            Err(fault) if !fault.may_heal() => return Err(fault),
+            Err(fault) => fault,
+        };
+        let now = Instant::now();
+        if now >= deadline {
+            return Err(ConnectFault::GaveUp { last: Box::new(fault), waited: now - begun });
+        }
+        if now >= next_word {
+            next_word = now + PROGRESS_EVERY;
+            let (waited, limit) = ((now - begun).as_secs(), settings.start_timeout.as_secs());
+            report::line(&format!("waiting for {host} ({waited} s of {limit} s): {fault}"));
+        }
+        thread::sleep(pause.min(deadline - now));
+        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// One try: every address of the host in turn; `limit` bounds each connection.
+pub fn attempt(
+    host: &str,
+    settings: &Settings,
+    limit: Duration,
+) -> Result<(TcpStream, Sealed), ConnectFault> {
+    let key = Key::read(settings.key.as_deref())?;
+    let addresses = match &settings.registry {
+        Some(registry) => vec![announced(registry, host)?],
+        None => resolve::resolve(host, &Sources::default())
+            .map_err(|source| ConnectFault::Unresolved { host: host.to_owned(), source })?
+            .into_iter()
+            .map(|address: IpAddr| SocketAddr::new(address, settings.port))
+            .collect(),
+    };
+    let mut outcome = Err(ConnectFault::Unresolved { host: host.to_owned(), source: Unresolved::Unknown });
+    for address in addresses {
+        outcome = reach(host, address, &key, limit);
+        if outcome.as_ref().map_or_else(|fault| !fault.may_heal(), |_| true) {
+            break;
+        }
+    }
+    outcome
+}
+
+/// The address that the agent in the pod of this name has written into the registry.
+fn announced(registry: &Path, host: &str) -> Result<SocketAddr, ConnectFault> {
+    let name = host.split('.').next().unwrap_or(host);
+    std::fs::read_to_string(registry.join(name))
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .ok_or_else(|| ConnectFault::Unannounced { host: host.to_owned() })
+}
+
+fn reach(
+    host: &str,
+    address: SocketAddr,
+    key: &Key,
+    limit: Duration,
+) -> Result<(TcpStream, Sealed), ConnectFault> {
+    let unreachable = |error: io::Error| ConnectFault::Unreachable {
+        host: host.to_owned(),
+        address,
+        reason: words(&error),
+    };
+    let interrupted = |error: io::Error| ConnectFault::Interrupted {
+        host: host.to_owned(),
+        address,
+        reason: words(&error),
+    };
+    let refused = |refusal| ConnectFault::Refused { host: host.to_owned(), refusal };
+
+    let mut socket = TcpStream::connect_timeout(&address, limit).map_err(unreachable)?;
+    let (hello, state) = handshake::begin(key)?;
+    let mut answer = [0; ANSWER];
+    prepare(&socket).and_then(|()| socket.write_all(&hello)).map_err(interrupted)?;
+    socket.read_exact(&mut answer).map_err(interrupted)?;
+    handshake::judge_answer(&answer).map_err(refused)?;
+    let mut welcome = [0; WELCOME];
+    socket.read_exact(&mut welcome).map_err(interrupted)?;
+    Ok((socket, handshake::finish(state, &welcome).map_err(refused)?))
+}
+
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
+    socket.set_write_timeout(Some(HANDSHAKE_TIMEOUT))
+}
+
+/// The system's words for an error, without Rust's additions.
+fn words(error: &io::Error) -> String {
+    match (error.kind(), error.raw_os_error()) {
+        (ErrorKind::TimedOut | ErrorKind::WouldBlock, _) => Errno::ETIMEDOUT.desc().to_owned(),
+        (ErrorKind::UnexpectedEof, _) => "Connection closed by remote host".to_owned(),
+        (_, Some(number)) => Errno::from_raw(number).desc().to_owned(),
+        (_, None) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_read_as_those_of_ssh() {
+        let address = "10.0.0.3:7222".parse().unwrap();
+        let host = || "w-3.job.ns".to_owned();
+        let refused = |error: Errno| words(&io::Error::from_raw_os_error(error as i32));
+        for (fault, text) in [
+            (
+                ConnectFault::Unresolved { host: host(), source: Unresolved::Unknown },
+                "Could not resolve hostname w-3.job.ns: Name or service not known",
+            ),
+            (
+                ConnectFault::Unreachable { host: host(), address, reason: refused(Errno::ECONNREFUSED) },
+                "connect to host w-3.job.ns (10.0.0.3) port 7222: Connection refused",
+            ),
+            (
+                ConnectFault::Unreachable {
+                    host: host(),
+                    address,
+                    reason: words(&ErrorKind::TimedOut.into()),
+                },
+                "connect to host w-3.job.ns (10.0.0.3) port 7222: Connection timed out",
+            ),
+            (
+                ConnectFault::Refused { host: host(), refusal: Refusal::Key },
+                "w-3.job.ns: authentication failed: the key of this job does not match",
+            ),
+        ] {
+            assert_eq!(fault.to_string(), text);
+        }
+    }
+}

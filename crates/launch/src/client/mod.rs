@@ -1,0 +1,31 @@
+//! The caller's side, what an MPI launcher runs in place of ssh: connect, then relay until the command has ended.
+
+pub mod connect;
+mod relay;
+mod sink;
+
+use crate::arguments::Call;
+use crate::settings::Settings;
+
+/// Why a call has failed; the command's own failure is an exit code, not a fault.
+#[derive(Debug, thiserror::Error)]
+pub enum CallFault {
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] connect::ConnectFault),
+    /// The connection was lost, or the agent would not run the command.
+    #[error("{host}: {source}")]
+    Relay {
+        /// The host.
+        host: String,
+        /// What happened.
+        source: relay::RelayFault,
+    },
+}
+
+/// Runs the command on its host; answers the exit code to pass on.
+pub fn call(call: &Call, settings: &Settings) -> Result<u8, CallFault> {
+    let (socket, sealed) = connect::connect(&call.host, settings)?;
+    relay::relay(call, socket, sealed, settings.peer_timeout)
+        .map_err(|source| CallFault::Relay { host: call.host.clone(), source })
+}

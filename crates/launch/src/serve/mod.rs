@@ -1,0 +1,439 @@
+//! The Worker's side: accepts calls, runs their commands, reaps every process, ends everything in order. It may be process 1.
+//!
+//! One thread and one poll loop; a connection costs nothing before it has proved the key but a socket and a few bytes.
+
+mod descendants;
+mod greeting;
+mod listen;
+mod session;
+mod spawn;
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
+use self::descendants::Process;
+use self::greeting::{Greeting, Verdict};
+use self::listen::{Announcement, ListenFault};
+use self::session::{Parting, Session, code_of};
+use crate::key::{Key, KeyFault};
+use crate::report;
+use crate::settings::Settings;
+use crate::wire::CHUNK;
+use crate::wire::frame::Stream;
+
+/// Calls at once; with four file descriptors each, well under the usual limit of 1024.
+const MAX_SESSIONS: usize = 128;
+/// Connections at once that have not proved the key. One more, and the oldest has to go: an honest caller needs one round trip.
+const MAX_GREETINGS: usize = 32;
+/// How long processes have between being asked to end and being killed.
+const KILL_GRACE: Duration = Duration::from_secs(3);
+/// The pause between two looks at processes that ought to be gone.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Processes that fork while they are killed are looked for so many times.
+const MAX_LOOKS: u32 = 40;
+/// When the file descriptors are used up, no connection is accepted for so long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Refused connections are logged at most once in this time.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// An agent that ends waits for its callers to take their exit codes for so long.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// The longest the loop sleeps.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// Why the agent cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeFault {
+    /// It has no key, so it could admit nobody.
+    #[error(transparent)]
+    Key(#[from] KeyFault),
+    /// It cannot listen.
+    #[error(transparent)]
+    Listen(#[from] ListenFault),
+    /// The local system fails.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+impl From<Errno> for ServeFault {
+    fn from(error: Errno) -> Self {
+        Self::System(error.into())
+    }
+}
+
+/// Serves until SIGTERM or SIGINT, then ends every process it has started and returns.
+pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
+    Key::read(settings.key.as_deref())?;
+    // Daemons of MPI leave their parents: they become children of this process, which reaps them.
+    nix::sys::prctl::set_child_subreaper(true)?;
+    let signals: SigSet = [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
+    signals.thread_block()?;
+    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let (listener, announcement) = listen::listen(settings)?;
+    listener.set_nonblocking(true)?;
+    report::line(&format!("serving on {}", listener.local_addr()?));
+    let mut server = Server {
+        listener: Some(listener),
+        announcement,
+        signals,
+        key: settings.key.clone(),
+        peer_timeout: settings.peer_timeout,
+        greetings: VecDeque::new(),
+        sessions: Vec::new(),
+        endings: Vec::new(),
+        calls: 0,
+        accept_from: Instant::now(),
+        complaints: Complaints { next: Instant::now(), kept_back: 0 },
+        stopping: None,
+    };
+    server.run()
+}
+
+struct Server {
+    listener: Option<TcpListener>,
+    announcement: Option<Announcement>,
+    signals: SignalFd,
+    key: Option<PathBuf>,
+    peer_timeout: Duration,
+    greetings: VecDeque<Greeting>,
+    sessions: Vec<Session>,
+    endings: Vec<Ending>,
+    calls: u64,
+    accept_from: Instant,
+    complaints: Complaints,
+    stopping: Option<Stopping>,
+}
+
+/// Processes of a command whose caller is gone: asked to end, to be killed if they do not.
+struct Ending {
+    root: Pid,
+    known: Vec<Process>,
+    next: Instant,
+    looks: u32,
+}
+
+struct Stopping {
+    ending: Ending,
+    until: Instant,
+}
+
+struct Complaints {
+    next: Instant,
+    kept_back: u32,
+}
+
+/// What a file descriptor in the poll set belongs to.
+#[derive(Clone, Copy)]
+enum Source {
+    Listener,
+    Signals,
+    Greeting(usize),
+    Socket(usize),
+    Pipe(usize, Stream),
+}
+
+impl Server {
+    fn run(&mut self) -> Result<(), ServeFault> {
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let ready = self.wait()?;
+            let mut partings = Vec::new();
+            let mut admissible = Vec::new();
+            for (source, events) in ready {
+                match source {
+                    Source::Signals => self.take_signals()?,
+                    Source::Listener => self.accept(),
+                    Source::Greeting(index) => admissible.push(index),
+                    Source::Socket(index) => {
+                        let outcome = attend(&mut self.sessions[index], events, &mut buffer);
+                        partings.extend(outcome.err().map(|parting| (index, parting)));
+                    }
+                    Source::Pipe(index, stream) => {
+                        let session = &mut self.sessions[index];
+                        let outcome = match stream {
+                            Stream::Stdin => session.write_stdin(),
+                            _ => session.read_output(stream, &mut buffer),
+                        };
+                        partings.extend(outcome.err().map(|parting| (index, parting)));
+                    }
+                }
+            }
+            let now = Instant::now();
+            partings.extend(self.tick_sessions(now));
+            self.part(partings);
+            self.greet(&admissible, now);
+            self.end_processes(now);
+            if self.is_stopped(now) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for something to happen; answers what is ready, with indices that hold until something is removed.
+    fn wait(&self) -> Result<Vec<(Source, PollFlags)>, ServeFault> {
+        let now = Instant::now();
+        let mut sources = Vec::new();
+        let mut watched = Vec::new();
+        let mut watch = |source, fd, events| {
+            sources.push(source);
+            watched.push(PollFd::new(fd, events));
+        };
+        watch(Source::Signals, self.signals.as_fd(), PollFlags::POLLIN);
+        if let Some(listener) = self.listener.as_ref().filter(|_| now >= self.accept_from) {
+            watch(Source::Listener, listener.as_fd(), PollFlags::POLLIN);
+        }
+        for (index, greeting) in self.greetings.iter().enumerate() {
+            watch(Source::Greeting(index), greeting.socket.as_fd(), PollFlags::POLLIN);
+        }
+        for (index, session) in self.sessions.iter().enumerate() {
+            let wants = session.wants();
+            let mut events = PollFlags::POLLIN;
+            events.set(PollFlags::POLLOUT, wants.send);
+            watch(Source::Socket(index), session.socket(), events);
+            for (stream, wanted, events) in [
+                (Stream::Stdin, wants.stdin, PollFlags::POLLOUT),
+                (Stream::Stdout, wants.stdout, PollFlags::POLLIN),
+                (Stream::Stderr, wants.stderr, PollFlags::POLLIN),
+            ] {
+                if let Some(pipe) = session.pipe(stream).filter(|_| wanted) {
+                    watch(Source::Pipe(index, stream), pipe, events);
+                }
+            }
+        }
+        let sleep = self.due(now).saturating_duration_since(now) + Duration::from_millis(1);
+        match poll(&mut watched, PollTimeout::try_from(sleep).unwrap_or(PollTimeout::MAX)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready = sources.into_iter().zip(&watched).filter_map(|(source, fd)| {
+            fd.revents().filter(|events| !events.is_empty()).map(|events| (source, events))
+        });
+        Ok(ready.collect())
+    }
+
+    fn due(&self, now: Instant) -> Instant {
+        let mut due = now + LONGEST_SLEEP;
+        if self.listener.is_some() && self.accept_from > now {
+            due = due.min(self.accept_from);
+        }
+        if let Some(stopping) = &self.stopping {
+            due = due.min(stopping.until);
+        }
+        let endings = self.endings.iter().chain(self.stopping.as_ref().map(|stopping| &stopping.ending));
+        let moments = self.greetings.iter().map(|greeting| greeting.until);
+        moments
+            .chain(self.sessions.iter().map(Session::due))
+            .chain(endings.map(|ending| ending.next))
+            .fold(due, Instant::min)
+    }
+
+    fn accept(&mut self) {
+        // One a round: the loop comes back at once while there are more.
+        let Some(listener) = &self.listener else { return };
+        match listener.accept() {
+            Ok((socket, peer)) => {
+                if self.greetings.len() >= MAX_GREETINGS
+                    && let Some(oldest) = self.greetings.pop_front()
+                {
+                    self.complaints.add(oldest.peer, "given up for newer connections");
+                }
+                match Greeting::begin(socket, peer) {
+                    Ok(greeting) => self.greetings.push_back(greeting),
+                    Err(error) => self.complaints.add(peer, &error.to_string()),
+                }
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                ) => {}
+            Err(error) => {
+                report::line(&format!("cannot accept connections for now: {error}"));
+                self.accept_from = Instant::now() + ACCEPT_PAUSE;
+            }
+        }
+    }
+
+    /// Goes on with the connections on trial at these places, and dismisses those whose time is over.
+    fn greet(&mut self, ready: &[usize], now: Instant) {
+        // Accepting may have removed the oldest; a place that is off by one reads nothing and is looked at in the next round.
+        let mut kept = VecDeque::new();
+        for (index, mut greeting) in std::mem::take(&mut self.greetings).into_iter().enumerate() {
+            let is_full = self.sessions.len() >= MAX_SESSIONS;
+            let verdict = match ready.contains(&index) {
+                true => greeting.advance(is_full, || Key::read(self.key.as_deref())),
+                false => Verdict::Wait,
+            };
+            match verdict {
+                Verdict::Wait if now >= greeting.until => {
+                    self.complaints.add(greeting.peer, "no handshake in time");
+                }
+                Verdict::Wait => kept.push_back(greeting),
+                Verdict::Dismiss(None) => {}
+                Verdict::Dismiss(Some(reason)) => self.complaints.add(greeting.peer, &reason),
+                Verdict::Admit(sealed) => {
+                    self.calls += 1;
+                    let Greeting { socket, peer, .. } = greeting;
+                    self.sessions.push(Session::begin(self.calls, peer, socket, sealed, self.peer_timeout));
+                }
+            }
+        }
+        self.greetings = kept;
+    }
+
+    fn take_signals(&mut self) -> Result<(), ServeFault> {
+        while let Some(received) = self.signals.read_signal()? {
+            if i32::try_from(received.ssi_signo).is_ok_and(|number| number != Signal::SIGCHLD as i32) {
+                self.stop();
+            }
+        }
+        // Several children's signals may come as one.
+        self.reap();
+        Ok(())
+    }
+
+    /// Reaps every child that has ended, ours and those that were left to us. Bounded: each one reaped is gone.
+    fn reap(&mut self) {
+        while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            let Some((pid, code)) = code_of(status) else { return };
+            if let Some(session) = self.sessions.iter_mut().find(|session| session.running() == Some(pid)) {
+                session.exited(code);
+            }
+        }
+    }
+
+    fn tick_sessions(&mut self, now: Instant) -> Vec<(usize, Parting)> {
+        let mut partings = Vec::new();
+        for (index, session) in self.sessions.iter_mut().enumerate() {
+            match session.tick(now) {
+                Ok(Some(code)) => log_end(session, &format!("ended with code {code}")),
+                Ok(None) => {}
+                Err(parting) => {
+                    partings.push((index, parting));
+                    continue;
+                }
+            }
+            partings.extend(session.send().err().map(|parting| (index, parting)));
+        }
+        partings
+    }
+
+    /// Removes sessions that are over; what a lost caller has left running is ended.
+    fn part(&mut self, mut partings: Vec<(usize, Parting)>) {
+        // From the back, so that the places of the others hold; of several partings of one session the first counts.
+        partings.sort_by_key(|(index, _)| std::cmp::Reverse(*index));
+        partings.dedup_by_key(|(index, _)| *index);
+        for (index, parting) in partings {
+            let session = self.sessions.swap_remove(index);
+            if let (Parting::Lost(reason), false) = (&parting, session.is_over()) {
+                log_end(&session, &format!("lost its caller: {reason}"));
+            }
+            if let Some(shell) = session.running() {
+                self.endings.push(begin_ending(shell));
+            }
+        }
+    }
+
+    fn end_processes(&mut self, now: Instant) {
+        self.endings.retain_mut(|ending| now < ending.next || !is_ended(ending, now));
+    }
+
+    /// Stops accepting calls and asks every process to end.
+    fn stop(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        report::line(&format!("asked to stop: ending {} sessions", self.sessions.len()));
+        self.listener = None;
+        self.announcement = None;
+        self.greetings.clear();
+        let me = Pid::this();
+        let known = descendants::belonging(&descendants::all(), me);
+        let known: Vec<_> = known.into_iter().filter(|process| process.pid != me.as_raw()).collect();
+        descendants::signal_each(&known, Signal::SIGTERM);
+        descendants::signal_each(&known, Signal::SIGCONT);
+        let now = Instant::now();
+        self.stopping = Some(Stopping {
+            ending: Ending { root: me, known, next: now + KILL_GRACE, looks: 0 },
+            until: now + KILL_GRACE + FAREWELL,
+        });
+    }
+
+    /// Whether the agent was asked to stop and everything has ended, or there is no more time.
+    fn is_stopped(&mut self, now: Instant) -> bool {
+        let Some(stopping) = &mut self.stopping else { return false };
+        if now >= stopping.ending.next {
+            is_ended(&mut stopping.ending, now);
+        }
+        // A session that is over goes when its caller, who has the exit code then, closes the connection.
+        let callers_served = self.sessions.iter().all(Session::is_opening);
+        let mut left = descendants::belonging(&descendants::all(), Pid::this());
+        left.retain(|process| process.pid != Pid::this().as_raw());
+        now >= stopping.until || (callers_served && left.is_empty())
+    }
+}
+
+/// Reads first: a caller that has gone may have said something before.
+fn attend(session: &mut Session, events: PollFlags, buffer: &mut [u8]) -> Result<(), Parting> {
+    if events.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
+        session.receive(buffer)?;
+    }
+    Ok(())
+}
+
+fn log_end(session: &Session, how: &str) {
+    let Session { number, peer, begun, .. } = session;
+    let seconds = begun.elapsed().as_secs_f64();
+    report::line(&format!("session {number} from {peer}: {} {how} after {seconds:.1} s", session.program()));
+}
+
+/// Asks the processes of a command to end: its group first, because its first process knows best how to end the others.
+fn begin_ending(shell: Pid) -> Ending {
+    let known = descendants::belonging(&descendants::all(), shell);
+    let _ = killpg(shell, Signal::SIGTERM);
+    let _ = killpg(shell, Signal::SIGCONT);
+    Ending { root: shell, known, next: Instant::now() + KILL_GRACE, looks: 0 }
+}
+
+/// Kills what is left; answers whether nothing is, or whether it has been tried often enough.
+fn is_ended(ending: &mut Ending, now: Instant) -> bool {
+    let processes = descendants::all();
+    let mut left = descendants::belonging(&processes, ending.root);
+    left.retain(|process| process.pid != std::process::id().cast_signed());
+    left.extend(descendants::still_there(&ending.known, &processes));
+    if left.is_empty() || ending.looks >= MAX_LOOKS {
+        return true;
+    }
+    descendants::signal_each(&left, Signal::SIGKILL);
+    ending.known = left;
+    ending.looks += 1;
+    ending.next = now + LOOK_AGAIN;
+    false
+}
+
+impl Complaints {
+    /// Logs why a connection was refused, unless there was such a line a moment ago.
+    fn add(&mut self, peer: std::net::SocketAddr, reason: &str) {
+        let now = Instant::now();
+        if now < self.next {
+            self.kept_back += 1;
+            return;
+        }
+        let more = match std::mem::take(&mut self.kept_back) {
+            0 => String::new(),
+            count => format!(" ({count} more since the last such line)"),
+        };
+        report::line(&format!("refused {peer}: {reason}{more}"));
+        self.next = now + COMPLAIN_EVERY;
+    }
+}

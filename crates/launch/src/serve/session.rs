@@ -1,0 +1,474 @@
+//! One call: from the first sealed frame to the command's exit code. Events come in (socket, pipes, exit, time), frames and
+//! bytes go out; nothing here waits.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ChildStdin;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::spawn;
+use crate::wire::backlog::Backlog;
+use crate::wire::frame::{Frame, Stream};
+use crate::wire::sealed::Sealed;
+use crate::wire::{CREDIT_STEP, MAX_COMMAND, WINDOW};
+
+/// The command's output is not read while this much waits to be sent.
+const MAX_UNSENT: usize = 128 * 1024;
+/// After the command has ended, its pipes count as empty once nothing came for so long: a daemon that it left may hold them open
+/// for ever.
+const DRAIN_QUIET: Duration = Duration::from_millis(100);
+/// A daemon that goes on writing is read for so long after the command has ended.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// A caller that has its exit code closes the connection within this.
+const LEAVE_LIMIT: Duration = Duration::from_secs(10);
+/// A connection in use sends something so many times within the peer timeout.
+const SIGNS_OF_LIFE: u32 = 4;
+/// The signals that a caller may send.
+const PERMITTED: [Signal; 5] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
+
+/// A call.
+pub struct Session {
+    /// Counts the calls of this agent.
+    pub number: u64,
+    /// Who calls.
+    pub peer: SocketAddr,
+    /// When it began.
+    pub begun: Instant,
+    socket: TcpStream,
+    sealed: Sealed,
+    command: Vec<u8>,
+    state: State,
+    heard: Instant,
+    said: Instant,
+    peer_timeout: Duration,
+}
+
+enum State {
+    /// The command is coming.
+    Opening,
+    /// The command runs, or its last output is being read.
+    Running(Running),
+    /// The caller has been told the end.
+    Leaving { until: Instant, shut: bool },
+}
+
+struct Running {
+    /// The shell, which leads a session and a process group of this id.
+    shell: Pid,
+    stdin: Option<ChildStdin>,
+    stdin_waiting: Backlog,
+    stdin_ended: bool,
+    /// What the caller may still send.
+    stdin_granted: u32,
+    /// Written to the command, not yet granted anew.
+    stdin_written: u32,
+    outputs: [Output; 2],
+    ended: Option<Ended>,
+}
+
+struct Output {
+    stream: Stream,
+    pipe: Option<File>,
+    credit: u32,
+}
+
+struct Ended {
+    code: u8,
+    quiet_since: Instant,
+    until: Instant,
+}
+
+/// How a session is over.
+#[derive(Debug)]
+pub enum Parting {
+    /// The caller has its exit code, or never gave a command.
+    Done,
+    /// The connection is of no more use, for this reason.
+    Lost(String),
+}
+
+/// What a session waits for.
+#[expect(clippy::struct_excessive_bools, reason = "one for each file descriptor")]
+pub struct Wants {
+    /// To send.
+    pub send: bool,
+    /// To write to the command.
+    pub stdin: bool,
+    /// To read from the command.
+    pub stdout: bool,
+    /// To read from the command.
+    pub stderr: bool,
+}
+
+fn lost(error: impl std::fmt::Display) -> Parting {
+    Parting::Lost(error.to_string())
+}
+
+impl Session {
+    /// Goes on with a connection that has proved the key.
+    pub fn begin(
+        number: u64,
+        peer: SocketAddr,
+        socket: TcpStream,
+        sealed: Sealed,
+        peer_timeout: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            number,
+            peer,
+            begun: now,
+            socket,
+            sealed,
+            command: Vec::new(),
+            state: State::Opening,
+            heard: now,
+            said: now,
+            peer_timeout,
+        }
+    }
+
+    /// The name of the command's program, for the log: never its arguments, which may hold secrets.
+    pub fn program(&self) -> String {
+        program_of(&self.command)
+    }
+
+    /// The shell of a command that has not ended.
+    pub fn running(&self) -> Option<Pid> {
+        match &self.state {
+            State::Running(Running { shell, ended: None, .. }) => Some(*shell),
+            _ => None,
+        }
+    }
+
+    /// Whether the caller has been told the end.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Leaving { .. })
+    }
+
+    /// Whether the caller has not yet said what to run.
+    pub fn is_opening(&self) -> bool {
+        matches!(self.state, State::Opening)
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The pipe of a stream, while it is open.
+    pub fn pipe(&self, stream: Stream) -> Option<BorrowedFd<'_>> {
+        let State::Running(running) = &self.state else { return None };
+        match stream {
+            Stream::Stdin => running.stdin.as_ref().map(AsFd::as_fd),
+            _ => running
+                .outputs
+                .iter()
+                .find(|o| o.stream == stream)
+                .and_then(|o| o.pipe.as_ref())
+                .map(AsFd::as_fd),
+        }
+    }
+
+    /// What the session waits for now.
+    pub fn wants(&self) -> Wants {
+        let may_read = |stream| match &self.state {
+            State::Running(running) => {
+                let credit = |o: &Output| o.stream == stream && o.pipe.is_some() && o.credit > 0;
+                self.sealed.unsent() < MAX_UNSENT && running.outputs.iter().any(credit)
+            }
+            _ => false,
+        };
+        Wants {
+            send: self.sealed.unsent() > 0,
+            stdin: matches!(&self.state, State::Running(r) if r.stdin.is_some() && !r.stdin_waiting.is_empty()),
+            stdout: may_read(Stream::Stdout),
+            stderr: may_read(Stream::Stderr),
+        }
+    }
+
+    /// When the session has to be looked at again though nothing has happened.
+    pub fn due(&self) -> Instant {
+        let alive = (self.said + self.peer_timeout / SIGNS_OF_LIFE).min(self.heard + self.peer_timeout);
+        match &self.state {
+            State::Running(Running { ended: Some(ended), .. }) => {
+                alive.min(ended.quiet_since + DRAIN_QUIET).min(ended.until)
+            }
+            State::Leaving { until, .. } => alive.min(*until),
+            _ => alive,
+        }
+    }
+
+    fn say(&mut self, frame: &Frame) -> Result<(), Parting> {
+        self.said = Instant::now();
+        self.sealed.seal(frame).map_err(lost)
+    }
+
+    /// Sends what the socket takes.
+    pub fn send(&mut self) -> Result<(), Parting> {
+        self.sealed.send(&mut self.socket).map_err(lost)?;
+        if let State::Leaving { shut, .. } = &mut self.state
+            && !*shut
+            && self.sealed.unsent() == 0
+        {
+            // The reading side stays open: to close with bytes unread would reset the connection and lose the exit code.
+            *shut = true;
+            self.socket.shutdown(Shutdown::Write).map_err(lost)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what has come from the caller and acts on it.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Parting> {
+        match self.socket.read(buffer) {
+            Ok(0) if self.is_over() || matches!(self.state, State::Opening) && self.command.is_empty() => {
+                return Err(Parting::Done);
+            }
+            Ok(0) => return Err(Parting::Lost("closed by the caller".into())),
+            Ok(count) => self.sealed.receive(&buffer[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(());
+            }
+            Err(_) if self.is_over() => return Err(Parting::Done),
+            Err(error) => return Err(lost(error)),
+        }
+        self.heard = Instant::now();
+        while let Some(frame) = self.sealed.open().map_err(lost)? {
+            self.take(frame)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, frame: Frame) -> Result<(), Parting> {
+        match (frame, &mut self.state) {
+            (Frame::Alive, _) => Ok(()),
+            (Frame::Command(piece), State::Opening) => {
+                self.command.extend_from_slice(&piece);
+                if self.command.len() > MAX_COMMAND { Err(lost("the command is too long")) } else { Ok(()) }
+            }
+            (Frame::Start, State::Opening) => self.start(),
+            (Frame::Data(Stream::Stdin, bytes), State::Running(running)) => {
+                let length = u32::try_from(bytes.len()).map_err(lost)?;
+                running.stdin_granted = running
+                    .stdin_granted
+                    .checked_sub(length)
+                    .ok_or_else(|| lost("more was sent than was granted"))?;
+                if running.stdin.is_some() {
+                    running.stdin_waiting.push(&bytes);
+                }
+                self.write_stdin()
+            }
+            (Frame::StdinEnd, State::Running(running)) => {
+                running.stdin_ended = true;
+                self.write_stdin()
+            }
+            (Frame::Signal(number), State::Running(running)) => {
+                let signal =
+                    Signal::try_from(i32::from(number)).ok().filter(|signal| PERMITTED.contains(signal));
+                let signal = signal.ok_or_else(|| lost(format!("signal {number} is not permitted")))?;
+                if running.ended.is_none() {
+                    let _ = killpg(running.shell, signal);
+                }
+                Ok(())
+            }
+            (Frame::Credit(stream, count), State::Running(running)) => {
+                for output in running.outputs.iter_mut().filter(|o| o.stream == stream) {
+                    output.credit = output.credit.saturating_add(count).min(WINDOW);
+                }
+                Ok(())
+            }
+            (Frame::Closed(stream), State::Running(running)) => {
+                // The command learns it as it would from a broken pipe at hand.
+                running.outputs.iter_mut().filter(|o| o.stream == stream).for_each(|o| o.pipe = None);
+                Ok(())
+            }
+            (_, State::Leaving { .. }) => Ok(()),
+            _ => Err(lost("the caller broke the protocol")),
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Parting> {
+        let mut child = match spawn::spawn(&self.command) {
+            Ok(child) => child,
+            Err(error) => {
+                self.say(&Frame::Refused(format!("cannot start /bin/sh: {error}")))?;
+                self.leave();
+                return Ok(());
+            }
+        };
+        let file = |pipe: Option<OwnedFd>| pipe.map(File::from);
+        let shell = Pid::from_raw(i32::try_from(child.id()).map_err(lost)?);
+        let stdout = file(child.stdout.take().map(OwnedFd::from));
+        let stderr = file(child.stderr.take().map(OwnedFd::from));
+        self.state = State::Running(Running {
+            shell,
+            stdin: child.stdin.take(),
+            stdin_waiting: Backlog::default(),
+            stdin_ended: false,
+            stdin_granted: WINDOW,
+            stdin_written: 0,
+            outputs: [
+                Output { stream: Stream::Stdout, pipe: stdout, credit: WINDOW },
+                Output { stream: Stream::Stderr, pipe: stderr, credit: WINDOW },
+            ],
+            ended: None,
+        });
+        Ok(())
+    }
+
+    /// Writes to the command what it takes, and grants the caller as much anew.
+    pub fn write_stdin(&mut self) -> Result<(), Parting> {
+        let State::Running(running) = &mut self.state else { return Ok(()) };
+        let Some(pipe) = &mut running.stdin else { return Ok(()) };
+        let outcome = running.stdin_waiting.write_to(pipe);
+        if outcome.is_err() || (running.stdin_ended && running.stdin_waiting.is_empty()) {
+            // Nobody reads any more, or there is no more to be read: the command sees the end.
+            running.stdin = None;
+        }
+        let closed = outcome.is_err();
+        let written = u32::try_from(outcome.unwrap_or(0)).map_err(lost)?;
+        running.stdin_written += written;
+        let mut credit = 0;
+        if running.stdin_written >= CREDIT_STEP || running.stdin_waiting.is_empty() {
+            credit = std::mem::take(&mut running.stdin_written);
+            running.stdin_granted += credit;
+        }
+        if closed {
+            self.say(&Frame::Closed(Stream::Stdin))?;
+        } else if credit > 0 {
+            self.say(&Frame::Credit(Stream::Stdin, credit))?;
+        }
+        Ok(())
+    }
+
+    /// Reads a piece of the command's output, as much as the caller has granted.
+    pub fn read_output(&mut self, stream: Stream, buffer: &mut [u8]) -> Result<(), Parting> {
+        let State::Running(running) = &mut self.state else { return Ok(()) };
+        let Some(output) = running.outputs.iter_mut().find(|o| o.stream == stream) else { return Ok(()) };
+        let Some(pipe) = &mut output.pipe else { return Ok(()) };
+        let most = buffer.len().min(output.credit as usize);
+        if most == 0 {
+            return Ok(());
+        }
+        match pipe.read(&mut buffer[..most]) {
+            Ok(0) => output.pipe = None,
+            Ok(count) => {
+                output.credit -= u32::try_from(count).map_err(lost)?;
+                if let Some(ended) = &mut running.ended {
+                    ended.quiet_since = Instant::now();
+                }
+                self.say(&Frame::Data(stream, buffer[..count].to_vec()))?;
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => output.pipe = None,
+        }
+        Ok(())
+    }
+
+    /// The shell has ended with this code.
+    pub fn exited(&mut self, code: u8) {
+        if let State::Running(running) = &mut self.state {
+            let now = Instant::now();
+            running.stdin = None;
+            running.ended = Some(Ended { code, quiet_since: now, until: now + DRAIN_LIMIT });
+        }
+    }
+
+    /// Does what time asks for. Called after each round of events; answers the exit code once, when the last output has been read.
+    pub fn tick(&mut self, now: Instant) -> Result<Option<u8>, Parting> {
+        if let State::Leaving { until, .. } = self.state {
+            return if now >= until { Err(Parting::Done) } else { Ok(None) };
+        }
+        if now.saturating_duration_since(self.heard) > self.peer_timeout {
+            let seconds = self.peer_timeout.as_secs();
+            return Err(Parting::Lost(format!("nothing heard from the caller for {seconds} s")));
+        }
+        if now.saturating_duration_since(self.said) >= self.peer_timeout / SIGNS_OF_LIFE {
+            self.say(&Frame::Alive)?;
+        }
+        let Some(code) = self.drained(now) else { return Ok(None) };
+        self.say(&Frame::Exit(code))?;
+        self.leave();
+        Ok(Some(code))
+    }
+
+    /// The exit code, once the command has ended and its output has been read.
+    fn drained(&mut self, now: Instant) -> Option<u8> {
+        let unsent = self.sealed.unsent();
+        let State::Running(Running { outputs, ended: Some(ended), .. }) = &mut self.state else {
+            return None;
+        };
+        if outputs.iter().all(|o| o.pipe.is_none()) {
+            return Some(ended.code);
+        }
+        let held_up = unsent >= MAX_UNSENT || outputs.iter().any(|o| o.pipe.is_some() && o.credit == 0);
+        if held_up {
+            // The caller does not take it: that is no sign that there is nothing more.
+            ended.quiet_since = now;
+            ended.until = now + DRAIN_LIMIT;
+            return None;
+        }
+        (now >= ended.quiet_since + DRAIN_QUIET || now >= ended.until).then_some(ended.code)
+    }
+
+    fn leave(&mut self) {
+        self.state = State::Leaving { until: Instant::now() + LEAVE_LIMIT, shut: false };
+    }
+}
+
+/// The first word of a shell line that can be a program: assignments and `export NAME` are passed over, its folder is left out.
+fn program_of(command: &[u8]) -> String {
+    /// A name longer than this is cut.
+    const MAX_NAME: usize = 64;
+    let text = String::from_utf8_lossy(command);
+    let mut skip_next = false;
+    let word = text
+        .split(|c: char| c.is_whitespace() || c == ';')
+        .filter(|word| !word.is_empty())
+        .find(|word| {
+            let skipped = std::mem::replace(&mut skip_next, *word == "export");
+            !skipped && !skip_next && !word.contains('=')
+        })
+        .unwrap_or("a command");
+    word.rsplit('/').next().unwrap_or(word).chars().take(MAX_NAME).collect()
+}
+
+/// The exit code that a caller is told for how a process ended: its own, or 128 and the signal's number, as shells do.
+pub fn code_of(status: nix::sys::wait::WaitStatus) -> Option<(Pid, u8)> {
+    use nix::sys::wait::WaitStatus;
+    match status {
+        WaitStatus::Exited(pid, code) => Some((pid, u8::try_from(code).unwrap_or(u8::MAX))),
+        WaitStatus::Signaled(pid, signal, _) => Some((pid, 128_u8.saturating_add(signal as u8))),
+        _ => None,
+    }
+}
+
+impl From<io::Error> for Parting {
+    fn from(error: io::Error) -> Self {
+        lost(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_names_the_program_only() {
+        for (command, program) in [
+            ("orted -mca ess env -mca orte_hnp_uri 1;tcp://10.0.0.1", "orted"),
+            ("  PATH=/opt/bin:$PATH ; export PATH ; TOKEN=secret /opt/bin/orted -mca x", "orted"),
+            ("\"/usr/bin/hydra_pmi_proxy\" --control-port", "hydra_pmi_proxy\""),
+            ("TOKEN=secret", "a command"),
+            ("", "a command"),
+        ] {
+            assert_eq!(program_of(command.as_bytes()), program, "{command}");
+        }
+    }
+}

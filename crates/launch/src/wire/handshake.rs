@@ -1,0 +1,192 @@
+//! The handshake: Noise `NNpsk0` (the Noise Protocol Framework, revision 34, section 9) with the job's key.
+//!
+//! ```text
+//! caller → agent   "ODHL" version  e, tag          53 bytes; the tag proves the key before the agent computes anything costly
+//! agent → caller   "ODHL" version status  e, ee    6 bytes, and 48 more where status is 0
+//! ```
+//! Magic and version are the prologue, so that nobody between can change them. A recorded first message gets a stranger an
+//! answer, but no keys: the agent does nothing until the first sealed frame has come.
+
+use snow::{Builder, HandshakeState};
+
+use super::VERSION;
+use super::sealed::Sealed;
+use crate::key::Key;
+
+const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+const MAGIC: &[u8; 4] = b"ODHL";
+/// Ephemeral public key and tag.
+const MESSAGE: usize = 48;
+/// Magic and version, which every version of the protocol begins with.
+pub const GREETING: usize = 5;
+/// The caller's whole first message.
+pub const HELLO: usize = GREETING + MESSAGE;
+/// The part of the agent's answer that comes in any case.
+pub const ANSWER: usize = GREETING + 1;
+/// What follows it where the caller is welcome.
+pub const WELCOME: usize = MESSAGE;
+
+/// Why the other side is refused, or refuses.
+#[derive(Debug, Clone, Copy, thiserror::Error, PartialEq, Eq)]
+pub enum Refusal {
+    /// It does not hold the key.
+    #[error("authentication failed: the key of this job does not match")]
+    Key,
+    /// It speaks a version that we do not.
+    #[error(
+        "it speaks version {0} of the launch protocol, this program version {VERSION}: use one version in all pods of a job"
+    )]
+    Version(u8),
+    /// It has as many callers as it takes.
+    #[error("it is busy: too many sessions")]
+    Busy,
+    /// It does not speak the protocol at all.
+    #[error("what answers is no launch agent")]
+    Stranger,
+}
+
+const STATUS_WELCOME: u8 = 0;
+const STATUS_KEY: u8 = 1;
+const STATUS_VERSION: u8 = 2;
+const STATUS_BUSY: u8 = 3;
+
+/// Begins a handshake: what to send, and what to keep for [`finish`].
+pub fn begin(key: &Key) -> Result<(Vec<u8>, HandshakeState), snow::Error> {
+    let prologue = greeting();
+    let mut state =
+        Builder::new(PATTERN.parse()?).psk(0, key.bytes())?.prologue(&prologue)?.build_initiator()?;
+    let mut message = [0; MESSAGE];
+    let length = state.write_message(&[], &mut message)?;
+    Ok(([&prologue, &message[..length]].concat(), state))
+}
+
+/// Judges the first bytes of a caller: magic and version.
+pub fn judge(greeting: &[u8; GREETING]) -> Result<(), Refusal> {
+    match (greeting.starts_with(MAGIC), greeting[4]) {
+        (true, VERSION) => Ok(()),
+        (true, version) => Err(Refusal::Version(version)),
+        (false, _) => Err(Refusal::Stranger),
+    }
+}
+
+/// Takes a caller's whole first message; answers what to send back and the sealed connection.
+pub fn accept(key: &Key, hello: &[u8; HELLO]) -> Result<(Vec<u8>, Sealed), Refusal> {
+    let answered = |hello: &[u8]| -> Result<(Vec<u8>, Sealed), snow::Error> {
+        let prologue = greeting();
+        let mut state =
+            Builder::new(PATTERN.parse()?).psk(0, key.bytes())?.prologue(&prologue)?.build_responder()?;
+        state.read_message(&hello[GREETING..], &mut [])?;
+        let mut message = [0; MESSAGE];
+        let length = state.write_message(&[], &mut message)?;
+        let answer = [&prologue[..], &[STATUS_WELCOME], &message[..length]].concat();
+        Ok((answer, Sealed::new(state.into_transport_mode()?)))
+    };
+    answered(hello).map_err(|_| Refusal::Key)
+}
+
+/// What to send to a caller that is refused; nothing for a stranger.
+pub fn refuse(refusal: Refusal) -> Vec<u8> {
+    let status = match refusal {
+        Refusal::Key => STATUS_KEY,
+        Refusal::Version(_) => STATUS_VERSION,
+        Refusal::Busy => STATUS_BUSY,
+        Refusal::Stranger => return Vec::new(),
+    };
+    [&greeting()[..], &[status]].concat()
+}
+
+/// Judges the first part of an agent's answer.
+pub fn judge_answer(answer: &[u8; ANSWER]) -> Result<(), Refusal> {
+    if !answer.starts_with(MAGIC) {
+        return Err(Refusal::Stranger);
+    }
+    match answer[GREETING] {
+        STATUS_WELCOME => Ok(()),
+        STATUS_KEY => Err(Refusal::Key),
+        STATUS_VERSION => Err(Refusal::Version(answer[4])),
+        STATUS_BUSY => Err(Refusal::Busy),
+        _ => Err(Refusal::Stranger),
+    }
+}
+
+/// Ends the handshake on the caller's side with the second part of the answer.
+pub fn finish(mut state: HandshakeState, welcome: &[u8; WELCOME]) -> Result<Sealed, Refusal> {
+    state
+        .read_message(welcome, &mut [])
+        .and_then(|_| state.into_transport_mode())
+        .map(Sealed::new)
+        .map_err(|_| Refusal::Key)
+}
+
+fn greeting() -> [u8; GREETING] {
+    let [a, b, c, d] = *MAGIC;
+    [a, b, c, d, VERSION]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::frame::Frame;
+
+    fn hello(key: &Key) -> ([u8; HELLO], HandshakeState) {
+        let (bytes, state) = begin(key).unwrap();
+        (bytes.try_into().unwrap(), state)
+    }
+
+    #[test]
+    fn with_one_key_frames_pass_both_ways() {
+        let key = Key::derive(b"k");
+        let (hello, state) = hello(&key);
+        judge(hello[..GREETING].try_into().unwrap()).unwrap();
+        let (answer, mut agent) = accept(&key, &hello).unwrap();
+        judge_answer(answer[..ANSWER].try_into().unwrap()).unwrap();
+        let mut caller = finish(state, answer[ANSWER..].try_into().unwrap()).unwrap();
+
+        for (from, to) in [(true, Frame::Command(b"true".to_vec())), (false, Frame::Exit(7))] {
+            let (sender, receiver) = if from { (&mut caller, &mut agent) } else { (&mut agent, &mut caller) };
+            sender.seal(&to).unwrap();
+            let mut bytes = Vec::new();
+            sender.send(&mut bytes).unwrap();
+            assert!(!bytes.windows(4).any(|window| window == b"true"), "sealed");
+            for byte in bytes {
+                assert_eq!(receiver.open(), Ok(None));
+                receiver.receive(&[byte]);
+            }
+            assert_eq!(receiver.open(), Ok(Some(to)));
+        }
+    }
+
+    #[test]
+    fn another_key_is_refused_on_both_sides() {
+        let (mine, other) = (Key::derive(b"mine"), Key::derive(b"other"));
+        let (hello_bytes, _) = hello(&mine);
+        assert_eq!(accept(&other, &hello_bytes).err(), Some(Refusal::Key));
+
+        // an agent that does not hold the key but says "welcome" all the same
+        let (forged_hello, _) = hello(&other);
+        let (forged, _) = accept(&other, &forged_hello).unwrap();
+        let (_, state) = hello(&mine);
+        assert_eq!(finish(state, forged[ANSWER..].try_into().unwrap()).err(), Some(Refusal::Key));
+    }
+
+    #[test]
+    fn other_versions_and_strangers_are_told_apart() {
+        assert_eq!(judge(b"ODHL\x02"), Err(Refusal::Version(2)));
+        assert_eq!(judge(b"GET /"), Err(Refusal::Stranger));
+        assert_eq!(judge_answer(b"SSH-2."), Err(Refusal::Stranger));
+        assert_eq!(judge_answer(b"ODHL\x09\x02"), Err(Refusal::Version(9)));
+        let busy = refuse(Refusal::Busy);
+        assert_eq!(judge_answer(&busy.try_into().unwrap()), Err(Refusal::Busy));
+    }
+
+    #[test]
+    fn a_changed_byte_breaks_the_connection() {
+        let key = Key::derive(b"k");
+        let (hello, _) = hello(&key);
+        for index in GREETING..HELLO {
+            let mut changed = hello;
+            changed[index] ^= 1;
+            assert_eq!(accept(&key, &changed).err(), Some(Refusal::Key), "byte {index}");
+        }
+    }
+}
