@@ -102,46 +102,57 @@ pub struct FieldFault {
     pub path: String,
     /// Why.
     pub reason: Reason,
-    /// What stood there; `Null` where nothing did.
-    pub value: Value,
+    /// What stood there; `None` where it is not to be shown.
+    pub value: Option<Value>,
     /// What is wrong with it, for a person.
     pub detail: String,
 }
 
 impl FieldFault {
     /// A fault of any reason.
-    pub fn new(path: impl Into<String>, reason: Reason, value: Value, detail: impl Into<String>) -> Self {
+    pub fn new(
+        path: impl Into<String>,
+        reason: Reason,
+        value: Option<Value>,
+        detail: impl Into<String>,
+    ) -> Self {
         FieldFault { path: path.into(), reason, value, detail: detail.into() }
     }
 
     /// A value that must be there is not.
     pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::new(path, Reason::Required, Value::Null, detail)
+        Self::new(path, Reason::Required, None, detail)
     }
 
     /// A malformed value.
     pub fn invalid(path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self::new(path, Reason::Invalid, value.into(), detail)
+        Self::new(path, Reason::Invalid, Some(value.into()), detail)
     }
 
     /// A value that is not allowed here or now.
     pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::new(path, Reason::Forbidden, Value::Null, detail)
+        Self::new(path, Reason::Forbidden, None, detail)
     }
 
     /// A value that stands twice.
     pub fn duplicate(path: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self::new(path, Reason::Duplicate, value.into(), "")
+        Self::new(path, Reason::Duplicate, Some(value.into()), "")
     }
 
     /// What the value refers to is not there.
     pub fn not_found(path: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self::new(path, Reason::NotFound, value.into(), "")
+        Self::new(path, Reason::NotFound, Some(value.into()), "")
     }
 
     /// A string longer than `max_bytes`.
     pub fn too_long(path: impl Into<String>, max_bytes: usize) -> Self {
-        Self::new(path, Reason::TooLong, Value::Null, format!("may not be more than {max_bytes} bytes"))
+        Self::new(path, Reason::TooLong, None, format!("may not be more than {max_bytes} bytes"))
+    }
+
+    /// A list or map with `actual` items where `max` are allowed.
+    pub fn too_many(path: impl Into<String>, actual: usize, max: u64) -> Self {
+        let items = if max == 1 { "item" } else { "items" };
+        Self::new(path, Reason::TooMany, Some(actual.into()), format!("must have at most {max} {items}"))
     }
 
     /// A value that is none of `supported`.
@@ -152,15 +163,15 @@ impl FieldFault {
         } else {
             format!("supported values: {}", quoted.join(", "))
         };
-        Self::new(path, Reason::NotSupported, value.into(), detail)
+        Self::new(path, Reason::NotSupported, Some(value.into()), detail)
     }
 
     /// The text without the path, as in a `Status` cause.
     pub fn body(&self) -> String {
         let mut text = self.reason.title().to_string();
-        if self.reason.shows_value() {
+        if let (true, Some(value)) = (self.reason.shows_value(), &self.value) {
             text.push_str(": ");
-            text.push_str(&quote_value(&self.value));
+            text.push_str(&quote_value(value));
         }
         if !self.detail.is_empty() {
             text.push_str(": ");

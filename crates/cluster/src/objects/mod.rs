@@ -6,9 +6,11 @@
 
 mod fault;
 mod kinds;
+mod quantity;
 
 pub use fault::{FieldFault, MAX_FAULTS, Reason, invalid_status};
 pub use kinds::{
     ALL_VERBS, Column, Kind, NameRule, ScalePaths, Subresource, builtin_kind, builtin_kinds,
     subresource_kinds,
 };
+pub use quantity::{NotAQuantity, Quantity};

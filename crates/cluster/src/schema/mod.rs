@@ -6,15 +6,25 @@
 //! [`Schema::default`]) or as faults ([`Schema::validate`]). It never reads a clock, a file or the network.
 
 mod builtin;
+mod cel;
+mod default;
+mod formats;
+mod normalize;
 mod overlay;
 mod parse;
+mod prune;
+mod validate;
 
 use std::collections::BTreeMap;
+
+use std::sync::OnceLock;
 
 use regex::Regex;
 use serde_json::Value;
 
 pub use builtin::builtin;
+pub use cel::compile_faults;
+pub use normalize::DecodeError;
 pub use parse::{MAX_NODES, SchemaError};
 
 /// How deep an object may be nested before it is refused.
@@ -214,6 +224,10 @@ pub struct Schema {
     root: NodeId,
     /// The schema as JSON, with rules; only kinds of a CRD have one.
     source: Option<Value>,
+    /// The JSON of each node that has rules, and where it stands in the schema.
+    rule_sources: Vec<(NodeId, Value)>,
+    rule_paths: Vec<String>,
+    rules: OnceLock<Box<cel::Rules>>,
     builtin: bool,
 }
 
@@ -230,7 +244,19 @@ impl Schema {
     /// A schema that takes any object.
     pub fn anything() -> Schema {
         let node = Node { kind: Some(Type::Object), preserve_unknown: true, ..Node::default() };
-        Schema { nodes: vec![node], root: NodeId(0), source: None, builtin: false }
+        Schema::new(vec![node], NodeId(0))
+    }
+
+    fn new(nodes: Vec<Node>, root: NodeId) -> Schema {
+        Schema {
+            nodes,
+            root,
+            source: None,
+            rule_sources: Vec::new(),
+            rule_paths: Vec::new(),
+            rules: OnceLock::new(),
+            builtin: false,
+        }
     }
 
     /// The root node.

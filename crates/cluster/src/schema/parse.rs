@@ -4,6 +4,7 @@
 //! needs to build: whether a CRD's schema is structural is asked elsewhere.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -40,7 +41,9 @@ pub(super) fn of_crd(source: &Value) -> Result<Schema, SchemaError> {
     let mut reader = Reader::new(None);
     let root = reader.node(source, "openAPIV3Schema", 0)?;
     reader.add_type_and_object_meta(root);
-    Ok(Schema { nodes: reader.nodes, root, source: Some(source.clone()), builtin: false })
+    let (rule_paths, rule_sources) =
+        reader.rules.into_iter().map(|(path, id, source)| (path, (id, source))).unzip();
+    Ok(Schema { source: Some(source.clone()), rule_sources, rule_paths, ..Schema::new(reader.nodes, root) })
 }
 
 /// Reads a root schema of `schemars`, whose shared types stand under `$defs`.
@@ -50,7 +53,14 @@ pub(super) fn of_builtin(source: &Value) -> Result<Schema, SchemaError> {
     let title = source.get("title").and_then(Value::as_str).map(str::to_owned);
     reader.owner = title;
     let root = reader.node(source, "root", 0)?;
-    Ok(Schema { nodes: reader.nodes, root, source: None, builtin: true })
+    Ok(Schema { builtin: true, ..Schema::new(reader.nodes, root) })
+}
+
+/// The schema of `metadata`, which every kind shares.
+fn object_meta() -> &'static Schema {
+    static META: LazyLock<Schema> =
+        LazyLock::new(super::builtin::<k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>);
+    &META
 }
 
 struct Reader<'a> {
@@ -59,11 +69,13 @@ struct Reader<'a> {
     nodes: Vec<Node>,
     /// The built-in type that is being read.
     owner: Option<String>,
+    /// Where rules stand: path, node, and the node's JSON.
+    rules: Vec<(String, NodeId, Value)>,
 }
 
 impl<'a> Reader<'a> {
     fn new(defs: Option<&'a Map<String, Value>>) -> Self {
-        Reader { defs, known: BTreeMap::new(), nodes: Vec::new(), owner: None }
+        Reader { defs, known: BTreeMap::new(), nodes: Vec::new(), owner: None, rules: Vec::new() }
     }
 
     fn add(&mut self, node: Node, at: &str) -> Result<NodeId, SchemaError> {
@@ -135,6 +147,9 @@ impl<'a> Reader<'a> {
                 .is_some_and(|r| !r.is_empty()),
             ..Node::default()
         };
+        if node.has_rules && self.defs.is_none() {
+            self.rules.push((at.to_owned(), id, Value::Object(map.clone())));
+        }
         let owner = self.owner.take();
         if let Some(Value::Object(properties)) = map.get("properties") {
             for (name, value) in properties {
@@ -221,24 +236,55 @@ impl<'a> Reader<'a> {
     }
 
     /// Gives every object, the root and embedded ones, `apiVersion`, `kind` and `metadata`, as the API server does.
+    /// What a CRD itself asks of `metadata` (its name, in practice) is kept as a further condition.
     fn add_type_and_object_meta(&mut self, root: NodeId) {
-        let string = NodeId(self.nodes.len() as u32);
-        self.nodes.push(Node { kind: Some(Type::String), ..Node::default() });
-        let meta = NodeId(self.nodes.len() as u32);
-        self.nodes.push(Node { kind: Some(Type::Object), preserve_unknown: true, ..Node::default() });
-        for (index, node) in self.nodes.iter_mut().enumerate() {
-            if index != root.0 as usize && !node.embedded {
-                continue;
-            }
+        let objects: Vec<usize> = (0..self.nodes.len())
+            .filter(|index| *index == root.0 as usize || self.nodes[*index].embedded)
+            .collect();
+        let string = self.push(Node { kind: Some(Type::String), ..Node::default() });
+        let meta = self.push_object_meta();
+        for index in objects {
+            let asked = self.nodes[index].properties.get("metadata").map(|p| p.node);
+            let meta = match asked {
+                Some(asked) => {
+                    let mut node = self.nodes[meta.0 as usize].clone();
+                    node.junctors.all_of.push(asked);
+                    self.push(node)
+                }
+                None => meta,
+            };
             for (name, of) in [("apiVersion", string), ("kind", string), ("metadata", meta)] {
-                node.properties.entry(name.to_owned()).or_insert(Property {
+                let property = self.nodes[index].properties.entry(name.to_owned()).or_insert(Property {
                     node: of,
                     strategy: PatchStrategy::default(),
                     description: None,
                     atomic: false,
                 });
+                property.node = of;
             }
         }
+    }
+
+    fn push(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId((self.nodes.len() - 1) as u32)
+    }
+
+    /// Copies the nodes of `metadata`'s schema to the end of this one's. Its required fields are judged with names.
+    fn push_object_meta(&mut self) -> NodeId {
+        let (meta, offset) = (object_meta(), self.nodes.len() as u32);
+        let moved = |id: NodeId| NodeId(id.0 + offset);
+        for node in &meta.nodes {
+            let mut node = node.clone();
+            node.properties.values_mut().for_each(|p| p.node = moved(p.node));
+            node.items = node.items.map(moved);
+            node.required.clear();
+            if let Additional::Of(of) = node.additional {
+                node.additional = Additional::Of(moved(of));
+            }
+            self.nodes.push(node);
+        }
+        moved(meta.root)
     }
 }
 

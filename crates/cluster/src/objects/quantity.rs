@@ -1,0 +1,300 @@
+//! Resource quantities (`500m`, `1Gi`, `2e3`): parsed exactly, compared, and written in canonical form.
+//!
+//! Rules of `apimachinery/pkg/api/resource`: no value beyond ±(2^63-1), nothing finer than a nano-unit (rounded away
+//! from zero), the canonical form loses no precision and has the largest suffix that leaves a whole number.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+/// Nano-units in one unit.
+const NANOS: i128 = 1_000_000_000;
+const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
+/// How many bytes a quantity may have.
+const MAX_BYTES: usize = 128;
+const DECIMAL: &[(&str, i32)] = &[
+    ("E", 18),
+    ("P", 15),
+    ("T", 12),
+    ("G", 9),
+    ("M", 6),
+    ("k", 3),
+    ("", 0),
+    ("m", -3),
+    ("u", -6),
+    ("n", -9),
+];
+const BINARY: &[(&str, u32)] = &[("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+
+/// Why a text is no quantity; the text is upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+pub struct NotAQuantity;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Decimal,
+    Binary,
+    Exponent,
+}
+
+/// An amount of a resource, exact to a nano-unit.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantity {
+    nanos: i128,
+    form: Form,
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl Quantity {
+    /// Parses a JSON string or number.
+    pub fn of(value: &Value) -> Result<Quantity, NotAQuantity> {
+        match value {
+            Value::String(text) => text.parse(),
+            Value::Number(number) => number.to_string().parse(),
+            _ => Err(NotAQuantity),
+        }
+    }
+
+    /// The amount in nano-units.
+    pub fn nanos(&self) -> i128 {
+        self.nanos
+    }
+
+    /// The amount in thousandths, rounded up.
+    pub fn millis(&self) -> i128 {
+        divide_up(self.nanos, 1_000_000)
+    }
+
+    /// The amount in whole units, rounded up.
+    pub fn units(&self) -> i128 {
+        divide_up(self.nanos, NANOS)
+    }
+
+    /// Whether it is less than nothing.
+    pub fn is_negative(&self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Whether it is a whole number of units.
+    pub fn is_whole(&self) -> bool {
+        self.nanos % NANOS == 0
+    }
+
+    /// The sum, bounded as every quantity is.
+    #[must_use]
+    pub fn plus(self, other: Quantity) -> Quantity {
+        Quantity { nanos: (self.nanos + other.nanos).clamp(-MAX_NANOS, MAX_NANOS), form: self.form }
+    }
+
+    /// Nothing.
+    pub fn zero() -> Quantity {
+        Quantity { nanos: 0, form: Form::Decimal }
+    }
+}
+
+/// Divides, rounding away from zero.
+fn divide_up(value: i128, by: i128) -> i128 {
+    let (whole, rest) = (value / by, value % by);
+    whole + rest.signum()
+}
+
+impl FromStr for Quantity {
+    type Err = NotAQuantity;
+
+    fn from_str(text: &str) -> Result<Self, NotAQuantity> {
+        if text.is_empty() || text.len() > MAX_BYTES {
+            return Err(NotAQuantity);
+        }
+        let (negative, rest) = match text.as_bytes()[0] {
+            b'-' => (true, &text[1..]),
+            b'+' => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, suffix) = rest.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+            return Err(NotAQuantity);
+        }
+        let (exponent, binary, form) = scale(suffix)?;
+        let nanos = scaled(whole, fraction, exponent, binary);
+        Ok(Quantity { nanos: if negative { -nanos } else { nanos }, form })
+    }
+}
+
+/// The power of ten, the power of two and the form that a suffix stands for.
+fn scale(suffix: &str) -> Result<(i32, u32, Form), NotAQuantity> {
+    if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
+        return Ok((*power, 0, Form::Decimal));
+    }
+    if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
+        return Ok((0, *power, Form::Binary));
+    }
+    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(NotAQuantity)?;
+    let power: i32 = exponent.parse().map_err(|_| NotAQuantity)?;
+    Ok((power.clamp(-100, 100), 0, Form::Exponent))
+}
+
+/// `whole.fraction` × 10^`exponent` × 2^`binary` in nano-units, rounded up and capped.
+fn scaled(whole: &str, fraction: &str, exponent: i32, binary: u32) -> i128 {
+    let digits = format!("{whole}{fraction}");
+    let digits = digits.trim_start_matches('0');
+    // Digits below the decimal point of a nano-unit.
+    let shift = exponent + 9 - i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+    if digits.is_empty() {
+        return 0;
+    }
+    let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+    if length.saturating_add(shift) > 30 {
+        return MAX_NANOS;
+    }
+    if binary > 0 {
+        return scaled_binary(digits, shift, binary);
+    }
+    if shift >= 0 {
+        let mantissa: i128 = digits.parse().unwrap_or(MAX_NANOS);
+        return mantissa.saturating_mul(10_i128.saturating_pow(shift.unsigned_abs())).min(MAX_NANOS);
+    }
+    let keep = (length + shift).max(0).unsigned_abs() as usize;
+    let (kept, lost) = digits.split_at(keep.min(digits.len()));
+    let mantissa: i128 = if kept.is_empty() { 0 } else { kept.parse().unwrap_or(MAX_NANOS) };
+    let up = i128::from(lost.bytes().any(|b| b != b'0'));
+    (mantissa + up).min(MAX_NANOS)
+}
+
+/// As [`scaled`] for binary suffixes, whose numbers have few fractional digits in practice; finer ones are rounded up.
+fn scaled_binary(digits: &str, shift: i32, binary: u32) -> i128 {
+    const KEPT_DIGITS: usize = 18;
+    let (digits, shift) = if digits.len() > KEPT_DIGITS {
+        let lost = i32::try_from(digits.len() - KEPT_DIGITS).unwrap_or(i32::MAX);
+        (&digits[..KEPT_DIGITS], shift.saturating_add(lost))
+    } else {
+        (digits, shift)
+    };
+    let mantissa: i128 = digits.parse().unwrap_or(MAX_NANOS);
+    let product = mantissa.saturating_mul(1_i128 << binary.min(60));
+    let value = if shift >= 0 {
+        product.saturating_mul(10_i128.saturating_pow(shift.unsigned_abs()))
+    } else {
+        divide_up(product, 10_i128.saturating_pow(shift.unsigned_abs().min(38)))
+    };
+    value.min(MAX_NANOS)
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nanos == 0 {
+            return f.write_str("0");
+        }
+        if self.form == Form::Binary && self.nanos.abs() >= 1024 * NANOS {
+            let units = self.units();
+            for (suffix, power) in BINARY {
+                let factor = 1_i128 << power;
+                if units % factor == 0 {
+                    return write!(f, "{}{suffix}", units / factor);
+                }
+            }
+            return write!(f, "{units}");
+        }
+        for (suffix, power) in DECIMAL {
+            let factor = 10_i128.pow((power + 9).unsigned_abs());
+            if self.nanos % factor == 0 {
+                let mantissa = self.nanos / factor;
+                return match (self.form, power) {
+                    (Form::Exponent, 0) => write!(f, "{mantissa}"),
+                    (Form::Exponent, power) => write!(f, "{mantissa}e{power}"),
+                    _ => write!(f, "{mantissa}{suffix}"),
+                };
+            }
+        }
+        write!(f, "{}n", self.nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn canonical_form_is_upstreams() {
+        let cases = [
+            ("0", "0"),
+            ("0.5", "500m"),
+            ("1000", "1k"),
+            ("1500m", "1500m"),
+            ("2000m", "2"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Gi", "512Mi"),
+            ("100000", "100k"),
+            ("1e3", "1e3"),
+            ("12e2", "1200"),
+            ("1E", "1E"),
+            ("512Ki", "512Ki"),
+            ("1536", "1536"),
+            ("-1", "-1"),
+            ("+1", "1"),
+            (".5", "500m"),
+            ("5.", "5"),
+            ("1Ki", "1Ki"),
+            ("0.5Ki", "512"),
+            ("0.1n", "1n"),
+            ("99999999999999999999", "9223372036854775807"),
+            ("1e90", "9223372036854775807"),
+            ("1m", "1m"),
+            ("001", "1"),
+        ];
+        for (text, canonical) in cases {
+            assert_eq!(text.parse::<Quantity>().map(|q| q.to_string()), Ok(canonical.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "a", "1.2.3", "1 Gi", "Gi", "1gi", "--1", "1e", "1ee3", ".", "1K", "1Gib"] {
+            assert_eq!(text.parse::<Quantity>(), Err(NotAQuantity), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_compare_across_forms() {
+        let q = |t: &str| t.parse::<Quantity>().unwrap();
+        assert!(q("1Gi") > q("1G") && q("1000m") == q("1") && q("1e3") == q("1k"));
+        assert_eq!((q("1500m").units(), q("1500m").millis(), q("1n").millis()), (2, 1500, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn canonical_form_keeps_the_amount(text in "[+-]?[0-9]{0,20}(\\.[0-9]{0,12})?(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|e-?[0-9]{1,2})?") {
+            if let Ok(quantity) = text.parse::<Quantity>() {
+                let again: Quantity = quantity.to_string().parse().unwrap();
+                // Binary amounts are rounded up to whole units when written.
+                prop_assert!(again == quantity || again.units() == quantity.units(), "{} {}", text, quantity);
+                prop_assert_eq!(again.to_string(), quantity.to_string());
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Fills in a schema's defaults.
+//!
+//! Rules of `apiextensions-apiserver/pkg/apiserver/schema/defaulting`: an absent field, or a `null` where `null` is no
+//! value, takes the default; a default is itself defaulted; a `null` that is no value and has no default goes.
+
+use serde_json::Value;
+
+use super::{MAX_DEPTH, NodeId, Schema};
+
+impl Schema {
+    /// Fills in defaults, and drops nulls where `null` is no value.
+    pub fn default(&self, object: &mut Value) {
+        self.default_node(self.root(), object, 0);
+    }
+
+    fn default_node(&self, id: NodeId, value: &mut Value, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        let node = self.node(id);
+        match value {
+            Value::Object(map) => {
+                for (name, property) in &node.properties {
+                    let of = self.node(property.node);
+                    let absent = map.get(name).is_none_or(|v| v.is_null() && !of.nullable);
+                    if let (true, Some(default)) = (absent, &of.default) {
+                        map.insert(name.clone(), default.clone());
+                    }
+                }
+                map.retain(|name, child| {
+                    let Some(field) = self.field(id, name) else { return true };
+                    let of = self.node(field);
+                    if child.is_null() && !of.nullable && !of.is_unstructured() {
+                        match &of.default {
+                            Some(default) => *child = default.clone(),
+                            None => return false,
+                        }
+                    }
+                    self.default_node(field, child, depth + 1);
+                    true
+                });
+            }
+            Value::Array(items) => {
+                let Some(of) = node.items else { return };
+                for item in items {
+                    let items = self.node(of);
+                    if let (true, false, Some(default)) = (item.is_null(), items.nullable, &items.default) {
+                        *item = default.clone();
+                    }
+                    self.default_node(of, item, depth + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn defaults_fill_what_is_absent() {
+        let schema = Schema::of_crd(&json!({"type": "object", "properties": {"spec": {"type": "object",
+            "default": {"mode": "x"}, "properties": {
+                "mode": {"type": "string", "default": "slow"}, "n": {"type": "integer", "default": 1},
+                "maybe": {"type": "string", "nullable": true, "default": "d"}, "plain": {"type": "string"},
+                "list": {"type": "array", "items": {"type": "object", "properties": {"p": {"type": "string", "default": "TCP"}}}},
+                "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"r": {"type": "integer", "default": 1}}}},
+            }}}}))
+        .unwrap();
+        let cases = [
+            (json!({}), json!({"spec": {"mode": "x", "n": 1, "maybe": "d"}})),
+            (
+                json!({"spec": {"n": null, "maybe": null, "plain": null}}),
+                json!({"spec": {"mode": "slow", "n": 1, "maybe": null}}),
+            ),
+            (
+                json!({"spec": {"n": 0, "maybe": "", "list": [{}, {"p": "UDP"}], "map": {"k": {}}}}),
+                json!({"spec": {"mode": "slow", "n": 0, "maybe": "", "list": [{"p": "TCP"}, {"p": "UDP"}], "map": {"k": {"r": 1}}}}),
+            ),
+        ];
+        for (mut object, expected) in cases {
+            schema.default(&mut object);
+            assert_eq!(object, expected);
+        }
+    }
+}

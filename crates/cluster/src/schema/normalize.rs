@@ -1,0 +1,261 @@
+//! Brings an object of a built-in kind into the form that a typed API server would give back, or says why it cannot
+//! be decoded.
+//!
+//! A kube-apiserver decodes built-in kinds into Go types: wrong JSON types are a bad request, nulls and empty optional
+//! lists and maps vanish, quantities and times come back in canonical form. This does the same on JSON values.
+
+use base64::Engine as _;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::{Additional, MAX_DEPTH, Node, NodeId, Schema, Type};
+use crate::objects::Quantity;
+
+/// Why an object cannot be decoded; the text follows Go's `encoding/json`.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A value of the wrong JSON type.
+    #[error("json: cannot unmarshal {found} into Go struct field {path} of type {wanted}")]
+    Type {
+        /// The JSON type found.
+        found: &'static str,
+        /// The field, without list positions.
+        path: String,
+        /// The type wanted.
+        wanted: String,
+    },
+    /// A string that is no quantity.
+    #[error(
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$' (field {0})"
+    )]
+    Quantity(String),
+    /// A string that is no time.
+    #[error("parsing time {1:?} as \"2006-01-02T15:04:05Z07:00\" (field {0})")]
+    Time(String, String),
+    /// A string that is not base64.
+    #[error("illegal base64 data (field {0})")]
+    Base64(String),
+    /// Nested too deeply.
+    #[error("json: the object is nested too deeply at {0}")]
+    TooDeep(String),
+}
+
+impl Schema {
+    /// Checks types and brings values into canonical form.
+    ///
+    /// # Errors
+    /// The first value that is not of its type.
+    pub fn normalize(&self, object: &mut Value) -> Result<(), DecodeError> {
+        let mut walk = Walk { schema: self, path: String::new() };
+        walk.value(self.root(), object, 0)
+    }
+}
+
+struct Walk<'a> {
+    schema: &'a Schema,
+    path: String,
+}
+
+impl Walk<'_> {
+    fn value(&mut self, id: NodeId, value: &mut Value, depth: usize) -> Result<(), DecodeError> {
+        if depth > MAX_DEPTH {
+            return Err(DecodeError::TooDeep(self.path.clone()));
+        }
+        let schema = self.schema;
+        let node = schema.node(id);
+        if node.quantity {
+            return self.quantity(value);
+        }
+        if node.int_or_string {
+            return if value.is_string() || value.is_i64() { Ok(()) } else { self.mistyped(node, value) };
+        }
+        let Some(kind) = node.kind else { return Ok(()) };
+        match (kind, &mut *value) {
+            (Type::Object, Value::Object(map)) => self.object(id, map, depth),
+            (Type::Array, Value::Array(items)) => {
+                let Some(of) = node.items else { return Ok(()) };
+                items.iter_mut().try_for_each(|item| self.value(of, item, depth + 1))
+            }
+            (Type::String, Value::String(text)) => self.string(node, text),
+            (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => Ok(()),
+            (Type::Integer, Value::Number(number)) => match (whole(number), node.format.as_deref()) {
+                (Some(n), Some("int32")) if i32::try_from(n).is_err() => self.mistyped(node, value),
+                (Some(n), _) => {
+                    *value = Value::from(n);
+                    Ok(())
+                }
+                (None, _) => self.mistyped(node, value),
+            },
+            _ => self.mistyped(node, value),
+        }
+    }
+
+    fn object(&mut self, id: NodeId, map: &mut Map<String, Value>, depth: usize) -> Result<(), DecodeError> {
+        let schema = self.schema;
+        let node = schema.node(id);
+        let is_struct = !node.properties.is_empty();
+        if node.preserve_unknown {
+            return Ok(());
+        }
+        let mut emptied = Vec::new();
+        for (name, child) in map.iter_mut() {
+            if child.is_null() && (is_struct || node.additional != Additional::Anything) {
+                emptied.push(name.clone());
+                continue;
+            }
+            let Some(field) = schema.field(id, name) else { continue };
+            let length = self.path.len();
+            if !self.path.is_empty() {
+                self.path.push('.');
+            }
+            self.path.push_str(name);
+            self.value(field, child, depth + 1)?;
+            self.path.truncate(length);
+            if is_struct && !node.required.contains(name) && vanishes(schema.node(field), child) {
+                emptied.push(name.clone());
+            }
+        }
+        for name in emptied {
+            map.remove(&name);
+        }
+        Ok(())
+    }
+
+    fn quantity(&self, value: &mut Value) -> Result<(), DecodeError> {
+        match Quantity::of(value) {
+            Ok(quantity) => {
+                *value = Value::String(quantity.to_string());
+                Ok(())
+            }
+            Err(_) => Err(DecodeError::Quantity(self.path.clone())),
+        }
+    }
+
+    fn string(&self, node: &Node, text: &mut String) -> Result<(), DecodeError> {
+        match node.format.as_deref() {
+            Some("date-time") => {
+                *text = format!("{:.0}", self.time(text)?);
+                Ok(())
+            }
+            Some("micro-time") => {
+                *text = format!("{:.6}", self.time(text)?);
+                Ok(())
+            }
+            Some("byte") => {
+                let data: String = text.chars().filter(|c| *c != '\n' && *c != '\r').collect();
+                match base64::engine::general_purpose::STANDARD.decode(&data) {
+                    Ok(_) => {
+                        *text = data;
+                        Ok(())
+                    }
+                    Err(_) => Err(DecodeError::Base64(self.path.clone())),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn time(&self, text: &str) -> Result<Timestamp, DecodeError> {
+        text.parse().map_err(|_| DecodeError::Time(self.path.clone(), text.to_owned()))
+    }
+
+    fn mistyped(&self, node: &Node, value: &Value) -> Result<(), DecodeError> {
+        let wanted = match (node.kind, node.format.as_deref(), &node.definition) {
+            (_, _, Some(definition)) => definition.rsplit('.').take(2).collect::<Vec<_>>(),
+            (Some(Type::Integer), Some(format), _) => vec![format],
+            (Some(Type::Boolean), _, _) => vec!["bool"],
+            (Some(kind), _, _) => vec![kind.name()],
+            (None, _, _) => vec!["intstr", "IntOrString"],
+        };
+        let wanted = wanted.into_iter().rev().collect::<Vec<_>>().join(".");
+        Err(DecodeError::Type { found: found(value), path: self.path.clone(), wanted })
+    }
+}
+
+/// A number that is whole, also when written as `1.0`.
+fn whole(number: &serde_json::Number) -> Option<i64> {
+    number.as_i64().or_else(|| {
+        let float = number.as_f64()?;
+        // Beyond 2^53 a float says nothing of the whole number that was meant.
+        (float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0).then_some(float as i64)
+    })
+}
+
+/// What Go's `omitempty` leaves out: empty lists, and empty maps (but not empty structs, which are pointers).
+fn vanishes(node: &Node, value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty() && node.map_values().is_some(),
+        _ => false,
+    }
+}
+
+fn found(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::objects::builtin_kind;
+
+    #[test]
+    fn typed_values_come_back_canonical() {
+        let mut pod = json!({"metadata": {"name": "p", "creationTimestamp": null, "labels": {}}, "spec": {"containers": [{"name": "c",
+            "args": [], "resources": {"requests": {"cpu": 0.5, "memory": "1024Mi"}}, "ports": [{"containerPort": 80.0}]}],
+            "volumes": [{"name": "v", "emptyDir": {}}], "nodeSelector": {}},
+            "status": {"startTime": "2024-01-01T01:00:00.123+01:00"}});
+        builtin_kind("", "Pod").unwrap().schema().normalize(&mut pod).unwrap();
+        assert_eq!(
+            pod,
+            json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c",
+                "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}, "ports": [{"containerPort": 80}]}],
+                "volumes": [{"name": "v", "emptyDir": {}}]},
+                "status": {"startTime": "2024-01-01T00:00:00Z"}})
+        );
+    }
+
+    #[test]
+    fn mistyped_values_are_named() {
+        let cases = [
+            (
+                "Pod",
+                json!({"spec": {"containers": "x"}}),
+                "json: cannot unmarshal string into Go struct field spec.containers of type array",
+            ),
+            (
+                "Pod",
+                json!({"spec": {"priority": "x"}}),
+                "json: cannot unmarshal string into Go struct field spec.priority of type int32",
+            ),
+            (
+                "Pod",
+                json!({"spec": []}),
+                "json: cannot unmarshal array into Go struct field spec of type v1.PodSpec",
+            ),
+            (
+                "Pod",
+                json!({"spec": {"priority": 4294967296_i64}}),
+                "json: cannot unmarshal number into Go struct field spec.priority of type int32",
+            ),
+            (
+                "ConfigMap",
+                json!({"data": {"a": 1}}),
+                "json: cannot unmarshal number into Go struct field data.a of type string",
+            ),
+            ("Secret", json!({"data": {"a": "?"}}), "illegal base64 data (field data.a)"),
+        ];
+        for (kind, mut object, text) in cases {
+            let error = builtin_kind("", kind).unwrap().schema().normalize(&mut object).unwrap_err();
+            assert_eq!(error.to_string(), text);
+        }
+    }
+}

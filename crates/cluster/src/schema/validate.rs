@@ -1,0 +1,590 @@
+//! Says what is wrong with an object, by its schema.
+//!
+//! Checks and texts of `kube-openapi/pkg/validation` and `apiextensions-apiserver/pkg/apiserver/{schema,validation}`:
+//! types, bounds, formats, junctors; then, where types hold, embedded objects, list sets and maps, and CEL rules.
+//! Objects of built-in kinds are asked for required fields only: their other rules are [`crate::objects`]'.
+
+use serde_json::{Map, Value};
+
+use super::{ListType, MAX_DEPTH, Node, NodeId, Schema, Type, formats};
+use crate::objects::{FieldFault, MAX_FAULTS, Reason};
+
+const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+
+impl Schema {
+    /// What is wrong with `object`; `old` is what it was before, for transition rules.
+    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
+        let mut faults = Vec::new();
+        if self.builtin {
+            self.required(self.root(), object, "", &mut faults, 0);
+            return faults;
+        }
+        Bounded { schema: self, faults: &mut faults }.value(self.root(), object, "", 0);
+        let blocked = faults.iter().any(|f| {
+            matches!(f.reason, Reason::Required | Reason::TooLong | Reason::TooMany | Reason::TypeInvalid)
+        });
+        self.lists(self.root(), object, "", &mut faults, 0);
+        self.embedded(self.root(), object, "", &mut faults, 0);
+        if blocked && !self.rule_sources.is_empty() {
+            faults.push(FieldFault::new("<nil>", Reason::Invalid, Some(Value::Null), UNCHECKED));
+        } else if !blocked {
+            self.check_rules(self.root(), object, old, "", &mut faults, 0);
+        }
+        faults.truncate(MAX_FAULTS);
+        faults
+    }
+
+    /// Required scalars and objects of a built-in kind, outside `metadata` and `status`, which have rules of their own.
+    fn required(&self, id: NodeId, value: &Value, path: &str, faults: &mut Vec<FieldFault>, depth: usize) {
+        let node = self.node(id);
+        if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS || node.preserve_unknown {
+            return;
+        }
+        match value {
+            Value::Object(map) => {
+                for name in &node.required {
+                    let field = self.field(id, name).map(|f| self.node(f));
+                    let array = field.is_some_and(|f| f.kind == Some(Type::Array));
+                    let empty = field.is_some_and(|f| f.kind == Some(Type::String))
+                        && map.get(name).is_some_and(|v| v == "");
+                    if !array && depth > 0 && (empty || map.get(name).is_none_or(Value::is_null)) {
+                        faults.push(FieldFault::required(join(path, name), ""));
+                    }
+                }
+                for (name, child) in map {
+                    if depth == 0 && matches!(name.as_str(), "status" | "metadata") {
+                        continue;
+                    }
+                    if let Some(field) = self.field(id, name) {
+                        self.required(field, child, &join(path, name), faults, depth + 1);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                let Some(of) = node.items else { return };
+                for (index, item) in items.iter().enumerate() {
+                    self.required(of, item, &format!("{path}[{index}]"), faults, depth + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Items of sets and maps that stand twice.
+    fn lists(&self, id: NodeId, value: &Value, path: &str, faults: &mut Vec<FieldFault>, depth: usize) {
+        if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS {
+            return;
+        }
+        let node = self.node(id);
+        if let Value::Array(items) = value {
+            for index in duplicates(&node.list_type, items, |key| self.default_of(node, key)) {
+                let shown = match &node.list_type {
+                    ListType::Map(keys) => key_object(&items[index], keys, |key| self.default_of(node, key)),
+                    _ => items[index].clone(),
+                };
+                faults.push(FieldFault::duplicate(format!("{path}[{index}]"), shown));
+            }
+        }
+        self.children(id, value, path, |child, value, path| {
+            self.lists(child, value, path, faults, depth + 1)
+        });
+    }
+
+    fn default_of(&self, list: &Node, key: &str) -> Option<Value> {
+        let field = self.field(list.items?, key)?;
+        self.node(field).default.clone()
+    }
+
+    /// `apiVersion` and `kind` of embedded objects.
+    fn embedded(&self, id: NodeId, value: &Value, path: &str, faults: &mut Vec<FieldFault>, depth: usize) {
+        if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS {
+            return;
+        }
+        if self.node(id).embedded && value.is_object() {
+            for name in ["apiVersion", "kind"] {
+                match value.get(name) {
+                    None => faults.push(FieldFault::required(join(path, name), "")),
+                    Some(Value::String(text)) if text.is_empty() => {
+                        faults.push(FieldFault::invalid(
+                            join(path, name),
+                            text.as_str(),
+                            "must not be empty",
+                        ));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        self.children(id, value, path, |child, value, path| {
+            self.embedded(child, value, path, faults, depth + 1)
+        });
+    }
+
+    fn children(&self, id: NodeId, value: &Value, path: &str, mut visit: impl FnMut(NodeId, &Value, &str)) {
+        match value {
+            Value::Object(map) => {
+                for (name, child) in map {
+                    if let Some(field) = self.field(id, name) {
+                        visit(field, child, &join(path, name));
+                    }
+                }
+            }
+            Value::Array(items) => {
+                let Some(of) = self.node(id).items else { return };
+                for (index, item) in items.iter().enumerate() {
+                    visit(of, item, &format!("{path}[{index}]"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn check_rules(
+        &self,
+        id: NodeId,
+        value: &Value,
+        old: Option<&Value>,
+        path: &str,
+        faults: &mut Vec<FieldFault>,
+        depth: usize,
+    ) {
+        let Some(rules) = self.rules() else { return };
+        if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS {
+            return;
+        }
+        let node = self.node(id);
+        if node.has_rules {
+            faults.extend(rules.check(id, value, old, path));
+        }
+        match value {
+            Value::Object(map) => {
+                for (name, child) in map {
+                    let Some(field) = self.field(id, name) else { continue };
+                    let old = old.filter(|_| !node.atomic).and_then(|old| old.get(name));
+                    self.check_rules(field, child, old, &join(path, name), faults, depth + 1);
+                }
+            }
+            Value::Array(items) => {
+                let Some(of) = node.items else { return };
+                for (index, item) in items.iter().enumerate() {
+                    let old = self.counterpart(node, item, old);
+                    self.check_rules(of, item, old, &format!("{path}[{index}]"), faults, depth + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The item of the old list that is the same one; only lists that are maps have such.
+    fn counterpart<'v>(&self, list: &Node, item: &Value, old: Option<&'v Value>) -> Option<&'v Value> {
+        let ListType::Map(keys) = &list.list_type else { return None };
+        let key = |item: &Value| key_object(item, keys, |key| self.default_of(list, key));
+        let wanted = key(item);
+        old?.as_array()?.iter().find(|old| key(old) == wanted)
+    }
+}
+
+/// Positions of items that stand a second time.
+fn duplicates(list_type: &ListType, items: &[Value], default: impl Fn(&str) -> Option<Value>) -> Vec<usize> {
+    let identity = |item: &Value| match list_type {
+        ListType::Map(keys) => key_object(item, keys, &default).to_string(),
+        _ => item.to_string(),
+    };
+    if *list_type == ListType::Atomic {
+        return Vec::new();
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    items
+        .iter()
+        .enumerate()
+        .filter(|(_, item)| !seen.insert(identity(item)))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+fn key_object(item: &Value, keys: &[String], default: impl Fn(&str) -> Option<Value>) -> Value {
+    let value = |key: &String| Some((key.clone(), item.get(key).cloned().or_else(|| default(key))?));
+    Value::Object(keys.iter().filter_map(value).collect())
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// Types and bounds.
+struct Bounded<'a> {
+    schema: &'a Schema,
+    faults: &'a mut Vec<FieldFault>,
+}
+
+impl Bounded<'_> {
+    fn value(&mut self, id: NodeId, value: &Value, path: &str, depth: usize) {
+        if self.faults.len() >= MAX_FAULTS {
+            return;
+        }
+        if depth > MAX_DEPTH {
+            self.faults.push(FieldFault::new(path, Reason::Invalid, None, "is nested too deeply"));
+            return;
+        }
+        let schema = self.schema;
+        let node = schema.node(id);
+        if value.is_null() && node.nullable {
+            return;
+        }
+        if !self.typed(node, value, path) {
+            return;
+        }
+        self.enumerated(node, value, path);
+        match value {
+            Value::Number(number) => self.number(node, number, path),
+            Value::String(text) => self.string(node, text, path),
+            Value::Array(items) => self.array(node, items, path, depth),
+            Value::Object(map) => self.object(id, map, path, depth),
+            Value::Null | Value::Bool(_) => {}
+        }
+        self.junctors(node, value, path, depth);
+    }
+
+    fn body(&mut self, path: &str, value: Value, text: &str) {
+        self.faults.push(FieldFault::invalid(path, value, format!("{path} in body {text}")));
+    }
+
+    fn typed(&mut self, node: &Node, value: &Value, path: &str) -> bool {
+        let (wanted, holds) = if node.int_or_string {
+            ("integer,string".to_owned(), value.is_string() || is_whole(value))
+        } else {
+            let Some(kind) = node.kind else { return true };
+            let holds = match kind {
+                Type::Object => value.is_object(),
+                Type::Array => value.is_array(),
+                Type::String => value.is_string(),
+                Type::Boolean => value.is_boolean(),
+                Type::Number => value.is_number(),
+                Type::Integer => is_whole(value),
+            };
+            (kind.name().to_owned(), holds)
+        };
+        if !holds {
+            let found = type_name(value);
+            let detail = format!("{path} in body must be of type {wanted}: {found:?}");
+            self.faults.push(FieldFault::new(path, Reason::TypeInvalid, Some(found.into()), detail));
+        }
+        holds
+    }
+
+    fn enumerated(&mut self, node: &Node, value: &Value, path: &str) {
+        let allowed = &node.bounds.one_of;
+        if !allowed.is_empty() && !allowed.contains(value) {
+            let texts: Vec<String> =
+                allowed.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            self.faults.push(FieldFault::not_supported(path, value.clone(), &texts));
+        }
+    }
+
+    fn number(&mut self, node: &Node, number: &serde_json::Number, path: &str) {
+        let (value, bounds) = (Value::Number(number.clone()), &node.bounds);
+        let float = number.as_f64().unwrap_or(f64::NAN);
+        if let Some((minimum, exclusive)) = bounds.minimum
+            && (float < minimum || (exclusive && float <= minimum))
+        {
+            let words = if exclusive { "greater than" } else { "greater than or equal to" };
+            self.body(path, value.clone(), &format!("should be {words} {}", plain(minimum)));
+        }
+        if let Some((maximum, exclusive)) = bounds.maximum
+            && (float > maximum || (exclusive && float >= maximum))
+        {
+            let words = if exclusive { "less than" } else { "less than or equal to" };
+            self.body(path, value.clone(), &format!("should be {words} {}", plain(maximum)));
+        }
+        if let Some(of) = bounds.multiple_of
+            && of > 0.0
+            && (float / of).fract() != 0.0
+        {
+            self.body(path, value.clone(), &format!("should be a multiple of {}", plain(of)));
+        }
+        let fits = match node.format.as_deref() {
+            Some("int32") => (-2_147_483_648.0..=2_147_483_647.0).contains(&float),
+            Some("int64") => number.is_i64() || number.is_f64(),
+            _ => true,
+        };
+        if !fits && let (Some(kind), Some(format)) = (node.kind, &node.format) {
+            let text =
+                format!("Checked value must be of type {} with format {format} in {path}", kind.name());
+            self.faults.push(FieldFault::invalid(path, value, text));
+        }
+    }
+
+    fn string(&mut self, node: &Node, text: &str, path: &str) {
+        let bounds = &node.bounds;
+        let length = text.chars().count() as u64;
+        if let Some(max) = bounds.max_length.filter(|max| length > *max) {
+            self.faults.push(FieldFault::too_long(path, max as usize));
+        }
+        if let Some(min) = bounds.min_length.filter(|min| length < *min) {
+            self.body(path, text.into(), &format!("should be at least {min} chars long"));
+        }
+        if let Some((written, _)) = bounds.pattern.as_ref().filter(|(_, regex)| !regex.is_match(text)) {
+            self.body(path, text.into(), &format!("should match '{written}'"));
+        }
+        if let Some(format) = node.format.as_deref().filter(|format| !formats::holds(format, text)) {
+            self.body(path, text.into(), &format!("must be of type {format}: {text:?}"));
+        }
+    }
+
+    fn array(&mut self, node: &Node, items: &[Value], path: &str, depth: usize) {
+        let (bounds, count) = (&node.bounds, items.len());
+        if let Some(max) = bounds.max_items.filter(|max| count as u64 > *max) {
+            self.faults.push(FieldFault::too_many(path, count, max));
+        }
+        if let Some(min) = bounds.min_items.filter(|min| (count as u64) < *min) {
+            self.body(path, count.into(), &format!("should have at least {min} items"));
+        }
+        if bounds.unique_items && !duplicates(&ListType::Set, items, |_| None).is_empty() {
+            self.body(path, Value::Array(items.to_vec()), "shouldn't contain duplicates");
+        }
+        if let Some(of) = node.items {
+            for (index, item) in items.iter().enumerate() {
+                self.value(of, item, &format!("{path}[{index}]"), depth + 1);
+            }
+        }
+    }
+
+    fn object(&mut self, id: NodeId, map: &Map<String, Value>, path: &str, depth: usize) {
+        let schema = self.schema;
+        let node = schema.node(id);
+        let (bounds, count) = (&node.bounds, map.len());
+        if let Some(max) = bounds.max_properties.filter(|max| count as u64 > *max) {
+            self.faults.push(FieldFault::too_many(path, count, max));
+        }
+        if let Some(min) = bounds.min_properties.filter(|min| (count as u64) < *min) {
+            self.body(path, count.into(), &format!("should have at least {min} properties"));
+        }
+        for name in node.required.iter().filter(|name| !map.contains_key(*name)) {
+            self.faults.push(FieldFault::required(join(path, name), ""));
+        }
+        for (name, child) in map {
+            if let Some(field) = schema.field(id, name) {
+                self.value(field, child, &join(path, name), depth + 1);
+            }
+        }
+    }
+
+    fn junctors(&mut self, node: &Node, value: &Value, path: &str, depth: usize) {
+        let junctors = &node.junctors;
+        for all in &junctors.all_of {
+            self.value(*all, value, path, depth + 1);
+        }
+        let schema = self.schema;
+        let holds = |id: NodeId| {
+            let mut faults = Vec::new();
+            Bounded { schema, faults: &mut faults }.value(id, value, path, depth + 1);
+            faults.is_empty()
+        };
+        let mut failed = Vec::new();
+        if !junctors.any_of.is_empty() && !junctors.any_of.iter().any(|id| holds(*id)) {
+            failed.push(format!("{path:?} must validate at least one schema (anyOf)"));
+        }
+        if !junctors.one_of.is_empty() {
+            let valid = junctors.one_of.iter().filter(|id| holds(**id)).count();
+            if valid != 1 {
+                let found = if valid == 0 {
+                    "Found none valid".to_owned()
+                } else {
+                    format!("Found {valid} valid alternatives")
+                };
+                failed.push(format!("{path:?} must validate one and only one schema (oneOf). {found}"));
+            }
+        }
+        if junctors.not.is_some_and(holds) {
+            failed.push(format!("{path:?} must not validate the schema (not)"));
+        }
+        for text in failed {
+            self.faults.push(FieldFault::invalid(path, "", text));
+        }
+    }
+}
+
+fn is_whole(value: &Value) -> bool {
+    value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|f| f.fract() == 0.0)
+}
+
+fn plain(number: f64) -> String {
+    if number.fract() == 0.0 && number.abs() < 1e15 { format!("{number:.0}") } else { number.to_string() }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn faults(schema: Value, object: Value, old: Option<Value>) -> Vec<String> {
+        let schema = Schema::of_crd(&json!({"type": "object", "properties": {"spec": schema}})).unwrap();
+        let old = old.map(|o| json!({"spec": o}));
+        schema.validate(&json!({"spec": object}), old.as_ref()).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn texts_are_those_of_the_api_server() {
+        let cases = [
+            (
+                json!({"type": "integer"}),
+                json!("x"),
+                r#"spec: Invalid value: "string": spec in body must be of type integer: "string""#,
+            ),
+            (
+                json!({"type": "integer", "minimum": 1}),
+                json!(0),
+                "spec: Invalid value: 0: spec in body should be greater than or equal to 1",
+            ),
+            (
+                json!({"type": "integer", "maximum": 1, "exclusiveMaximum": true}),
+                json!(1),
+                "spec: Invalid value: 1: spec in body should be less than 1",
+            ),
+            (
+                json!({"type": "string", "enum": ["a", "b"]}),
+                json!("c"),
+                r#"spec: Unsupported value: "c": supported values: "a", "b""#,
+            ),
+            (
+                json!({"type": "string", "maxLength": 1}),
+                json!("cc"),
+                "spec: Too long: may not be more than 1 bytes",
+            ),
+            (
+                json!({"type": "string", "minLength": 3}),
+                json!("cc"),
+                r#"spec: Invalid value: "cc": spec in body should be at least 3 chars long"#,
+            ),
+            (
+                json!({"type": "string", "pattern": "^a$"}),
+                json!("b"),
+                r#"spec: Invalid value: "b": spec in body should match '^a$'"#,
+            ),
+            (
+                json!({"type": "string", "format": "date-time"}),
+                json!("b"),
+                r#"spec: Invalid value: "b": spec in body must be of type date-time: "b""#,
+            ),
+            (
+                json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}),
+                json!({}),
+                "spec.a: Required value",
+            ),
+            (
+                json!({"type": "array", "maxItems": 1, "items": {"type": "string"}}),
+                json!(["a", "b"]),
+                "spec: Too many: 2: must have at most 1 item",
+            ),
+            (
+                json!({"type": "array", "minItems": 1, "items": {"type": "string"}}),
+                json!([]),
+                "spec: Invalid value: 0: spec in body should have at least 1 items",
+            ),
+            (
+                json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}),
+                json!(["a", "a"]),
+                r#"spec[1]: Duplicate value: "a""#,
+            ),
+            (
+                json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "p"],
+                    "items": {"type": "object", "properties": {"k": {"type": "string"}, "p": {"type": "string", "default": "TCP"}}}}),
+                json!([{"k": "a"}, {"k": "a", "p": "TCP"}]),
+                r#"spec[1]: Duplicate value: {"k":"a","p":"TCP"}"#,
+            ),
+            (
+                json!({"x-kubernetes-int-or-string": true}),
+                json!(true),
+                r#"spec: Invalid value: "boolean": spec in body must be of type integer,string: "boolean""#,
+            ),
+            (
+                json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+                json!({"a": "b"}),
+                r#"spec.a: Invalid value: "string": spec.a in body must be of type integer: "string""#,
+            ),
+            (
+                json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
+                json!({"kind": "A"}),
+                "spec.apiVersion: Required value",
+            ),
+            (
+                json!({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 3}]}),
+                json!(4),
+                r#"spec: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found none valid"#,
+            ),
+            (
+                json!({"type": "integer", "format": "int32"}),
+                json!(3_000_000_000_i64),
+                "spec: Invalid value: 3000000000: Checked value must be of type integer with format int32 in spec",
+            ),
+            (
+                json!({"type": "string"}),
+                Value::Null,
+                r#"spec: Invalid value: "null": spec in body must be of type string: "null""#,
+            ),
+        ];
+        for (schema, object, text) in cases {
+            assert_eq!(faults(schema, object, None), [text]);
+        }
+        assert!(faults(json!({"type": "string", "nullable": true}), Value::Null, None).is_empty());
+        assert!(faults(json!({"type": "integer"}), json!(1.0), None).is_empty());
+    }
+
+    #[test]
+    fn rules_see_old_values_by_key() {
+        let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": "self.n < 10", "message": "too much"}],
+        "properties": {
+            "n": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf", "messageExpression": "'was ' + string(oldSelf)"}]},
+            "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {"type": "object",
+                "x-kubernetes-validations": [{"rule": "self.v == oldSelf.v", "message": "immutable", "fieldPath": ".v", "reason": "FieldValueForbidden"}],
+                "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}},
+            "a": {"type": "array", "items": {"type": "object", "properties": {"v": {"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}},
+        }});
+        let old = json!({"n": 5, "l": [{"k": "a", "v": 1}, {"k": "b", "v": 2}], "a": [{"v": 1}]});
+        let cases = [
+            (json!({"n": 11}), None, vec!["spec: Invalid value: too much"]),
+            (json!({"n": 4}), Some(old.clone()), vec!["spec.n: Invalid value: 4: was 5"]),
+            (
+                json!({"n": 5, "l": [{"k": "b", "v": 2}, {"k": "a", "v": 3}], "a": [{"v": 9}]}),
+                Some(old.clone()),
+                vec!["spec.l[1].v: Forbidden: immutable"],
+            ),
+            (
+                json!({"n": "x"}),
+                Some(old),
+                vec![
+                    r#"spec.n: Invalid value: "string": spec.n in body must be of type integer: "string""#,
+                    "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+                ],
+            ),
+        ];
+        for (object, old, expected) in cases {
+            assert_eq!(faults(schema.clone(), object, old), expected);
+        }
+    }
+
+    #[test]
+    fn builtin_kinds_ask_for_required_fields() {
+        let pod = crate::objects::builtin_kind("", "Pod").unwrap().schema();
+        let object = json!({"spec": {"containers": [{"image": "i", "env": [{"value": "v"}]}]}, "status": {"containerStatuses": [{}]}});
+        let faults: Vec<String> = pod.validate(&object, None).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            faults,
+            ["spec.containers[0].name: Required value", "spec.containers[0].env[0].name: Required value"]
+        );
+    }
+}
