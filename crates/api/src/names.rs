@@ -43,3 +43,8 @@ pub const LAUNCH_PROGRAM: &str = "odh-launch";
 pub const LAUNCH_IMAGE: &str = concat!("quay.io/opendatahub/odh-launch:v", env!("CARGO_PKG_VERSION"));
 /// The TCP port on which a Worker's launch agent listens.
 pub const LAUNCH_PORT: u16 = 7222;
+/// Kueue's label for the queue that holds a job.
+pub const LABEL_QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+/// Where the job's key is mounted in pods that use the `agent` transport: not below `/root`, which a pod of an
+/// arbitrary user may not enter.
+pub const LAUNCH_KEY_DIRECTORY: &str = "/opt/odh/key";

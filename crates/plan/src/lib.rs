@@ -1,1 +1,49 @@
-//! plan
+//! What to do about an MPIJob, as pure functions over wire types.
+//!
+//! [`defaulted`] → [`validate`] → [`plan`] → [`report`]: a job as it was written comes in, with what was seen of its
+//! children and the time; what to create, apply and delete comes out, then the status to write and the events to
+//! record. Nothing here reads a clock, the environment, the network or a random number, so the same input gives
+//! the same output, in the operator, in `--dry-run` and in a test.
+
+mod conditions;
+mod defaults;
+mod diagnose;
+mod duration;
+mod objects;
+mod observed;
+mod planning;
+mod report;
+mod validate;
+
+pub use conditions::{condition, is_true};
+pub use defaults::defaulted;
+pub use diagnose::{Cause, of_launcher, of_worker};
+pub use duration::parse_duration;
+pub use objects::{KeyPair, launcher_name, owner_reference, secret_name, worker_name};
+pub use observed::{SecretSeen, Seen};
+pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, plan};
+pub use report::{ApplyFailure, Notice, Report, is_urgent, reject, report};
+pub use validate::{
+    CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob, is_ours, validate,
+};
+
+/// What the operator's configuration decides for every job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The cluster's DNS domain, appended to host names in the hostfile where not empty, e.g. `cluster.local`.
+    pub cluster_domain: String,
+    /// The transport of jobs without the annotation `training.opendatahub.io/launch`.
+    pub default_launch: Launch,
+    /// The image whose `odh-launch` an init container copies into pods of the `agent` transport.
+    pub launch_image: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            cluster_domain: String::new(),
+            default_launch: Launch::Ssh,
+            launch_image: api::LAUNCH_IMAGE.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What a pod needs so that the Launcher can start processes in the Workers: upstream's ssh key, or the launch
+//! agent with its program, its key and the settings that point the MPI at it.
+
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, EmptyDirVolumeSource, EnvVar, KeyToPath, PodSpec, ResourceRequirements,
+    SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::secret::{PRIVATE_KEY, PUBLIC_KEY};
+use super::{env, secret_name};
+use crate::Settings;
+use crate::defaults::DEFAULT_SSH_MOUNT_PATH;
+use crate::validate::{Implementation, Launch, ValidJob};
+
+/// The volume with the job's key.
+const KEY_VOLUME: &str = "ssh-auth";
+/// The volume that the agent's program is copied to, and the init container that copies it.
+const AGENT: &str = "odh-launch";
+/// The private key's file name in [`KEY_VOLUME`].
+const PRIVATE_KEY_FILE: &str = "id_rsa";
+/// Upstream asks ssh to try again while a worker's sshd comes up.
+const SSH_ARGUMENTS: &str = "-o ConnectionAttempts=10";
+
+/// The transport of a job. What its annotation says; else the operator's default, but for workers with a command of
+/// their own that is not plainly sshd: whoever wrote it has to decide when the agent is to take its place.
+pub(crate) fn launch(job: &ValidJob, settings: &Settings) -> Launch {
+    if let Some(launch) = job.launch {
+        return launch;
+    }
+    let container =
+        job.workers.as_ref().and_then(|workers| workers.template.spec.as_ref()?.containers.first());
+    match settings.default_launch {
+        Launch::Agent
+            if container.is_none_or(|container| has_no_command(container) || runs_sshd(container)) =>
+        {
+            Launch::Agent
+        }
+        _ => Launch::Ssh,
+    }
+}
+
+/// Whether the image's own entry point is to run, where upstream puts sshd.
+pub(crate) fn has_no_command(container: &Container) -> bool {
+    container.command.as_ref().is_none_or(Vec::is_empty) && container.args.as_ref().is_none_or(Vec::is_empty)
+}
+
+/// Whether the container's program is sshd itself, as in upstream's examples.
+fn runs_sshd(container: &Container) -> bool {
+    let words = container.command.iter().chain(&container.args).flatten();
+    words.take(1).any(|program| program == "sshd" || program.ends_with("/sshd"))
+}
+
+/// The worker's command: upstream's sshd if it has none; the agent in place of that, or of an explicit sshd.
+pub(crate) fn set_worker_command(launch: Launch, container: &mut Container) {
+    match launch {
+        Launch::Ssh if has_no_command(container) => {
+            container.command = Some(vec!["/usr/sbin/sshd".to_owned(), "-De".to_owned()]);
+        }
+        Launch::Agent if has_no_command(container) || runs_sshd(container) => {
+            container.command = Some(vec![agent_program(), "serve".to_owned()]);
+            container.args = None;
+        }
+        Launch::Ssh | Launch::Agent => {}
+    }
+}
+
+/// Environment of the Launcher that makes the MPI use the hosts and the transport, in upstream's order; the `PRTE_`
+/// twins after it are ours, as Open MPI 5 does not read the `OMPI_MCA_orte_*` names.
+pub(crate) fn launcher_environment(job: &ValidJob, launch: Launch) -> Vec<EnvVar> {
+    let hostfile = format!("{}/hostfile", api::HOSTFILE_DIRECTORY);
+    let slots = job.slots.to_string();
+    let mut set = Vec::new();
+    match job.implementation {
+        Implementation::OpenMpi => {
+            set.push(env("OMPI_MCA_orte_keep_fqdn_hostnames", "true"));
+            set.push(env("OMPI_MCA_orte_default_hostfile", &hostfile));
+            set.push(match launch {
+                Launch::Ssh => env("OMPI_MCA_plm_rsh_args", SSH_ARGUMENTS),
+                Launch::Agent => env("OMPI_MCA_plm_rsh_agent", agent_program()),
+            });
+            set.push(env("OMPI_MCA_orte_set_default_slots", &slots));
+            set.push(env("PRTE_MCA_prte_default_hostfile", &hostfile));
+            set.push(match launch {
+                Launch::Ssh => env("PRTE_MCA_plm_ssh_args", SSH_ARGUMENTS),
+                Launch::Agent => env("PRTE_MCA_plm_ssh_agent", agent_program()),
+            });
+            set.push(env("PRTE_MCA_prte_set_default_slots", &slots));
+        }
+        Implementation::Intel => {
+            set.push(env("I_MPI_HYDRA_HOST_FILE", &hostfile));
+            match launch {
+                Launch::Ssh => set.push(env("I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", SSH_ARGUMENTS)),
+                Launch::Agent => {
+                    set.push(env("I_MPI_HYDRA_BOOTSTRAP", "ssh"));
+                    set.push(env("I_MPI_HYDRA_BOOTSTRAP_EXEC", agent_program()));
+                }
+            }
+            set.push(env("I_MPI_PERHOST", &slots));
+        }
+        Implementation::Mpich => {
+            set.push(env("HYDRA_HOST_FILE", &hostfile));
+            match launch {
+                Launch::Ssh => set.push(env("HYDRA_LAUNCH_EXTRA_ARGS", SSH_ARGUMENTS)),
+                Launch::Agent => {
+                    set.push(env("HYDRA_LAUNCHER", "ssh"));
+                    set.push(env("HYDRA_LAUNCHER_EXEC", agent_program()));
+                }
+            }
+        }
+    }
+    set
+}
+
+/// Adds the key, and with the agent its program and settings, to the pod and its MPI container.
+pub(crate) fn equip(job: &ValidJob, launch: Launch, settings: &Settings, pod: &mut PodSpec) {
+    let path = match launch {
+        Launch::Ssh => job.ssh_mount_path.clone(),
+        Launch::Agent => api::LAUNCH_KEY_DIRECTORY.to_owned(),
+    };
+    pod.volumes.get_or_insert_default().push(key_volume(job, launch));
+    if launch == Launch::Agent {
+        let empty = Volume {
+            name: AGENT.to_owned(),
+            empty_dir: Some(EmptyDirVolumeSource::default()),
+            ..Volume::default()
+        };
+        pod.volumes.get_or_insert_default().push(empty);
+        pod.init_containers.get_or_insert_default().insert(0, install(settings));
+    }
+    let Some(container) = pod.containers.first_mut() else { return };
+    container.volume_mounts.get_or_insert_default().push(mount(KEY_VOLUME, &path));
+    if launch == Launch::Agent {
+        container.volume_mounts.get_or_insert_default().push(mount(AGENT, api::LAUNCH_DIRECTORY));
+        container.env.get_or_insert_default().extend([
+            env("ODH_LAUNCH_KEY", format!("{path}/{PRIVATE_KEY_FILE}")),
+            env("ODH_LAUNCH_PORT", api::LAUNCH_PORT.to_string()),
+            env("ODH_LAUNCH_START_TIMEOUT", job.start_timeout.as_secs().to_string()),
+        ]);
+    }
+}
+
+/// The init container that copies the agent's program to where the MPI container finds it. It holds under Pod
+/// Security *restricted* as far as a container can by itself, and asks for little, but says what, so that it passes
+/// a quota.
+fn install(settings: &Settings) -> Container {
+    let little = [("cpu", "100m"), ("memory", "64Mi")]
+        .map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())));
+    Container {
+        name: AGENT.to_owned(),
+        image: Some(settings.launch_image.clone()),
+        command: Some([AGENT, "install", api::LAUNCH_DIRECTORY].map(str::to_owned).to_vec()),
+        resources: Some(ResourceRequirements {
+            limits: Some(little.clone().into()),
+            requests: Some(little.into()),
+            ..ResourceRequirements::default()
+        }),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..SecurityContext::default()
+        }),
+        volume_mounts: Some(vec![mount(AGENT, api::LAUNCH_DIRECTORY)]),
+        ..Container::default()
+    }
+}
+
+/// The Secret as files. Mode 0600 only below `/root`, as upstream: elsewhere the pod's user may not be root.
+fn key_volume(job: &ValidJob, launch: Launch) -> Volume {
+    let root_only = launch == Launch::Ssh && job.ssh_mount_path == DEFAULT_SSH_MOUNT_PATH;
+    let items =
+        [(PRIVATE_KEY, PRIVATE_KEY_FILE), (PUBLIC_KEY, "id_rsa.pub"), (PUBLIC_KEY, "authorized_keys")];
+    Volume {
+        name: KEY_VOLUME.to_owned(),
+        secret: Some(SecretVolumeSource {
+            default_mode: root_only.then_some(0o600),
+            secret_name: Some(secret_name(&job.name)),
+            items: Some(
+                items
+                    .map(|(key, path)| KeyToPath { key: key.to_owned(), path: path.to_owned(), mode: None })
+                    .to_vec(),
+            ),
+            optional: None,
+        }),
+        ..Volume::default()
+    }
+}
+
+pub(crate) fn mount(volume: &str, path: &str) -> VolumeMount {
+    VolumeMount { name: volume.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
+}
+
+/// The agent's program inside a pod.
+fn agent_program() -> String {
+    format!("{}/{}", api::LAUNCH_DIRECTORY, api::LAUNCH_PROGRAM)
+}

@@ -1,0 +1,44 @@
+//! A Worker: a pod that waits for the Launcher to start ranks in it.
+
+use k8s_openapi::api::core::v1::{Pod, PodDNSConfig, PodSpec};
+
+use super::transport::{equip, launch, set_worker_command};
+use super::{env, metadata, name_host, pod_labels, worker_name};
+use crate::Settings;
+use crate::validate::{Replica, ValidJob};
+
+/// The pod of the Worker `index`.
+pub(crate) fn worker(job: &ValidJob, workers: &Replica, index: usize, settings: &Settings) -> Pod {
+    let name = worker_name(&job.name, index);
+    // Kueue's topology-aware scheduling wants a rank of its own for each pod; the Launcher then has 0.
+    let rank = if job.launcher_as_worker { index + 1 } else { index };
+    let template = &workers.template;
+    let mut meta =
+        metadata(job, name.clone(), pod_labels(job, template.metadata.as_ref(), "worker", Some(rank)));
+    meta.annotations = template.metadata.as_ref().and_then(|metadata| metadata.annotations.clone());
+    let spec = template.spec.clone().unwrap_or_default();
+    Pod { metadata: meta, spec: Some(pod_spec(job, workers, spec, name, settings)), status: None }
+}
+
+fn pod_spec(
+    job: &ValidJob,
+    workers: &Replica,
+    mut pod: PodSpec,
+    name: String,
+    settings: &Settings,
+) -> PodSpec {
+    name_host(job, &mut pod, name);
+    // Intel MPI and MPICH call the Launcher back by its bare host name. The domain is hard-coded, as upstream;
+    // another cluster domain resolves through the pod's own search list.
+    let search = format!("{}.{}.svc.cluster.local", job.name, job.namespace);
+    let dns: &mut PodDNSConfig = pod.dns_config.get_or_insert_default();
+    dns.searches.get_or_insert_default().push(search);
+    pod.restart_policy = Some(workers.restart_policy.clone());
+    let launch = launch(job, settings);
+    if let Some(container) = pod.containers.first_mut() {
+        set_worker_command(launch, container);
+        container.env.get_or_insert_default().push(env("K_MPI_JOB_ROLE", "worker"));
+    }
+    equip(job, launch, settings, &mut pod);
+    pod
+}

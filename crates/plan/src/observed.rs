@@ -1,0 +1,125 @@
+//! What was seen of a job's children: the input of planning, gathered by the operator from its watches. Only objects
+//! that the job controls are in it; a stranger of the same name is found out when a create is refused.
+
+use api::MPIJobStatus;
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Pod, Service};
+
+use crate::objects::KeyPair;
+
+/// The job's Secret, of which nothing but its keys' names is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecretSeen {
+    /// There is none, or it was never asked for; creating it is harmless where it exists.
+    #[default]
+    Absent,
+    /// It is there, with both keys.
+    Present,
+    /// It is there, but its keys are not those that pods mount.
+    Incomplete,
+}
+
+/// A job's last written status and its children.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The status that the job has.
+    pub status: MPIJobStatus,
+    /// A new key pair, which whoever has randomness gives where the Secret is not [`SecretSeen::Present`].
+    pub new_key: Option<KeyPair>,
+    /// The headless Service.
+    pub service: Option<Service>,
+    /// The ConfigMap with the hostfile.
+    pub config_map: Option<ConfigMap>,
+    /// The Secret with the key.
+    pub secret: SecretSeen,
+    /// The Launcher's Job.
+    pub launcher: Option<Job>,
+    /// The pods of the Launcher's Job.
+    pub launcher_pods: Vec<Pod>,
+    /// The Workers' pods, in any order; those being deleted too.
+    pub workers: Vec<Pod>,
+}
+
+impl Seen {
+    /// The pod of the Worker `index`.
+    pub(crate) fn worker(&self, job: &str, index: usize) -> Option<&Pod> {
+        self.workers.iter().find(|pod| worker_index(job, pod) == Some(index))
+    }
+
+    /// Whether the Launcher's Job has ended, and how.
+    pub(crate) fn launcher_end(&self) -> Option<LauncherEnd<'_>> {
+        let conditions = self.launcher.as_ref()?.status.as_ref()?.conditions.as_ref()?;
+        conditions.iter().filter(|condition| condition.status == "True").find_map(|condition| match condition
+            .type_
+            .as_str()
+        {
+            "Complete" => Some(LauncherEnd::Succeeded),
+            "Failed" => Some(LauncherEnd::Failed {
+                reason: condition.reason.as_deref().unwrap_or_default(),
+                message: condition.message.as_deref().unwrap_or_default(),
+            }),
+            _ => None,
+        })
+    }
+}
+
+/// How the Launcher's Job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LauncherEnd<'a> {
+    /// Its pod ended with exit code 0.
+    Succeeded,
+    /// It gave up; the Job condition's reason and message.
+    Failed { reason: &'a str, message: &'a str },
+}
+
+/// The index in a Worker's name; its label may be one more (with `runLauncherAsWorker`).
+pub(crate) fn worker_index(job: &str, pod: &Pod) -> Option<usize> {
+    let digits = pod.metadata.name.as_deref()?.strip_prefix(job)?.strip_prefix("-worker-")?;
+    digits.parse().ok().filter(|index: &usize| index.to_string() == digits)
+}
+
+pub(crate) fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
+}
+
+pub(crate) fn is_running(pod: &Pod) -> bool {
+    phase(pod) == "Running"
+}
+
+pub(crate) fn is_failed(pod: &Pod) -> bool {
+    phase(pod) == "Failed"
+}
+
+/// Whether the pod is being deleted.
+pub(crate) fn is_going(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    condition_since(pod, "Ready").is_some()
+}
+
+/// Since when a condition of the pod is True.
+pub(crate) fn condition_since(pod: &Pod, type_: &str) -> Option<Timestamp> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let condition =
+        conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True")?;
+    Some(condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
+}
+
+/// The state of the pod's MPI container, which is its first in the spec.
+pub(crate) fn mpi_container(pod: &Pod) -> Option<(&str, &ContainerState)> {
+    let name = &pod.spec.as_ref()?.containers.first()?.name;
+    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let status = statuses.iter().find(|status| status.name == *name)?;
+    Some((name, status.state.as_ref()?))
+}
+
+/// When the pod's MPI container began to run.
+pub(crate) fn started_at(pod: &Pod) -> Option<Timestamp> {
+    let (_, state) = mpi_container(pod)?;
+    let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());
+    let ended = state.terminated.as_ref().and_then(|ended| ended.started_at.as_ref());
+    running.or(ended).map(|time| time.0)
+}

@@ -1,0 +1,518 @@
+//! From a valid job and what was seen of it to what to change, and what that leaves the job waiting for. The order of
+//! decisions is upstream's (`syncHandler` in `pkg/controller/mpi_job_controller.go`); a failed Worker, which upstream
+//! only counts, ends the job here. The record of a failure is written before anything is released: the pass that
+//! decides it changes nothing else, and the next one finds the job finished and cleans up.
+
+use std::time::Duration;
+
+use api::{
+    CONDITION_FAILED, CONDITION_RUNNING, Failure, REASON_EVICTED, REASON_FAILED, REASON_VALIDATION, WORKER,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use serde_json::{Map, Value, json};
+
+use crate::Settings;
+use crate::conditions::{condition, is_finished, is_true};
+use crate::diagnose::{Cause, of_missing_worker, of_slow_worker, of_worker};
+use crate::objects::{
+    config_map, config_map_name, discover_hosts, launcher_job, launcher_name, scheduling_directives, secret,
+    secret_name, service, watched_labels, worker, worker_name,
+};
+use crate::observed::{
+    SecretSeen, Seen, condition_since, is_failed, is_going, is_ready, is_running, mpi_container, phase,
+    started_at, worker_index,
+};
+use crate::validate::{CleanPods, LauncherCreation, ValidJob};
+
+/// How long a Launcher whose job was failed by a Worker may still run, so that it can say what it saw and its log
+/// stays: a pod that ends by itself keeps its log, one that is stopped does not.
+const LAUNCHER_LAST_WORDS: Duration = Duration::from_secs(10);
+/// `discover_hosts.sh` is rewritten once the Workers have stood still this long. Kubelets take a minute to show a
+/// changed ConfigMap in a pod, so a write for each of a hundred Workers that start would be ninety-nine too many.
+const HOSTS_SETTLE: Duration = Duration::from_secs(5);
+
+/// What to do now, and what the job is waiting for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Groups of changes: those of one group may be made at once, the groups one after another.
+    pub changes: Vec<Vec<Change>>,
+    /// Where the job stands.
+    pub outlook: Outlook,
+    /// When to look again though nothing was seen to change.
+    pub wake_after: Option<Duration>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Make an object; if it is there and the job's, that is as good.
+    Create(Box<Child>),
+    /// Change parts of an object.
+    Apply(Patch),
+    /// Remove an object; if it is gone, that is as good.
+    Delete(Target),
+}
+
+/// An object that a job owns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Child {
+    /// The headless Service.
+    Service(Service),
+    /// The hostfile.
+    ConfigMap(ConfigMap),
+    /// The key.
+    Secret(Secret),
+    /// A Worker.
+    Pod(Pod),
+    /// The Launcher.
+    Job(Job),
+}
+
+/// The kind of an object that a job owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ChildKind {
+    /// `v1` Service.
+    Service,
+    /// `v1` ConfigMap.
+    ConfigMap,
+    /// `v1` Secret.
+    Secret,
+    /// `v1` Pod.
+    Pod,
+    /// `batch/v1` Job.
+    Job,
+}
+
+impl ChildKind {
+    /// The kind as it stands in YAML.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Service => "Service",
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+            Self::Pod => "Pod",
+            Self::Job => "Job",
+        }
+    }
+}
+
+impl Child {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> ChildKind {
+        match self {
+            Self::Service(_) => ChildKind::Service,
+            Self::ConfigMap(_) => ChildKind::ConfigMap,
+            Self::Secret(_) => ChildKind::Secret,
+            Self::Pod(_) => ChildKind::Pod,
+            Self::Job(_) => ChildKind::Job,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let metadata = match self {
+            Self::Service(object) => &object.metadata,
+            Self::ConfigMap(object) => &object.metadata,
+            Self::Secret(object) => &object.metadata,
+            Self::Pod(object) => &object.metadata,
+            Self::Job(object) => &object.metadata,
+        };
+        metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
+/// A JSON merge patch (RFC 7396) of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patch {
+    /// The object's kind.
+    pub kind: ChildKind,
+    /// Its name.
+    pub name: String,
+    /// Whether it goes to the subresource `status`.
+    pub of_status: bool,
+    /// The patch.
+    pub body: Value,
+}
+
+/// An object to delete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The object's kind.
+    pub kind: ChildKind,
+    /// Its name.
+    pub name: String,
+    /// The object that was seen, so that a newer one of the same name stays.
+    pub uid: Option<String>,
+}
+
+/// Where a job stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outlook {
+    /// It had ended before; what remains is to clean up.
+    Finished,
+    /// Its pods are held back.
+    Suspended,
+    /// Its pods are being made, or run.
+    Active,
+    /// The Launcher's Job has ended, well or badly.
+    LauncherEnded,
+    /// It cannot go on.
+    Failed(Box<Verdict>),
+}
+
+/// Why a job cannot go on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The reason of the condition Failed.
+    pub reason: &'static str,
+    /// Its message.
+    pub message: String,
+    /// The same for `status.failure`.
+    pub failure: Failure,
+}
+
+/// Decides what to do for a job.
+#[must_use]
+pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> Plan {
+    let ended = is_finished(&seen.status) && seen.status.completion_time.is_some();
+    if ended {
+        return clean_up(job, seen, now);
+    }
+    let still = |outlook| Plan { changes: Vec::new(), outlook, wake_after: None };
+    if seen.launcher_end().is_some() {
+        return still(Outlook::LauncherEnded);
+    }
+    if job.suspended {
+        return Plan {
+            changes: suspend(job, seen, settings, now),
+            outlook: Outlook::Suspended,
+            wake_after: None,
+        };
+    }
+    if let Some(verdict) = judge(job, seen, now) {
+        return still(Outlook::Failed(Box::new(verdict)));
+    }
+    let (config, settle) = keep_config_map(job, seen, settings, now);
+    let mut first: Vec<Change> = keep_service(job, seen).into_iter().collect();
+    first.extend(config);
+    first.extend(keep_secret(job, seen));
+    let mut pods = keep_workers(job, seen, settings);
+    let (before, launcher) = keep_launcher(job, seen, settings);
+    first.extend(before);
+    pods.extend(launcher);
+    let wake_after = [settle, next_deadline(job, seen, now)].into_iter().flatten().min();
+    Plan { changes: grouped([first, pods]), outlook: Outlook::Active, wake_after }
+}
+
+/// Groups without the empty ones.
+fn grouped<const N: usize>(groups: [Vec<Change>; N]) -> Vec<Vec<Change>> {
+    groups.into_iter().filter(|group| !group.is_empty()).collect()
+}
+
+/// A suspended job keeps its Service, ConfigMap, Secret and a suspended Launcher, and loses every Worker, failed ones
+/// too: a resumed job begins with new ones (upstream would take a failed one over).
+fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> Vec<Vec<Change>> {
+    let mut first: Vec<Change> = keep_service(job, seen).into_iter().collect();
+    first.extend(keep_config_map(job, seen, settings, now).0);
+    first.extend(keep_secret(job, seen));
+    let mut pods: Vec<Change> = seen.workers.iter().filter(|pod| !is_going(pod)).map(delete_pod).collect();
+    match &seen.launcher {
+        None => pods.push(create(Child::Job(launcher_job(job, settings)))),
+        Some(launcher) if !is_suspended(launcher) => pods.push(set_suspend(job, true, Value::Null)),
+        Some(_) => {}
+    }
+    grouped([first, pods])
+}
+
+/// After the end: Workers go as `cleanPodPolicy` says. Where a Worker's failure ended the job, whatever holds
+/// resources goes too: the Workers that have not ended, and the Launcher once it had the time to say why it failed.
+fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
+    let by_worker = was_failed_by_worker(seen);
+    let goes = |pod: &Pod| match job.clean_pods {
+        CleanPods::All => true,
+        CleanPods::Running => !has_ended(pod),
+        CleanPods::None => by_worker && !has_ended(pod),
+    };
+    let mut changes: Vec<Change> =
+        seen.workers.iter().filter(|pod| !is_going(pod) && goes(pod)).map(delete_pod).collect();
+    let mut wake_after = None;
+    let unstopped = seen.launcher.as_ref().is_some_and(|launcher| !is_suspended(launcher));
+    if by_worker && unstopped && seen.launcher_end().is_none() {
+        let speaks = seen.launcher_pods.iter().any(|pod| is_running(pod) && !is_going(pod));
+        let since = seen.status.completion_time.as_ref().map_or(now, |time| time.0);
+        let left = LAUNCHER_LAST_WORDS.saturating_sub(elapsed(since, now));
+        if speaks && !left.is_zero() {
+            wake_after = Some(left);
+        } else {
+            changes.push(set_suspend(job, true, Value::Null));
+        }
+    }
+    Plan { changes: grouped([changes]), outlook: Outlook::Finished, wake_after }
+}
+
+/// Whether it was a Worker that ended the job: only then is the reason one of these; a Launcher's end has its Job's.
+pub(crate) fn was_failed_by_worker(seen: &Seen) -> bool {
+    let reason = condition(&seen.status, CONDITION_FAILED)
+        .filter(|failed| failed.status == "True")
+        .and_then(|failed| failed.reason.as_deref());
+    reason.is_some_and(|reason| [REASON_FAILED, REASON_EVICTED].contains(&reason))
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    ["Failed", "Succeeded"].contains(&phase(pod))
+}
+
+/// The Service; its selector and address rule are kept as they should be.
+fn keep_service(job: &ValidJob, seen: &Seen) -> Option<Change> {
+    let wanted = service(job);
+    let Some(existing) = &seen.service else { return Some(create(Child::Service(wanted))) };
+    let facts = |service: &Service| {
+        let spec = service.spec.as_ref();
+        let selector = spec.and_then(|spec| spec.selector.clone());
+        (selector, spec.and_then(|spec| spec.publish_not_ready_addresses).unwrap_or(false))
+    };
+    let (selector, publish) = facts(&wanted);
+    (facts(existing) != (selector.clone(), publish)).then(|| {
+        let extra = existing.spec.as_ref().and_then(|spec| spec.selector.as_ref()).into_iter().flatten();
+        let mut keys: Map<String, Value> = extra.map(|(key, _)| (key.clone(), Value::Null)).collect();
+        keys.extend(selector.into_iter().flatten().map(|(key, value)| (key, Value::String(value))));
+        let body = json!({ "spec": { "selector": keys, "publishNotReadyAddresses": publish } });
+        apply(ChildKind::Service, job.name.clone(), body)
+    })
+}
+
+/// The ConfigMap; the second value says when to look again if its script is not to be rewritten yet.
+fn keep_config_map(
+    job: &ValidJob,
+    seen: &Seen,
+    settings: &Settings,
+    now: Timestamp,
+) -> (Option<Change>, Option<Duration>) {
+    let wanted = config_map(job, discover_hosts(job, &seen.workers, settings), settings);
+    let Some(existing) = &seen.config_map else { return (Some(create(Child::ConfigMap(wanted))), None) };
+    let (has, wants) = (existing.data.clone().unwrap_or_default(), wanted.data.unwrap_or_default());
+    if has == wants {
+        return (None, None);
+    }
+    let only_script = has.len() == wants.len() && has.get("hostfile") == wants.get("hostfile");
+    if only_script && let Some(wait) = unsettled(job, seen, now) {
+        return (None, Some(wait));
+    }
+    let mut keys: Map<String, Value> = has.into_keys().map(|key| (key, Value::Null)).collect();
+    keys.extend(wants.into_iter().map(|(key, value)| (key, Value::String(value))));
+    let patch = apply(ChildKind::ConfigMap, config_map_name(&job.name), json!({ "data": keys }));
+    (Some(patch), None)
+}
+
+/// How long until the Workers have stood still for [`HOSTS_SETTLE`].
+fn unsettled(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
+    let ours = seen
+        .workers
+        .iter()
+        .filter(|pod| worker_index(&job.name, pod).is_some_and(|i| i < job.worker_count()));
+    let latest = ours.filter_map(|pod| started_at(pod)).max()?;
+    let left = HOSTS_SETTLE.saturating_sub(elapsed(latest, now));
+    (!left.is_zero()).then_some(left)
+}
+
+/// The Secret: made once, made whole if its keys were taken away, and otherwise left alone. Without a new key there
+/// is nothing to write.
+fn keep_secret(job: &ValidJob, seen: &Seen) -> Option<Change> {
+    let wanted = secret(job, seen.new_key.as_ref()?);
+    match seen.secret {
+        SecretSeen::Absent => Some(create(Child::Secret(wanted))),
+        SecretSeen::Incomplete => {
+            Some(apply(ChildKind::Secret, secret_name(&job.name), json!({ "data": wanted.data })))
+        }
+        SecretSeen::Present => None,
+    }
+}
+
+/// Workers that are missing are made, those beyond the count go. One that is still on its way out keeps its name
+/// until it is gone; that it is gone is then seen.
+fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change> {
+    let Some(workers) = &job.workers else { return Vec::new() };
+    let beyond = seen.workers.iter().filter(|pod| {
+        !is_going(pod) && worker_index(&job.name, pod).is_some_and(|index| index >= workers.count)
+    });
+    let mut changes: Vec<Change> = beyond.map(delete_pod).collect();
+    let missing = (0..workers.count).filter(|index| seen.worker(&job.name, *index).is_none());
+    changes.extend(missing.map(|index| create(Child::Pod(worker(job, workers, index, settings)))));
+    changes
+}
+
+/// The Launcher's Job: what must come before the pods, and the change to the Job itself.
+fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Change>, Option<Change>) {
+    let may_run = job.launcher_creation == LauncherCreation::AtStartup || all_ready(job, seen);
+    let Some(launcher) = &seen.launcher else {
+        return (None, may_run.then(|| create(Child::Job(launcher_job(job, settings)))));
+    };
+    if !is_suspended(launcher) {
+        return (None, label_launcher(job, launcher));
+    }
+    // Upstream resumes a Launcher that should wait for its workers at once; here it waits again.
+    if !may_run {
+        return (None, None);
+    }
+    let started = launcher.status.as_ref().is_some_and(|status| status.start_time.is_some());
+    let clear_start = started.then(|| {
+        // A Job's template can be changed only while it has no start time.
+        Change::Apply(Patch {
+            kind: ChildKind::Job,
+            name: launcher_name(&job.name),
+            of_status: true,
+            body: json!({ "status": { "startTime": null } }),
+        })
+    });
+    (clear_start, Some(set_suspend(job, false, scheduling_directives(job, settings))))
+}
+
+/// A Launcher made by upstream's operator lacks the labels that the watches select by.
+fn label_launcher(job: &ValidJob, launcher: &Job) -> Option<Change> {
+    let labels = launcher.metadata.labels.clone().unwrap_or_default();
+    let wanted = watched_labels(job);
+    let missing = wanted.iter().any(|(key, value)| labels.get(key) != Some(value));
+    missing
+        .then(|| apply(ChildKind::Job, launcher_name(&job.name), json!({ "metadata": { "labels": wanted } })))
+}
+
+fn all_ready(job: &ValidJob, seen: &Seen) -> bool {
+    (0..job.worker_count()).all(|index| seen.worker(&job.name, index).is_some_and(is_ready))
+}
+
+fn is_suspended(launcher: &Job) -> bool {
+    launcher.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
+}
+
+/// Whether the job cannot go on: a Worker failed, vanished while the job ran, or did not become ready in time.
+fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
+    let workers = || (0..job.worker_count()).map(|index| (index, seen.worker(&job.name, index)));
+    let failed = workers()
+        .filter_map(|(index, pod)| Some((index, pod?)))
+        .filter(|(_, pod)| has_failed(job, pod))
+        .min_by_key(|(index, pod)| (ended_at(pod), *index));
+    if let Some((index, pod)) = failed {
+        return Some(verdict(job, seen, index, of_worker(pod)));
+    }
+    if all_were_up(job, seen) {
+        let lost = workers().find(|(_, pod)| pod.is_none_or(is_going));
+        return lost.map(|(index, pod)| verdict(job, seen, index, of_missing_worker(pod)));
+    }
+    if is_true(&seen.status, CONDITION_RUNNING) {
+        return None;
+    }
+    let slow = workers()
+        .filter_map(|(index, pod)| Some((index, pod?)))
+        .find(|(_, pod)| start_deadline(job, pod).is_some_and(|deadline| deadline <= now));
+    let waited = format!("{} s", job.start_timeout.as_secs());
+    slow.map(|(index, pod)| verdict(job, seen, index, of_slow_worker(pod, &waited)))
+}
+
+/// A Worker failed if its pod did, or if its MPI container did where nothing restarts it: a pod with a sidecar does
+/// not reach the phase Failed before that ends too.
+fn has_failed(job: &ValidJob, pod: &Pod) -> bool {
+    let never = job.workers.as_ref().is_some_and(|workers| workers.restart_policy == "Never");
+    let ended = mpi_container(pod).and_then(|(_, state)| state.terminated.as_ref());
+    is_failed(pod) || (never && ended.is_some_and(|ended| ended.exit_code != 0))
+}
+
+fn ended_at(pod: &Pod) -> Timestamp {
+    let ended = mpi_container(pod).and_then(|(_, state)| state.terminated.as_ref());
+    ended.and_then(|ended| ended.finished_at.as_ref()).map_or(Timestamp::MAX, |time| time.0)
+}
+
+/// Whether every Worker of this very spec was seen running: only then is one that is missing now a lost one, and not
+/// one that is still to be made. The counts are upstream's, as its CRD would drop ours.
+fn all_were_up(job: &ValidJob, seen: &Seen) -> bool {
+    let same_spec = seen.status.observed_generation.is_none_or(|observed| Some(observed) == job.generation);
+    let counts = seen.status.replica_statuses.get(WORKER);
+    let up = counts.map_or(0, |counts| counts.active.unwrap_or(0) + counts.succeeded.unwrap_or(0));
+    is_true(&seen.status, CONDITION_RUNNING)
+        && same_spec
+        && job.worker_count() > 0
+        && usize::try_from(up).is_ok_and(|up| up >= job.worker_count())
+}
+
+/// When a Worker that was scheduled and is not ready has taken too long.
+fn start_deadline(job: &ValidJob, pod: &Pod) -> Option<Timestamp> {
+    if is_ready(pod) || is_going(pod) || has_ended(pod) {
+        return None;
+    }
+    condition_since(pod, "PodScheduled")?.checked_add(job.start_timeout).ok()
+}
+
+/// Until the first such deadline.
+fn next_deadline(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
+    if is_true(&seen.status, CONDITION_RUNNING) {
+        return None;
+    }
+    let deadline = seen.workers.iter().filter_map(|pod| start_deadline(job, pod)).min()?;
+    Some(elapsed(now, deadline))
+}
+
+/// The words for a failed Worker; those of an eviction are upstream's.
+fn verdict(job: &ValidJob, seen: &Seen, index: usize, cause: Cause) -> Verdict {
+    let pod = worker_name(&job.name, index);
+    let message = format!("Worker {index} ({pod}) failed: {}", cause.message);
+    let evicted = seen.workers.iter().filter(|pod| is_evicted(pod)).count();
+    let (reason, summary) = if evicted > 0 {
+        (REASON_EVICTED, format!("{evicted}/{} workers are evicted", job.worker_count()))
+    } else {
+        (REASON_FAILED, message.clone())
+    };
+    let failure = Failure {
+        reason: cause.reason.to_owned(),
+        message,
+        suggestion: Some(cause.suggestion.to_owned()),
+        link: None,
+        pod: Some(pod),
+        container: cause.container,
+        worker: i32::try_from(index).ok(),
+        exit_code: cause.exit_code,
+    };
+    Verdict { reason, message: summary, failure }
+}
+
+fn is_evicted(pod: &Pod) -> bool {
+    is_failed(pod) && pod.status.as_ref().and_then(|status| status.reason.as_deref()) == Some("Evicted")
+}
+
+/// Whether the job was refused before and may be valid now.
+pub(crate) fn was_refused(seen: &Seen) -> bool {
+    condition(&seen.status, CONDITION_FAILED)
+        .is_some_and(|failed| failed.status == "True" && failed.reason.as_deref() == Some(REASON_VALIDATION))
+}
+
+fn create(child: Child) -> Change {
+    Change::Create(Box::new(child))
+}
+
+fn apply(kind: ChildKind, name: String, body: Value) -> Change {
+    Change::Apply(Patch { kind, name, of_status: false, body })
+}
+
+fn set_suspend(job: &ValidJob, suspend: bool, template: Value) -> Change {
+    let mut body = json!({ "spec": { "suspend": suspend } });
+    if !template.is_null() {
+        body["spec"]["template"] = template;
+    }
+    apply(ChildKind::Job, launcher_name(&job.name), body)
+}
+
+fn delete_pod(pod: &Pod) -> Change {
+    Change::Delete(Target {
+        kind: ChildKind::Pod,
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        uid: pod.metadata.uid.clone(),
+    })
+}
+
+/// From one moment to another; nothing if it is the other way round.
+pub(crate) fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
+}

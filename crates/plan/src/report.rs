@@ -1,0 +1,449 @@
+//! From what was seen and decided to the status to write and the events to record. Conditions, reasons and messages
+//! are upstream's (`updateMPIJobStatus` in `pkg/controller/mpi_job_controller.go`); generation, phase, Worker counts
+//! and the failure are additive. It writes nothing and repeats nothing: equal input gives an equal status, and an
+//! event is returned only when what it tells is new.
+
+use api::{
+    CONDITION_CREATED, CONDITION_FAILED, CONDITION_RUNNING, CONDITION_SUCCEEDED, CONDITION_SUSPENDED,
+    EVENT_MESSAGE_LIMIT_BYTES, Failure, LAUNCHER, MPIJob, MPIJobStatus, PHASE_REASON_INITIALIZING,
+    PHASE_REASON_QUEUED, PHASE_REASON_SUSPENDED, Phase, REASON_CREATED, REASON_FAILED,
+    REASON_RESOURCE_EXISTS, REASON_RESUMED, REASON_RUNNING, REASON_SUCCEEDED, REASON_SUSPENDED,
+    REASON_TEMPLATE_RESTART_POLICY, REASON_VALIDATION, ReplicaStatus, WORKER, WorkerCounts,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::conditions::{condition, is_finished, is_true, set_condition};
+use crate::diagnose::{Cause, of_launcher, of_worker};
+use crate::objects::worker_name;
+use crate::observed::{LauncherEnd, Seen, is_failed, is_ready, is_running, phase, started_at, worker_index};
+use crate::planning::{ChildKind, Outlook, Verdict, was_failed_by_worker, was_refused};
+use crate::validate::{CleanPods, Fault, ValidJob};
+
+/// A status to write and events to record.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The whole new status.
+    pub status: MPIJobStatus,
+    /// What to tell, in order.
+    pub notices: Vec<Notice>,
+}
+
+/// An event about the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whether it is a Warning; else it is Normal.
+    pub warning: bool,
+    /// One CamelCase word.
+    pub reason: String,
+    /// The same for a person.
+    pub message: String,
+}
+
+/// A change that could not be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplyFailure {
+    /// Of which kind of object.
+    pub kind: ChildKind,
+    /// Of which object.
+    pub name: String,
+    /// Whether an object of that name belongs to someone else.
+    pub foreign: bool,
+    /// Whether the object was to be created.
+    pub creating: bool,
+    /// What the server said.
+    pub message: String,
+}
+
+/// The status of a job after a pass, and what to tell about it.
+#[must_use]
+pub fn report(
+    job: &ValidJob,
+    seen: &Seen,
+    outlook: &Outlook,
+    applied: &[ApplyFailure],
+    now: Timestamp,
+) -> Report {
+    let now = whole_seconds(now);
+    let mut report = Report { status: seen.status.clone(), notices: Vec::new() };
+    report.status.observed_generation = job.generation.or(report.status.observed_generation);
+    report_created(job, seen, &mut report, now);
+    match outlook {
+        Outlook::Finished => report_finished(job, seen, &mut report.status),
+        _ => report_progress(job, seen, outlook, &mut report, now),
+    }
+    report.status.workers = Some(count_workers(job, seen));
+    set_phase(job, &mut report.status);
+    report.notices.extend(applied.iter().map(tell_failure));
+    for notice in &mut report.notices {
+        notice.message = shortened(&notice.message);
+    }
+    report
+}
+
+/// The status of a job that cannot be run. It is not final: no completion time is set, so a job whose annotation is
+/// mended goes on.
+#[must_use]
+pub fn reject(job: &MPIJob, faults: &[Fault], now: Timestamp) -> Report {
+    let now = whole_seconds(now);
+    let mut status = job.status.clone().unwrap_or_default();
+    let listed: Vec<String> = faults.iter().map(Fault::to_string).collect();
+    let message = shortened(&format!("Found validation errors: {}", listed.join("; ")));
+    // A condition of equal status and reason is kept, so other faults than before need a way past that.
+    if condition(&status, CONDITION_FAILED).is_some_and(|failed| failed.message.as_ref() != Some(&message)) {
+        status.conditions.retain(|condition| condition.type_ != CONDITION_FAILED);
+    }
+    let new = set_condition(&mut status, CONDITION_FAILED, true, REASON_VALIDATION, message.clone(), now);
+    status.observed_generation = job.metadata.generation.or(status.observed_generation);
+    status.phase = Some(Phase::Failed);
+    status.phase_reason = Some(REASON_VALIDATION.to_owned());
+    status.failure = Some(Failure {
+        reason: REASON_VALIDATION.to_owned(),
+        message: listed.join("; "),
+        suggestion: Some(faults.iter().map(|fault| fault.advice.as_str()).collect::<Vec<_>>().join("; ")),
+        ..Failure::default()
+    });
+    let notices = if new { vec![warning(REASON_VALIDATION, message)] } else { Vec::new() };
+    Report { status, notices }
+}
+
+/// Whether a status should be written at once. Pod counts alone may wait a moment and ride on the next write.
+#[must_use]
+pub fn is_urgent(old: &MPIJobStatus, new: &MPIJobStatus) -> bool {
+    let facts = |status: &MPIJobStatus| {
+        let mut status = status.clone();
+        status.replica_statuses.clear();
+        status.workers = None;
+        status
+    };
+    facts(old) != facts(new)
+}
+
+fn report_created(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
+    if was_refused(seen) {
+        let message = "The job is valid now.".to_owned();
+        set_condition(&mut report.status, CONDITION_FAILED, false, REASON_VALIDATION, message, now);
+        report.status.failure = None;
+    }
+    if condition(&report.status, CONDITION_CREATED).is_some() {
+        return;
+    }
+    let message = format!("MPIJob {}/{} is created.", job.namespace, job.name);
+    set_condition(&mut report.status, CONDITION_CREATED, true, REASON_CREATED, message.clone(), now);
+    report.notices.push(normal(REASON_CREATED, message));
+    let template_policy = job.launcher.template.spec.as_ref().and_then(|pod| pod.restart_policy.as_deref());
+    if template_policy.is_some_and(|policy| !policy.is_empty()) {
+        let message = "Restart policy in pod template overridden by restart policy in replica spec";
+        report.notices.push(warning(REASON_TEMPLATE_RESTART_POLICY, message.to_owned()));
+    }
+}
+
+/// After the end only counts change: those of Workers that were cleaned up, and of a Launcher that was stopped.
+fn report_finished(job: &ValidJob, seen: &Seen, status: &mut MPIJobStatus) {
+    let by_worker = was_failed_by_worker(seen);
+    if by_worker {
+        let failed = status.replica_statuses.get(WORKER).and_then(|counts| counts.failed);
+        let counts = ReplicaStatus { failed, ..ReplicaStatus::default() };
+        status.replica_statuses.insert(WORKER.to_owned(), counts);
+        let launcher =
+            ReplicaStatus { active: count(&seen.launcher_pods, is_running), ..launcher_counts(seen) };
+        status.replica_statuses.insert(LAUNCHER.to_owned(), launcher);
+    } else if job.clean_pods != CleanPods::None {
+        status.replica_statuses.insert(WORKER.to_owned(), ReplicaStatus::default());
+    }
+}
+
+fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut Report, now: Timestamp) {
+    if report.status.start_time.is_none() && !job.suspended {
+        report.status.start_time = Some(Time(now));
+    }
+    report_suspension(job, report, now);
+    let launcher = match outlook {
+        Outlook::LauncherEnded => launcher_counts(seen),
+        _ => ReplicaStatus { active: count(&seen.launcher_pods, is_running), ..launcher_counts(seen) },
+    };
+    if seen.launcher.is_some() {
+        report.status.replica_statuses.insert(LAUNCHER.to_owned(), launcher);
+    }
+    let workers = match outlook {
+        Outlook::Active | Outlook::Failed(_) => worker_counts(job, seen),
+        // Upstream looks at no Worker once the Launcher has ended, and at none while suspended.
+        Outlook::Suspended | Outlook::LauncherEnded | Outlook::Finished => ReplicaStatus::default(),
+    };
+    let all_run = usize::try_from(workers.active.unwrap_or(0)) == Ok(job.worker_count());
+    report.status.replica_statuses.insert(WORKER.to_owned(), workers);
+    match outlook {
+        Outlook::LauncherEnded => report_launcher_end(job, seen, report, now),
+        Outlook::Failed(verdict) => report_verdict(verdict, report, now),
+        Outlook::Active | Outlook::Suspended | Outlook::Finished => {}
+    }
+    if job.suspended {
+        let message = format!("MPIJob {}/{} is suspended.", job.namespace, job.name);
+        set_condition(&mut report.status, CONDITION_RUNNING, false, REASON_SUSPENDED, message, now);
+    } else if is_finished(&report.status) {
+        close_running(job, &mut report.status, now);
+    } else if all_run && seen.launcher_pods.iter().any(is_running) {
+        set_running(job, report, now, now);
+    }
+}
+
+fn report_suspension(job: &ValidJob, report: &mut Report, now: Timestamp) {
+    let status = &mut report.status;
+    if job.suspended {
+        let message = "MPIJob suspended".to_owned();
+        if set_condition(status, CONDITION_SUSPENDED, true, REASON_SUSPENDED, message.clone(), now) {
+            report.notices.push(normal(REASON_SUSPENDED, message));
+        }
+    } else if condition(status, CONDITION_SUSPENDED).is_some() {
+        let message = "MPIJob resumed".to_owned();
+        if set_condition(status, CONDITION_SUSPENDED, false, REASON_RESUMED, message.clone(), now) {
+            status.start_time = Some(Time(now));
+            report.notices.push(normal(REASON_RESUMED, message));
+        }
+    }
+}
+
+/// The end of the Launcher's Job. A job whose Launcher succeeded did run: if that went by unseen, Running is reported
+/// now and the end with the next pass, which the status write brings about.
+fn report_launcher_end(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
+    let full_name = format!("{}/{}", job.namespace, job.name);
+    match seen.launcher_end() {
+        Some(LauncherEnd::Succeeded) if !has_run(&report.status) => {
+            let since = seen.launcher_pods.iter().filter_map(started_at).max().unwrap_or(now);
+            set_running(job, report, now, since);
+        }
+        Some(LauncherEnd::Succeeded) => {
+            let message = format!("MPIJob {full_name} successfully completed.");
+            let ended =
+                seen.launcher.as_ref().and_then(|launcher| launcher.status.as_ref()?.completion_time.clone());
+            report.status.completion_time.get_or_insert(ended.unwrap_or(Time(now)));
+            if let Some(counts) = report.status.replica_statuses.get_mut(LAUNCHER) {
+                counts.succeeded = Some(1);
+            }
+            set_condition(
+                &mut report.status,
+                CONDITION_SUCCEEDED,
+                true,
+                REASON_SUCCEEDED,
+                message.clone(),
+                now,
+            );
+            report.notices.push(normal(REASON_SUCCEEDED, message));
+        }
+        Some(LauncherEnd::Failed { reason, message }) => {
+            let (reason, message) = failure_words(&full_name, reason, message, &seen.launcher_pods);
+            report.status.completion_time.get_or_insert(Time(now));
+            report.status.failure = Some(launcher_failure(job, seen, &reason, &message));
+            set_condition(&mut report.status, CONDITION_FAILED, true, &reason, message.clone(), now);
+            report.notices.push(Notice { warning: true, reason, message });
+        }
+        None => {}
+    }
+}
+
+/// Upstream's reason and message of a Launcher that failed: the Job's, and of a Job that ran out of retries the last
+/// failed pod's too.
+fn failure_words(job: &str, reason: &str, message: &str, pods: &[Pod]) -> (String, String) {
+    let mut words = (
+        if reason.is_empty() { REASON_FAILED.to_owned() } else { reason.to_owned() },
+        if message.is_empty() { format!("MPIJob {job} has failed") } else { message.to_owned() },
+    );
+    let last = pods.iter().filter(|pod| is_failed(pod)).max_by_key(|pod| created_at(pod));
+    if let Some(status) =
+        last.and_then(|pod| pod.status.as_ref()).filter(|_| reason == "BackoffLimitExceeded")
+    {
+        words.0 = format!("{}/{}", words.0, status.reason.as_deref().unwrap_or_default());
+        words.1 = shortened(&format!("{}: {}", words.1, status.message.as_deref().unwrap_or_default()));
+    }
+    words
+}
+
+/// Who failed: a Worker that did, else the Launcher.
+fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, message: &str) -> Failure {
+    let worker = seen
+        .workers
+        .iter()
+        .filter(|pod| is_failed(pod))
+        .filter_map(|pod| Some((worker_index(&job.name, pod)?, pod)))
+        .min_by_key(|(index, _)| *index);
+    if let Some((index, pod)) = worker {
+        let name = worker_name(&job.name, index);
+        return failure_of(
+            of_worker(pod),
+            &format!("Worker {index} ({name})"),
+            name,
+            i32::try_from(index).ok(),
+        );
+    }
+    let last = seen.launcher_pods.iter().filter(|pod| is_failed(pod)).max_by_key(|pod| created_at(pod));
+    if reason == "DeadlineExceeded" {
+        let suggestion = "raise runPolicy.activeDeadlineSeconds, or give the job more workers".to_owned();
+        let message = format!("The job ran into its deadline: {message}");
+        return Failure {
+            reason: "Timeout".to_owned(),
+            message,
+            suggestion: Some(suggestion),
+            ..Failure::default()
+        };
+    }
+    match last {
+        Some(pod) => {
+            failure_of(of_launcher(pod), "Launcher", pod.metadata.name.clone().unwrap_or_default(), None)
+        }
+        None => Failure { reason: "Unknown".to_owned(), message: message.to_owned(), ..Failure::default() },
+    }
+}
+
+fn failure_of(cause: Cause, who: &str, pod: String, worker: Option<i32>) -> Failure {
+    Failure {
+        reason: cause.reason.to_owned(),
+        message: format!("{who} failed: {}", cause.message),
+        suggestion: Some(cause.suggestion.to_owned()),
+        link: None,
+        pod: Some(pod),
+        container: cause.container,
+        worker,
+        exit_code: cause.exit_code,
+    }
+}
+
+fn created_at(pod: &Pod) -> Option<Timestamp> {
+    pod.metadata.creation_timestamp.as_ref().map(|time| time.0)
+}
+
+fn report_verdict(verdict: &Verdict, report: &mut Report, now: Timestamp) {
+    report.status.completion_time = Some(Time(now));
+    report.status.failure = Some(verdict.failure.clone());
+    let Verdict { reason, message, failure: _ } = verdict;
+    set_condition(&mut report.status, CONDITION_FAILED, true, reason, message.clone(), now);
+    report.notices.push(warning(reason, message.clone()));
+}
+
+/// Running was reached, now or at any time before.
+fn has_run(status: &MPIJobStatus) -> bool {
+    condition(status, CONDITION_RUNNING)
+        .is_some_and(|running| running.reason.as_deref() == Some(REASON_RUNNING))
+}
+
+fn set_running(job: &ValidJob, report: &mut Report, now: Timestamp, since: Timestamp) {
+    let message = format!("MPIJob {}/{} is running.", job.namespace, job.name);
+    if !set_condition(&mut report.status, CONDITION_RUNNING, true, REASON_RUNNING, message, now) {
+        return;
+    }
+    if let Some(running) =
+        report.status.conditions.iter_mut().find(|condition| condition.type_ == CONDITION_RUNNING)
+    {
+        running.last_transition_time = Some(Time(whole_seconds(since)));
+    }
+    report.notices.push(normal(REASON_RUNNING, format!("MPIJob {}/{} is running", job.namespace, job.name)));
+}
+
+/// A job that ended without ever running still gets the condition, dated with its end, for whoever computes durations.
+fn close_running(job: &ValidJob, status: &mut MPIJobStatus, now: Timestamp) {
+    if condition(status, CONDITION_RUNNING).is_some() {
+        return;
+    }
+    let at = status.completion_time.as_ref().map_or(now, |time| time.0);
+    let message =
+        format!("MPIJob {}/{} is finished but Running condition was never set.", job.namespace, job.name);
+    set_condition(status, CONDITION_RUNNING, false, REASON_RUNNING, message, at);
+}
+
+fn launcher_counts(seen: &Seen) -> ReplicaStatus {
+    let failed =
+        seen.launcher.as_ref().and_then(|launcher| launcher.status.as_ref()?.failed).filter(|n| *n > 0);
+    ReplicaStatus { failed, ..ReplicaStatus::default() }
+}
+
+fn worker_counts(job: &ValidJob, seen: &Seen) -> ReplicaStatus {
+    let pods: Vec<Pod> =
+        (0..job.worker_count()).filter_map(|index| seen.worker(&job.name, index).cloned()).collect();
+    ReplicaStatus {
+        active: count(&pods, is_running),
+        succeeded: count(&pods, |pod| phase(pod) == "Succeeded"),
+        failed: count(&pods, is_failed),
+        ..ReplicaStatus::default()
+    }
+}
+
+/// How many; nothing for none, as Go leaves a zero out.
+fn count(pods: &[Pod], matches: impl Fn(&Pod) -> bool) -> Option<i32> {
+    i32::try_from(pods.iter().filter(|pod| matches(pod)).count()).ok().filter(|n| *n > 0)
+}
+
+fn count_workers(job: &ValidJob, seen: &Seen) -> WorkerCounts {
+    let mut counts =
+        WorkerCounts { of: i32::try_from(job.worker_count()).unwrap_or(i32::MAX), ..WorkerCounts::default() };
+    for index in 0..job.worker_count() {
+        match seen.worker(&job.name, index) {
+            Some(pod) if is_failed(pod) => counts.failed += 1,
+            Some(pod) if is_running(pod) && is_ready(pod) => counts.running += 1,
+            Some(pod) if phase(pod) == "Succeeded" => {}
+            _ => counts.pending += 1,
+        }
+    }
+    counts.ready = format!("{}/{}", counts.running, counts.of);
+    counts
+}
+
+fn set_phase(job: &ValidJob, status: &mut MPIJobStatus) {
+    let (phase, reason) = if is_true(status, CONDITION_SUCCEEDED) {
+        (Phase::Succeeded, None)
+    } else if is_true(status, CONDITION_FAILED) {
+        let cause =
+            status.failure.as_ref().map_or_else(|| "Unknown".to_owned(), |failure| failure.reason.clone());
+        (Phase::Failed, Some(cause))
+    } else if job.suspended {
+        let reason = if job.queued { PHASE_REASON_QUEUED } else { PHASE_REASON_SUSPENDED };
+        (Phase::Pending, Some(reason.to_owned()))
+    } else if is_true(status, CONDITION_RUNNING) {
+        (Phase::Running, None)
+    } else {
+        (Phase::Pending, Some(PHASE_REASON_INITIALIZING.to_owned()))
+    };
+    status.phase = Some(phase);
+    status.phase_reason = reason;
+}
+
+/// Upstream's events for a child that could not be made.
+fn tell_failure(failure: &ApplyFailure) -> Notice {
+    let ApplyFailure { kind, name, foreign, creating, message } = failure;
+    if *foreign {
+        let kind = kind.as_str();
+        let text = format!("Resource {name:?} of Kind {kind:?} already exists and is not managed by MPIJob");
+        return warning(REASON_RESOURCE_EXISTS, text);
+    }
+    let text = match (kind, creating) {
+        (ChildKind::Pod, true) => format!("worker pod created failed: {message}"),
+        (ChildKind::Job, true) => format!("launcher pod created failed: {message}"),
+        (_, true) => format!("creating {} {name:?} failed: {message}", kind.as_str()),
+        (_, false) => format!("changing {} {name:?} failed: {message}", kind.as_str()),
+    };
+    warning(REASON_FAILED, text)
+}
+
+fn normal(reason: &str, message: String) -> Notice {
+    Notice { warning: false, reason: reason.to_owned(), message }
+}
+
+fn warning(reason: &str, message: String) -> Notice {
+    Notice { warning: true, reason: reason.to_owned(), message }
+}
+
+/// Cut to what an event can hold, as upstream cuts it, but never inside a character.
+fn shortened(message: &str) -> String {
+    if message.len() <= EVENT_MESSAGE_LIMIT_BYTES {
+        return message.to_owned();
+    }
+    let mut end = EVENT_MESSAGE_LIMIT_BYTES - "...".len();
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}...", &message[..end])
+}
+
+/// Times in a status have whole seconds; more would never compare equal to what was read back.
+fn whole_seconds(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}

@@ -1,0 +1,383 @@
+//! Decides whether a job can be run, and turns it into a [`ValidJob`], past which no step can fail for a user's
+//! mistake. The rules are upstream's (`kubeflow/mpi-operator`, `pkg/apis/kubeflow/validation/validation.go`) and
+//! those of our annotations. Every fault is reported, each with its path, what is wrong and what to do.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use api::{
+    ANNOTATION_LAUNCH, ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_STALL_TIMEOUT, ANNOTATION_START_TIMEOUT,
+    LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US, MPIJob, ReplicaSpec, RunPolicy, WORKER,
+};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+
+use crate::defaults::{DEFAULT_SSH_MOUNT_PATH, defaulted};
+use crate::duration::parse_duration;
+
+/// A worker not ready this long after it was scheduled fails the job, unless an annotation says otherwise.
+const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// The longest DNS label (RFC 1035), and so the longest host name of a Worker.
+const LONGEST_LABEL: usize = 63;
+/// More whole-gang restarts than this are a mistake in the annotation.
+const MOST_GANG_RESTARTS: u32 = 1000;
+
+/// One thing that is wrong with a job.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    /// Where, e.g. `spec.mpiReplicaSpecs[Worker].replicas`.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.path, self.message, self.advice)
+    }
+}
+
+/// How the launcher reaches the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launch {
+    /// sshd in the workers, ssh in the launcher, as upstream.
+    Ssh,
+    /// The launch agent in both; needs no sshd, no root and no passwd entry.
+    Agent,
+}
+
+/// Which MPI the images hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Implementation {
+    /// Open MPI, releases 4 and 5.
+    OpenMpi,
+    /// Intel MPI.
+    Intel,
+    /// MPICH.
+    Mpich,
+}
+
+/// When the Launcher is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LauncherCreation {
+    /// With the workers.
+    AtStartup,
+    /// Once every worker is Ready.
+    WaitForWorkersReady,
+}
+
+/// Which Workers are deleted once the job has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleanPods {
+    /// None of them.
+    None,
+    /// Those that still run or wait.
+    Running,
+    /// All of them.
+    All,
+}
+
+/// One kind of pod, ready to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replica {
+    /// How many.
+    pub count: usize,
+    /// From which template; it has at least one container.
+    pub template: PodTemplateSpec,
+    /// `Never` or `OnFailure`.
+    pub restart_policy: String,
+}
+
+/// A job that can be run: nothing left open, nothing wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidJob {
+    /// The job's name.
+    pub name: String,
+    /// Its namespace; empty in a manifest that does not say.
+    pub namespace: String,
+    /// Its UID; empty before it was created.
+    pub uid: String,
+    /// Its `metadata.generation`, if it was created.
+    pub generation: Option<i64>,
+    /// Whether a queue holds it: the label `kueue.x-k8s.io/queue-name`.
+    pub queued: bool,
+    /// Ranks on each host.
+    pub slots: i32,
+    /// Whether the Launcher's host takes ranks too.
+    pub launcher_as_worker: bool,
+    /// Where the SSH key is mounted.
+    pub ssh_mount_path: String,
+    /// When the Launcher is created.
+    pub launcher_creation: LauncherCreation,
+    /// Which MPI it is.
+    pub implementation: Implementation,
+    /// Which Workers go when the job has ended.
+    pub clean_pods: CleanPods,
+    /// For the Launcher's Job: seconds after its end at which it is removed.
+    pub ttl_seconds: Option<i32>,
+    /// For the Launcher's Job: seconds that it may be active.
+    pub active_deadline_seconds: Option<i64>,
+    /// For the Launcher's Job: retries.
+    pub backoff_limit: Option<i32>,
+    /// Whether its pods are held back.
+    pub suspended: bool,
+    /// The Launcher; its count is 1.
+    pub launcher: Replica,
+    /// The Workers; none if the job has no `Worker`.
+    pub workers: Option<Replica>,
+    /// The transport that the job asks for, if it does.
+    pub launch: Option<Launch>,
+    /// How long a scheduled worker may take to become ready.
+    pub start_timeout: Duration,
+}
+
+impl ValidJob {
+    /// How many Workers the job asks for.
+    #[must_use]
+    pub fn worker_count(&self) -> usize {
+        self.workers.as_ref().map_or(0, |workers| workers.count)
+    }
+}
+
+/// Whether this operator reconciles the job; upstream ignores any other `managedBy` before it validates.
+#[must_use]
+pub fn is_ours(job: &MPIJob) -> bool {
+    let manager = job.spec.run_policy.as_ref().and_then(|policy| policy.managed_by.as_deref());
+    manager.is_none_or(|manager| manager == MANAGED_BY_US)
+}
+
+/// Applies the defaults and checks every rule.
+///
+/// # Errors
+/// All faults, in the order of the fields, if there is any.
+pub fn validate(job: &MPIJob) -> Result<ValidJob, Vec<Fault>> {
+    let job = defaulted(job);
+    let mut faults = Faults::default();
+    check_name(&job, &mut faults);
+    let annotations = read_annotations(&job, &mut faults);
+    let slots = job.spec.slots_per_worker.unwrap_or(1);
+    if slots < 0 {
+        faults.add("spec.slotsPerWorker", format!("is {slots}"), "give 0 or more; 1 is the default");
+    }
+    let implementation = read_implementation(&job, &mut faults);
+    let launcher_creation = read_launcher_creation(&job, &mut faults);
+    let policy = job.spec.run_policy.clone().unwrap_or_default();
+    let clean_pods = read_run_policy(&policy, &mut faults);
+    let launcher = read_launcher(&job, &mut faults);
+    let workers = read_workers(&job, &mut faults);
+    let (Some(launcher), []) = (launcher, &faults.0[..]) else { return Err(faults.0) };
+    let labels = job.metadata.labels.clone().unwrap_or_default();
+    Ok(ValidJob {
+        name: job.metadata.name.clone().unwrap_or_default(),
+        namespace: job.metadata.namespace.clone().unwrap_or_default(),
+        uid: job.metadata.uid.clone().unwrap_or_default(),
+        generation: job.metadata.generation,
+        queued: labels.contains_key(api::LABEL_QUEUE_NAME),
+        slots,
+        launcher_as_worker: job.spec.run_launcher_as_worker.unwrap_or(false),
+        ssh_mount_path: job.spec.ssh_auth_mount_path.unwrap_or_else(|| DEFAULT_SSH_MOUNT_PATH.to_owned()),
+        launcher_creation,
+        implementation,
+        clean_pods,
+        ttl_seconds: policy.ttl_seconds_after_finished,
+        active_deadline_seconds: policy.active_deadline_seconds,
+        backoff_limit: policy.backoff_limit,
+        suspended: policy.suspend.unwrap_or(false),
+        launcher,
+        workers,
+        launch: annotations.launch,
+        start_timeout: annotations.start_timeout.unwrap_or(DEFAULT_START_TIMEOUT),
+    })
+}
+
+#[derive(Default)]
+struct Faults(Vec<Fault>);
+
+impl Faults {
+    fn add(&mut self, path: impl Into<String>, message: impl Into<String>, advice: impl Into<String>) {
+        self.0.push(Fault { path: path.into(), message: message.into(), advice: advice.into() });
+    }
+}
+
+/// The last Worker's name must be a DNS-1035 label, as it becomes a host name; the job's own becomes a Service's.
+fn check_name(job: &MPIJob, faults: &mut Faults) {
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    if name.is_empty() {
+        // A generated name gets its suffix from the API server; without either there is nothing to name pods by.
+        if job.metadata.generate_name.is_none() {
+            faults.add("metadata.name", "is missing", "give the job a name");
+        }
+        return;
+    }
+    let replicas =
+        job.spec.mpi_replica_specs.get(WORKER).and_then(|worker| worker.replicas).unwrap_or(1).max(1);
+    let longest = format!("{name}-worker-{}", replicas - 1);
+    if longest.len() > LONGEST_LABEL {
+        let most = LONGEST_LABEL - (longest.len() - name.len()).min(LONGEST_LABEL);
+        faults.add(
+            "metadata.name",
+            format!(
+                "{name:?} makes the host name {longest:?} of {} characters; {LONGEST_LABEL} are allowed",
+                longest.len()
+            ),
+            format!("use a name of at most {most} characters"),
+        );
+    }
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let well_formed =
+        name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(plain) && !name.ends_with('-');
+    if !well_formed {
+        faults.add(
+            "metadata.name",
+            format!("{name:?} cannot be a host name"),
+            "begin with a lower-case letter and use only lower-case letters, digits and '-' (no dots)",
+        );
+    }
+}
+
+#[derive(Default)]
+struct Annotations {
+    launch: Option<Launch>,
+    start_timeout: Option<Duration>,
+}
+
+/// The values of CONTRACT's annotations.
+fn read_annotations(job: &MPIJob, faults: &mut Faults) -> Annotations {
+    let none = BTreeMap::new();
+    let annotations = job.metadata.annotations.as_ref().unwrap_or(&none);
+    let mut read = Annotations::default();
+    let path = |name: &str| format!("metadata.annotations[{name}]");
+    match annotations.get(ANNOTATION_LAUNCH).map(String::as_str) {
+        None => {}
+        Some("ssh") => read.launch = Some(Launch::Ssh),
+        Some("agent") => read.launch = Some(Launch::Agent),
+        Some(other) => {
+            faults.add(path(ANNOTATION_LAUNCH), format!("is {other:?}"), "use \"ssh\" or \"agent\"")
+        }
+    }
+    for name in [ANNOTATION_START_TIMEOUT, ANNOTATION_STALL_TIMEOUT] {
+        let Some(text) = annotations.get(name) else { continue };
+        match parse_duration(text) {
+            Some(timeout) if name == ANNOTATION_START_TIMEOUT => read.start_timeout = Some(timeout),
+            Some(_) => {}
+            None => {
+                faults.add(path(name), format!("{text:?} is no duration"), "write it like 90s, 10m or 1h30m")
+            }
+        }
+    }
+    if let Some(text) = annotations.get(ANNOTATION_MAX_GANG_RESTARTS)
+        && !text.parse::<u32>().is_ok_and(|count| count <= MOST_GANG_RESTARTS)
+    {
+        let advice = format!("give a whole number from 0 to {MOST_GANG_RESTARTS}");
+        faults.add(path(ANNOTATION_MAX_GANG_RESTARTS), format!("is {text:?}"), advice);
+    }
+    read
+}
+
+fn read_implementation(job: &MPIJob, faults: &mut Faults) -> Implementation {
+    match job.spec.mpi_implementation.as_deref() {
+        Some("OpenMPI") | None => Implementation::OpenMpi,
+        Some("Intel") => Implementation::Intel,
+        Some("MPICH") => Implementation::Mpich,
+        Some(other) => {
+            faults.add(
+                "spec.mpiImplementation",
+                format!("{other:?} is not supported"),
+                "use OpenMPI, Intel or MPICH",
+            );
+            Implementation::OpenMpi
+        }
+    }
+}
+
+/// Upstream's CRD means to allow these two and by a slip allows anything; there, anything else waits.
+fn read_launcher_creation(job: &MPIJob, faults: &mut Faults) -> LauncherCreation {
+    match job.spec.launcher_creation_policy.as_deref() {
+        Some("AtStartup") | None => LauncherCreation::AtStartup,
+        Some("WaitForWorkersReady") => LauncherCreation::WaitForWorkersReady,
+        Some(other) => {
+            let message = format!("{other:?} is not supported");
+            faults.add("spec.launcherCreationPolicy", message, "use AtStartup or WaitForWorkersReady");
+            LauncherCreation::AtStartup
+        }
+    }
+}
+
+fn read_run_policy(policy: &RunPolicy, faults: &mut Faults) -> CleanPods {
+    let counted = [
+        ("ttlSecondsAfterFinished", policy.ttl_seconds_after_finished.map(i64::from)),
+        ("activeDeadlineSeconds", policy.active_deadline_seconds),
+        ("backoffLimit", policy.backoff_limit.map(i64::from)),
+    ];
+    for (field, value) in counted {
+        if let Some(value) = value.filter(|value| *value < 0) {
+            faults.add(
+                format!("spec.runPolicy.{field}"),
+                format!("is {value}"),
+                "give 0 or more, or leave it out",
+            );
+        }
+    }
+    if let Some(manager) = policy.managed_by.as_deref()
+        && ![MANAGED_BY_US, MANAGED_BY_MULTIKUEUE].contains(&manager)
+    {
+        let advice = format!("leave it out, or use {MANAGED_BY_US} or {MANAGED_BY_MULTIKUEUE}");
+        faults.add("spec.runPolicy.managedBy", format!("{manager:?} is not supported"), advice);
+    }
+    match policy.clean_pod_policy.as_deref() {
+        Some("None") | None => CleanPods::None,
+        Some("Running") => CleanPods::Running,
+        Some("All") => CleanPods::All,
+        Some(other) => {
+            let message = format!("{other:?} is not supported");
+            faults.add("spec.runPolicy.cleanPodPolicy", message, "use None, Running or All");
+            CleanPods::None
+        }
+    }
+}
+
+fn read_launcher(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
+    let Some(spec) = job.spec.mpi_replica_specs.get(LAUNCHER) else {
+        let known: Vec<&str> = job.spec.mpi_replica_specs.keys().map(String::as_str).collect();
+        let message = if known.is_empty() {
+            "is missing".to_owned()
+        } else {
+            format!("is missing; there is {}", known.join(", "))
+        };
+        let advice = "add the pod that runs mpirun, under the key Launcher (with a capital L)";
+        faults.add("spec.mpiReplicaSpecs[Launcher]", message, advice);
+        return None;
+    };
+    let count = spec.replicas.unwrap_or(1);
+    if count != 1 {
+        let advice = "use 1, and more Worker.replicas for more ranks";
+        faults.add("spec.mpiReplicaSpecs[Launcher].replicas", format!("is {count}"), advice);
+    }
+    Some(read_replica(LAUNCHER, spec, 1, faults))
+}
+
+fn read_workers(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
+    let spec = job.spec.mpi_replica_specs.get(WORKER)?;
+    let count = spec.replicas.unwrap_or(0);
+    if count < 1 {
+        let advice = "give 1 or more, or leave out Worker for a job of the Launcher alone";
+        faults.add("spec.mpiReplicaSpecs[Worker].replicas", format!("is {count} (0 if left out)"), advice);
+    }
+    Some(read_replica(WORKER, spec, usize::try_from(count).unwrap_or(0), faults))
+}
+
+fn read_replica(role: &str, spec: &ReplicaSpec, count: usize, faults: &mut Faults) -> Replica {
+    let path = format!("spec.mpiReplicaSpecs[{role}]");
+    let restart_policy = spec.restart_policy.clone().unwrap_or_default();
+    if !["Never", "OnFailure"].contains(&restart_policy.as_str()) {
+        let message = format!("{restart_policy:?} is not supported");
+        faults.add(format!("{path}.restartPolicy"), message, "use Never or OnFailure");
+    }
+    if spec.template.spec.as_ref().is_none_or(|pod| pod.containers.is_empty()) {
+        let advice = "add a container with the MPI program; the first one is the MPI container";
+        faults.add(format!("{path}.template.spec.containers"), "is empty", advice);
+    }
+    Replica { count, template: spec.template.clone(), restart_policy }
+}
