@@ -1,0 +1,223 @@
+//! A manifest as a person wrote it: YAML or JSON, one document or several, with the place of every field.
+//!
+//! In: bytes and the name of where they came from. Out: [`Document`]s, or every fault with line and column. Bytes are
+//! not trusted: size, depth and aliases are bounded ([`MAX_BYTES`], [`node`]). Nothing here asks a server.
+
+mod fields;
+mod node;
+mod path;
+mod scalar;
+
+use std::sync::LazyLock;
+
+use kube::core::CustomResourceExt;
+use serde_json::Value;
+
+pub use fields::nearest;
+use node::{Node, Shape, SyntaxError};
+
+use crate::{Error, Fault, Position};
+
+/// The largest manifest that is read; an API server takes no object near this size.
+pub const MAX_BYTES: usize = 3 * 1024 * 1024;
+/// How many faults are reported for one text; beyond that the text is something else than a job.
+pub const MAX_FAULTS: usize = 50;
+
+/// One object of a manifest.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// Where the text came from: a file's name, or `-` for standard input.
+    pub source: String,
+    /// The object as JSON, exactly as written.
+    pub value: Value,
+    node: Node,
+}
+
+impl Document {
+    /// Where a field stands, or the innermost thing above it that is there.
+    pub fn position(&self, path: &str) -> Position {
+        path::locate(&self.node, path)
+    }
+
+    /// The object's `kind`, empty if it has none.
+    pub fn kind(&self) -> &str {
+        self.node.text("kind").unwrap_or("")
+    }
+
+    /// The object's `apiVersion`, empty if it has none.
+    pub fn api_version(&self) -> &str {
+        self.node.text("apiVersion").unwrap_or("")
+    }
+
+    /// A fault of this document, with its place filled in.
+    pub fn fault(&self, path: &str, message: impl Into<String>, advice: Option<String>) -> Fault {
+        Fault {
+            source: self.source.clone(),
+            position: Some(self.position(path)),
+            path: path.to_owned(),
+            message: message.into(),
+            advice,
+        }
+    }
+}
+
+/// Every object in a text; a `List` counts as its items.
+///
+/// # Errors
+/// [`Error::Syntax`] where the text is not YAML or JSON, [`Error::Invalid`] where it holds no object.
+pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Document>, Error> {
+    if bytes.len() > MAX_BYTES {
+        return Err(whole(source, format!("is larger than {} MiB; no job is", MAX_BYTES / 1024 / 1024)));
+    }
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
+        Err(error) => return Err(not_utf8(bytes, error.valid_up_to(), source)),
+    };
+    let nodes = read_json(text, source)
+        .unwrap_or_else(|| node::documents(text).map_err(|error| explain_syntax(text, source, error)))?;
+    let mut documents = Vec::new();
+    for node in nodes {
+        unroll(node, source, &mut documents);
+    }
+    if documents.is_empty() {
+        return Err(whole(source, "holds no object; an MPIJob was expected".to_owned()));
+    }
+    Ok(documents)
+}
+
+fn unroll(node: Node, source: &str, into: &mut Vec<Document>) {
+    if node.text("kind").is_some_and(|kind| kind.ends_with("List"))
+        && let Shape::Map(entries) = &node.shape
+        && let Some(items) = entries.iter().find(|entry| entry.key == "items")
+        && let Shape::List(items) = &items.value.shape
+    {
+        into.extend(items.iter().map(|item| document(item.clone(), source)));
+        return;
+    }
+    into.push(document(node, source));
+}
+
+fn document(node: Node, source: &str) -> Document {
+    Document { source: source.to_owned(), value: node.to_value(), node }
+}
+
+/// A text that begins like JSON and is broken gets JSON's error; one that is sound is read as the YAML that it also is.
+fn read_json(text: &str, source: &str) -> Option<Result<Vec<Node>, Error>> {
+    if !text.trim_start().starts_with('{') {
+        return None;
+    }
+    let error = serde_json::Deserializer::from_str(text).into_iter::<Value>().find_map(Result::err)?;
+    if node::documents(text).is_ok() {
+        return None;
+    }
+    let at = Position { line: error.line().max(1), column: error.column().max(1) };
+    let full = error.to_string();
+    let message = full.split(" at line ").next().unwrap_or(&full).to_owned();
+    Some(Err(explain_syntax(text, source, SyntaxError { at, message })))
+}
+
+/// All that is wrong with a document by the schema of its kind, in reading order.
+pub fn check_fields(document: &Document) -> Vec<Fault> {
+    if let Some(fault) = check_kind(document) {
+        return vec![fault];
+    }
+    let mut faults: Vec<Fault> = fields::check(&document.node, &MPIJOB_SCHEMA)
+        .into_iter()
+        .map(|fault| Fault {
+            source: document.source.clone(),
+            position: Some(fault.at),
+            path: fault.path,
+            message: fault.message,
+            advice: fault.advice,
+        })
+        .collect();
+    faults.sort_by_key(|fault| fault.position);
+    faults.truncate(MAX_FAULTS);
+    faults
+}
+
+fn check_kind(document: &Document) -> Option<Fault> {
+    if !matches!(document.node.shape, Shape::Map(_)) {
+        return Some(document.fault("", "is not an object; an MPIJob begins with apiVersion and kind", None));
+    }
+    let (kind, version) = (document.kind(), document.api_version());
+    let ours = "write apiVersion: kubeflow.org/v2beta1 and kind: MPIJob".to_owned();
+    match (version, kind) {
+        ("kubeflow.org/v2beta1", "MPIJob") => None,
+        ("", _) => Some(document.fault("apiVersion", "is missing", Some(ours))),
+        (_, "") => Some(document.fault("kind", "is missing", Some(ours))),
+        (old, "MPIJob") => Some(document.fault(
+            "apiVersion",
+            format!("{old} is not a version of MPIJob that runs here"),
+            Some("write kubeflow.org/v2beta1; in it the image needs no kubectl and hosts are reached by ssh or the launch agent".to_owned()),
+        )),
+        (version, kind) => Some(document.fault(
+            "kind",
+            format!("this command creates MPIJobs, and this is a {kind} ({version})"),
+            Some(match nearest(kind, &["MPIJob"]) {
+                Some(meant) => format!("did you mean \"{meant}\"?"),
+                None => "put it into a file of its own and use kubectl apply -f".to_owned(),
+            }),
+        )),
+    }
+}
+
+/// The CRD's schema, with what an API server itself knows about every object: kind, version, metadata.
+static MPIJOB_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let crd = serde_json::to_value(api::MPIJob::crd()).unwrap_or_default();
+    let mut schema = crd.pointer("/spec/versions/0/schema/openAPIV3Schema").cloned().unwrap_or_default();
+    let template = "/properties/spec/properties/mpiReplicaSpecs/additionalProperties/properties/template";
+    let metadata = schema.pointer(&format!("{template}/properties/metadata")).cloned();
+    let text = serde_json::json!({"type": "string"});
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.insert("metadata".to_owned(), metadata.unwrap_or_else(|| serde_json::json!({"type": "object"})));
+        properties.insert("apiVersion".to_owned(), text.clone());
+        properties.insert("kind".to_owned(), text);
+        properties.insert("status".to_owned(), serde_json::json!({"x-kubernetes-preserve-unknown-fields": true}));
+    }
+    schema
+});
+
+fn whole(source: &str, message: String) -> Error {
+    Error::Invalid {
+        faults: vec![Fault { source: source.to_owned(), position: None, path: String::new(), message, advice: None }],
+    }
+}
+
+fn not_utf8(bytes: &[u8], valid: usize, source: &str) -> Error {
+    let before = String::from_utf8_lossy(bytes.get(..valid).unwrap_or_default());
+    Error::Syntax {
+        source_name: source.to_owned(),
+        at: node::end_of(&before),
+        message: "this byte is not UTF-8 text".to_owned(),
+        excerpt: String::new(),
+        advice: Some("is this a binary or a compressed file?".to_owned()),
+    }
+}
+
+fn explain_syntax(text: &str, source: &str, error: SyntaxError) -> Error {
+    let SyntaxError { at, message } = error;
+    let line = text.lines().nth(at.line - 1).unwrap_or("");
+    let indentation = &line[..line.len() - line.trim_start().len()];
+    let before = text.lines().nth(at.line.saturating_sub(2)).unwrap_or("");
+    let advice = if indentation.contains('\t') || (line.trim().is_empty() && before.starts_with('\t')) {
+        Some("YAML is indented with spaces; this line begins with a tab".to_owned())
+    } else if message.contains("mapping values are not allowed") {
+        Some("a text that contains \": \" must stand in quotes; or a line is indented further than the one above".to_owned())
+    } else if line.contains("{{") {
+        Some("this looks like a template that was not filled in".to_owned())
+    } else {
+        None
+    };
+    let caret: String = line
+        .chars()
+        .take(at.column - 1)
+        .map(|c| if c == '\t' { '\t' } else { ' ' })
+        .chain(['^'])
+        .collect();
+    let excerpt = if line.trim().is_empty() { String::new() } else { format!("{line}\n{caret}") };
+    Error::Syntax { source_name: source.to_owned(), at, message, excerpt, advice }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! YAML text to a tree that remembers where everything stood.
+//!
+//! A recursive walk over the parser's events. It must not trust the text: depth, the number of nodes and what aliases
+//! unfold to are bounded. In: text. Out: one [`Node`] for each document that is not empty, or a [`SyntaxError`].
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use serde_json::Value;
+
+use super::scalar;
+use crate::Position;
+
+/// How deep maps and lists may stand in each other.
+const MAX_DEPTH: usize = 64;
+/// How many nodes all documents of a text may have together, aliases unfolded.
+const MAX_NODES: usize = 200_000;
+
+/// A value and where it began.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Where the value begins.
+    pub at: Position,
+    /// What it is.
+    pub shape: Shape,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// A string, number, boolean or null, with the text as it was written if it was written plain.
+    Scalar {
+        /// The value as a Kubernetes client reads it.
+        value: Value,
+        /// The text if it stood without quotes.
+        plain: Option<String>,
+    },
+    /// A list.
+    List(Vec<Node>),
+    /// A map, in the order of the text; keys are unique.
+    Map(Vec<Entry>),
+}
+
+/// One key of a map and its value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The key as JSON has it.
+    pub key: String,
+    /// The key as it was written.
+    pub written: String,
+    /// Where the key begins.
+    pub at: Position,
+    /// What it stands for.
+    pub value: Node,
+}
+
+/// Why a text is not YAML.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SyntaxError {
+    /// Where reading stopped.
+    pub at: Position,
+    /// What was wrong.
+    pub message: String,
+}
+
+impl Node {
+    /// The value as JSON.
+    pub fn to_value(&self) -> Value {
+        match &self.shape {
+            Shape::Scalar { value, .. } => value.clone(),
+            Shape::List(items) => Value::Array(items.iter().map(Node::to_value).collect()),
+            Shape::Map(entries) => {
+                Value::Object(entries.iter().map(|entry| (entry.key.clone(), entry.value.to_value())).collect())
+            }
+        }
+    }
+
+    /// The entry of that key, if this is a map that has it.
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        match &self.shape {
+            Shape::Map(entries) => entries.iter().find(|entry| entry.key == key),
+            _ => None,
+        }
+    }
+
+    /// The text of a string at that key.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        match &self.entry(key)?.value.shape {
+            Shape::Scalar { value: Value::String(text), .. } => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Every document of a YAML text that is not empty.
+pub fn documents(text: &str) -> Result<Vec<Node>, SyntaxError> {
+    let mut reader =
+        Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0, ends_at: end_of(text) };
+    let mut found = Vec::new();
+    loop {
+        let (event, span) = reader.next()?;
+        match event {
+            Event::StreamEnd => return Ok(found),
+            Event::DocumentStart(_) => {
+                reader.anchors.clear();
+                let (event, span) = reader.next()?;
+                let node = reader.node(event, span, 0)?;
+                if !is_null(&node) {
+                    found.push(node);
+                }
+            }
+            _ => {
+                let _ = span;
+            }
+        }
+    }
+}
+
+fn is_null(node: &Node) -> bool {
+    matches!(&node.shape, Shape::Scalar { value: Value::Null, .. })
+}
+
+/// The place behind the last character.
+pub fn end_of(text: &str) -> Position {
+    let line = text.matches('\n').count() + 1;
+    let column = text.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+    Position { line, column }
+}
+
+fn position(marker: &Marker) -> Position {
+    Position { line: marker.line().max(1), column: marker.col() + 1 }
+}
+
+struct Reader<'text> {
+    parser: Parser<'text, StrInput<'text>>,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
+    ends_at: Position,
+}
+
+impl<'text> Reader<'text> {
+    fn next(&mut self) -> Result<(Event<'text>, Span), SyntaxError> {
+        match self.parser.next_event() {
+            Some(Ok(next)) => Ok(next),
+            Some(Err(error)) => Err(syntax(&error)),
+            None => Err(SyntaxError { at: self.ends_at, message: "the text ends in the middle".to_owned() }),
+        }
+    }
+
+    fn count(&mut self, more: usize, at: Position) -> Result<(), SyntaxError> {
+        self.nodes += more;
+        if self.nodes > MAX_NODES {
+            return Err(SyntaxError {
+                at,
+                message: format!("more than {MAX_NODES} values once aliases are unfolded; no job needs that"),
+            });
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, event: Event<'text>, span: Span, depth: usize) -> Result<Node, SyntaxError> {
+        let at = position(&span.start);
+        if depth > MAX_DEPTH {
+            return Err(SyntaxError { at, message: format!("nested more than {MAX_DEPTH} deep") });
+        }
+        self.count(1, at)?;
+        let (anchor, node) = match event {
+            Event::Alias(anchor) => return self.alias(anchor, at),
+            Event::Scalar(text, style, anchor, tag) => (anchor, scalar_node(&text, style, tag.as_deref(), at)?),
+            Event::SequenceStart(anchor, _) => (anchor, self.list(at, depth)?),
+            Event::MappingStart(anchor, _) => (anchor, self.map(at, depth)?),
+            other => {
+                return Err(SyntaxError { at, message: format!("did not expect {other:?} here") });
+            }
+        };
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn alias(&mut self, anchor: usize, at: Position) -> Result<Node, SyntaxError> {
+        let Some(node) = self.anchors.get(&anchor).cloned() else {
+            return Err(SyntaxError { at, message: "this alias has no anchor before it".to_owned() });
+        };
+        self.count(size(&node), at)?;
+        Ok(Node { at, ..node })
+    }
+
+    fn list(&mut self, at: Position, depth: usize) -> Result<Node, SyntaxError> {
+        let mut items = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::SequenceEnd {
+                return Ok(Node { at, shape: Shape::List(items) });
+            }
+            items.push(self.node(event, span, depth + 1)?);
+        }
+    }
+
+    fn map(&mut self, at: Position, depth: usize) -> Result<Node, SyntaxError> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut merged: Vec<Entry> = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::MappingEnd {
+                break;
+            }
+            let key = self.node(event, span, depth + 1)?;
+            let (event, span) = self.next()?;
+            let value = self.node(event, span, depth + 1)?;
+            let written = key_text(&key)?;
+            if written.merge {
+                merge(value, &mut merged)?;
+                continue;
+            }
+            if let Some(first) = entries.iter().find(|entry| entry.key == written.key) {
+                return Err(SyntaxError {
+                    at: key.at,
+                    message: format!("the key \"{}\" stands here a second time; it first stands at line {}",
+                        written.key, first.at.line),
+                });
+            }
+            entries.push(Entry { key: written.key, written: written.text, at: key.at, value });
+        }
+        for entry in merged {
+            if !entries.iter().any(|own| own.key == entry.key) {
+                entries.push(entry);
+            }
+        }
+        Ok(Node { at, shape: Shape::Map(entries) })
+    }
+}
+
+/// A map's key, as JSON has it and as it was written.
+struct Key {
+    key: String,
+    text: String,
+    merge: bool,
+}
+
+fn key_text(node: &Node) -> Result<Key, SyntaxError> {
+    let Shape::Scalar { value, plain } = &node.shape else {
+        return Err(SyntaxError { at: node.at, message: "a key must be a word, not a list or a map".to_owned() });
+    };
+    let key = match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "null".to_owned(),
+        other => other.to_string(),
+    };
+    let text = plain.clone().unwrap_or_else(|| key.clone());
+    let merge = plain.as_deref() == Some("<<");
+    Ok(Key { key, text, merge })
+}
+
+/// YAML's merge key: what is written in the map itself wins over what is merged, earlier merges over later ones.
+fn merge(value: Node, into: &mut Vec<Entry>) -> Result<(), SyntaxError> {
+    let at = value.at;
+    let sources = match value.shape {
+        Shape::List(items) => items,
+        shape => vec![Node { at, shape }],
+    };
+    for source in sources {
+        let Shape::Map(entries) = source.shape else {
+            return Err(SyntaxError { at: source.at, message: "`<<` must be given a map or a list of maps".to_owned() });
+        };
+        for entry in entries {
+            if !into.iter().any(|own| own.key == entry.key) {
+                into.push(entry);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn size(node: &Node) -> usize {
+    match &node.shape {
+        Shape::Scalar { .. } => 1,
+        Shape::List(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Shape::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.value)).sum::<usize>(),
+    }
+}
+
+fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, at: Position) -> Result<Node, SyntaxError> {
+    let plain = style == ScalarStyle::Plain;
+    let value = match tag {
+        Some(tag) if tag.suffix == "str" || tag.suffix == "binary" => Value::String(text.to_owned()),
+        Some(tag) if tag.is_yaml_core_schema() => scalar::resolve(text),
+        Some(tag) => {
+            return Err(SyntaxError {
+                at,
+                message: format!("the tag {}{} means nothing to Kubernetes", tag.handle, tag.suffix),
+            });
+        }
+        None if plain => scalar::resolve(text),
+        None => Value::String(text.to_owned()),
+    };
+    Ok(Node { at, shape: Shape::Scalar { value, plain: plain.then(|| text.to_owned()) } })
+}
+
+fn syntax(error: &ScanError) -> SyntaxError {
+    SyntaxError { at: position(error.marker()), message: error.info().to_owned() }
+}

@@ -1,0 +1,211 @@
+//! What a server's refusal means to the person who asked.
+//!
+//! In: the client's error and what was attempted. Out: an [`Error`] with a class, a sentence and, where one is known,
+//! a way out. The server's own words are kept wherever we have none that are better.
+
+use kube::core::Status;
+
+use crate::{Class, Error, Fault};
+
+/// What was attempted when the server refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// The verb as in RBAC: `create`, `get`, `list`, `delete`, `watch`.
+    pub verb: &'a str,
+    /// What it was done to, as a person says it: `MPIJobs`, `pod logs`.
+    pub what: &'a str,
+    /// The object's name; empty for a list.
+    pub name: &'a str,
+    /// The namespace; empty for all.
+    pub namespace: &'a str,
+}
+
+/// Makes a client's error understandable.
+pub fn explain(error: kube::Error, attempt: Attempt<'_>) -> Error {
+    match error {
+        kube::Error::Api(status) => explain_status(&status, attempt),
+        kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => {
+            Error::Unreachable { detail: innermost(&error) }
+        }
+        other => Error::Client(innermost(&other)),
+    }
+}
+
+/// The last of an error's sources says what happened; those above it say only who was told.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+fn explain_status(status: &Status, attempt: Attempt<'_>) -> Error {
+    match (status.code, &status.reason[..]) {
+        (404, _) => not_found(status, attempt),
+        (409, "AlreadyExists") => already_exists(attempt),
+        (401, _) => unauthorized(status),
+        (403, _) => forbidden(status, attempt),
+        (422, _) => invalid(status),
+        (409, _) => refused(Class::Conflict, status, Some("someone else changed it; try again".to_owned())),
+        (429, _) => refused(Class::Quota, status, Some("the server asks to slow down; try again shortly".to_owned())),
+        (400, _) if attempt.verb == "create" => refused(Class::Invalid, status, None),
+        _ => refused(Class::Error, status, None),
+    }
+}
+
+fn refused(class: Class, status: &Status, advice: Option<String>) -> Error {
+    let message = if status.message.is_empty() {
+        format!("the server answered {} {}", status.code, status.reason)
+    } else {
+        status.message.clone()
+    };
+    Error::Refused { class, reason: status.reason.clone(), message, advice, faults: Vec::new() }
+}
+
+fn not_found(status: &Status, attempt: Attempt<'_>) -> Error {
+    let kind = status.details.as_ref().map_or("", |details| details.kind.as_str());
+    if kind == "namespaces" {
+        return Error::Refused {
+            class: Class::NotFound,
+            reason: "NotFound".to_owned(),
+            message: format!("namespace \"{}\" not found", attempt.namespace),
+            advice: Some("choose another with -n, or create it: kubectl create namespace NAME".to_owned()),
+            faults: Vec::new(),
+        };
+    }
+    let named = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+    if !named && attempt.what == "MPIJobs" {
+        return Error::Refused {
+            class: Class::NotFound,
+            reason: "KindNotFound".to_owned(),
+            message: "this cluster does not know MPIJobs (kubeflow.org/v2beta1)".to_owned(),
+            advice: Some("an administrator must install the operator; on your own machine: odh local up".to_owned()),
+            faults: Vec::new(),
+        };
+    }
+    Error::NotFound { name: attempt.name.to_owned(), namespace: attempt.namespace.to_owned(), meant: None }
+}
+
+fn already_exists(attempt: Attempt<'_>) -> Error {
+    let Attempt { name, namespace, .. } = attempt;
+    Error::Refused {
+        class: Class::Conflict,
+        reason: "AlreadyExists".to_owned(),
+        message: format!("MPIJob \"{name}\" already exists in namespace \"{namespace}\""),
+        advice: Some(format!(
+            "choose another name, or delete the old job first: odh training delete mpijob {name} -n {namespace}"
+        )),
+        faults: Vec::new(),
+    }
+}
+
+fn unauthorized(status: &Status) -> Error {
+    Error::Refused {
+        class: Class::NotAllowed,
+        reason: "Unauthorized".to_owned(),
+        message: "the cluster does not know you: your credentials are missing, wrong or expired".to_owned(),
+        advice: Some(if status.message.is_empty() || status.message == "Unauthorized" {
+            "log in again (oc login, or a new kubeconfig)".to_owned()
+        } else {
+            format!("log in again (oc login, or a new kubeconfig); the server says: {}", status.message)
+        }),
+        faults: Vec::new(),
+    }
+}
+
+fn forbidden(status: &Status, attempt: Attempt<'_>) -> Error {
+    let message = &status.message;
+    let lower = message.to_lowercase();
+    if lower.contains("exceeded quota") || lower.contains("quota exceeded") {
+        let advice = "wait for a running job, delete one, or ask for less; odh training list shows what runs";
+        let text = message.split("is forbidden: ").last().unwrap_or(message).to_owned();
+        return Error::Refused {
+            class: Class::Quota,
+            reason: "QuotaExceeded".to_owned(),
+            message: text,
+            advice: Some(advice.to_owned()),
+            faults: Vec::new(),
+        };
+    }
+    let Some(user) = quoted_after(message, "User ") else {
+        return refused(Class::NotAllowed, status, None);
+    };
+    let place = match attempt.namespace {
+        "" => "in all namespaces".to_owned(),
+        namespace => format!("in namespace '{namespace}'"),
+    };
+    Error::Refused {
+        class: Class::NotAllowed,
+        reason: "Forbidden".to_owned(),
+        message: format!("User '{user}' lacks '{}' permission for {} {place}", attempt.verb, attempt.what),
+        advice: Some("ask an administrator of the namespace for the role kubeflow-mpijobs-edit".to_owned()),
+        faults: Vec::new(),
+    }
+}
+
+fn quoted_after<'a>(text: &'a str, before: &str) -> Option<&'a str> {
+    let rest = &text[text.find(before)? + before.len()..];
+    let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    rest[1..].split(quote).next()
+}
+
+fn invalid(status: &Status) -> Error {
+    let faults: Vec<Fault> = status
+        .details
+        .iter()
+        .flat_map(|details| &details.causes)
+        .filter(|cause| !cause.field.is_empty())
+        .map(|cause| Fault {
+            source: String::new(),
+            position: None,
+            path: cause.field.clone(),
+            message: cause.message.clone(),
+            advice: None,
+        })
+        .collect();
+    let message = match faults.len() {
+        0 => status.message.clone(),
+        1 => faults.first().map(ToString::to_string).unwrap_or_default(),
+        many => format!("the server found {many} things wrong; nothing was created"),
+    };
+    Error::Refused { class: Class::Invalid, reason: "Invalid".to_owned(), message, advice: None, faults }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn explained(status: serde_json::Value) -> (u8, String) {
+        let status: Status = serde_json::from_value(status).unwrap();
+        let attempt = Attempt { verb: "create", what: "MPIJobs", name: "pi", namespace: "team-cv" };
+        let error = explain(kube::Error::Api(status.boxed()), attempt);
+        (error.class().exit_code(), error.to_string())
+    }
+
+    #[test]
+    fn refusals_say_what_a_person_can_use() {
+        let table = [
+            (json!({"code": 403, "reason": "Forbidden", "message": "mpijobs.kubeflow.org is forbidden: User \"jane\" cannot create resource \"mpijobs\" in API group \"kubeflow.org\" in the namespace \"team-cv\""}),
+                4, "User 'jane' lacks 'create' permission for MPIJobs in namespace 'team-cv'"),
+            (json!({"code": 403, "reason": "Forbidden", "message": "mpijobs.kubeflow.org \"pi\" is forbidden: Quota exceeded: 10/10 jobs running"}),
+                6, "Quota exceeded: 10/10 jobs running"),
+            (json!({"code": 403, "reason": "Forbidden", "message": "admission webhook \"x\" denied the request: no"}),
+                4, "admission webhook \"x\" denied the request: no"),
+            (json!({"code": 409, "reason": "AlreadyExists", "message": "mpijobs.kubeflow.org \"pi\" already exists"}),
+                7, "MPIJob \"pi\" already exists in namespace \"team-cv\""),
+            (json!({"code": 404, "reason": "NotFound", "message": "namespaces \"team-cv\" not found", "details": {"kind": "namespaces", "name": "team-cv"}}),
+                3, "namespace \"team-cv\" not found"),
+            (json!({"code": 404, "reason": "NotFound", "message": "404 page not found"}),
+                3, "this cluster does not know MPIJobs (kubeflow.org/v2beta1)"),
+            (json!({"code": 422, "reason": "Invalid", "message": "long", "details": {"causes": [{"field": "spec.slotsPerWorker", "message": "Invalid value: -1: should be at least 0", "reason": "FieldValueInvalid"}]}}),
+                5, "spec.slotsPerWorker: Invalid value: -1: should be at least 0"),
+            (json!({"code": 401, "reason": "Unauthorized", "message": "Unauthorized"}),
+                4, "the cluster does not know you: your credentials are missing, wrong or expired"),
+        ];
+        for (status, code, message) in table {
+            assert_eq!(explained(status), (code, message.to_owned()));
+        }
+    }
+}
