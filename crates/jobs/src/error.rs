@@ -245,9 +245,10 @@ impl Error {
             Error::Refused { class, .. } => *class,
             Error::StillRunning { .. } | Error::NotCleanedUp { .. } => Class::StillRunning,
             Error::Deleted { .. } => Class::Cancelled,
-            Error::Read { .. } | Error::Unreachable { .. } | Error::BrokenStream { .. } | Error::Client(_) => {
-                Class::Error
-            }
+            Error::Read { .. }
+            | Error::Unreachable { .. }
+            | Error::BrokenStream { .. }
+            | Error::Client(_) => Class::Error,
         }
     }
 
@@ -269,18 +270,21 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::NotFound { meant: Some(meant), .. } => Some(format!("did you mean \"{meant}\"?")),
-            Error::NotFound { namespace, .. } => {
-                Some(format!("see what is there: odh training list -n {namespace}, or in all namespaces with -A"))
-            }
+            Error::NotFound { namespace, .. } => Some(format!(
+                "see what is there: odh training list -n {namespace}, or in all namespaces with -A"
+            )),
             Error::NoPod { advice, .. } => Some(advice.clone()),
             Error::Syntax { advice, .. } | Error::Refused { advice, .. } => advice.clone(),
-            Error::Unreachable { .. } => {
-                Some("check the kubeconfig and the network, or start a local cluster: odh local up".to_owned())
+            Error::Unreachable { .. } => Some(
+                "check the kubeconfig and the network, or start a local cluster: odh local up".to_owned(),
+            ),
+            Error::StillRunning { name, .. } => {
+                Some(format!("look at it: odh training describe mpijob {name}"))
             }
-            Error::StillRunning { name, .. } => Some(format!("look at it: odh training describe mpijob {name}")),
-            Error::NotCleanedUp { .. } => {
-                Some("a node may be down or a finalizer may wait; --force deletes without a grace period".to_owned())
-            }
+            Error::NotCleanedUp { .. } => Some(
+                "a node may be down or a finalizer may wait; --force deletes without a grace period"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

@@ -48,7 +48,9 @@ fn explain_status(status: &Status, attempt: Attempt<'_>) -> Error {
         (403, _) => forbidden(status, attempt),
         (422, _) => invalid(status),
         (409, _) => refused(Class::Conflict, status, Some("someone else changed it; try again".to_owned())),
-        (429, _) => refused(Class::Quota, status, Some("the server asks to slow down; try again shortly".to_owned())),
+        (429, _) => {
+            refused(Class::Quota, status, Some("the server asks to slow down; try again shortly".to_owned()))
+        }
         (400, _) if attempt.verb == "create" => refused(Class::Invalid, status, None),
         _ => refused(Class::Error, status, None),
     }
@@ -80,7 +82,9 @@ fn not_found(status: &Status, attempt: Attempt<'_>) -> Error {
             class: Class::NotFound,
             reason: "KindNotFound".to_owned(),
             message: "this cluster does not know MPIJobs (kubeflow.org/v2beta1)".to_owned(),
-            advice: Some("an administrator must install the operator; on your own machine: odh local up".to_owned()),
+            advice: Some(
+                "an administrator must install the operator; on your own machine: odh local up".to_owned(),
+            ),
             faults: Vec::new(),
         };
     }
@@ -187,22 +191,46 @@ mod tests {
     #[test]
     fn refusals_say_what_a_person_can_use() {
         let table = [
-            (json!({"code": 403, "reason": "Forbidden", "message": "mpijobs.kubeflow.org is forbidden: User \"jane\" cannot create resource \"mpijobs\" in API group \"kubeflow.org\" in the namespace \"team-cv\""}),
-                4, "User 'jane' lacks 'create' permission for MPIJobs in namespace 'team-cv'"),
-            (json!({"code": 403, "reason": "Forbidden", "message": "mpijobs.kubeflow.org \"pi\" is forbidden: Quota exceeded: 10/10 jobs running"}),
-                6, "Quota exceeded: 10/10 jobs running"),
-            (json!({"code": 403, "reason": "Forbidden", "message": "admission webhook \"x\" denied the request: no"}),
-                4, "admission webhook \"x\" denied the request: no"),
-            (json!({"code": 409, "reason": "AlreadyExists", "message": "mpijobs.kubeflow.org \"pi\" already exists"}),
-                7, "MPIJob \"pi\" already exists in namespace \"team-cv\""),
-            (json!({"code": 404, "reason": "NotFound", "message": "namespaces \"team-cv\" not found", "details": {"kind": "namespaces", "name": "team-cv"}}),
-                3, "namespace \"team-cv\" not found"),
-            (json!({"code": 404, "reason": "NotFound", "message": "404 page not found"}),
-                3, "this cluster does not know MPIJobs (kubeflow.org/v2beta1)"),
-            (json!({"code": 422, "reason": "Invalid", "message": "long", "details": {"causes": [{"field": "spec.slotsPerWorker", "message": "Invalid value: -1: should be at least 0", "reason": "FieldValueInvalid"}]}}),
-                5, "spec.slotsPerWorker: Invalid value: -1: should be at least 0"),
-            (json!({"code": 401, "reason": "Unauthorized", "message": "Unauthorized"}),
-                4, "the cluster does not know you: your credentials are missing, wrong or expired"),
+            (
+                json!({"code": 403, "reason": "Forbidden", "message": "mpijobs.kubeflow.org is forbidden: User \"jane\" cannot create resource \"mpijobs\" in API group \"kubeflow.org\" in the namespace \"team-cv\""}),
+                4,
+                "User 'jane' lacks 'create' permission for MPIJobs in namespace 'team-cv'",
+            ),
+            (
+                json!({"code": 403, "reason": "Forbidden", "message": "mpijobs.kubeflow.org \"pi\" is forbidden: Quota exceeded: 10/10 jobs running"}),
+                6,
+                "Quota exceeded: 10/10 jobs running",
+            ),
+            (
+                json!({"code": 403, "reason": "Forbidden", "message": "admission webhook \"x\" denied the request: no"}),
+                4,
+                "admission webhook \"x\" denied the request: no",
+            ),
+            (
+                json!({"code": 409, "reason": "AlreadyExists", "message": "mpijobs.kubeflow.org \"pi\" already exists"}),
+                7,
+                "MPIJob \"pi\" already exists in namespace \"team-cv\"",
+            ),
+            (
+                json!({"code": 404, "reason": "NotFound", "message": "namespaces \"team-cv\" not found", "details": {"kind": "namespaces", "name": "team-cv"}}),
+                3,
+                "namespace \"team-cv\" not found",
+            ),
+            (
+                json!({"code": 404, "reason": "NotFound", "message": "404 page not found"}),
+                3,
+                "this cluster does not know MPIJobs (kubeflow.org/v2beta1)",
+            ),
+            (
+                json!({"code": 422, "reason": "Invalid", "message": "long", "details": {"causes": [{"field": "spec.slotsPerWorker", "message": "Invalid value: -1: should be at least 0", "reason": "FieldValueInvalid"}]}}),
+                5,
+                "spec.slotsPerWorker: Invalid value: -1: should be at least 0",
+            ),
+            (
+                json!({"code": 401, "reason": "Unauthorized", "message": "Unauthorized"}),
+                4,
+                "the cluster does not know you: your credentials are missing, wrong or expired",
+            ),
         ];
         for (status, code, message) in table {
             assert_eq!(explained(status), (code, message.to_owned()));

@@ -93,7 +93,11 @@ pub fn spec(object: &DynamicObject) -> MPIJobSpec {
 
 /// The job's status; empty where the object has none that can be read.
 pub fn status(object: &DynamicObject) -> MPIJobStatus {
-    object.data.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
+    object
+        .data
+        .get("status")
+        .and_then(|status| serde_json::from_value(status.clone()).ok())
+        .unwrap_or_default()
 }
 
 fn workers_ready(status: &MPIJobStatus) -> i32 {
@@ -116,7 +120,9 @@ pub fn phase(spec: &MPIJobSpec, status: &MPIJobStatus) -> (Phase, Option<String>
     if let Some(condition) = holds("Failed") {
         return (Phase::Failed, condition.reason.clone());
     }
-    if holds("Suspended").is_some() || spec.run_policy.as_ref().is_some_and(|policy| policy.suspend == Some(true)) {
+    if holds("Suspended").is_some()
+        || spec.run_policy.as_ref().is_some_and(|policy| policy.suspend == Some(true))
+    {
         return (Phase::Pending, Some("Suspended".to_owned()));
     }
     if holds("Running").is_some() {
@@ -179,12 +185,31 @@ mod tests {
         let table = [
             (json!({}), Phase::Pending, Some("Queued")),
             (json!({"conditions": [created]}), Phase::Pending, Some("Initializing")),
-            (json!({"conditions": [created, condition("Suspended", "True", "MPIJobSuspended")]}), Phase::Pending, Some("Suspended")),
-            (json!({"conditions": [created, condition("Running", "True", "MPIJobRunning")]}), Phase::Running, None),
-            (json!({"conditions": [condition("Running", "False", "x"), condition("Succeeded", "True", "MPIJobSucceeded")]}),
-                Phase::Succeeded, Some("MPIJobSucceeded")),
-            (json!({"conditions": [condition("Failed", "True", "BackoffLimitExceeded")]}), Phase::Failed, Some("BackoffLimitExceeded")),
-            (json!({"phase": "Failed", "phaseReason": "WorkerLost", "conditions": [created]}), Phase::Failed, Some("WorkerLost")),
+            (
+                json!({"conditions": [created, condition("Suspended", "True", "MPIJobSuspended")]}),
+                Phase::Pending,
+                Some("Suspended"),
+            ),
+            (
+                json!({"conditions": [created, condition("Running", "True", "MPIJobRunning")]}),
+                Phase::Running,
+                None,
+            ),
+            (
+                json!({"conditions": [condition("Running", "False", "x"), condition("Succeeded", "True", "MPIJobSucceeded")]}),
+                Phase::Succeeded,
+                Some("MPIJobSucceeded"),
+            ),
+            (
+                json!({"conditions": [condition("Failed", "True", "BackoffLimitExceeded")]}),
+                Phase::Failed,
+                Some("BackoffLimitExceeded"),
+            ),
+            (
+                json!({"phase": "Failed", "phaseReason": "WorkerLost", "conditions": [created]}),
+                Phase::Failed,
+                Some("WorkerLost"),
+            ),
         ];
         for (status, phase, reason) in table {
             let row = row(&object(status.clone()));
@@ -205,7 +230,9 @@ mod tests {
 
     #[test]
     fn durations_have_at_most_two_units() {
-        for (seconds, text) in [(0, "0s"), (59, "59s"), (60, "1m"), (192, "3m12s"), (7500, "2h5m"), (356_400, "4d3h")] {
+        for (seconds, text) in
+            [(0, "0s"), (59, "59s"), (60, "1m"), (192, "3m12s"), (7500, "2h5m"), (356_400, "4d3h")]
+        {
             assert_eq!(duration(Duration::from_secs(seconds)), text);
         }
     }

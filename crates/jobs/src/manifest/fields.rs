@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::node::{Node, Shape};
+use super::node::{Entry, Node, Shape};
 use super::path::field;
 use super::scalar;
 use crate::Position;
@@ -65,14 +65,16 @@ fn check_map(node: &Node, schema: &Value, root: &Value, path: &str, faults: &mut
     };
     let properties = schema.get("properties").and_then(Value::as_object);
     let others = schema.get("additionalProperties");
-    let open = is_true(schema, "x-kubernetes-preserve-unknown-fields") || (properties.is_none() && others.is_none());
+    let open =
+        is_true(schema, "x-kubernetes-preserve-unknown-fields") || (properties.is_none() && others.is_none());
     for entry in entries {
         if let Some(known) = properties.and_then(|known| known.get(&entry.key)) {
             check_node(&entry.value, known, root, &field(path, &entry.key), faults);
         } else if let Some(each) = others.filter(|each| each.is_object()) {
             check_node(&entry.value, each, root, &format!("{path}[{}]", entry.key), faults);
-        } else if !open {
-            let known: Vec<&str> = properties.into_iter().flat_map(|known| known.keys().map(String::as_str)).collect();
+        } else if !open && !is_left_over(entry) {
+            let known: Vec<&str> =
+                properties.into_iter().flat_map(|known| known.keys().map(String::as_str)).collect();
             faults.push(FieldFault {
                 path: field(path, &entry.written),
                 at: entry.at,
@@ -81,8 +83,13 @@ fn check_map(node: &Node, schema: &Value, root: &Value, path: &str, faults: &mut
             });
         }
     }
-    for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-        if node.entry(name).is_none_or(|entry| matches!(entry.value.shape, Shape::Scalar { value: Value::Null, .. })) {
+    for name in
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    {
+        if node
+            .entry(name)
+            .is_none_or(|entry| matches!(entry.value.shape, Shape::Scalar { value: Value::Null, .. }))
+        {
             faults.push(FieldFault {
                 path: field(path, name),
                 at: node.at,
@@ -91,6 +98,11 @@ fn check_map(node: &Node, schema: &Value, root: &Value, path: &str, faults: &mut
             });
         }
     }
+}
+
+/// `creationTimestamp: null` stands in every template that Go programs write, and means nothing.
+fn is_left_over(entry: &Entry) -> bool {
+    entry.key == "creationTimestamp" && matches!(entry.value.shape, Shape::Scalar { value: Value::Null, .. })
 }
 
 fn check_list(node: &Node, schema: &Value, root: &Value, path: &str, faults: &mut Vec<FieldFault>) {
@@ -167,11 +179,15 @@ fn wrong_type(node: &Node, path: &str, wanted: &str) -> FieldFault {
 
 fn advice_for_type(wanted: &str, value: &Value, plain: Option<&str>) -> Option<String> {
     match (wanted, value) {
-        ("string", Value::Bool(_) | Value::Number(_)) => plain.map(|text| format!("write it in quotes: \"{text}\"")),
+        ("string", Value::Bool(_) | Value::Number(_)) => {
+            plain.map(|text| format!("write it in quotes: \"{text}\""))
+        }
         ("integer" | "number", Value::String(text)) if text.parse::<f64>().is_ok() => {
             Some(format!("write it without quotes: {text}"))
         }
-        ("boolean", Value::String(text)) if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") => {
+        ("boolean", Value::String(text))
+            if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") =>
+        {
             Some(format!("write it without quotes: {}", text.to_ascii_lowercase()))
         }
         _ => None,
@@ -193,7 +209,9 @@ pub fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()
         .map(|word| (strsim::damerau_levenshtein(&folded, &word.to_lowercase()), *word))
-        .filter(|(distance, word)| *distance <= (word.chars().count().max(written.chars().count()) / 3).max(1))
+        .filter(|(distance, word)| {
+            *distance <= (word.chars().count().max(written.chars().count()) / 3).max(1)
+        })
         .min_by_key(|(distance, word)| (*distance, word.len()))
         .map(|(_, word)| word)
 }

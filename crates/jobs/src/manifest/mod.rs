@@ -164,23 +164,34 @@ fn check_kind(document: &Document) -> Option<Fault> {
 
 /// The CRD's schema, with what an API server itself knows about every object: kind, version, metadata.
 static MPIJOB_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
-    let crd = serde_json::to_value(api::MPIJob::crd()).unwrap_or_default();
-    let mut schema = crd.pointer("/spec/versions/0/schema/openAPIV3Schema").cloned().unwrap_or_default();
+    const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
+    let derived = serde_json::to_value(api::MPIJob::crd()).unwrap_or_default();
+    let installed = serde_json::to_value(api::mpijob_crd()).unwrap_or_default();
     let template = "/properties/spec/properties/mpiReplicaSpecs/additionalProperties/properties/template";
-    let metadata = schema.pointer(&format!("{template}/properties/metadata")).cloned();
+    // The derived definition has a template's metadata in full; it is that of any object.
+    let metadata = derived.pointer(&format!("{SCHEMA}{template}/properties/metadata")).cloned();
+    let mut schema = installed.pointer(SCHEMA).cloned().unwrap_or_default();
     let text = serde_json::json!({"type": "string"});
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.insert("metadata".to_owned(), metadata.unwrap_or_else(|| serde_json::json!({"type": "object"})));
+        properties
+            .insert("metadata".to_owned(), metadata.unwrap_or_else(|| serde_json::json!({"type": "object"})));
         properties.insert("apiVersion".to_owned(), text.clone());
         properties.insert("kind".to_owned(), text);
-        properties.insert("status".to_owned(), serde_json::json!({"x-kubernetes-preserve-unknown-fields": true}));
+        properties
+            .insert("status".to_owned(), serde_json::json!({"x-kubernetes-preserve-unknown-fields": true}));
     }
     schema
 });
 
 fn whole(source: &str, message: String) -> Error {
     Error::Invalid {
-        faults: vec![Fault { source: source.to_owned(), position: None, path: String::new(), message, advice: None }],
+        faults: vec![Fault {
+            source: source.to_owned(),
+            position: None,
+            path: String::new(),
+            message,
+            advice: None,
+        }],
     }
 }
 
@@ -209,12 +220,8 @@ fn explain_syntax(text: &str, source: &str, error: SyntaxError) -> Error {
     } else {
         None
     };
-    let caret: String = line
-        .chars()
-        .take(at.column - 1)
-        .map(|c| if c == '\t' { '\t' } else { ' ' })
-        .chain(['^'])
-        .collect();
+    let caret: String =
+        line.chars().take(at.column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).chain(['^']).collect();
     let excerpt = if line.trim().is_empty() { String::new() } else { format!("{line}\n{caret}") };
     Error::Syntax { source_name: source.to_owned(), at, message, excerpt, advice }
 }

@@ -69,9 +69,9 @@ impl Node {
         match &self.shape {
             Shape::Scalar { value, .. } => value.clone(),
             Shape::List(items) => Value::Array(items.iter().map(Node::to_value).collect()),
-            Shape::Map(entries) => {
-                Value::Object(entries.iter().map(|entry| (entry.key.clone(), entry.value.to_value())).collect())
-            }
+            Shape::Map(entries) => Value::Object(
+                entries.iter().map(|entry| (entry.key.clone(), entry.value.to_value())).collect(),
+            ),
         }
     }
 
@@ -94,8 +94,12 @@ impl Node {
 
 /// Every document of a YAML text that is not empty.
 pub fn documents(text: &str) -> Result<Vec<Node>, SyntaxError> {
-    let mut reader =
-        Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0, ends_at: end_of(text) };
+    let mut reader = Reader {
+        parser: Parser::new_from_str(text),
+        anchors: HashMap::new(),
+        nodes: 0,
+        ends_at: end_of(text),
+    };
     let mut found = Vec::new();
     loop {
         let (event, span) = reader.next()?;
@@ -166,7 +170,9 @@ impl<'text> Reader<'text> {
         self.count(1, at)?;
         let (anchor, node) = match event {
             Event::Alias(anchor) => return self.alias(anchor, at),
-            Event::Scalar(text, style, anchor, tag) => (anchor, scalar_node(&text, style, tag.as_deref(), at)?),
+            Event::Scalar(text, style, anchor, tag) => {
+                (anchor, scalar_node(&text, style, tag.as_deref(), at)?)
+            }
             Event::SequenceStart(anchor, _) => (anchor, self.list(at, depth)?),
             Event::MappingStart(anchor, _) => (anchor, self.map(at, depth)?),
             other => {
@@ -217,8 +223,10 @@ impl<'text> Reader<'text> {
             if let Some(first) = entries.iter().find(|entry| entry.key == written.key) {
                 return Err(SyntaxError {
                     at: key.at,
-                    message: format!("the key \"{}\" stands here a second time; it first stands at line {}",
-                        written.key, first.at.line),
+                    message: format!(
+                        "the key \"{}\" stands here a second time; it first stands at line {}",
+                        written.key, first.at.line
+                    ),
                 });
             }
             entries.push(Entry { key: written.key, written: written.text, at: key.at, value });
@@ -241,7 +249,10 @@ struct Key {
 
 fn key_text(node: &Node) -> Result<Key, SyntaxError> {
     let Shape::Scalar { value, plain } = &node.shape else {
-        return Err(SyntaxError { at: node.at, message: "a key must be a word, not a list or a map".to_owned() });
+        return Err(SyntaxError {
+            at: node.at,
+            message: "a key must be a word, not a list or a map".to_owned(),
+        });
     };
     let key = match value {
         Value::String(text) => text.clone(),
@@ -262,7 +273,10 @@ fn merge(value: Node, into: &mut Vec<Entry>) -> Result<(), SyntaxError> {
     };
     for source in sources {
         let Shape::Map(entries) = source.shape else {
-            return Err(SyntaxError { at: source.at, message: "`<<` must be given a map or a list of maps".to_owned() });
+            return Err(SyntaxError {
+                at: source.at,
+                message: "`<<` must be given a map or a list of maps".to_owned(),
+            });
         };
         for entry in entries {
             if !into.iter().any(|own| own.key == entry.key) {

@@ -9,8 +9,12 @@ use serde_json::{Number, Value};
 /// The value of a word that stands without quotes.
 pub fn resolve(text: &str) -> Value {
     match text {
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Value::Bool(true),
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Value::Bool(false),
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            Value::Bool(true)
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            Value::Bool(false)
+        }
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         _ => number(text).unwrap_or_else(|| Value::String(text.to_owned())),
     }
@@ -18,7 +22,8 @@ pub fn resolve(text: &str) -> Value {
 
 /// Whether this plain word is read as something else than a reader of YAML 1.2 would think.
 pub fn surprises(text: &str) -> bool {
-    let boolean_by_1_1 = matches!(resolve(text), Value::Bool(_)) && !text.eq_ignore_ascii_case("true")
+    let boolean_by_1_1 = matches!(resolve(text), Value::Bool(_))
+        && !text.eq_ignore_ascii_case("true")
         && !text.eq_ignore_ascii_case("false");
     let digits = text.trim_start_matches(['+', '-']);
     let octal = digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
@@ -102,15 +107,41 @@ mod tests {
     #[test]
     fn words_mean_what_they_mean_to_kubectl() {
         let table = [
-            ("yes", json!(true)), ("On", json!(true)), ("y", json!(true)), ("off", json!(false)), ("N", json!(false)),
-            ("yEs", json!("yEs")), ("", json!(null)), ("~", json!(null)), ("Null", json!(null)),
-            ("0777", json!(511)), ("0o777", json!(511)), ("0x1F", json!(31)), ("0b101", json!(5)), ("-0b11", json!(-3)),
-            ("08", json!(8.0)), ("1_000", json!(1000)), ("+12", json!(12)), ("-7", json!(-7)), ("0", json!(0)),
-            ("1e3", json!(1000.0)), (".5", json!(0.5)), ("1.", json!(1.0)), ("1.5", json!(1.5)),
+            ("yes", json!(true)),
+            ("On", json!(true)),
+            ("y", json!(true)),
+            ("off", json!(false)),
+            ("N", json!(false)),
+            ("yEs", json!("yEs")),
+            ("", json!(null)),
+            ("~", json!(null)),
+            ("Null", json!(null)),
+            ("0777", json!(511)),
+            ("0o777", json!(511)),
+            ("0x1F", json!(31)),
+            ("0b101", json!(5)),
+            ("-0b11", json!(-3)),
+            ("08", json!(8.0)),
+            ("1_000", json!(1000)),
+            ("+12", json!(12)),
+            ("-7", json!(-7)),
+            ("0", json!(0)),
+            ("1e3", json!(1000.0)),
+            (".5", json!(0.5)),
+            ("1.", json!(1.0)),
+            ("1.5", json!(1.5)),
             ("18446744073709551615", json!(18446744073709551615u64)),
-            ("60:30", json!("60:30")), ("1.2.3", json!("1.2.3")), ("2024-01-02", json!("2024-01-02")),
-            ("500m", json!("500m")), ("1Gi", json!("1Gi")), ("-", json!("-")), (".", json!(".")), ("+", json!("+")),
-            ("0x", json!("0x")), ("1e", json!("1e")), ("a b", json!("a b")),
+            ("60:30", json!("60:30")),
+            ("1.2.3", json!("1.2.3")),
+            ("2024-01-02", json!("2024-01-02")),
+            ("500m", json!("500m")),
+            ("1Gi", json!("1Gi")),
+            ("-", json!("-")),
+            (".", json!(".")),
+            ("+", json!("+")),
+            ("0x", json!("0x")),
+            ("1e", json!("1e")),
+            ("a b", json!("a b")),
         ];
         for (word, meant) in table {
             assert_eq!(resolve(word), meant, "{word:?}");

@@ -54,13 +54,19 @@ fn unknown_fields_are_placed_and_the_right_one_is_named() {
 #[test]
 fn wrong_types_say_what_was_written() {
     let table = [
-        ("  slotsPerWorker: \"2\"\n  mpiReplicaSpecs: {}\n",
+        (
+            "  slotsPerWorker: \"2\"\n  mpiReplicaSpecs: {}\n",
             "job.yaml:6:19: spec.slotsPerWorker: must be a whole number, but is the string \"2\"; \
-             write it without quotes: 2"),
-        ("  mpiReplicaSpecs: [1]\n",
-            "job.yaml:6:20: spec.mpiReplicaSpecs: must be a map of fields, but is a list"),
-        ("  runPolicy:\n    suspend: 1\n  mpiReplicaSpecs: {}\n",
-            "job.yaml:7:14: spec.runPolicy.suspend: must be true or false, but is 1"),
+             write it without quotes: 2",
+        ),
+        (
+            "  mpiReplicaSpecs: [1]\n",
+            "job.yaml:6:20: spec.mpiReplicaSpecs: must be a map of fields, but is a list",
+        ),
+        (
+            "  runPolicy:\n    suspend: 1\n  mpiReplicaSpecs: {}\n",
+            "job.yaml:7:14: spec.runPolicy.suspend: must be true or false, but is 1",
+        ),
         ("  slotsPerWorker: 1\n", "job.yaml:6:3: spec.mpiReplicaSpecs: is required"),
     ];
     for (spec, fault) in table {
@@ -103,9 +109,18 @@ fn bytes_that_are_no_text_are_placed() {
 fn other_kinds_and_versions_are_refused_with_advice() {
     let table = [
         ("kind: MPIJob\n", "job.yaml:1:1: apiVersion: is missing"),
-        ("apiVersion: kubeflow.org/v1\nkind: MPIJob\n", "job.yaml:1:13: apiVersion: kubeflow.org/v1 is not a version"),
-        ("apiVersion: v1\nkind: ConfigMap\n", "job.yaml:2:7: kind: this command creates MPIJobs, and this is a ConfigMap"),
-        ("apiVersion: kubeflow.org/v2beta1\nkind: MPIjob\n", "job.yaml:2:7: kind: this command creates MPIJobs"),
+        (
+            "apiVersion: kubeflow.org/v1\nkind: MPIJob\n",
+            "job.yaml:1:13: apiVersion: kubeflow.org/v1 is not a version",
+        ),
+        (
+            "apiVersion: v1\nkind: ConfigMap\n",
+            "job.yaml:2:7: kind: this command creates MPIJobs, and this is a ConfigMap",
+        ),
+        (
+            "apiVersion: kubeflow.org/v2beta1\nkind: MPIjob\n",
+            "job.yaml:2:7: kind: this command creates MPIJobs",
+        ),
         ("- 1\n", "job.yaml:1:1: is not an object"),
         ("# nothing\n---\n", "job.yaml: holds no object"),
     ];
@@ -141,10 +156,15 @@ fn anchors_and_merges_work_and_bombs_do_not() {
     }
     assert!(faults_of(&bomb)[0].contains("once aliases are unfolded"));
     let deep = format!("a: {}{}", "[".repeat(200), "]".repeat(200));
-    assert!(faults_of(&deep)[0].contains("nested more than 64 deep") || faults_of(&deep)[0].contains("recursion"));
+    assert!(
+        faults_of(&deep)[0].contains("nested more than 64 deep") || faults_of(&deep)[0].contains("recursion")
+    );
 }
 
 #[test]
 fn a_key_twice_is_an_error() {
-    assert_eq!(faults_of("a: 1\nb: 2\na: 3\n")[0], "job.yaml:3:1: the key \"a\" stands here a second time; it first stands at line 1");
+    assert_eq!(
+        faults_of("a: 1\nb: 2\na: 3\n")[0],
+        "job.yaml:3:1: the key \"a\" stands here a second time; it first stands at line 1"
+    );
 }

@@ -1,0 +1,408 @@
+//! An MPIJob from the handful of values that the common case needs, as flags, forms and programs give them.
+//!
+//! In: a [`Request`]. Out: an MPIJob as one would write it by hand, with nothing in it that was not asked for, or every
+//! fault of the request at once. The same request gives the same job in every interface.
+
+use std::collections::BTreeMap;
+
+use api::{LAUNCHER, MPIJob, MPIJobSpec, ReplicaSpec, RunPolicy, WORKER};
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec, ResourceRequirements,
+    Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::api::ObjectMeta;
+
+use crate::{Error, Fault};
+
+/// The label by which Kueue finds a job's queue.
+const LABEL_QUEUE: &str = "kueue.x-k8s.io/queue-name";
+/// The resource that counts NVIDIA's GPUs.
+const GPU: &str = "nvidia.com/gpu";
+/// Programs that start ranks; a command that names one of them is left alone.
+const STARTERS: [&str; 4] = ["mpirun", "mpiexec", "mpiexec.hydra", "orterun"];
+
+/// Which MPI the image holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mpi {
+    /// Open MPI 4 or 5.
+    #[default]
+    OpenMpi,
+    /// Intel MPI.
+    Intel,
+    /// MPICH and what is built from it.
+    Mpich,
+}
+
+impl Mpi {
+    /// As `spec.mpiImplementation` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mpi::OpenMpi => "OpenMPI",
+            Mpi::Intel => "Intel",
+            Mpi::Mpich => "MPICH",
+        }
+    }
+}
+
+/// What to run, in the words of someone who trains models.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// The job's name.
+    pub name: String,
+    /// The namespace; the client's own if not given.
+    pub namespace: Option<String>,
+    /// How many Workers, at least 1.
+    pub workers: i32,
+    /// The image of the Launcher and the Workers.
+    pub image: String,
+    /// What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set.
+    pub command: Vec<String>,
+    /// Run the command once, in the Launcher, exactly as it stands.
+    pub in_launcher: bool,
+    /// Ranks on each Worker; as many as GPUs, else 1, if not given.
+    pub slots: Option<i32>,
+    /// GPUs of each Worker.
+    pub gpus: Option<u32>,
+    /// CPUs of each Worker, as a Kubernetes quantity, e.g. `4` or `500m`.
+    pub cpu: Option<String>,
+    /// Memory of each Worker, as a Kubernetes quantity, e.g. `16Gi`.
+    pub memory: Option<String>,
+    /// Which MPI the image holds.
+    pub mpi: Mpi,
+    /// Environment of the Launcher, the Workers and their ranks.
+    pub env: Vec<(String, String)>,
+    /// Claims to mount: name and path.
+    pub volumes: Vec<(String, String)>,
+    /// Labels of the job.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the job.
+    pub annotations: BTreeMap<String, String>,
+    /// The Kueue queue to wait in.
+    pub queue: Option<String>,
+    /// Priority class of the pods.
+    pub priority: Option<String>,
+    /// Which pods to delete at the end: `None`, `Running`, `All`.
+    pub clean_pod_policy: Option<String>,
+    /// Seconds that the Launcher may run.
+    pub deadline_seconds: Option<i64>,
+    /// How often a failed Launcher is tried again.
+    pub retries: Option<i32>,
+    /// Create it held back.
+    pub suspend: bool,
+}
+
+/// The job that the request describes.
+///
+/// # Errors
+/// [`Error::Invalid`] with every fault that can be seen in the request itself; the paths are the flags' names.
+pub fn build(request: &Request) -> Result<MPIJob, Error> {
+    let faults = faults(request);
+    if !faults.is_empty() {
+        return Err(Error::Invalid { faults });
+    }
+    let slots = request
+        .slots
+        .unwrap_or_else(|| request.gpus.and_then(|n| i32::try_from(n).ok()).filter(|n| *n > 0).unwrap_or(1));
+    let replicas = BTreeMap::from([
+        (
+            LAUNCHER.to_owned(),
+            ReplicaSpec {
+                replicas: Some(1),
+                template: template(request, launcher(request, slots)),
+                ..ReplicaSpec::default()
+            },
+        ),
+        (
+            WORKER.to_owned(),
+            ReplicaSpec {
+                replicas: Some(request.workers),
+                template: template(request, worker(request)),
+                ..ReplicaSpec::default()
+            },
+        ),
+    ]);
+    let spec = MPIJobSpec {
+        slots_per_worker: Some(slots),
+        mpi_implementation: Some(request.mpi.name().to_owned()),
+        run_policy: run_policy(request),
+        mpi_replica_specs: replicas,
+        ..MPIJobSpec::default()
+    };
+    let mut labels = request.labels.clone();
+    labels.extend(request.queue.iter().map(|queue| (LABEL_QUEUE.to_owned(), queue.clone())));
+    let metadata = ObjectMeta {
+        name: Some(request.name.clone()),
+        namespace: request.namespace.clone(),
+        labels: some_unless_empty(labels),
+        annotations: some_unless_empty(request.annotations.clone()),
+        ..ObjectMeta::default()
+    };
+    Ok(MPIJob { metadata, spec, status: None })
+}
+
+fn some_unless_empty(map: BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+    Some(map).filter(|map| !map.is_empty())
+}
+
+fn faults(request: &Request) -> Vec<Fault> {
+    let mut found = Vec::new();
+    let mut fault = |flag: &str, message: String, advice: &str| {
+        found.push(Fault {
+            source: String::new(),
+            position: None,
+            path: flag.to_owned(),
+            message,
+            advice: Some(advice.to_owned()).filter(|advice| !advice.is_empty()),
+        });
+    };
+    if request.command.is_empty() {
+        fault(
+            "--command",
+            "says nothing to run".to_owned(),
+            "put it behind two dashes: -- python train.py --epochs 10",
+        );
+    }
+    if request.workers < 1 {
+        fault("--workers", format!("must be at least 1, but is {}", request.workers), "");
+    }
+    if request.slots.is_some_and(|slots| slots < 1) {
+        fault("--slots", "must be at least 1".to_owned(), "it is the number of ranks on each worker");
+    }
+    for (flag, quantity) in [("--cpu", &request.cpu), ("--memory", &request.memory)] {
+        if let Some(text) = quantity
+            && !is_quantity(text)
+        {
+            let advice = if flag == "--cpu" { "write 4, 0.5 or 500m" } else { "write 512Mi, 16Gi or 1.5G" };
+            fault(flag, format!("\"{text}\" is not a quantity"), advice);
+        }
+    }
+    if request.memory.as_deref().is_some_and(|text| text.ends_with('m')) {
+        fault("--memory", "counts in thousandths of a byte".to_owned(), "write Mi for mebibytes");
+    }
+    for (name, _) in &request.env {
+        if name.is_empty() || name.contains(['=', '\0']) || name.starts_with(|c: char| c.is_ascii_digit()) {
+            fault("--env", format!("\"{name}\" is not a variable's name"), "write --env NAME=VALUE");
+        }
+    }
+    found
+}
+
+/// Whether the text is a Kubernetes quantity that is not negative (`k8s.io/apimachinery/pkg/api/resource`).
+fn is_quantity(text: &str) -> bool {
+    let digits_end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits_end);
+    let number_fits = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() <= 1;
+    let suffixes = ["", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let exponent = suffix.strip_prefix(['e', 'E']).is_some_and(|power| power.parse::<i8>().is_ok());
+    number_fits && (suffixes.contains(&suffix) || exponent)
+}
+
+fn run_policy(request: &Request) -> Option<RunPolicy> {
+    let policy = RunPolicy {
+        clean_pod_policy: request.clean_pod_policy.clone(),
+        active_deadline_seconds: request.deadline_seconds,
+        backoff_limit: request.retries,
+        suspend: request.suspend.then_some(true),
+        ..RunPolicy::default()
+    };
+    (policy != RunPolicy::default()).then_some(policy)
+}
+
+fn template(request: &Request, container: Container) -> PodTemplateSpec {
+    let volumes = request
+        .volumes
+        .iter()
+        .enumerate()
+        .map(|(index, (claim, _))| Volume {
+            name: format!("data-{index}"),
+            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                claim_name: claim.clone(),
+                read_only: None,
+            }),
+            ..Volume::default()
+        })
+        .collect::<Vec<_>>();
+    PodTemplateSpec {
+        metadata: None,
+        spec: Some(PodSpec {
+            containers: vec![container],
+            volumes: Some(volumes).filter(|volumes| !volumes.is_empty()),
+            priority_class_name: request.priority.clone(),
+            ..PodSpec::default()
+        }),
+    }
+}
+
+fn container(request: &Request, name: &str, mut env: Vec<EnvVar>) -> Container {
+    env.extend(request.env.iter().map(|(name, value)| variable(name, value)));
+    let mounts = request
+        .volumes
+        .iter()
+        .enumerate()
+        .map(|(index, (_, path))| VolumeMount {
+            name: format!("data-{index}"),
+            mount_path: path.clone(),
+            ..VolumeMount::default()
+        })
+        .collect::<Vec<_>>();
+    Container {
+        name: name.to_owned(),
+        image: Some(request.image.clone()),
+        env: Some(env).filter(|env| !env.is_empty()),
+        volume_mounts: Some(mounts).filter(|mounts| !mounts.is_empty()),
+        ..Container::default()
+    }
+}
+
+fn variable(name: &str, value: &str) -> EnvVar {
+    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
+}
+
+fn launcher(request: &Request, slots: i32) -> Container {
+    // Images of this trade run as root as often as not, and Open MPI would refuse to start.
+    let as_root = match request.mpi {
+        Mpi::OpenMpi => {
+            vec![variable("OMPI_ALLOW_RUN_AS_ROOT", "1"), variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]
+        }
+        Mpi::Intel | Mpi::Mpich => Vec::new(),
+    };
+    let command = launcher_command(request, slots);
+    Container { command: Some(command), ..container(request, "launcher", as_root) }
+}
+
+/// The command with `mpirun` before it, unless it starts the ranks itself.
+fn launcher_command(request: &Request, slots: i32) -> Vec<String> {
+    let starts_ranks = |word: &str| {
+        word.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')'))
+            .any(|part| STARTERS.contains(&part.rsplit('/').next().unwrap_or(part)))
+    };
+    if request.in_launcher || request.command.iter().any(|word| starts_ranks(word)) {
+        return request.command.clone();
+    }
+    let mut command = vec!["mpirun".to_owned()];
+    match request.mpi {
+        // Open MPI takes as many ranks as the hostfile has slots, and passes on the variables it is told to.
+        Mpi::OpenMpi => {
+            for (name, _) in &request.env {
+                command.extend(["-x".to_owned(), name.clone()]);
+            }
+        }
+        Mpi::Intel | Mpi::Mpich => {
+            let ranks = i64::from(slots) * i64::from(request.workers);
+            command.extend(["-n".to_owned(), ranks.to_string()]);
+        }
+    }
+    command.extend(request.command.iter().cloned());
+    command
+}
+
+fn worker(request: &Request) -> Container {
+    let mut limits = BTreeMap::new();
+    let mut put = |name: &str, amount: &str| limits.insert(name.to_owned(), Quantity(amount.to_owned()));
+    if let Some(cpu) = &request.cpu {
+        put("cpu", cpu);
+    }
+    if let Some(memory) = &request.memory {
+        put("memory", memory);
+    }
+    if let Some(gpus) = request.gpus.filter(|gpus| *gpus > 0) {
+        put(GPU, &gpus.to_string());
+    }
+    // Only limits: requests follow them, and a worker that may take more than it asked for hurts its neighbours.
+    let resources =
+        Some(ResourceRequirements { limits: Some(limits.clone()), ..ResourceRequirements::default() })
+            .filter(|_| !limits.is_empty());
+    Container { resources, ..container(request, "worker", Vec::new()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Request {
+        Request {
+            name: "digits".to_owned(),
+            workers: 4,
+            image: "img".to_owned(),
+            command: ["python", "/train.py"].map(str::to_owned).to_vec(),
+            ..Request::default()
+        }
+    }
+
+    fn command_of(request: &Request) -> String {
+        let job = build(request).unwrap();
+        job.spec.mpi_replica_specs[LAUNCHER].template.spec.as_ref().unwrap().containers[0]
+            .command
+            .clone()
+            .unwrap()
+            .join(" ")
+    }
+
+    #[test]
+    fn every_rank_runs_the_command() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let env = vec![("A".to_owned(), "1".to_owned())];
+        let table = [
+            (request(), "mpirun python /train.py"),
+            (Request { env: env.clone(), ..request() }, "mpirun -x A python /train.py"),
+            (Request { mpi: Mpi::Mpich, gpus: Some(2), ..request() }, "mpirun -n 8 python /train.py"),
+            (Request { command: words("/opt/bin/mpirun -np 2 a"), ..request() }, "/opt/bin/mpirun -np 2 a"),
+            (
+                Request {
+                    command: vec!["bash".into(), "-c".into(), "cd /x && mpiexec a".into()],
+                    ..request()
+                },
+                "bash -c cd /x && mpiexec a",
+            ),
+            (Request { in_launcher: true, ..request() }, "python /train.py"),
+        ];
+        for (request, command) in table {
+            assert_eq!(command_of(&request), command);
+        }
+    }
+
+    #[test]
+    fn resources_and_slots_follow_the_flags() {
+        let job = build(&Request {
+            gpus: Some(2),
+            memory: Some("16Gi".into()),
+            queue: Some("q".into()),
+            ..request()
+        })
+        .unwrap();
+        assert_eq!(job.spec.slots_per_worker, Some(2));
+        let worker = &job.spec.mpi_replica_specs[WORKER].template.spec.as_ref().unwrap().containers[0];
+        let limits = worker.resources.as_ref().unwrap().limits.as_ref().unwrap();
+        assert_eq!(limits[GPU].0, "2");
+        assert_eq!(limits["memory"].0, "16Gi");
+        assert_eq!(job.metadata.labels.unwrap()[LABEL_QUEUE], "q");
+        assert_eq!(job.spec.run_policy, None);
+    }
+
+    #[test]
+    fn all_faults_of_a_request_are_told_at_once() {
+        let bad = Request {
+            workers: 0,
+            command: vec![],
+            cpu: Some("four".into()),
+            memory: Some("16m".into()),
+            slots: Some(0),
+            env: vec![("1A".into(), String::new())],
+            ..request()
+        };
+        let Err(Error::Invalid { faults }) = build(&bad) else { panic!("it has faults") };
+        let flags: Vec<_> = faults.iter().map(|fault| fault.path.as_str()).collect();
+        assert_eq!(flags, ["--command", "--workers", "--slots", "--cpu", "--memory", "--env"]);
+    }
+
+    #[test]
+    fn quantities_are_told_from_words() {
+        for good in ["1", "0.5", "500m", "16Gi", "1e3", "2G", "1."] {
+            assert!(is_quantity(good), "{good}");
+        }
+        for bad in ["", "four", "16GB", "1.2.3", "-1", "Gi", "."] {
+            assert!(!is_quantity(bad), "{bad}");
+        }
+    }
+}

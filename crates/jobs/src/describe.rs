@@ -1,0 +1,420 @@
+//! Everything about one job that a person asks for when it does not do what it should: the job, its pods, its events.
+//!
+//! In: a client and a name. Out: a [`Description`] of plain values. Pods and events are read concurrently with each
+//! other; a caller who may not read them still gets the job, with what is missing said in `unread`.
+
+use std::collections::BTreeSet;
+
+use api::{ANNOTATION_NODE_MODE, LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJobSpec, MPIJobStatus};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::{Client, ResourceExt};
+
+use crate::view::{self, Row};
+use crate::{Attempt, Error, explain, list};
+
+/// How many events are asked for at a time, and how many pages are read at most.
+const EVENT_PAGE: u32 = 500;
+const MAX_EVENT_PAGES: usize = 20;
+/// How many events are kept, the newest.
+const MAX_EVENTS: usize = 50;
+
+/// What there is to say about a job.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The job as the server has it.
+    pub object: DynamicObject,
+    /// Its row in a list.
+    pub row: Row,
+    /// Its spec, typed.
+    pub spec: MPIJobSpec,
+    /// Its status, typed.
+    pub status: MPIJobStatus,
+    /// Its pods: the Launcher's first, then Workers by index.
+    pub pods: Vec<PodView>,
+    /// What was told about it and its pods, oldest first.
+    pub events: Vec<EventView>,
+    /// What could not be read, and why.
+    pub unread: Vec<String>,
+}
+
+/// A pod as a person sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodView {
+    /// The pod's name.
+    pub name: String,
+    /// `launcher` or `worker`.
+    pub role: String,
+    /// The number at the end of a Worker's name.
+    pub index: Option<i32>,
+    /// kubectl's STATUS word: `Running`, `Completed`, `Init:0/1`, `Unschedulable`, …
+    pub state: String,
+    /// What it waits for, if it waits.
+    pub waits_for: Option<String>,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// The node that it is on.
+    pub node: Option<String>,
+    /// How the embedded cluster isolates it: `rootless`, `root`, `plain`; nothing elsewhere.
+    pub mode: Option<String>,
+    /// How often its containers were restarted.
+    pub restarts: i32,
+    /// The exit code of its first container, once that has ended.
+    pub exit_code: Option<i32>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+}
+
+/// An event as a person sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventView {
+    /// When it was last seen.
+    pub at: Option<Timestamp>,
+    /// `Normal` or `Warning`.
+    pub kind: String,
+    /// One CamelCase word.
+    pub reason: String,
+    /// What it is about, as `pod/NAME`.
+    pub object: String,
+    /// What happened.
+    pub message: String,
+    /// How often.
+    pub count: i32,
+}
+
+/// The pods that carry the job's label.
+pub fn pod_selector(job: &str) -> String {
+    format!("{LABEL_JOB_NAME}={job}")
+}
+
+/// Reads a job with its pods and events.
+///
+/// # Errors
+/// Where the job itself cannot be read.
+pub async fn describe(client: &Client, namespace: &str, name: &str) -> Result<Description, Error> {
+    let object = list::get(client, namespace, name).await?;
+    let (pods, events) = futures::join!(pods(client, namespace, name), events(client, namespace));
+    let mut unread = Vec::new();
+    let pods = pods.unwrap_or_else(|error| {
+        unread.push(format!("pods: {error}"));
+        Vec::new()
+    });
+    let events = events.unwrap_or_else(|error| {
+        unread.push(format!("events: {error}"));
+        Vec::new()
+    });
+    Ok(assemble(object, &pods, &events, unread))
+}
+
+/// The description of what was read; pure.
+pub fn assemble(object: DynamicObject, pods: &[Pod], events: &[Event], unread: Vec<String>) -> Description {
+    let mut views: Vec<PodView> = pods.iter().map(pod_view).collect();
+    views.sort_by(|a, b| {
+        (&a.role, a.index, &a.created, &a.name).cmp(&(&b.role, b.index, &b.created, &b.name))
+    });
+    let mut told: Vec<EventView> =
+        events.iter().filter(|event| concerns(event, &object)).map(event_view).collect();
+    told.sort_by(|a, b| a.at.cmp(&b.at));
+    let told = told.split_off(told.len().saturating_sub(MAX_EVENTS));
+    Description {
+        row: view::row(&object),
+        spec: view::spec(&object),
+        status: view::status(&object),
+        pods: views,
+        events: told,
+        unread,
+        object,
+    }
+}
+
+/// The job's pods.
+///
+/// # Errors
+/// The server's refusal, explained.
+pub async fn pods(client: &Client, namespace: &str, job: &str) -> Result<Vec<Pod>, Error> {
+    let attempt = Attempt { verb: "list", what: "pods", name: job, namespace };
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let found = api.list(&ListParams::default().labels(&pod_selector(job))).await;
+    found.map(|list| list.items).map_err(|error| explain(error, attempt))
+}
+
+async fn events(client: &Client, namespace: &str) -> Result<Vec<Event>, Error> {
+    let attempt = Attempt { verb: "list", what: "events", name: "", namespace };
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let mut parameters = ListParams::default().limit(EVENT_PAGE);
+    let mut found = Vec::new();
+    for _ in 0..MAX_EVENT_PAGES {
+        let page = api.list(&parameters).await.map_err(|error| explain(error, attempt))?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => break,
+        }
+    }
+    Ok(found)
+}
+
+/// Whether an event is about the job or something that the job made; not about an older job of the same name.
+pub fn concerns(event: &Event, job: &DynamicObject) -> bool {
+    let about = &event.involved_object;
+    let name = about.name.as_deref().unwrap_or("");
+    let job_name = job.metadata.name.as_deref().unwrap_or("");
+    let born = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let in_time = match (event_time(event), born) {
+        (Some(at), Some(born)) => at.as_second() >= born.as_second(),
+        _ => true,
+    };
+    let rest = name.strip_prefix(job_name);
+    in_time
+        && match about.kind.as_deref() {
+            Some("MPIJob") => name == job_name && (about.uid.is_none() || about.uid == job.metadata.uid),
+            Some("Pod") => {
+                rest.is_some_and(|rest| rest.starts_with("-worker-") || rest.starts_with("-launcher"))
+            }
+            Some("Job") => rest == Some("-launcher"),
+            _ => false,
+        }
+}
+
+/// When an event was last seen, by whichever of its four times is set.
+fn event_time(event: &Event) -> Option<Timestamp> {
+    let series =
+        event.series.as_ref().and_then(|series| series.last_observed_time.as_ref()).map(|time| time.0);
+    let last = event.last_timestamp.as_ref().map(|time| time.0);
+    let micro = event.event_time.as_ref().map(|time| time.0);
+    let created = event.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    series.or(last).or(micro).or(created)
+}
+
+/// An event as a person sees it.
+pub fn event_view(event: &Event) -> EventView {
+    let about = &event.involved_object;
+    let kind = about.kind.as_deref().unwrap_or("").to_lowercase();
+    let series = event.series.as_ref().and_then(|series| series.count);
+    EventView {
+        at: event_time(event),
+        kind: event.type_.clone().unwrap_or_else(|| "Normal".to_owned()),
+        reason: event.reason.clone().unwrap_or_default(),
+        object: format!("{kind}/{}", about.name.as_deref().unwrap_or("")),
+        message: event.message.clone().unwrap_or_default().trim().to_owned(),
+        count: series.or(event.count).unwrap_or(1),
+    }
+}
+
+/// A pod as a person sees it.
+pub fn pod_view(pod: &Pod) -> PodView {
+    let labels: BTreeSet<(&str, &str)> = pod.labels().iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let role = labels.iter().find(|(key, _)| *key == LABEL_JOB_ROLE).map_or("", |(_, role)| *role).to_owned();
+    let name = pod.name_any();
+    let index = (role == "worker").then(|| name.rsplit('-').next()?.parse().ok()).flatten();
+    let statuses = container_statuses(pod);
+    let ended = statuses.first().and_then(|status| status.state.as_ref()?.terminated.as_ref());
+    PodView {
+        role,
+        index,
+        state: state_word(pod),
+        waits_for: waits_for(pod),
+        ready: condition(pod, "Ready").is_some_and(|(status, _)| status == "True"),
+        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        mode: pod.annotations().get(ANNOTATION_NODE_MODE).cloned(),
+        restarts: statuses.iter().map(|status| status.restart_count).sum(),
+        exit_code: ended.map(|ended| ended.exit_code),
+        created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        name,
+    }
+}
+
+fn container_statuses(pod: &Pod) -> &[ContainerStatus] {
+    pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default()
+}
+
+fn init_statuses(pod: &Pod) -> &[ContainerStatus] {
+    pod.status.as_ref().and_then(|status| status.init_container_statuses.as_deref()).unwrap_or_default()
+}
+
+fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<(&'a str, Option<&'a str>)> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|condition| condition.type_ == type_)?;
+    Some((condition.status.as_str(), condition.message.as_deref()))
+}
+
+/// Whether the first container has begun to run, so that there is a log to read.
+pub fn started(pod: &Pod) -> bool {
+    container_statuses(pod)
+        .first()
+        .and_then(|status| status.state.as_ref())
+        .is_some_and(|state| state.running.is_some() || state.terminated.is_some())
+        || container_statuses(pod).first().is_some_and(|status| status.restart_count > 0)
+}
+
+/// Whether nothing of the pod runs any more.
+pub fn ended(pod: &Pod) -> bool {
+    matches!(phase_of(pod), "Succeeded" | "Failed")
+}
+
+fn phase_of(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("")
+}
+
+/// kubectl's STATUS column (`k8s.io/kubernetes/pkg/printers/internalversion`, `printPod`), as far as a job's pods go.
+fn state_word(pod: &Pod) -> String {
+    if pod.metadata.deletion_timestamp.is_some() {
+        return "Terminating".to_owned();
+    }
+    if let Some(reason) = pod.status.as_ref().and_then(|status| status.reason.clone()) {
+        return reason;
+    }
+    let init = init_statuses(pod);
+    let init_done = init.iter().filter(|status| terminated_well(status)).count();
+    if init_done < init.len() && !ended(pod) {
+        let word = init.get(init_done).and_then(state_reason).filter(|word| word != "PodInitializing");
+        return format!("Init:{}", word.unwrap_or_else(|| format!("{init_done}/{}", init.len())));
+    }
+    let word = container_statuses(pod).iter().rev().find_map(state_reason);
+    match (word, phase_of(pod)) {
+        (Some(word), _) => word,
+        (None, "Pending" | "")
+            if condition(pod, "PodScheduled").is_some_and(|(status, _)| status == "False") =>
+        {
+            "Unschedulable".to_owned()
+        }
+        (None, "") => "Pending".to_owned(),
+        (None, phase) => phase.to_owned(),
+    }
+}
+
+fn terminated_well(status: &ContainerStatus) -> bool {
+    status
+        .state
+        .as_ref()
+        .and_then(|state| state.terminated.as_ref())
+        .is_some_and(|ended| ended.exit_code == 0)
+}
+
+fn state_reason(status: &ContainerStatus) -> Option<String> {
+    let state = status.state.as_ref()?;
+    if let Some(waiting) = &state.waiting {
+        return waiting.reason.clone();
+    }
+    let ended = state.terminated.as_ref()?;
+    Some(ended.reason.clone().filter(|reason| !reason.is_empty()).unwrap_or_else(|| match ended.signal {
+        Some(signal) if signal != 0 => format!("Signal:{signal}"),
+        _ => format!("ExitCode:{}", ended.exit_code),
+    }))
+}
+
+/// What a pod that does not run yet waits for, in a sentence's second half; nothing if it runs or has ended.
+pub fn waits_for(pod: &Pod) -> Option<String> {
+    if started(pod) || ended(pod) {
+        return None;
+    }
+    if let Some((_, message)) = condition(pod, "PodScheduled").filter(|(status, _)| *status == "False") {
+        return Some(format!("a node that fits: {}", message.unwrap_or("no reason given")));
+    }
+    if pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) {
+        return Some("a node to be chosen".to_owned());
+    }
+    let waiting = init_statuses(pod).iter().chain(container_statuses(pod)).find_map(|status| {
+        let waiting = status.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting
+            .reason
+            .as_deref()
+            .filter(|reason| !matches!(*reason, "PodInitializing" | "ContainerCreating"))?;
+        Some(match waiting.message.as_deref().filter(|message| !message.is_empty()) {
+            Some(message) => format!("container {}: {reason}: {message}", status.name),
+            None => format!("container {}: {reason}", status.name),
+        })
+    });
+    let init = init_statuses(pod).iter().find(|status| !terminated_well(status));
+    waiting
+        .or_else(|| init.map(|status| format!("init container {}", status.name)))
+        .or(Some("its container to start".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(status: serde_json::Value, node: Option<&str>) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "pi-worker-3", "labels": {LABEL_JOB_ROLE: "worker"}},
+            "spec": {"nodeName": node, "containers": []}, "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn pods_say_how_they_are_and_what_they_wait_for() {
+        let waiting = |reason: &str, message: &str| {
+            json!({"name": "w", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": reason, "message": message}}})
+        };
+        let ended = |code: i32, reason: &str| {
+            json!({"name": "w", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"terminated": {"exitCode": code, "reason": reason}}})
+        };
+        let unschedulable = json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available: 1 Insufficient cpu."}]});
+        let table = [
+            (
+                pod(unschedulable, None),
+                "Unschedulable",
+                Some("a node that fits: 0/1 nodes are available: 1 Insufficient cpu."),
+            ),
+            (pod(json!({"phase": "Pending"}), None), "Pending", Some("a node to be chosen")),
+            (
+                pod(
+                    json!({"phase": "Pending", "containerStatuses": [waiting("ErrImagePull", "no such image")]}),
+                    Some("n"),
+                ),
+                "ErrImagePull",
+                Some("container w: ErrImagePull: no such image"),
+            ),
+            (
+                pod(
+                    json!({"phase": "Pending", "initContainerStatuses": [waiting("PodInitializing", "")]}),
+                    Some("n"),
+                ),
+                "Init:0/1",
+                Some("init container w"),
+            ),
+            (
+                pod(json!({"phase": "Failed", "containerStatuses": [ended(137, "OOMKilled")]}), Some("n")),
+                "OOMKilled",
+                None,
+            ),
+            (
+                pod(json!({"phase": "Failed", "containerStatuses": [ended(3, "")]}), Some("n")),
+                "ExitCode:3",
+                None,
+            ),
+        ];
+        for (pod, state, waits) in table {
+            let view = pod_view(&pod);
+            assert_eq!((view.state.as_str(), view.waits_for.as_deref()), (state, waits));
+            assert_eq!(view.index, Some(3));
+        }
+    }
+
+    #[test]
+    fn events_of_another_job_or_of_an_older_one_are_left_out() {
+        let job: DynamicObject = serde_json::from_value(json!({"apiVersion": "v", "kind": "MPIJob",
+            "metadata": {"name": "pi", "uid": "u2", "creationTimestamp": "2026-01-01T00:00:10Z"}}))
+        .unwrap();
+        let event = |kind: &str, name: &str, uid: &str, at: &str| -> Event {
+            serde_json::from_value(json!({"metadata": {}, "lastTimestamp": at,
+                "involvedObject": {"kind": kind, "name": name, "uid": uid}}))
+            .unwrap()
+        };
+        let late = "2026-01-01T00:00:20Z";
+        assert!(concerns(&event("MPIJob", "pi", "u2", late), &job));
+        assert!(!concerns(&event("MPIJob", "pi", "u1", late), &job));
+        assert!(concerns(&event("Pod", "pi-worker-0", "x", late), &job));
+        assert!(concerns(&event("Pod", "pi-launcher-x7k2p", "x", late), &job));
+        assert!(!concerns(&event("Pod", "pi-worker-0", "x", "2026-01-01T00:00:09Z"), &job));
+        assert!(!concerns(&event("Pod", "pi2-worker-0", "x", late), &job));
+        assert!(concerns(&event("Job", "pi-launcher", "x", late), &job));
+    }
+}

@@ -1,0 +1,482 @@
+//! What happens to a job, as a stream of values: accepted, queued, scheduled, workers ready, launcher running, ended.
+//!
+//! Watches the job, its pods and its Warning events, and turns each change into the [`Progress`] that a person would
+//! want to be told. The step from what is seen to what is told is pure ([`tell`]). Memory is bounded: the last state
+//! of the job's own objects and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::pin::Pin;
+
+use api::{Failure, LABEL_JOB_ROLE, Phase};
+use futures::stream::{BoxStream, StreamExt};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{Api, DynamicObject};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+
+use crate::describe::{self, EventView};
+use crate::view::{self, Row};
+use crate::{Attempt, Error, explain, list, mpijobs};
+
+/// How often in a row the watch may break before it is given up.
+const MAX_BREAKS: u32 = 20;
+/// How many warnings are told; a pod that cannot start repeats itself for ever.
+const MAX_WARNINGS: usize = 50;
+
+/// One thing that happened, in the order in which it happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// The job exists.
+    Accepted,
+    /// It waits, and for what: a queue, a resume, a node.
+    Waiting {
+        /// One CamelCase word: `Queued`, `Suspended`, `Unschedulable`, `Restarting`.
+        reason: String,
+        /// What it waits for, in words.
+        detail: String,
+    },
+    /// That many of its pods have a node.
+    Scheduled {
+        /// Pods with a node.
+        pods: usize,
+        /// Pods that exist.
+        of: usize,
+    },
+    /// That many Workers are ready.
+    WorkersReady {
+        /// Ready Workers.
+        ready: i32,
+        /// Workers asked for.
+        of: i32,
+    },
+    /// The Launcher's container runs.
+    LauncherRunning {
+        /// Its pod.
+        pod: String,
+    },
+    /// Something was told about it that may matter.
+    Warning(EventView),
+    /// It will not change any more.
+    Ended(Outcome),
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Exit code 0.
+    Succeeded,
+    /// Otherwise.
+    Failed(Failure),
+    /// Someone deleted it.
+    Deleted,
+}
+
+/// What is known of the job's objects.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The job, once it was seen.
+    pub job: Option<DynamicObject>,
+    /// Whether it was seen and is gone.
+    pub gone: bool,
+    /// Its pods by name.
+    pub pods: BTreeMap<String, Pod>,
+}
+
+/// What was told already.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    accepted: bool,
+    waiting: Option<(String, String)>,
+    scheduled: usize,
+    ready: Option<i32>,
+    launcher: Option<String>,
+    ended: bool,
+    warnings: BTreeSet<(String, String, String)>,
+}
+
+/// What has newly happened.
+pub fn tell(told: &mut Told, seen: &Seen) -> Vec<Progress> {
+    let mut news = Vec::new();
+    if told.ended {
+        return news;
+    }
+    if seen.gone {
+        told.ended = true;
+        return vec![Progress::Ended(Outcome::Deleted)];
+    }
+    let Some(job) = &seen.job else { return news };
+    if !told.accepted {
+        told.accepted = true;
+        news.push(Progress::Accepted);
+    }
+    let row = view::row(job);
+    tell_waiting(told, seen, &row, &mut news);
+    tell_pods(told, seen, &row, &mut news);
+    if row.finished() {
+        told.ended = true;
+        news.push(Progress::Ended(outcome(job)));
+    }
+    news
+}
+
+fn tell_waiting(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) {
+    let waiting = waiting(seen, row);
+    if let Some((reason, detail)) = &waiting
+        && told.waiting != waiting
+    {
+        news.push(Progress::Waiting { reason: reason.clone(), detail: detail.clone() });
+    }
+    told.waiting = waiting;
+}
+
+fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
+    if row.phase != Phase::Pending {
+        return None;
+    }
+    let said = |detail: &str| row.reason.clone().map(|reason| (reason, detail.to_owned()));
+    match row.reason.as_deref() {
+        Some("Suspended") => return said("it is suspended until a queue or a person resumes it"),
+        Some("Queued") if seen.pods.is_empty() => return None,
+        Some("Restarting") => return said("its pods are started anew"),
+        _ => {}
+    }
+    let stuck: Vec<&Pod> =
+        seen.pods.values().filter(|pod| describe::pod_view(pod).state == "Unschedulable").collect();
+    let first = stuck.first()?;
+    let why = describe::waits_for(first).unwrap_or_default();
+    let detail = format!("{} of {} pods wait for {why}", stuck.len(), seen.pods.len());
+    Some(("Unschedulable".to_owned(), detail))
+}
+
+fn tell_pods(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) {
+    let placed = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let scheduled = seen.pods.values().filter(placed).count();
+    if scheduled > told.scheduled && told.ready.is_none_or(|ready| ready < row.workers) {
+        told.scheduled = scheduled;
+        news.push(Progress::Scheduled { pods: scheduled, of: seen.pods.len() });
+    }
+    let ready =
+        seen.pods.values().map(describe::pod_view).filter(|pod| pod.role == "worker" && pod.ready).count();
+    let ready = i32::try_from(ready).unwrap_or(i32::MAX);
+    if ready > told.ready.unwrap_or(0) {
+        told.ready = Some(ready);
+        news.push(Progress::WorkersReady { ready, of: row.workers });
+    }
+    let launcher = seen
+        .pods
+        .values()
+        .filter(|pod| is_launcher(pod) && describe::started(pod))
+        .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
+    if let Some(name) = launcher.map(ResourceExt::name_any)
+        && told.launcher.as_ref() != Some(&name)
+    {
+        told.launcher = Some(name.clone());
+        news.push(Progress::LauncherRunning { pod: name });
+    }
+}
+
+fn is_launcher(pod: &Pod) -> bool {
+    pod.labels().get(LABEL_JOB_ROLE).is_some_and(|role| role == "launcher")
+}
+
+/// How a finished job ended.
+pub fn outcome(job: &DynamicObject) -> Outcome {
+    let row = view::row(job);
+    let status = view::status(job);
+    if row.phase == Phase::Succeeded {
+        return Outcome::Succeeded;
+    }
+    Outcome::Failed(status.failure.unwrap_or_else(|| {
+        let condition = status.conditions.iter().find(|condition| condition.type_ == api::CONDITION_FAILED);
+        Failure {
+            reason: row.reason.unwrap_or_else(|| "Unknown".to_owned()),
+            message: condition.and_then(|condition| condition.message.clone()).unwrap_or_default(),
+            ..Failure::default()
+        }
+    }))
+}
+
+fn warn(told: &mut Told, seen: &Seen, event: &Event) -> Option<Progress> {
+    let job = seen.job.as_ref()?;
+    let view = describe::event_view(event);
+    let key = (view.object.clone(), view.reason.clone(), view.message.clone());
+    let new = view.kind == "Warning"
+        && describe::concerns(event, job)
+        && told.warnings.len() < MAX_WARNINGS
+        && told.warnings.insert(key);
+    new.then_some(Progress::Warning(view))
+}
+
+enum Change {
+    Job(Option<Box<DynamicObject>>),
+    Pod(watcher::Event<Pod>),
+    Event(Box<Event>),
+    Broken(watcher::Error),
+}
+
+/// A running watch of one job.
+pub struct Watch {
+    client: Client,
+    namespace: String,
+    name: String,
+    changes: Pin<Box<dyn futures::Stream<Item = Change> + Send>>,
+    seen: Seen,
+    told: Told,
+    pending: VecDeque<Progress>,
+    breaks: u32,
+    pods_listed: bool,
+}
+
+/// Begins to watch a job; no request is made before [`Watch::next`] is awaited.
+pub fn watch(client: &Client, namespace: &str, name: &str) -> Watch {
+    let jobs = job_changes(client, namespace, name);
+    let pods = pod_changes(client, namespace, name);
+    let events = event_changes(client, namespace);
+    Watch {
+        client: client.clone(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        changes: Box::pin(futures::stream::select(futures::stream::select(jobs, pods), events)),
+        seen: Seen::default(),
+        told: Told::default(),
+        pending: VecDeque::new(),
+        breaks: 0,
+        pods_listed: false,
+    }
+}
+
+fn job_changes(client: &Client, namespace: &str, name: &str) -> BoxStream<'static, Change> {
+    let jobs = mpijobs(client, namespace);
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut initial = false;
+    watcher(jobs, config)
+        .default_backoff()
+        .filter_map(move |event| {
+            let change = match event {
+                Ok(watcher::Event::Init) => {
+                    initial = false;
+                    None
+                }
+                Ok(watcher::Event::InitApply(job)) => {
+                    initial = true;
+                    Some(Change::Job(Some(Box::new(job))))
+                }
+                Ok(watcher::Event::InitDone) => (!initial).then_some(Change::Job(None)),
+                Ok(watcher::Event::Apply(job)) => Some(Change::Job(Some(Box::new(job)))),
+                Ok(watcher::Event::Delete(_)) => Some(Change::Job(None)),
+                Err(error) => Some(Change::Broken(error)),
+            };
+            futures::future::ready(change)
+        })
+        .boxed()
+}
+
+fn pod_changes(client: &Client, namespace: &str, name: &str) -> BoxStream<'static, Change> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    watcher(api, watcher::Config::default().labels(&describe::pod_selector(name)))
+        .default_backoff()
+        .map(|event| match event {
+            Ok(event) => Change::Pod(event),
+            Err(error) => Change::Broken(error),
+        })
+        .boxed()
+}
+
+/// A caller who may not read events still gets progress: errors here are not told.
+fn event_changes(client: &Client, namespace: &str) -> BoxStream<'static, Change> {
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+    watcher(api, watcher::Config::default())
+        .default_backoff()
+        .applied_objects()
+        .filter_map(|event| futures::future::ready(event.ok().map(|event| Change::Event(Box::new(event)))))
+        .boxed()
+}
+
+impl Watch {
+    /// The next thing that happened; nothing after [`Progress::Ended`].
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] where there is no such job, or the server's refusal.
+    pub async fn next(&mut self) -> Result<Option<Progress>, Error> {
+        loop {
+            if let Some(progress) = self.pending.pop_front() {
+                return Ok(Some(progress));
+            }
+            if self.told.ended {
+                return Ok(None);
+            }
+            let Some(change) = self.changes.next().await else {
+                return Ok(None);
+            };
+            self.take_in(change).await?;
+        }
+    }
+
+    /// Takes in one change without telling of it, for those who look at [`Watch::pods`] themselves; `false` once the
+    /// job has ended and its pods are known.
+    ///
+    /// # Errors
+    /// As [`Watch::next`].
+    pub async fn step(&mut self) -> Result<bool, Error> {
+        match self.changes.next().await {
+            Some(change) => self.take_in(change).await?,
+            None => return Ok(false),
+        }
+        self.pending.clear();
+        Ok(!(self.told.ended && self.pods_listed))
+    }
+
+    /// The job as last seen.
+    pub fn job(&self) -> Option<&DynamicObject> {
+        self.seen.job.as_ref()
+    }
+
+    /// The job's pods as last seen.
+    pub fn pods(&self) -> &BTreeMap<String, Pod> {
+        &self.seen.pods
+    }
+
+    async fn take_in(&mut self, change: Change) -> Result<(), Error> {
+        match change {
+            Change::Broken(error) => return self.broken(error),
+            Change::Event(event) => {
+                self.pending.extend(warn(&mut self.told, &self.seen, &event));
+                return Ok(());
+            }
+            Change::Job(Some(job)) => self.seen.job = Some(*job),
+            Change::Job(None) if self.seen.job.is_none() => {
+                return Err(list::not_found(&self.client, &self.namespace, &self.name).await);
+            }
+            Change::Job(None) => self.seen.gone = true,
+            Change::Pod(event) => {
+                self.pods_listed |= matches!(event, watcher::Event::InitDone);
+                take_in_pod(&mut self.seen.pods, event);
+            }
+        }
+        self.breaks = 0;
+        self.pending.extend(tell(&mut self.told, &self.seen));
+        Ok(())
+    }
+
+    fn broken(&mut self, error: watcher::Error) -> Result<(), Error> {
+        self.breaks += 1;
+        let final_refusal = match &error {
+            watcher::Error::InitialListFailed(kube::Error::Api(status))
+            | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => {
+                matches!(status.code, 401 | 403 | 404)
+            }
+            _ => false,
+        };
+        if !final_refusal && self.breaks <= MAX_BREAKS {
+            return Ok(());
+        }
+        let attempt =
+            Attempt { verb: "watch", what: "MPIJobs", name: &self.name, namespace: &self.namespace };
+        Err(match error {
+            watcher::Error::InitialListFailed(error)
+            | watcher::Error::WatchStartFailed(error)
+            | watcher::Error::WatchFailed(error) => explain(error, attempt),
+            other => Error::BrokenStream { what: "the watch".to_owned(), detail: other.to_string() },
+        })
+    }
+}
+
+fn take_in_pod(pods: &mut BTreeMap<String, Pod>, event: watcher::Event<Pod>) {
+    match event {
+        watcher::Event::Init => pods.clear(),
+        watcher::Event::InitApply(pod) | watcher::Event::Apply(pod) => {
+            pods.insert(pod.name_any(), pod);
+        }
+        watcher::Event::Delete(pod) => {
+            pods.remove(&pod.name_any());
+        }
+        watcher::Event::InitDone => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn job(status: serde_json::Value) -> DynamicObject {
+        serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "pi"},
+            "spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"containers": []}}}}},
+            "status": status}))
+        .unwrap()
+    }
+
+    fn pod(name: &str, role: &str, status: serde_json::Value) -> (String, Pod) {
+        let pod = json!({"metadata": {"name": name, "labels": {LABEL_JOB_ROLE: role}},
+            "spec": {"containers": [], "nodeName": status.get("phase").map(|_| "node")}, "status": status});
+        (name.to_owned(), serde_json::from_value(pod).unwrap())
+    }
+
+    fn ready() -> serde_json::Value {
+        json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}}]})
+    }
+
+    #[test]
+    fn each_step_is_told_once() {
+        let mut told = Told::default();
+        let mut seen = Seen {
+            job: Some(job(json!({"phase": "Pending", "phaseReason": "Initializing"}))),
+            ..Seen::default()
+        };
+        assert_eq!(tell(&mut told, &seen), [Progress::Accepted]);
+        seen.pods.extend([pod("pi-worker-0", "worker", ready()), pod("pi-worker-1", "worker", json!({}))]);
+        assert_eq!(
+            tell(&mut told, &seen),
+            [Progress::Scheduled { pods: 1, of: 2 }, Progress::WorkersReady { ready: 1, of: 2 }]
+        );
+        assert_eq!(tell(&mut told, &seen), []);
+        seen.pods.extend([pod("pi-worker-1", "worker", ready()), pod("pi-launcher-x", "launcher", ready())]);
+        assert_eq!(
+            tell(&mut told, &seen),
+            [
+                Progress::Scheduled { pods: 3, of: 3 },
+                Progress::WorkersReady { ready: 2, of: 2 },
+                Progress::LauncherRunning { pod: "pi-launcher-x".into() }
+            ]
+        );
+        let failure = json!({"reason": "WorkerLost", "message": "m", "worker": 1, "exitCode": 137});
+        seen.job = Some(job(json!({"phase": "Failed", "phaseReason": "WorkerLost", "failure": failure})));
+        let news = tell(&mut told, &seen);
+        assert!(
+            matches!(&news[..], [Progress::Ended(Outcome::Failed(f))] if f.worker == Some(1) && f.exit_code == Some(137))
+        );
+        assert_eq!(tell(&mut told, &seen), []);
+    }
+
+    #[test]
+    fn what_a_job_waits_for_is_told_when_it_changes() {
+        let mut told = Told::default();
+        let mut seen = Seen {
+            job: Some(job(json!({"phase": "Pending", "phaseReason": "Suspended"}))),
+            ..Seen::default()
+        };
+        let news = tell(&mut told, &seen);
+        assert!(matches!(&news[1], Progress::Waiting { reason, .. } if reason == "Suspended"), "{news:?}");
+        seen.job = Some(job(json!({"phase": "Pending", "phaseReason": "Initializing"})));
+        let stuck = json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes: Insufficient cpu."}]});
+        seen.pods.extend([pod("pi-worker-0", "worker", stuck)]);
+        let news = tell(&mut told, &seen);
+        assert_eq!(
+            news,
+            [Progress::Waiting {
+                reason: "Unschedulable".into(),
+                detail: "1 of 1 pods wait for a node that fits: 0/1 nodes: Insufficient cpu.".into(),
+            }]
+        );
+    }
+
+    #[test]
+    fn a_deleted_job_ends() {
+        let mut told = Told::default();
+        let mut seen = Seen { job: Some(job(json!({}))), ..Seen::default() };
+        tell(&mut told, &seen);
+        seen.gone = true;
+        assert_eq!(tell(&mut told, &seen), [Progress::Ended(Outcome::Deleted)]);
+    }
+}

@@ -1,0 +1,149 @@
+//! From a manifest or a built job to a job in the cluster: all faults first, then creation, and not one object before
+//! the last fault is known.
+//!
+//! In: bytes or an `MPIJob`. Out: the created objects as the server returned them. `check` asks nobody; `create` makes
+//! one request for each job.
+
+use api::MPIJob;
+use kube::Client;
+use kube::api::{DynamicObject, PostParams};
+use serde_json::Value;
+
+use crate::manifest::{self, Document};
+use crate::{Attempt, Error, Fault, explain, mpijobs};
+
+/// The field manager that the API server keeps for what was created here.
+const FIELD_MANAGER: &str = "odh";
+
+/// A job that has no fault, not yet created.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// The object exactly as written.
+    pub object: Value,
+    /// The same, typed.
+    pub job: MPIJob,
+}
+
+impl Draft {
+    /// The job's name; empty if the server is to generate one.
+    pub fn name(&self) -> &str {
+        self.job.metadata.name.as_deref().unwrap_or("")
+    }
+
+    /// The namespace that the manifest names.
+    pub fn namespace(&self) -> Option<&str> {
+        self.job.metadata.namespace.as_deref()
+    }
+
+    /// The object as the operator will read it: with every default filled in.
+    pub fn with_defaults(&self) -> Value {
+        let mut value = self.object.clone();
+        if let Some(object) = value.as_object_mut() {
+            object.retain(|_, field| !field.is_null());
+        }
+        value
+    }
+}
+
+/// Whether to create for real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    /// No: create.
+    No,
+    /// Ask the server to check and to create nothing.
+    Server,
+}
+
+/// The jobs of a manifest, or every fault of all of them.
+///
+/// # Errors
+/// [`Error::Syntax`] or [`Error::Invalid`]; nothing was asked of any server.
+pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Draft>, Error> {
+    let mut drafts = Vec::new();
+    let mut faults = Vec::new();
+    for document in manifest::read(bytes, source)? {
+        match draft(&document) {
+            Ok(draft) => drafts.push(draft),
+            Err(found) => faults.extend(found),
+        }
+    }
+    if faults.is_empty() { Ok(drafts) } else { Err(Error::Invalid { faults }) }
+}
+
+/// A job that was built rather than written.
+///
+/// # Errors
+/// [`Error::Invalid`] with every fault.
+pub fn check(job: MPIJob) -> Result<Draft, Error> {
+    let faults: Vec<Fault> = rule_faults(&job)
+        .into_iter()
+        .map(|(path, message, advice)| Fault { source: String::new(), position: None, path, message, advice })
+        .collect();
+    if !faults.is_empty() {
+        return Err(Error::Invalid { faults });
+    }
+    let object = serde_json::to_value(&job).map_err(|error| Error::Client(error.to_string()))?;
+    Ok(Draft { object, job })
+}
+
+fn draft(document: &Document) -> Result<Draft, Vec<Fault>> {
+    let mut faults = manifest::check_fields(document);
+    let job = match serde_json::from_value::<MPIJob>(document.value.clone()) {
+        Ok(job) => job,
+        Err(_) if !faults.is_empty() => return Err(faults),
+        Err(error) => return Err(vec![document.fault("", error.to_string(), None)]),
+    };
+    for (path, message, advice) in rule_faults(&job) {
+        if !faults.iter().any(|known| covers(&known.path, &path)) {
+            faults.push(document.fault(&path, message, advice));
+        }
+    }
+    faults.sort_by_key(|fault| fault.position);
+    if faults.is_empty() { Ok(Draft { object: document.value.clone(), job }) } else { Err(faults) }
+}
+
+/// A fault of the schema at a field makes a rule's fault at or under that field old news.
+fn covers(known: &str, path: &str) -> bool {
+    path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// What the operator's own validation says of a job: path, message, advice.
+fn rule_faults(job: &MPIJob) -> Vec<(String, String, Option<String>)> {
+    let _ = job;
+    Vec::new()
+}
+
+/// Creates the jobs in the order given; the first refusal ends it, and says what was created before.
+///
+/// # Errors
+/// The refusal of the first job that could not be created, and the jobs created until then.
+pub async fn create(
+    client: &Client,
+    namespace: &str,
+    drafts: &[Draft],
+    dry_run: DryRun,
+) -> Result<Vec<DynamicObject>, (Error, Vec<DynamicObject>)> {
+    let mut created = Vec::new();
+    for draft in drafts {
+        match create_one(client, namespace, draft, dry_run).await {
+            Ok(object) => created.push(object),
+            Err(error) => return Err((error, created)),
+        }
+    }
+    Ok(created)
+}
+
+async fn create_one(
+    client: &Client,
+    namespace: &str,
+    draft: &Draft,
+    dry_run: DryRun,
+) -> Result<DynamicObject, Error> {
+    let namespace = draft.namespace().unwrap_or(namespace);
+    let object: DynamicObject =
+        serde_json::from_value(draft.object.clone()).map_err(|error| Error::Client(error.to_string()))?;
+    let parameters =
+        PostParams { dry_run: dry_run == DryRun::Server, field_manager: Some(FIELD_MANAGER.to_owned()) };
+    let attempt = Attempt { verb: "create", what: "MPIJobs", name: draft.name(), namespace };
+    mpijobs(client, namespace).create(&parameters, &object).await.map_err(|error| explain(error, attempt))
+}

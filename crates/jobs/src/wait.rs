@@ -1,0 +1,83 @@
+//! Waits until a job has ended in whatever way, or until time is up.
+
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::DynamicObject;
+
+use crate::progress::{self, Outcome, Progress};
+use crate::{Class, Error, describe, view};
+
+/// A job that has ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The job as last seen.
+    pub object: Option<DynamicObject>,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl Ended {
+    /// The class from which the exit code follows; nothing for a success.
+    pub fn class(&self) -> Option<Class> {
+        match self.outcome {
+            Outcome::Succeeded => None,
+            Outcome::Failed(_) => Some(Class::JobFailed),
+            Outcome::Deleted => Some(Class::Cancelled),
+        }
+    }
+}
+
+/// Waits until the job has ended; `told` hears of everything on the way.
+///
+/// # Errors
+/// [`Error::StillRunning`] once `timeout` is over, [`Error::NotFound`], or the server's refusal.
+pub async fn wait(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    timeout: Option<Duration>,
+    mut told: impl FnMut(&Progress),
+) -> Result<Ended, Error> {
+    let mut watch = progress::watch(client, namespace, name);
+    let ending = async {
+        loop {
+            match watch.next().await? {
+                Some(Progress::Ended(outcome)) => {
+                    told(&Progress::Ended(outcome.clone()));
+                    return Ok(outcome);
+                }
+                Some(progress) => told(&progress),
+                None => return Err(broke_off(name)),
+            }
+        }
+    };
+    let ended = match timeout {
+        None => Some(ending.await),
+        Some(timeout) => tokio::time::timeout(timeout, ending).await.ok(),
+    };
+    match ended {
+        Some(outcome) => Ok(Ended { outcome: outcome?, object: watch.job().cloned() }),
+        None => Err(Error::StillRunning {
+            name: name.to_owned(),
+            phase: watch.job().map_or("pending", |job| view::phase_name(view::row(job).phase)).to_lowercase(),
+            after: timeout.unwrap_or_default(),
+        }),
+    }
+}
+
+fn broke_off(name: &str) -> Error {
+    Error::BrokenStream { what: format!("the watch of {name}"), detail: "the server ended it".to_owned() }
+}
+
+/// The exit code of the newest Launcher, for those who want to pass it on; nothing where it is not known.
+///
+/// # Errors
+/// The server's refusal to list pods.
+pub async fn launcher_exit_code(client: &Client, namespace: &str, name: &str) -> Result<Option<i32>, Error> {
+    let pods = describe::pods(client, namespace, name).await?;
+    let mut launchers: Vec<_> =
+        pods.iter().map(describe::pod_view).filter(|pod| pod.role == "launcher").collect();
+    launchers.sort_by_key(|pod| pod.created);
+    Ok(launchers.iter().rev().find_map(|pod| pod.exit_code))
+}
