@@ -8,6 +8,7 @@
 //! and admits it, [`store`] commits it under the next resourceVersion, watchers see it; `controllers`, `scheduler` and
 //! `node` are ordinary clients of the same API.
 
+pub mod node;
 pub mod objects;
 pub mod patch;
 pub mod schema;

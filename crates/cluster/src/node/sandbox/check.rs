@@ -1,0 +1,88 @@
+//! Probes that connect: TCP and HTTP, run in a short-lived child of the sandbox, which stands in the pods' outer network.
+//!
+//! Blocking on purpose: the process has nothing else to do, and the node ends it by its timeout.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::protocol::{CheckSpec, HttpGet};
+
+/// An answer's first line and a bit; a kubelet reads no more than 10 KiB of a probe's answer either.
+const MAX_ANSWER_BYTES: usize = 10 << 10;
+
+/// Tries the connection.
+///
+/// # Errors
+/// What a person would want to read in the event: worded as kubelet's (`pkg/probe`).
+pub fn check(spec: &CheckSpec) -> Result<(), String> {
+    let timeout = Duration::from_millis(spec.timeout_millis.max(1));
+    let address = SocketAddr::from((spec.address, spec.port));
+    let stream =
+        TcpStream::connect_timeout(&address, timeout).map_err(|e| format!("dial tcp {address}: {e}"))?;
+    match &spec.http {
+        None => Ok(()),
+        Some(get) => {
+            http(stream, get, timeout).map_err(|e| format!("Get \"http://{address}{}\": {e}", get.path))?
+        }
+    }
+}
+
+fn http(mut stream: TcpStream, get: &HttpGet, timeout: Duration) -> std::io::Result<Result<(), String>> {
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    let mut request = format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", get.path, get.host);
+    let named = |name: &str| get.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
+    if !named("user-agent") {
+        request.push_str("User-Agent: kube-probe/1.36\r\n");
+    }
+    if !named("accept") {
+        request.push_str("Accept: */*\r\n");
+    }
+    for (key, value) in &get.headers {
+        request.push_str(&format!("{key}: {value}\r\n"));
+    }
+    request.push_str("\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    let mut chunk = [0; 1024];
+    while !answer.contains(&b'\n') && answer.len() < MAX_ANSWER_BYTES {
+        match stream.read(&mut chunk)? {
+            0 => break,
+            count => answer.extend_from_slice(&chunk[..count]),
+        }
+    }
+    Ok(judge(&String::from_utf8_lossy(&answer)))
+}
+
+/// Judges a status line.
+fn judge(answer: &str) -> Result<(), String> {
+    let status = answer
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.split(' ').nth(1))
+        .and_then(|code| code.trim().parse::<u16>().ok());
+    match status {
+        Some(200..=399) => Ok(()),
+        Some(code) => Err(format!("HTTP probe failed with statuscode: {code}")),
+        None => Err("malformed HTTP response".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+
+    #[test]
+    fn statuses_from_200_to_399_are_well() {
+        for (line, well) in [
+            ("HTTP/1.1 200 OK\r\n", true),
+            ("HTTP/1.0 399 Odd\r\n", true),
+            ("HTTP/1.1 404 Not Found\r\n", false),
+            ("HTTP/1.1 500\r\n", false),
+            ("SSH-2.0-OpenSSH_9.2", false),
+            ("", false),
+        ] {
+            assert_eq!(judge(line).is_ok(), well, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The node's end of the sandbox: starts the process, sends requests, and hands each answer to whoever waits for it.
+//!
+//! Any number of tasks may ask at once; one task writes and one reads. When the sandbox goes, everyone who waits is
+//! told, and everything asked later fails at once.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+
+use super::protocol::{
+    Answer, AnswerBody, Begin, CheckSpec, ContainerSpec, ExecSpec, Exit, Failure, PodSpec, Request,
+    RequestBody,
+};
+use super::supervise::{frame, take_frame};
+use crate::node::mode::Mode;
+
+/// Requests that may wait to be written; a hundred pods ask for a few each.
+const MAX_QUEUED_REQUESTS: usize = 4096;
+/// How long the sandbox may take to set itself up.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long it may take to end and clean up.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Why there is no sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The program could not be started.
+    #[error("cannot start the sandbox process {program:?}: {source}")]
+    Start {
+        /// What was to be run.
+        program: OsString,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// No program was given.
+    #[error("Options.sandbox_program is empty; it must run this program into node::sandbox_main()")]
+    NoProgram,
+    /// It refused, or ended.
+    #[error("{0}")]
+    Refused(#[from] Failure),
+    /// It said nothing in time.
+    #[error("the sandbox process did not answer within {} s", BEGIN_TIMEOUT.as_secs())]
+    Silent,
+}
+
+type Frame = (Vec<u8>, Vec<OwnedFd>);
+
+#[derive(Default)]
+struct Waiting {
+    answers: HashMap<u64, oneshot::Sender<AnswerBody>>,
+    exits: HashMap<u64, oneshot::Sender<Exit>>,
+    gone: bool,
+}
+
+/// A running sandbox process.
+pub struct Sandbox {
+    frames: Mutex<Option<mpsc::Sender<Frame>>>,
+    waiting: Arc<Mutex<Waiting>>,
+    next: AtomicU64,
+    process: tokio::sync::Mutex<Option<tokio::process::Child>>,
+}
+
+/// A process that the sandbox has started.
+#[derive(Debug)]
+pub struct Running {
+    /// To be named in signals and execs.
+    pub id: u64,
+    exit: oneshot::Receiver<Exit>,
+}
+
+impl Running {
+    /// Waits for its end. If the sandbox itself ends, its processes were killed with it.
+    pub async fn ended(self) -> Exit {
+        self.exit.await.unwrap_or(Exit { code: 137, signal: Some(9), out_of_memory: false })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn gone() -> Failure {
+    Failure::new("the sandbox process has ended")
+}
+
+impl Sandbox {
+    /// Starts the sandbox process with `program` (argv) and lets it set itself up.
+    ///
+    /// # Errors
+    /// Where it cannot be started, or the mode wished for is not possible.
+    pub async fn begin(program: &[OsString], begin: Begin) -> Result<(Sandbox, Mode), SandboxError> {
+        let (command, arguments) = program.split_first().ok_or(SandboxError::NoProgram)?;
+        let start = |source: std::io::Error| SandboxError::Start { program: command.clone(), source };
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(start)?;
+        ours.set_nonblocking(true).map_err(start)?;
+        let child = tokio::process::Command::new(command)
+            .args(arguments)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(start)?;
+        let stream = Arc::new(UnixStream::from_std(ours).map_err(start)?);
+        let (sender, receiver) = mpsc::channel(MAX_QUEUED_REQUESTS);
+        let waiting = Arc::new(Mutex::new(Waiting::default()));
+        tokio::spawn(write_frames(Arc::clone(&stream), receiver));
+        tokio::spawn(read_answers(stream, Arc::clone(&waiting)));
+        let sandbox = Sandbox {
+            frames: Mutex::new(Some(sender)),
+            waiting,
+            next: AtomicU64::new(1),
+            process: tokio::sync::Mutex::new(Some(child)),
+        };
+        let asked = sandbox.ask(RequestBody::Begin(begin), Vec::new());
+        match tokio::time::timeout(BEGIN_TIMEOUT, asked).await.map_err(|_| SandboxError::Silent)?? {
+            AnswerBody::Began(mode) => Ok((sandbox, mode)),
+            other => Err(unexpected(&other).into()),
+        }
+    }
+
+    async fn send(&self, id: u64, body: RequestBody, fds: Vec<OwnedFd>) -> Result<(), Failure> {
+        let bytes = frame(&Request { id, body }).map_err(Failure::new)?;
+        let sender = lock(&self.frames).clone().ok_or_else(gone)?;
+        sender.send((bytes, fds)).await.map_err(|_| gone())
+    }
+
+    async fn ask(&self, body: RequestBody, fds: Vec<OwnedFd>) -> Result<AnswerBody, Failure> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let answer = self.expect(id)?;
+        self.send(id, body, fds).await?;
+        checked(answer.await.map_err(|_| gone())?)
+    }
+
+    fn expect(&self, id: u64) -> Result<oneshot::Receiver<AnswerBody>, Failure> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = lock(&self.waiting);
+        if waiting.gone {
+            return Err(gone());
+        }
+        waiting.answers.insert(id, sender);
+        Ok(receiver)
+    }
+
+    async fn run(&self, body: RequestBody, outputs: [OwnedFd; 2]) -> Result<Running, Failure> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let answer = self.expect(id)?;
+        let (sender, exit) = oneshot::channel();
+        lock(&self.waiting).exits.insert(id, sender);
+        self.send(id, body, outputs.into()).await?;
+        match checked(answer.await.map_err(|_| gone())?)? {
+            AnswerBody::Started => Ok(Running { id, exit }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Makes a pod's namespaces and network.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub async fn create_pod(&self, spec: PodSpec) -> Result<(), Failure> {
+        self.ask(RequestBody::CreatePod(spec), Vec::new()).await.map(drop)
+    }
+
+    /// Releases a pod's namespaces; its containers must have ended.
+    ///
+    /// # Errors
+    /// Where the sandbox has gone.
+    pub async fn remove_pod(&self, pod: &str) -> Result<(), Failure> {
+        self.ask(RequestBody::RemovePod { pod: pod.to_owned() }, Vec::new()).await.map(drop)
+    }
+
+    /// Starts a container with the given standard output and error.
+    ///
+    /// # Errors
+    /// Where it could not be started; `command` tells whether the command is to blame.
+    pub async fn start(&self, spec: ContainerSpec, outputs: [OwnedFd; 2]) -> Result<Running, Failure> {
+        self.run(RequestBody::Start(Box::new(spec)), outputs).await
+    }
+
+    /// Starts a process inside a running container.
+    ///
+    /// # Errors
+    /// Where it could not be started.
+    pub async fn exec(&self, spec: ExecSpec, outputs: [OwnedFd; 2]) -> Result<Running, Failure> {
+        self.run(RequestBody::Exec(Box::new(spec)), outputs).await
+    }
+
+    /// Sends a signal to a process; if it has ended nothing happens.
+    pub async fn signal(&self, target: u64, signal: i32) {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let _ = self.send(id, RequestBody::Signal { target, signal }, Vec::new()).await;
+    }
+
+    /// Connects from the pods' network.
+    ///
+    /// # Errors
+    /// The outer error where the sandbox has gone; the inner one is the probe's own failure.
+    pub async fn check(&self, spec: CheckSpec) -> Result<Result<(), String>, Failure> {
+        match self.ask(RequestBody::Check(spec), Vec::new()).await? {
+            AnswerBody::Checked(outcome) => Ok(outcome),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Ends the sandbox and with it all that it has started; returns when it has cleaned up.
+    pub async fn end(&self) {
+        lock(&self.frames).take();
+        let Some(mut child) = self.process.lock().await.take() else { return };
+        if tokio::time::timeout(END_TIMEOUT, child.wait()).await.is_err() {
+            let _ = child.kill().await;
+        }
+    }
+}
+
+fn checked(body: AnswerBody) -> Result<AnswerBody, Failure> {
+    match body {
+        AnswerBody::Failed(failure) => Err(failure),
+        other => Ok(other),
+    }
+}
+
+fn unexpected(body: &AnswerBody) -> Failure {
+    Failure::new(format!("the sandbox answered out of turn: {body:?}"))
+}
+
+/// Writes until nobody can ask any more, then hangs up, which ends the sandbox.
+async fn write_frames(stream: Arc<UnixStream>, mut frames: mpsc::Receiver<Frame>) {
+    while let Some((bytes, fds)) = frames.recv().await {
+        if write_frame(&stream, &bytes, &fds).await.is_err() {
+            break;
+        }
+    }
+    let _ = nix::sys::socket::shutdown(stream.as_raw_fd(), nix::sys::socket::Shutdown::Both);
+}
+
+async fn write_frame(stream: &UnixStream, bytes: &[u8], fds: &[OwnedFd]) -> std::io::Result<()> {
+    let raw: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut sent = 0;
+    while sent < bytes.len() {
+        stream.writable().await?;
+        // The descriptors travel with the first byte and only then.
+        let rights = [ControlMessage::ScmRights(&raw)];
+        let control: &[ControlMessage<'_>] = if sent == 0 && !raw.is_empty() { &rights } else { &[] };
+        let outcome = stream.try_io(Interest::WRITABLE, || {
+            let slices = [std::io::IoSlice::new(&bytes[sent..])];
+            let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+            sendmsg::<()>(stream.as_raw_fd(), &slices, control, flags, None).map_err(std::io::Error::from)
+        });
+        match outcome {
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn read_answers(stream: Arc<UnixStream>, waiting: Arc<Mutex<Waiting>>) {
+    let mut inbox = Vec::new();
+    let mut chunk = vec![0; 64 << 10];
+    loop {
+        match take_frame::<Answer>(&mut inbox) {
+            Ok(Some(answer)) => {
+                deliver(&waiting, answer);
+                continue;
+            }
+            Ok(None) => {}
+            Err(_) => break,
+        }
+        let count = async {
+            loop {
+                stream.readable().await?;
+                match stream.try_read(&mut chunk) {
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                    other => return other,
+                }
+            }
+        };
+        match count.await {
+            Ok(0) | Err(_) => break,
+            Ok(count) => inbox.extend_from_slice(&chunk[..count]),
+        }
+    }
+    let mut waiting = lock(&waiting);
+    waiting.gone = true;
+    waiting.answers.clear();
+    waiting.exits.clear();
+}
+
+fn deliver(waiting: &Mutex<Waiting>, answer: Answer) {
+    let mut waiting = lock(waiting);
+    match answer.body {
+        AnswerBody::Exited(exit) => {
+            if let Some(sender) = waiting.exits.remove(&answer.id) {
+                let _ = sender.send(exit);
+            }
+        }
+        body => {
+            if matches!(body, AnswerBody::Failed(_)) {
+                waiting.exits.remove(&answer.id);
+            }
+            if let Some(sender) = waiting.answers.remove(&answer.id) {
+                let _ = sender.send(body);
+            }
+        }
+    }
+}
+
+/// Reads at most `limit` bytes of what a process writes, as text; for probes and hooks.
+pub async fn read_output(pipe: tokio::net::unix::pipe::Receiver, limit: u64) -> String {
+    let mut bytes = Vec::new();
+    let _ = pipe.take(limit).read_to_end(&mut bytes).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,289 @@
+//! The steps of a container's first process, and of a process run beside it, from fork to `execve`.
+//!
+//! Runs in a forked child. It never returns to the sandbox's loop: either the program takes over, or a [`Failure`] is
+//! written to the status pipe. The order of steps matters and is the order of the functions below.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::resource::{Resource, rlim_t, setrlimit};
+use nix::sys::signal::Signal;
+use nix::unistd::{
+    AccessFlags, Gid, Uid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, eaccess, execve, setsid,
+};
+
+use super::cgroups::Group;
+use super::kernel;
+use super::mounts::{self, View};
+use super::protocol::{ContainerSpec, ExecSpec, Failure, User};
+use crate::node::mode::ModeKind;
+
+/// Capabilities that stay within reach of a container's root, as Docker's and containerd's default set; all others
+/// are dropped for good. Numbers from `linux/capability.h`.
+const KEPT_CAPABILITIES: [u32; 14] = [
+    0,  // CHOWN
+    1,  // DAC_OVERRIDE
+    3,  // FOWNER
+    4,  // FSETID
+    5,  // KILL
+    6,  // SETGID
+    7,  // SETUID
+    8,  // SETPCAP
+    10, // NET_BIND_SERVICE
+    13, // NET_RAW
+    18, // SYS_CHROOT
+    27, // MKNOD
+    29, // AUDIT_WRITE
+    31, // SETFCAP
+];
+/// Past the last capability of any kernel known; the kernel refuses the surplus.
+const CAPABILITY_NUMBERS: u32 = 64;
+
+/// What the child needs from the sandbox besides the container's description.
+pub struct Surroundings<'a> {
+    /// The mode in force.
+    pub mode: ModeKind,
+    /// The pod's namespaces.
+    pub namespaces: &'a [(CloneFlags, OwnedFd)],
+    /// The container's limits.
+    pub group: Option<&'a Group>,
+    /// Standard output and error.
+    pub outputs: [BorrowedFd<'a>; 2],
+    /// Descriptor limits (soft, hard) as the sandbox found them.
+    pub descriptor_limit: (rlim_t, rlim_t),
+    /// An empty directory to mount upon.
+    pub staging: &'a Path,
+}
+
+/// Reports a failure to the sandbox and gives the exit code that containerd shows for it.
+pub fn report(status: BorrowedFd<'_>, failure: &Failure) -> u8 {
+    let text = serde_json::to_vec(failure).unwrap_or_default();
+    if let Ok(copy) = status.try_clone_to_owned() {
+        let _ = fs::File::from(copy).write_all(&[b"F", text.as_slice(), b"\n"].concat());
+    }
+    128
+}
+
+fn step(what: &'static str) -> impl FnOnce(Errno) -> Failure {
+    move |error| Failure::new(format!("{what}: {error}"))
+}
+
+/// Everything from the fork to the program; returns only if something failed.
+///
+/// # Errors
+/// What failed. The process must then leave.
+pub fn become_container(spec: &ContainerSpec, around: &Surroundings<'_>) -> Result<(), Failure> {
+    begin(around)?;
+    if around.mode.isolates() {
+        for (kind, namespace) in around.namespaces {
+            setns(namespace, *kind).map_err(step("join the pod's namespaces"))?;
+        }
+        let mut view = mounts::prepare_container(&spec.mounts, around.staging)?;
+        enter_working_directory(&spec.working_directory, Some(&mut view))?;
+    } else {
+        enter_working_directory(&spec.working_directory, None)?;
+    }
+    become_user(&spec.user, around.mode, false, spec.may_gain_privileges)?;
+    run(&spec.argv, &spec.env)
+}
+
+/// As [`become_container`], for a process beside a running container whose namespaces have been joined already.
+///
+/// # Errors
+/// What failed.
+pub fn become_exec(spec: &ExecSpec, around: &Surroundings<'_>) -> Result<(), Failure> {
+    begin(around)?;
+    enter_working_directory(&spec.working_directory, None)?;
+    // The container's user namespace, if it has one, has been joined with the others.
+    become_user(&spec.user, around.mode, true, false)?;
+    run(&spec.argv, &spec.env)
+}
+
+fn begin(around: &Surroundings<'_>) -> Result<(), Failure> {
+    kernel::reset_signals();
+    let _ = setsid();
+    let (soft, hard) = around.descriptor_limit;
+    let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    if let Some(group) = around.group {
+        group.join().map_err(|e| Failure::new(format!("join the container's cgroup: {e}")))?;
+    }
+    let null = fs::File::open("/dev/null").map_err(|e| Failure::new(format!("open /dev/null: {e}")))?;
+    let [out, err] = around.outputs;
+    dup2_stdin(null.as_fd())
+        .and_then(|()| dup2_stdout(out))
+        .and_then(|()| dup2_stderr(err))
+        .map_err(step("set up the standard streams"))
+}
+
+fn enter_working_directory(directory: &str, view: Option<&mut View>) -> Result<(), Failure> {
+    let wanted = Path::new(if directory.is_empty() { "/" } else { directory });
+    if let Some(view) = view {
+        if !wanted.is_dir() {
+            view.ensure(wanted, true)?;
+        }
+    } else if !wanted.is_dir() {
+        let _ = fs::create_dir_all(wanted);
+    }
+    chdir(wanted)
+        .map_err(|e| Failure::new(format!("change to the working directory {}: {e}", wanted.display())))
+}
+
+/// Takes on the user. In root mode that is a real change of ids; in rootless mode there is only one id, which a
+/// further user namespace shows under the wanted number; in plain mode nothing can change.
+fn become_user(user: &User, mode: ModeKind, joined: bool, may_gain_privileges: bool) -> Result<(), Failure> {
+    if mode.isolates() {
+        for capability in (0..CAPABILITY_NUMBERS).filter(|number| !KEPT_CAPABILITIES.contains(number)) {
+            let _ = kernel::drop_capability(capability);
+        }
+    }
+    match mode {
+        ModeKind::Root => {
+            let groups: Vec<Gid> = user.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+            let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+            nix::unistd::setgroups(&groups)
+                .and_then(|()| nix::unistd::setresgid(gid, gid, gid))
+                .and_then(|()| nix::unistd::setresuid(uid, uid, uid))
+                .map_err(step("change to the container's user"))?;
+        }
+        ModeKind::Rootless if !joined && (user.uid != 0 || user.gid != 0) => {
+            unshare(CloneFlags::CLONE_NEWUSER).map_err(step("make the container's user namespace"))?;
+            map_ids(user.uid, 0, user.gid, 0)
+                .map_err(|e| Failure::new(format!("map the container's user: {e}")))?;
+        }
+        ModeKind::Rootless | ModeKind::Plain => {}
+    }
+    if !may_gain_privileges {
+        nix::sys::prctl::set_no_new_privs().map_err(step("forbid new privileges"))?;
+    }
+    // After the change of ids, which clears it.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(step("tie the process to the sandbox"))
+}
+
+/// Maps one user and one group of the calling process' new user namespace; all that the kernel allows without
+/// privileges outside, and all that is needed.
+///
+/// # Errors
+/// What the kernel answers to the writes.
+pub fn map_ids(inside_uid: u32, outside_uid: u32, inside_gid: u32, outside_gid: u32) -> std::io::Result<()> {
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{inside_uid} {outside_uid} 1\n"))?;
+    fs::write("/proc/self/gid_map", format!("{inside_gid} {outside_gid} 1\n"))
+}
+
+/// Replaces the process by the program.
+fn run(argv: &[String], env: &[(String, String)]) -> Result<(), Failure> {
+    let command =
+        argv.first().ok_or_else(|| Failure { message: "no command specified".into(), command: true })?;
+    let lookup = |name: &str| env.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let program = find(command, lookup("PATH").unwrap_or_default())?;
+    let home = lookup("HOME").is_none().then(|| ("HOME".to_owned(), home_directory()));
+    let strings = |values: Vec<String>| -> Result<Vec<CString>, Failure> {
+        values
+            .into_iter()
+            .map(|value| {
+                CString::new(value).map_err(|_| Failure::new("a NUL byte in the command or environment"))
+            })
+            .collect()
+    };
+    let arguments = strings(argv.to_vec())?;
+    let environment =
+        strings(env.iter().chain(home.as_ref()).map(|(key, value)| format!("{key}={value}")).collect())?;
+    let path = CString::new(program.as_os_str().as_bytes())
+        .map_err(|_| Failure::new("a NUL byte in the command"))?;
+    let Err(error) = execve(&path, &arguments, &environment);
+    Err(not_run(command, &error.desc().to_lowercase()))
+}
+
+fn not_run(command: &str, why: &str) -> Failure {
+    Failure { message: format!("exec: {command:?}: {why}"), command: true }
+}
+
+/// Finds a command as a shell does; the words of the failure are those of Go's `exec`, which runtimes show.
+fn find(command: &str, path: &str) -> Result<PathBuf, Failure> {
+    if command.contains('/') {
+        return match runnable(Path::new(command)) {
+            Ok(()) => Ok(PathBuf::from(command)),
+            Err(Errno::ENOENT) => {
+                Err(not_run(command, &format!("stat {command}: no such file or directory")))
+            }
+            Err(error) => Err(not_run(command, &error.desc().to_lowercase())),
+        };
+    }
+    let mut why = "executable file not found in $PATH";
+    for directory in path.split(':').filter(|directory| !directory.is_empty()) {
+        let candidate = Path::new(directory).join(OsStr::new(command));
+        match runnable(&candidate) {
+            Ok(()) => return Ok(candidate),
+            Err(Errno::EACCES) => why = "permission denied",
+            Err(_) => {}
+        }
+    }
+    Err(not_run(command, why))
+}
+
+fn runnable(path: &Path) -> Result<(), Errno> {
+    let found = fs::metadata(path).map_err(|e| e.raw_os_error().map_or(Errno::ENOENT, Errno::from_raw))?;
+    if !found.is_file() || found.permissions().mode() & 0o111 == 0 {
+        return Err(Errno::EACCES);
+    }
+    eaccess(path, AccessFlags::X_OK)
+}
+
+/// The user's own directory where there is one to write in, else the container's private one.
+fn home_directory() -> String {
+    let home = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
+    home.filter(|home| home != Path::new("/") && home.is_dir())
+        .filter(|home| eaccess(home, AccessFlags::W_OK | AccessFlags::X_OK).is_ok())
+        .map_or_else(|| "/tmp".to_owned(), |home| home.display().to_string())
+}
+
+/// Opens the namespaces of a running process, in the order in which they can be joined: the user namespace last,
+/// since joining it gives up the rights over the others.
+///
+/// # Errors
+/// Where the process has ended.
+pub fn namespaces_of(pid: nix::unistd::Pid) -> std::io::Result<Vec<(CloneFlags, OwnedFd)>> {
+    let own_user = fs::read_link("/proc/self/ns/user")?;
+    let their_user = fs::read_link(format!("/proc/{pid}/ns/user"))?;
+    let mut opened = Vec::new();
+    for (name, kind) in [
+        ("net", CloneFlags::CLONE_NEWNET),
+        ("uts", CloneFlags::CLONE_NEWUTS),
+        ("ipc", CloneFlags::CLONE_NEWIPC),
+        ("pid", CloneFlags::CLONE_NEWPID),
+        ("mnt", CloneFlags::CLONE_NEWNS),
+        ("user", CloneFlags::CLONE_NEWUSER),
+    ] {
+        if name != "user" || own_user != their_user {
+            opened.push((kind, fs::File::open(format!("/proc/{pid}/ns/{name}"))?.into()));
+        }
+    }
+    Ok(opened)
+}
+
+/// Joins namespaces opened by [`namespaces_of`].
+///
+/// # Errors
+/// Where the kernel refuses.
+pub fn join_all(namespaces: &[(CloneFlags, OwnedFd)]) -> Result<(), Failure> {
+    for (kind, namespace) in namespaces {
+        setns(namespace, *kind).map_err(|e| Failure::new(format!("join the container ({kind:?}): {e}")))?;
+    }
+    Ok(())
+}
+
+/// The numbers of descriptors that a keeper or an exec's parent needs.
+pub fn needed(status: &OwnedFd, around: &Surroundings<'_>) -> Vec<i32> {
+    let mut needed = vec![status.as_raw_fd()];
+    needed.extend(around.outputs.iter().map(|fd| fd.as_raw_fd()));
+    needed.extend(around.namespaces.iter().map(|(_, fd)| fd.as_raw_fd()));
+    needed
+}

@@ -1,0 +1,85 @@
+//! The few calls that the kernel wants and safe wrappers do not offer: forking with new namespaces, dropping
+//! capabilities, closing descriptors.
+//!
+//! The only file of this crate with `unsafe`. Nothing here decides anything.
+#![expect(unsafe_code, reason = "clone, prctl and close_range have no safe wrapper; see each SAFETY comment")]
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sched::CloneFlags;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
+use nix::unistd::Pid;
+
+/// Forks; the child has new namespaces as `flags` say, runs `child`, and exits with what that returns.
+///
+/// The caller must be single-threaded: only the calling thread lives on in the child.
+///
+/// # Errors
+/// What `clone(2)` answers.
+pub fn fork(flags: CloneFlags, child: impl FnOnce() -> u8) -> Result<Pid, Errno> {
+    let flags = libc::c_long::from(flags.bits()) | libc::c_long::from(libc::SIGCHLD);
+    let null: libc::c_long = 0;
+    // SAFETY: with neither CLONE_VM nor a stack this is fork(2): the child gets a copy of everything. The process is
+    // single-threaded, so no lock is held by a thread that the child lacks. The child never returns from here.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, null, null, null, null) };
+    match Errno::result(pid)? {
+        0 => {
+            let code = child();
+            // SAFETY: _exit only ends the process; no destructor or buffer of the parent is touched.
+            unsafe { libc::_exit(i32::from(code)) }
+        }
+        pid => Ok(Pid::from_raw(pid as libc::pid_t)),
+    }
+}
+
+/// Removes `capability` from the bounding set, so that no program run later can have it.
+///
+/// # Errors
+/// `EINVAL` past the last capability that the kernel knows; `EPERM` without `CAP_SETPCAP`.
+pub fn drop_capability(capability: u32) -> Result<(), Errno> {
+    // SAFETY: prctl with PR_CAPBSET_DROP reads one integer.
+    let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
+    Errno::result(result).map(drop)
+}
+
+/// Closes every descriptor from `first` on, but for those in `keep`.
+pub fn close_from(first: RawFd, keep: &[RawFd]) {
+    let mut keep: Vec<RawFd> = keep.iter().copied().filter(|fd| *fd >= first).collect();
+    keep.sort_unstable();
+    let mut from = first;
+    for fd in keep.into_iter().chain([RawFd::MAX]) {
+        if fd > from {
+            // SAFETY: the caller runs in a forked child that uses none of these descriptors again; their owners in
+            // this process are never dropped, since the child leaves by _exit or execve.
+            unsafe { libc::close_range(from as libc::c_uint, (fd - 1) as libc::c_uint, 0) };
+        }
+        from = fd.saturating_add(1);
+    }
+}
+
+/// Takes ownership of a descriptor that the process was started with.
+pub fn adopt(fd: RawFd) -> OwnedFd {
+    // SAFETY: called once, at the start, for the socket that the parent passed as standard input; nothing else in
+    // this process uses that number.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Takes ownership of descriptors that have just been received over a socket.
+pub fn adopt_received(fds: Vec<RawFd>) -> Vec<OwnedFd> {
+    // SAFETY: the kernel made these descriptors for this message; nothing else knows them.
+    fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect()
+}
+
+/// Gives a child the signal behaviour that a freshly started program expects: nothing blocked, nothing ignored.
+pub fn reset_signals() {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    for signal in Signal::iterator() {
+        if signal != Signal::SIGKILL && signal != Signal::SIGSTOP {
+            // SAFETY: SIG_DFL installs no handler of ours.
+            let _ = unsafe { sigaction(signal, &default) };
+        }
+    }
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
+}

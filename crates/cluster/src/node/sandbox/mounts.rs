@@ -1,0 +1,312 @@
+//! What a container sees of the file system: the machine's own, with the pod's mounts over it.
+//!
+//! Nothing here ever writes to the machine's file system. Where a mount point does not exist, its nearest existing
+//! parent is covered by a small in-memory directory that shows the same entries (bind mounts), and the mount point is
+//! made there. Called in the sandbox (`prepare_template`) and in a container's first process (`prepare_container`),
+//! each in a mount namespace of its own.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::Mode as FileMode;
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+use super::protocol::{Failure, MountSpec};
+
+/// Entries of a directory that is covered; beyond it the cost would be felt by every container.
+const MAX_COVERED_ENTRIES: usize = 20_000;
+/// Devices that every container has, as the OCI runtime specification's "Default Devices".
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Beginnings of names of accelerators and fabrics, shown where the machine has them.
+const ACCELERATORS: [&str; 6] = ["nvidia", "dri", "kfd", "infiniband", "accel", "dxg"];
+/// Where pods leave their last words by default; it exists so that it can be mounted upon.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
+fn failure(what: &str, path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("{what} {}: {error}", path.display()))
+}
+
+fn bind(source: &Path, target: &Path) -> nix::Result<()> {
+    mount(Some(source), target, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+}
+
+/// A path to what a descriptor holds, good for `mount(2)` whatever has been mounted since.
+fn path_of(fd: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+fn hold(path: &Path) -> Result<OwnedFd, Failure> {
+    open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, FileMode::empty()).map_err(|e| failure("open", path, e))
+}
+
+fn mount_proc() -> Result<(), Failure> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>)
+        .map_err(|e| failure("mount", Path::new("/proc"), e))
+}
+
+fn mount_memory(target: &Path, options: &str) -> Result<(), Failure> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("tmpfs"), target, Some("tmpfs"), flags, Some(options))
+        .map_err(|e| failure("mount memory on", target, e))
+}
+
+/// Sets up the sandbox's own mount namespace, of which every container gets a copy: nothing propagates back, `/proc`
+/// shows the sandbox's processes, `/dev` holds no more than a container needs.
+///
+/// # Errors
+/// Where the kernel refuses a mount, as inside some containers; then the mode cannot be used.
+pub fn prepare_template() -> Result<(), Failure> {
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
+        .map_err(|e| failure("make private", Path::new("/"), e))?;
+    mount_proc()?;
+    prepare_devices()
+}
+
+fn prepare_devices() -> Result<(), Failure> {
+    let old = hold(Path::new("/dev"))?;
+    let names: Vec<OsString> = fs::read_dir(path_of(&old))
+        .map_err(|e| failure("read", Path::new("/dev"), e))?
+        .filter_map(|entry| entry.ok().map(|entry| entry.file_name()))
+        .filter(|name| {
+            let name = name.to_string_lossy();
+            DEVICES.contains(&name.as_ref()) || ACCELERATORS.iter().any(|start| name.starts_with(start))
+        })
+        .collect();
+    mount_memory(Path::new("/dev"), "mode=755")?;
+    for name in names {
+        show(&path_of(&old).join(&name), &Path::new("/dev").join(&name))?;
+    }
+    for (name, to) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ] {
+        symlink(to, Path::new("/dev").join(name)).map_err(|e| failure("link", Path::new(name), e))?;
+    }
+    for directory in ["/dev/shm", "/dev/pts"] {
+        fs::create_dir(directory).map_err(|e| failure("make", Path::new(directory), e))?;
+    }
+    fs::write(TERMINATION_LOG, "").map_err(|e| failure("make", Path::new(TERMINATION_LOG), e))?;
+    // A terminal is a convenience that some kernels refuse inside a user namespace.
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    let _ =
+        mount(Some("devpts"), "/dev/pts", Some("devpts"), flags, Some("newinstance,ptmxmode=0666,mode=620"));
+    Ok(())
+}
+
+/// Backs a directory by memory, for all containers that are started later.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub fn back_by_memory(directory: &Path, size_bytes: Option<u64>) -> Result<(), Failure> {
+    let options = match size_bytes {
+        Some(size) => format!("mode=1777,size={size}"),
+        None => "mode=1777".to_owned(),
+    };
+    mount_memory(directory, &options)
+}
+
+/// Undoes [`back_by_memory`].
+pub fn release_memory(directory: &Path) {
+    let _ = umount2(directory, MntFlags::MNT_DETACH);
+}
+
+/// Shows `source` at `target`, which must not exist: symbolic links are copied, all else is bind-mounted.
+fn show(source: &Path, target: &Path) -> Result<(), Failure> {
+    let kind = fs::symlink_metadata(source).map_err(|e| failure("look at", source, e))?.file_type();
+    if kind.is_symlink() {
+        let to = fs::read_link(source).map_err(|e| failure("read link", source, e))?;
+        return symlink(to, target).map_err(|e| failure("link", target, e));
+    }
+    make(target, kind.is_dir())?;
+    bind(source, target).map_err(|e| failure("bind", target, e))
+}
+
+fn make(path: &Path, directory: bool) -> Result<(), Failure> {
+    let made = if directory { fs::create_dir(path) } else { fs::File::create_new(path).map(drop) };
+    made.map_err(|e| failure("make the mount point", path, e))
+}
+
+/// A container's view while it is being put together.
+#[derive(Default)]
+pub struct View {
+    /// Devices (`st_dev`) of in-memory directories that we made: what is made there reaches nobody else.
+    private_devices: HashSet<u64>,
+    /// Where the pod's own mounts are; what is made below lands in the pod's volume, as with any runtime.
+    writable: Vec<PathBuf>,
+    /// A directory that [`View::cover_root`] may mount upon.
+    staging: PathBuf,
+}
+
+/// Sets up a container's mount namespace.
+///
+/// `staging` is an empty directory that nothing else uses.
+///
+/// # Errors
+/// Where a source is missing, a target is of the wrong kind, or the kernel refuses.
+pub fn prepare_container(mounts: &[MountSpec], staging: &Path) -> Result<View, Failure> {
+    // Before anything is covered: sources may lie where a target will be, /tmp above all.
+    let sources = mounts.iter().map(|spec| hold(&spec.source)).collect::<Result<Vec<_>, _>>()?;
+    mount_proc()?;
+    mount_memory(Path::new("/dev/shm"), "mode=1777")?;
+    let mut view = View { staging: staging.to_owned(), ..View::default() };
+    for (spec, source) in mounts.iter().zip(&sources) {
+        view.add(spec, source)?;
+    }
+    Ok(view)
+}
+
+impl View {
+    fn add(&mut self, spec: &MountSpec, source: &OwnedFd) -> Result<(), Failure> {
+        let source = path_of(source);
+        let is_directory = fs::metadata(&source).map_err(|e| failure("look at", &spec.source, e))?.is_dir();
+        let target = self.ensure(&spec.target, is_directory)?;
+        bind(&source, &target).map_err(|e| failure("mount", &spec.target, e))?;
+        if spec.read_only {
+            make_read_only(&target)?;
+        } else {
+            self.writable.push(target);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that `target` exists, without touching the machine's file system; returns it free of links.
+    ///
+    /// # Errors
+    /// Where it exists as something else, or cannot be made.
+    pub fn ensure(&mut self, target: &Path, directory: bool) -> Result<PathBuf, Failure> {
+        if !target.is_absolute() || target.components().any(|part| part == Component::ParentDir) {
+            return Err(failure("mount", target, "the path must be absolute and without '..'"));
+        }
+        let (existing, missing) = nearest_existing(target)?;
+        if missing.is_empty() {
+            let found = fs::metadata(&existing).map_err(|e| failure("look at", &existing, e))?;
+            return match (found.is_dir(), directory) {
+                (true, false) => Err(failure("mount a file on", target, "it is a directory")),
+                (false, true) => Err(failure("mount a directory on", target, "it is a file")),
+                _ => Ok(existing),
+            };
+        }
+        if !self.is_private(&existing)? {
+            self.cover(&existing)?;
+        }
+        let mut path = existing;
+        let last = missing.len() - 1;
+        for (position, name) in missing.into_iter().enumerate() {
+            path.push(name);
+            make(&path, position < last || directory)?;
+        }
+        Ok(path)
+    }
+
+    fn is_private(&self, path: &Path) -> Result<bool, Failure> {
+        let device = fs::metadata(path).map_err(|e| failure("look at", path, e))?.dev();
+        Ok(self.private_devices.contains(&device) || self.writable.iter().any(|own| path.starts_with(own)))
+    }
+
+    /// Covers a directory by an in-memory one that shows the same entries.
+    fn cover(&mut self, directory: &Path) -> Result<(), Failure> {
+        if directory == Path::new("/") {
+            return self.cover_root();
+        }
+        let mode = fs::metadata(directory).map_err(|e| failure("look at", directory, e))?.mode() & 0o7777;
+        let old = hold(directory)?;
+        let names = entries(&path_of(&old), directory)?;
+        mount_memory(directory, &format!("mode={mode:o}"))?;
+        for name in names {
+            show(&path_of(&old).join(&name), &directory.join(&name))?;
+        }
+        self.remember(directory)
+    }
+
+    /// The same for `/`, which cannot be mounted upon: a new root takes its place.
+    fn cover_root(&mut self) -> Result<(), Failure> {
+        let root = self.staging.clone();
+        mount_memory(&root, "mode=755")?;
+        let mut names = entries(Path::new("/"), Path::new("/"))?;
+        // First the tree that holds the new root itself: its copy must not contain what is mounted here next.
+        let first = root.components().nth(1).map(|part| part.as_os_str().to_owned());
+        names.sort_by_key(|name| Some(name) != first.as_ref());
+        for name in names {
+            show(&Path::new("/").join(&name), &root.join(&name))?;
+        }
+        let pivot = || -> nix::Result<()> {
+            nix::unistd::chdir(&root)?;
+            nix::unistd::pivot_root(".", ".")?;
+            umount2(".", MntFlags::MNT_DETACH)?;
+            nix::unistd::chdir("/")
+        };
+        pivot().map_err(|e| failure("change the root to", &root, e))?;
+        let _ = umount2(&self.staging, MntFlags::MNT_DETACH);
+        self.remember(Path::new("/"))
+    }
+
+    fn remember(&mut self, directory: &Path) -> Result<(), Failure> {
+        let device = fs::metadata(directory).map_err(|e| failure("look at", directory, e))?.dev();
+        self.private_devices.insert(device);
+        Ok(())
+    }
+}
+
+fn entries(path: &Path, shown: &Path) -> Result<Vec<OsString>, Failure> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(|e| failure("read", shown, e))? {
+        names.push(entry.map_err(|e| failure("read", shown, e))?.file_name());
+        if names.len() > MAX_COVERED_ENTRIES {
+            return Err(failure("make a mount point in", shown, "it has too many entries"));
+        }
+    }
+    Ok(names)
+}
+
+/// The deepest existing part of a path, free of links, and the names that are missing below it.
+fn nearest_existing(target: &Path) -> Result<(PathBuf, Vec<OsString>), Failure> {
+    let mut existing = target.to_path_buf();
+    let mut missing = Vec::new();
+    loop {
+        match existing.canonicalize() {
+            Ok(path) => {
+                missing.reverse();
+                return Ok((path, missing));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let name = existing.file_name().map(ToOwned::to_owned);
+                missing.extend(name);
+                if !existing.pop() {
+                    return Err(failure("look for", target, error));
+                }
+            }
+            Err(error) => return Err(failure("look for", target, error)),
+        }
+    }
+}
+
+/// Makes one mount read-only, keeping the flags that the kernel does not let a user namespace clear.
+fn make_read_only(target: &Path) -> Result<(), Failure> {
+    let now = statvfs(target).map_err(|e| failure("look at", target, e))?.flags();
+    let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    for (has, keep) in [
+        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
+        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
+        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
+        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
+        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
+        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
+    ] {
+        if now.contains(has) {
+            flags |= keep;
+        }
+    }
+    mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
+        .map_err(|e| failure("make read-only", target, e))
+}

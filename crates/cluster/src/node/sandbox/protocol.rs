@@ -1,0 +1,233 @@
+//! The words between the node and its sandbox process: frames of a four-byte length (big endian) and JSON over a Unix
+//! stream socket; file descriptors travel beside the frame that they belong to (`SCM_RIGHTS`).
+//!
+//! Values only. Requests carry a number that the node chose; every answer repeats it.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::node::mode::{Mode, ModeChoice};
+
+/// The longest frame either side accepts, in bytes. A pod's environment is bounded by the kernel's 2 MiB for `execve`.
+pub const MAX_FRAME_BYTES: usize = 8 << 20;
+/// Descriptors that may be on their way at once; more is a broken peer.
+pub const MAX_PENDING_DESCRIPTORS: usize = 1024;
+
+/// One request of the node.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// Repeated in every answer to it.
+    pub id: u64,
+    /// What is wanted.
+    pub body: RequestBody,
+}
+
+/// What the node may ask.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum RequestBody {
+    /// The first request, once: choose a mode and set up.
+    Begin(Begin),
+    /// Make a pod's namespaces and its network. Answered by `PodReady` or `Failed`.
+    CreatePod(PodSpec),
+    /// Release what `CreatePod` made. Answered by `Done`. Its containers must have ended before.
+    RemovePod {
+        /// The pod's uid.
+        pod: String,
+    },
+    /// Start a container's first process; two descriptors (stdout, stderr) come along. Answered by `Started` or
+    /// `Failed`, and after `Started` by `Exited`.
+    Start(Box<ContainerSpec>),
+    /// Run a process inside a running container; two descriptors come along. Answered as `Start`.
+    Exec(Box<ExecSpec>),
+    /// Send a signal to the process that the request `target` started.
+    Signal {
+        /// The number of the `Start` or `Exec` request.
+        target: u64,
+        /// A signal number.
+        signal: i32,
+    },
+    /// Connect from the pods' network, as a kubelet does from its node. Answered by `Checked`.
+    Check(CheckSpec),
+}
+
+/// How the sandbox shall set itself up.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Begin {
+    /// The mode wanted.
+    pub mode: ModeChoice,
+    /// A directory of the node for what lives no longer than the sandbox: emptied by it at its end.
+    pub runtime: PathBuf,
+    /// The name of the cgroup under which containers are kept, unique to this node's state directory.
+    pub cgroup: String,
+}
+
+/// A pod's sandbox.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PodSpec {
+    /// The pod's uid.
+    pub pod: String,
+    /// Its hostname.
+    pub hostname: String,
+    /// Its address; the sandbox gives out none itself.
+    pub address: Ipv4Addr,
+    /// Directories to back by memory (`emptyDir` of medium `Memory`), with a size in bytes where limited.
+    pub memory_directories: Vec<(PathBuf, Option<u64>)>,
+}
+
+/// A container to start.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ContainerSpec {
+    /// The pod's uid.
+    pub pod: String,
+    /// The container's name, for its cgroup.
+    pub name: String,
+    /// Command and arguments; the command is looked up on the `PATH` of `env`.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// Where to start; made if missing.
+    pub working_directory: String,
+    /// As whom to run.
+    pub user: User,
+    /// Whether programs may gain privileges (set-user-ID) on `execve`.
+    pub may_gain_privileges: bool,
+    /// What to mount, parents before children. In plain mode none is made.
+    pub mounts: Vec<MountSpec>,
+    /// What the container may use.
+    pub limits: Limits,
+}
+
+/// As whom a process runs.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct User {
+    /// User id inside the pod.
+    pub uid: u32,
+    /// Group id inside the pod.
+    pub gid: u32,
+    /// Supplementary groups; only root mode can set them.
+    pub groups: Vec<u32>,
+}
+
+/// One mount of a container.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MountSpec {
+    /// A file or directory outside.
+    pub source: PathBuf,
+    /// An absolute path inside; made if missing, never on the machine's own file system.
+    pub target: PathBuf,
+    /// Whether writing is refused.
+    pub read_only: bool,
+}
+
+/// What a container may use; `None` is no limit.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes.
+    pub memory_bytes: Option<u64>,
+    /// Thousandths of a processor.
+    pub cpu_millis: Option<u64>,
+}
+
+impl Limits {
+    /// Whether there is anything to enforce.
+    pub fn any(&self) -> bool {
+        self.memory_bytes.is_some() || self.cpu_millis.is_some()
+    }
+}
+
+/// A process to run beside a container's own.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ExecSpec {
+    /// The number of the `Start` request of the container.
+    pub container: u64,
+    /// Command and arguments.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// Where to start.
+    pub working_directory: String,
+    /// As whom.
+    pub user: User,
+}
+
+/// A connection to try.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CheckSpec {
+    /// A pod's address, or loopback in plain mode.
+    pub address: Ipv4Addr,
+    /// TCP port.
+    pub port: u16,
+    /// How long at most, in milliseconds.
+    pub timeout_millis: u64,
+    /// `None`: connecting is enough.
+    pub http: Option<HttpGet>,
+}
+
+/// An HTTP GET; statuses 200–399 are well, as for a kubelet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HttpGet {
+    /// Path and query.
+    pub path: String,
+    /// The `Host` header.
+    pub host: String,
+    /// Further headers.
+    pub headers: Vec<(String, String)>,
+}
+
+/// One answer of the sandbox.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// The request's number.
+    pub id: u64,
+    /// What happened.
+    pub body: AnswerBody,
+}
+
+/// What the sandbox may answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum AnswerBody {
+    /// To `Begin`.
+    Began(Mode),
+    /// To `CreatePod`.
+    PodReady,
+    /// To `RemovePod`.
+    Done,
+    /// The program runs (its `execve` has succeeded).
+    Started,
+    /// The process ended.
+    Exited(Exit),
+    /// To `Check`.
+    Checked(Result<(), String>),
+    /// The request could not be carried out.
+    Failed(Failure),
+}
+
+/// Why something could not be done.
+#[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What was wrong, for a person.
+    pub message: String,
+    /// Whether the cause is the command itself (not found, not executable).
+    pub command: bool,
+}
+
+impl Failure {
+    /// A failure of the machine or of the pod's description.
+    pub fn new(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), command: false }
+    }
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// The exit code, or 128 + signal.
+    pub code: i32,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether the kernel killed a process of the container for want of memory under its limit.
+    pub out_of_memory: bool,
+}

@@ -1,0 +1,730 @@
+//! The sandbox's loop: one thread, one `poll`, no waiting on any single pod.
+//!
+//! Comes in: requests of the node, ends of children, and what children report through their status pipes. Goes out:
+//! answers. When the node is gone (end of file on the socket) everything ends. A hundred pods are made side by side:
+//! each step runs in a child, and the loop only connects the steps.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs;
+use std::io::{IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{Pid, getpid, pipe2};
+
+use super::cgroups::{Cgroups, Group};
+use super::container::{self, Surroundings};
+use super::network::Network;
+use super::protocol::{
+    Answer, AnswerBody, CheckSpec, ContainerSpec, ExecSpec, Exit, Failure, MAX_FRAME_BYTES,
+    MAX_PENDING_DESCRIPTORS, PodSpec, Request, RequestBody,
+};
+use super::{check, kernel, mounts, tree};
+use crate::node::mode::ModeKind;
+
+/// The first index of a pod's outer interface; below are the kernel's own.
+pub const FIRST_INTERFACE_INDEX: u32 = 16;
+/// Read at once from the socket.
+const READ_BYTES: usize = 64 << 10;
+/// Descriptors per message: a container's two outputs, with room.
+const DESCRIPTORS_PER_MESSAGE: usize = 8;
+/// A child reports one line; more is cut.
+const MAX_REPORT_BYTES: usize = 64 << 10;
+
+/// Why the loop cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SuperviseError {
+    /// A system call of the loop itself failed.
+    #[error("{0}: {1}")]
+    System(&'static str, #[source] std::io::Error),
+    /// The peer sent something that is no request.
+    #[error("the node sent a frame that cannot be read: {0}")]
+    Frame(String),
+}
+
+fn system(what: &'static str) -> impl FnOnce(Errno) -> SuperviseError {
+    move |error| SuperviseError::System(what, error.into())
+}
+
+/// What the loop starts with.
+pub struct Setup {
+    /// The connection to the node.
+    pub socket: OwnedFd,
+    /// Bytes read from it already.
+    pub inbox: Vec<u8>,
+    /// The mode in force.
+    pub mode: ModeKind,
+    /// Where limits can be set.
+    pub cgroups: Option<Cgroups>,
+    /// The pods' outer network; none in plain mode.
+    pub network: Option<Network>,
+    /// An empty directory to mount upon.
+    pub staging: PathBuf,
+}
+
+struct Supervisor {
+    setup: Setup,
+    signals: SignalFd,
+    descriptors: VecDeque<OwnedFd>,
+    descriptor_limit: (rlim_t, rlim_t),
+    pods: HashMap<String, Pod>,
+    children: HashMap<Pid, Child>,
+    by_request: HashMap<u64, Pid>,
+    next_interface: u32,
+}
+
+struct Pod {
+    interface: u32,
+    address: std::net::Ipv4Addr,
+    namespaces: Vec<(CloneFlags, OwnedFd)>,
+    memory_directories: Vec<PathBuf>,
+    /// Writes here let the child that makes the pod go on.
+    go: Option<OwnedFd>,
+}
+
+/// A child and what its end means.
+struct Child {
+    request: u64,
+    task: Task,
+    /// The process to send signals to.
+    main: Pid,
+    /// Where it reports; end of file means that the program has been started.
+    status: Option<OwnedFd>,
+    report: Vec<u8>,
+    /// Where a keeper tells how the first process ended.
+    result: Option<OwnedFd>,
+}
+
+enum Task {
+    Pod(String),
+    Container(Option<Group>),
+    Exec,
+    Check,
+}
+
+/// Serves the node until it goes away; then kills every child.
+///
+/// # Errors
+/// Where the loop itself cannot go on; children have been killed then too.
+pub fn supervise(setup: Setup) -> Result<(), SuperviseError> {
+    let signals = watch_children()?;
+    let descriptor_limit = getrlimit(Resource::RLIMIT_NOFILE).map_err(system("read the descriptor limit"))?;
+    let _ = setrlimit(Resource::RLIMIT_NOFILE, descriptor_limit.1, descriptor_limit.1);
+    let mut supervisor = Supervisor {
+        setup,
+        signals,
+        descriptors: VecDeque::new(),
+        descriptor_limit,
+        pods: HashMap::new(),
+        children: HashMap::new(),
+        by_request: HashMap::new(),
+        next_interface: FIRST_INTERFACE_INDEX,
+    };
+    let result = supervisor.serve();
+    supervisor.end_all();
+    result
+}
+
+/// Makes ends of children readable from a descriptor.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub fn watch_children() -> Result<SignalFd, SuperviseError> {
+    let mut waited = SigSet::empty();
+    waited.add(Signal::SIGCHLD);
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&waited), None).map_err(system("block SIGCHLD"))?;
+    SignalFd::with_flags(&waited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .map_err(system("watch for SIGCHLD"))
+}
+
+impl Supervisor {
+    fn serve(&mut self) -> Result<(), SuperviseError> {
+        loop {
+            while let Some(request) = self.next_request()? {
+                self.handle(request)?;
+            }
+            let (socket, signals, reports) = self.wait()?;
+            for pid in reports {
+                self.read_report(pid)?;
+            }
+            if signals {
+                while let Ok(Some(_)) = self.signals.read_signal() {}
+                self.reap()?;
+            }
+            if socket && !self.receive()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for anything: the socket, ended children, reports.
+    fn wait(&self) -> Result<(bool, bool, Vec<Pid>), SuperviseError> {
+        let reporting: Vec<(Pid, BorrowedFd<'_>)> = self
+            .children
+            .iter()
+            .filter_map(|(pid, child)| child.status.as_ref().map(|status| (*pid, status.as_fd())))
+            .collect();
+        let mut polled = vec![
+            PollFd::new(self.setup.socket.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+        ];
+        polled.extend(reporting.iter().map(|(_, fd)| PollFd::new(*fd, PollFlags::POLLIN)));
+        match poll(&mut polled, PollTimeout::NONE) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok((false, true, Vec::new())),
+            Err(error) => return Err(system("wait for events")(error)),
+        }
+        let ready: Vec<bool> = polled.iter().map(|fd| fd.any().unwrap_or(true)).collect();
+        let reports =
+            reporting.iter().zip(&ready[2..]).filter(|(_, ready)| **ready).map(|((pid, _), _)| *pid);
+        Ok((ready[0], ready[1], reports.collect()))
+    }
+
+    /// Reads from the node; `false` when it has gone.
+    fn receive(&mut self) -> Result<bool, SuperviseError> {
+        let mut bytes = vec![0; READ_BYTES];
+        let mut space = nix::cmsg_space!([std::os::fd::RawFd; DESCRIPTORS_PER_MESSAGE]);
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
+        let mut slices = [IoSliceMut::new(&mut bytes)];
+        let received = recvmsg::<()>(self.setup.socket.as_raw_fd(), &mut slices, Some(&mut space), flags);
+        let (count, fds) = match received {
+            Ok(message) => {
+                let rights = message.cmsgs().into_iter().flatten().filter_map(|part| match part {
+                    ControlMessageOwned::ScmRights(fds) => Some(fds),
+                    _ => None,
+                });
+                (message.bytes, rights.flatten().collect::<Vec<_>>())
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(true),
+            Err(Errno::ECONNRESET) => return Ok(false),
+            Err(error) => return Err(system("read from the node")(error)),
+        };
+        self.descriptors.extend(kernel::adopt_received(fds));
+        if self.descriptors.len() > MAX_PENDING_DESCRIPTORS {
+            return Err(SuperviseError::Frame("too many descriptors without a request".to_owned()));
+        }
+        self.setup.inbox.extend_from_slice(&bytes[..count]);
+        Ok(count > 0)
+    }
+
+    fn next_request(&mut self) -> Result<Option<Request>, SuperviseError> {
+        take_frame(&mut self.setup.inbox).map_err(SuperviseError::Frame)
+    }
+
+    fn answer(&self, id: u64, body: AnswerBody) -> Result<(), SuperviseError> {
+        write_frame(&self.setup.socket, &Answer { id, body })
+            .map_err(|error| SuperviseError::System("answer the node", error))
+    }
+
+    fn fail(&self, id: u64, failure: Failure) -> Result<(), SuperviseError> {
+        self.answer(id, AnswerBody::Failed(failure))
+    }
+
+    fn handle(&mut self, request: Request) -> Result<(), SuperviseError> {
+        let id = request.id;
+        let result = match request.body {
+            RequestBody::Begin(_) => Err(Failure::new("the sandbox has begun already")),
+            RequestBody::CreatePod(spec) if !self.setup.mode.isolates() => {
+                self.pods.insert(spec.pod.clone(), Pod::plain(&spec));
+                return self.answer(id, AnswerBody::PodReady);
+            }
+            RequestBody::CreatePod(spec) => self.create_pod(id, spec),
+            RequestBody::RemovePod { pod } => {
+                self.remove_pod(&pod);
+                return self.answer(id, AnswerBody::Done);
+            }
+            RequestBody::Start(spec) => self.outputs().and_then(|outputs| self.start(id, &spec, &outputs)),
+            RequestBody::Exec(spec) => self.outputs().and_then(|outputs| self.exec(id, &spec, &outputs)),
+            RequestBody::Signal { target, signal } => {
+                self.signal(target, signal);
+                Ok(())
+            }
+            RequestBody::Check(spec) => self.check(id, &spec),
+        };
+        result.or_else(|failure| self.fail(id, failure))
+    }
+
+    fn outputs(&mut self) -> Result<[OwnedFd; 2], Failure> {
+        match (self.descriptors.pop_front(), self.descriptors.pop_front()) {
+            (Some(out), Some(err)) => Ok([out, err]),
+            _ => Err(Failure::new("the request came without its two outputs")),
+        }
+    }
+
+    fn watch(&mut self, pid: Pid, child: Child) {
+        self.by_request.insert(child.request, pid);
+        self.children.insert(pid, child);
+    }
+
+    // --- pods ---
+
+    fn create_pod(&mut self, id: u64, spec: PodSpec) -> Result<(), Failure> {
+        for (directory, size) in &spec.memory_directories {
+            mounts::back_by_memory(directory, *size)?;
+        }
+        let (status, report) = pipe()?;
+        let (wait, go) = pipe()?;
+        let pid = kernel::fork(CloneFlags::empty(), || {
+            kernel::close_from(3, &[report.as_raw_fd(), wait.as_raw_fd()]);
+            match make_pod(&spec, &report, wait) {
+                Ok(()) => 0,
+                Err(failure) => container::report(report.as_fd(), &failure),
+            }
+        })
+        .map_err(|e| Failure::new(format!("fork: {e}")))?;
+        let interface = self.next_interface;
+        self.next_interface += 1;
+        let memory_directories = spec.memory_directories.into_iter().map(|(path, _)| path).collect();
+        let pod = Pod {
+            interface,
+            address: spec.address,
+            namespaces: Vec::new(),
+            memory_directories,
+            go: Some(go),
+        };
+        self.pods.insert(spec.pod.clone(), pod);
+        self.watch(pid, Child::new(id, Task::Pod(spec.pod), pid, status));
+        Ok(())
+    }
+
+    /// The child has made the pod's namespaces: hold on to them, connect the network, and let the child go on.
+    fn connect_pod(&mut self, pid: Pid, name: &str) -> Result<(), Failure> {
+        let Some(pod) = self.pods.get_mut(name) else { return Ok(()) };
+        let open = |kind: &str| fs::File::open(format!("/proc/{pid}/ns/{kind}")).map(OwnedFd::from);
+        for (kind, flag) in [
+            ("net", CloneFlags::CLONE_NEWNET),
+            ("uts", CloneFlags::CLONE_NEWUTS),
+            ("ipc", CloneFlags::CLONE_NEWIPC),
+        ] {
+            let namespace =
+                open(kind).map_err(|e| Failure::new(format!("open the pod's namespace {kind}: {e}")))?;
+            if let ("net", Some(network)) = (kind, self.setup.network.as_mut()) {
+                network
+                    .connect_pod(pod.interface, pod.address, namespace.as_raw_fd())
+                    .map_err(|e| Failure::new(e.to_string()))?;
+            }
+            pod.namespaces.push((flag, namespace));
+        }
+        if let Some(go) = pod.go.take() {
+            let _ = fs::File::from(go).write_all(b"g");
+        }
+        Ok(())
+    }
+
+    fn remove_pod(&mut self, name: &str) {
+        let Some(pod) = self.pods.remove(name) else { return };
+        if let Some(network) = self.setup.network.as_mut() {
+            network.disconnect_pod(pod.interface);
+        }
+        if self.setup.mode.isolates() {
+            pod.memory_directories.iter().for_each(|directory| mounts::release_memory(directory));
+        }
+    }
+
+    // --- processes ---
+
+    fn start(&mut self, id: u64, spec: &ContainerSpec, outputs: &[OwnedFd; 2]) -> Result<(), Failure> {
+        let pod = self.pods.get(&spec.pod).ok_or_else(|| Failure::new("the pod has no sandbox"))?;
+        let group = match &self.setup.cgroups {
+            Some(cgroups) if spec.limits.any() => {
+                Some(cgroups.make(&format!("{}_{}_{id}", spec.pod, spec.name), &spec.limits)?)
+            }
+            _ => None,
+        };
+        let around = self.surroundings(&pod.namespaces, group.as_ref(), outputs);
+        let (status, report) = pipe()?;
+        let forked = if self.setup.mode.isolates() {
+            let flags = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
+            let pid = kernel::fork(flags, || match container::become_container(spec, &around) {
+                Ok(()) => 0,
+                Err(failure) => container::report(report.as_fd(), &failure),
+            });
+            pid.map(|pid| (pid, None))
+        } else {
+            fork_keeper(report, &around, || container::become_container(spec, &around))
+        };
+        match forked {
+            Ok((pid, result)) => {
+                let mut child = Child::new(id, Task::Container(group), pid, status);
+                child.result = result;
+                self.watch(pid, child);
+                Ok(())
+            }
+            Err(error) => {
+                group.inspect(Group::remove);
+                Err(Failure::new(format!("fork: {error}")))
+            }
+        }
+    }
+
+    fn exec(&mut self, id: u64, spec: &ExecSpec, outputs: &[OwnedFd; 2]) -> Result<(), Failure> {
+        let container = self.by_request.get(&spec.container).and_then(|pid| self.children.get(pid));
+        let (group, main) = match container {
+            Some(Child { task: Task::Container(group), main, .. }) => (group.clone(), *main),
+            _ => return Err(Failure::new("the container is not running")),
+        };
+        let (status, report) = pipe()?;
+        let forked = if self.setup.mode.isolates() {
+            let namespaces = container::namespaces_of(main)
+                .map_err(|e| Failure::new(format!("the container is not running: {e}")))?;
+            let around = self.surroundings(&namespaces, group.as_ref(), outputs);
+            fork_joined(&report, &around, spec).map(|pid| (pid, None))
+        } else {
+            let around = self.surroundings(&[], group.as_ref(), outputs);
+            fork_keeper(report, &around, || container::become_exec(spec, &around))
+        };
+        let (pid, result) = forked.map_err(|e| Failure::new(format!("fork: {e}")))?;
+        let mut child = Child::new(id, Task::Exec, pid, status);
+        child.result = result;
+        self.watch(pid, child);
+        Ok(())
+    }
+
+    fn surroundings<'a>(
+        &'a self,
+        namespaces: &'a [(CloneFlags, OwnedFd)],
+        group: Option<&'a Group>,
+        outputs: &'a [OwnedFd; 2],
+    ) -> Surroundings<'a> {
+        Surroundings {
+            mode: self.setup.mode,
+            namespaces,
+            group,
+            outputs: [outputs[0].as_fd(), outputs[1].as_fd()],
+            descriptor_limit: self.descriptor_limit,
+            staging: &self.setup.staging,
+        }
+    }
+
+    fn check(&mut self, id: u64, spec: &CheckSpec) -> Result<(), Failure> {
+        let (status, report) = pipe()?;
+        let pid = kernel::fork(CloneFlags::empty(), || {
+            kernel::close_from(3, &[report.as_raw_fd()]);
+            kernel::reset_signals();
+            match check::check(spec) {
+                Ok(()) => 0,
+                Err(message) => container::report(report.as_fd(), &Failure::new(message)),
+            }
+        })
+        .map_err(|e| Failure::new(format!("fork: {e}")))?;
+        self.watch(pid, Child::new(id, Task::Check, pid, status));
+        Ok(())
+    }
+
+    /// Passes a signal on. Where a keeper stands between, SIGKILL means all that it keeps.
+    fn signal(&self, target: u64, signal: i32) {
+        let Some((pid, child)) =
+            self.by_request.get(&target).and_then(|pid| Some((*pid, self.children.get(pid)?)))
+        else {
+            return;
+        };
+        let Ok(signal) = Signal::try_from(signal) else { return };
+        let kept = !self.setup.mode.isolates() && !matches!(child.task, Task::Check);
+        let _ = match (kept, signal) {
+            (true, Signal::SIGKILL) => kill(pid, Signal::SIGTERM),
+            _ => kill(child.main, signal),
+        };
+    }
+
+    // --- what children tell ---
+
+    fn read_report(&mut self, pid: Pid) -> Result<(), SuperviseError> {
+        let Some(child) = self.children.get_mut(&pid) else { return Ok(()) };
+        let ended = child.read_status();
+        let made = child.report.first() == Some(&b'N');
+        if let (true, Task::Pod(name)) = (made, &child.task) {
+            let (name, id) = (name.clone(), child.request);
+            child.report.clear();
+            if let Err(failure) = self.connect_pod(pid, &name) {
+                let _ = kill(pid, Signal::SIGKILL);
+                return self.fail(id, failure);
+            }
+            return Ok(());
+        }
+        if let Some(main) = child.reported_main() {
+            child.main = main;
+        }
+        let started = ended && child.failure().is_none();
+        let (id, is_program) = (child.request, matches!(child.task, Task::Container(_) | Task::Exec));
+        if started && is_program {
+            return self.answer(id, AnswerBody::Started);
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self) -> Result<(), SuperviseError> {
+        while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            match tree::ending(status) {
+                Some((pid, how)) => self.ended(pid, how)?,
+                None if status == nix::sys::wait::WaitStatus::StillAlive => break,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, pid: Pid, how: tree::Ending) -> Result<(), SuperviseError> {
+        // What it wrote before it ended comes first.
+        if self.children.get(&pid).is_some_and(|child| child.status.is_some()) {
+            self.read_report(pid)?;
+        }
+        let Some(child) = self.children.remove(&pid) else { return Ok(()) };
+        self.by_request.remove(&child.request);
+        let id = child.request;
+        let failure = child.failure();
+        match (&child.task, failure) {
+            (Task::Pod(name), failure) => {
+                if let (None, (0, _)) = (&failure, how) {
+                    return self.answer(id, AnswerBody::PodReady);
+                }
+                self.remove_pod(&name.clone());
+                self.fail(
+                    id,
+                    failure.unwrap_or_else(|| Failure::new("making the pod's network was cut short")),
+                )
+            }
+            (Task::Check, failure) => {
+                self.answer(id, AnswerBody::Checked(failure.map_or(Ok(()), |f| Err(f.message))))
+            }
+            (task, failure) => {
+                let group = if let Task::Container(group) = task { group.as_ref() } else { None };
+                let out_of_memory = group.is_some_and(Group::out_of_memory);
+                group.inspect(|group| group.remove());
+                if child.result.is_some() {
+                    self.kill_orphans();
+                }
+                if let Some(failure) = failure {
+                    return self.fail(id, failure);
+                }
+                let (code, signal) = child.kept_result().unwrap_or(how);
+                self.answer(id, AnswerBody::Exited(Exit { code, signal, out_of_memory }))
+            }
+        }
+    }
+
+    /// Plain mode: if a keeper was killed, what it kept has become ours.
+    fn kill_orphans(&self) {
+        let kept: Vec<Pid> = self.children.keys().copied().collect();
+        let mut theirs: Vec<Pid> = kept.iter().flat_map(|pid| tree::descendants(*pid)).collect();
+        theirs.extend(&kept);
+        for pid in tree::descendants(getpid()) {
+            if !theirs.contains(&pid) {
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+        }
+    }
+
+    fn end_all(&mut self) {
+        for (pid, child) in &self.children {
+            let kept = child.result.is_some();
+            let _ = kill(*pid, if kept { Signal::SIGTERM } else { Signal::SIGKILL });
+        }
+        if !self.setup.mode.isolates() {
+            tree::kill_descendants(getpid());
+        }
+        for child in self.children.values() {
+            if let Task::Container(Some(group)) = &child.task {
+                group.remove();
+            }
+        }
+    }
+}
+
+impl Pod {
+    fn plain(spec: &PodSpec) -> Pod {
+        Pod {
+            interface: 0,
+            address: spec.address,
+            namespaces: Vec::new(),
+            memory_directories: Vec::new(),
+            go: None,
+        }
+    }
+}
+
+impl Child {
+    fn new(request: u64, task: Task, pid: Pid, status: OwnedFd) -> Child {
+        Child { request, task, main: pid, status: Some(status), report: Vec::new(), result: None }
+    }
+
+    /// Reads what there is; `true` at the end of the pipe, which is closed then.
+    fn read_status(&mut self) -> bool {
+        let Some(status) = &self.status else { return false };
+        let mut chunk = [0; 4096];
+        loop {
+            match nix::unistd::read(status, &mut chunk) {
+                Ok(0) => {
+                    self.status = None;
+                    return true;
+                }
+                Ok(count) if self.report.len() < MAX_REPORT_BYTES => {
+                    self.report.extend_from_slice(&chunk[..count]);
+                }
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.report.split(|byte| *byte == b'\n')
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let text = self.lines().find_map(|line| line.strip_prefix(b"F"))?;
+        Some(serde_json::from_slice(text).unwrap_or_else(|_| Failure::new("a step failed without a word")))
+    }
+
+    fn reported_main(&self) -> Option<Pid> {
+        let text = self.lines().find_map(|line| line.strip_prefix(b"M"))?;
+        std::str::from_utf8(text).ok()?.parse().ok().map(Pid::from_raw)
+    }
+
+    fn kept_result(&self) -> Option<tree::Ending> {
+        let mut text = String::new();
+        fs::File::from(self.result.as_ref()?.try_clone().ok()?).read_to_string(&mut text).ok()?;
+        let (code, signal) = text.split_once(' ')?;
+        Some((code.parse().ok()?, signal.parse().ok().filter(|signal| *signal != 0)))
+    }
+}
+
+/// Makes a pipe whose reading end never blocks and whose ends vanish with `execve`.
+fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+    let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| Failure::new(format!("make a pipe: {e}")))?;
+    nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))
+        .map_err(|e| Failure::new(format!("make a pipe: {e}")))?;
+    Ok((read, write))
+}
+
+/// In a child: makes a pod's namespaces and, once the sandbox has connected it, sets up its own end of the network.
+fn make_pod(spec: &PodSpec, report: &OwnedFd, wait: OwnedFd) -> Result<(), Failure> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| Failure::new(format!("{what}: {error}"));
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)
+        .map_err(|e| failed("make the pod's namespaces", &e))?;
+    nix::unistd::sethostname(&spec.hostname).map_err(|e| failed("set the pod's hostname", &e))?;
+    nix::unistd::write(report, b"N\n").map_err(|e| failed("report", &e))?;
+    nix::fcntl::fcntl(&wait, nix::fcntl::FcntlArg::F_SETFL(OFlag::empty()))
+        .map_err(|e| failed("wait", &e))?;
+    let mut go = [0];
+    fs::File::from(wait).read_exact(&mut go).map_err(|e| failed("wait for the pod's network", &e))?;
+    Network::open()
+        .and_then(|mut network| network.configure_pod(spec.address))
+        .map_err(|e| failed("set up the pod's network", &e))?;
+    // As every container runtime of today: any port, for any user (KEP-2763's safe sysctls).
+    fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
+        .map_err(|e| failed("open low ports to the pod", &e))
+}
+
+/// Forks a keeper (plain mode) whose child runs `program`; gives also where the keeper tells the result.
+fn fork_keeper(
+    report: OwnedFd,
+    around: &Surroundings<'_>,
+    program: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(Pid, Option<OwnedFd>), Errno> {
+    let (result, tell) = pipe2(OFlag::O_CLOEXEC)?;
+    let pid = kernel::fork(CloneFlags::empty(), || {
+        let mut needed = container::needed(&report, around);
+        needed.push(tell.as_raw_fd());
+        kernel::close_from(3, &needed);
+        kernel::reset_signals();
+        let first = || match program() {
+            Ok(()) => 0,
+            Err(failure) => container::report(report.as_fd(), &failure),
+        };
+        // The keeper's copy of the status pipe goes as soon as the program has its own.
+        let ended = tree::keep(first, |pid| {
+            let _ = nix::unistd::write(&report, format!("M{pid}\n").as_bytes());
+            let _ = nix::unistd::close(report.as_raw_fd());
+        });
+        let (code, signal) = ended.unwrap_or((1, None));
+        let _ = nix::unistd::write(&tell, format!("{code} {}", signal.unwrap_or(0)).as_bytes());
+        u8::try_from(code).unwrap_or(1)
+    })?;
+    Ok((pid, Some(result)))
+}
+
+/// Forks a parent that joins a container's namespaces and runs a process there; its end is the process' end.
+fn fork_joined(report: &OwnedFd, around: &Surroundings<'_>, spec: &ExecSpec) -> Result<Pid, Errno> {
+    kernel::fork(CloneFlags::empty(), || {
+        kernel::close_from(3, &container::needed(report, around));
+        let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+        if let Err(failure) = container::join_all(around.namespaces) {
+            return container::report(report.as_fd(), &failure);
+        }
+        let forked = kernel::fork(CloneFlags::empty(), || match container::become_exec(spec, around) {
+            Ok(()) => 0,
+            Err(failure) => container::report(report.as_fd(), &failure),
+        });
+        let Ok(pid) = forked else {
+            return container::report(report.as_fd(), &Failure::new("fork inside the container"));
+        };
+        let _ = nix::unistd::close(report.as_raw_fd());
+        loop {
+            match waitpid(pid, None).map(tree::ending) {
+                Ok(Some((_, (code, _)))) => return u8::try_from(code).unwrap_or(255),
+                Ok(None) | Err(Errno::EINTR) => {}
+                Err(_) => return 255,
+            }
+        }
+    })
+}
+
+/// Takes the first whole frame out of `inbox`.
+///
+/// # Errors
+/// Where it is too long or no JSON of the type wanted.
+pub fn take_frame<T: serde::de::DeserializeOwned>(inbox: &mut Vec<u8>) -> Result<Option<T>, String> {
+    let Some(head) = inbox.first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_be_bytes(*head) as usize;
+    if length > MAX_FRAME_BYTES {
+        return Err(format!("{length} bytes are too many"));
+    }
+    let Some(body) = inbox.get(4..4 + length) else { return Ok(None) };
+    let value = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+    inbox.drain(..4 + length);
+    Ok(Some(value))
+}
+
+/// Writes one frame.
+///
+/// # Errors
+/// Where the peer has gone.
+pub fn write_frame(socket: &OwnedFd, value: &impl serde::Serialize) -> std::io::Result<()> {
+    let frame = frame(value).map_err(std::io::Error::other)?;
+    let mut rest = frame.as_slice();
+    while !rest.is_empty() {
+        match nix::sys::socket::send(socket.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL) {
+            Ok(count) => rest = &rest[count..],
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// A value as a frame.
+///
+/// # Errors
+/// Where it is too long.
+pub fn frame(value: &impl serde::Serialize) -> Result<Vec<u8>, String> {
+    let body = serde_json::to_vec(value).map_err(|e| e.to_string())?;
+    if body.len() > MAX_FRAME_BYTES {
+        return Err(format!("{} bytes are too many for one message", body.len()));
+    }
+    let length = u32::try_from(body.len()).map_err(|e| e.to_string())?;
+    Ok([length.to_be_bytes().as_slice(), &body].concat())
+}
+
+/// The folder that the sandbox keeps to itself below the node's runtime directory.
+pub fn staging_directory(runtime: &Path) -> PathBuf {
+    runtime.join("root")
+}

@@ -1,0 +1,103 @@
+//! The sandbox process alone, on real processes, in every mode that this machine permits.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use cluster::node::sandbox::client::{Sandbox, read_output};
+use cluster::node::sandbox::protocol::{
+    Begin, CheckSpec, ContainerSpec, ExecSpec, Exit, Limits, MountSpec, PodSpec, User,
+};
+use cluster::node::{Mode, ModeChoice, ModeKind};
+use tokio::net::unix::pipe;
+
+const BOUND: Duration = Duration::from_secs(20);
+
+fn program() -> Vec<OsString> {
+    vec![env!("CARGO_BIN_EXE_cluster-sandbox").into()]
+}
+
+/// The modes to be tested here. Rootless and root are left out only where the machine refuses them.
+async fn modes() -> Vec<ModeChoice> {
+    let mut modes = vec![ModeChoice::Plain];
+    for choice in [ModeChoice::Rootless, ModeChoice::Root] {
+        let dir = tempfile::tempdir().unwrap();
+        match begin(choice, dir.path()).await {
+            Ok((sandbox, _)) => {
+                sandbox.end().await;
+                modes.push(choice);
+            }
+            Err(error) => println!("{choice:?} is not tested: {error}"),
+        }
+    }
+    modes
+}
+
+async fn begin(
+    mode: ModeChoice,
+    dir: &Path,
+) -> Result<(Sandbox, Mode), cluster::node::sandbox::client::SandboxError> {
+    let runtime = dir.join("run");
+    std::fs::create_dir_all(runtime.join("root")).unwrap();
+    let cgroup = format!("odh-test-{}", dir.file_name().unwrap().to_str().unwrap().trim_start_matches('.'));
+    Sandbox::begin(&program(), Begin { mode, runtime, cgroup }).await
+}
+
+async fn pod(sandbox: &Sandbox, name: &str, number: u8) {
+    let spec = PodSpec {
+        pod: name.to_owned(),
+        hostname: name.to_owned(),
+        address: [10, 77, 0, number].into(),
+        memory_directories: Vec::new(),
+    };
+    sandbox.create_pod(spec).await.unwrap();
+}
+
+fn output() -> (OwnedFd, pipe::Receiver) {
+    let (sender, receiver) = pipe::pipe().unwrap();
+    (sender.into_blocking_fd().unwrap(), receiver)
+}
+
+fn container(pod: &str, script: &str) -> ContainerSpec {
+    ContainerSpec {
+        pod: pod.to_owned(),
+        name: "main".to_owned(),
+        argv: vec!["sh".into(), "-c".into(), script.into()],
+        env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".into())],
+        working_directory: "/".into(),
+        user: User { uid: 1000, gid: 1000, groups: vec![] },
+        may_gain_privileges: false,
+        ..ContainerSpec::default()
+    }
+}
+
+/// Runs a container to its end and gives what it wrote.
+async fn run(sandbox: &Sandbox, spec: ContainerSpec) -> (Exit, String) {
+    let ((out, read), (err, read_err)) = (output(), output());
+    let running = sandbox.start(spec, [out, err]).await.unwrap();
+    let both = async { tokio::join!(read_output(read, 1 << 20), read_output(read_err, 1 << 20)) };
+    let (out, err) = tokio::time::timeout(BOUND, both).await.unwrap();
+    (running.ended().await, out + &err)
+}
+
+#[tokio::test]
+async fn a_container_says_hello_and_its_exit_code_comes_back() {
+    for mode in modes().await {
+        let dir = tempfile::tempdir().unwrap();
+        let (sandbox, chosen) = begin(mode, dir.path()).await.unwrap();
+        pod(&sandbox, "one", 1).await;
+        let (exit, said) = run(&sandbox, container("one", "hostname; id -u; echo $$; exit 7")).await;
+        assert_eq!((exit.code, exit.signal), (7, None), "{mode:?} {said}");
+        if chosen.kind.isolates() {
+            assert_eq!(said, "one\n1000\n1\n", "{mode:?}");
+        }
+        let (exit, _) = run(&sandbox, container("one", "kill -9 $$; exit 3")).await;
+        if !chosen.kind.isolates() {
+            // Process 1 of a namespace cannot kill itself; elsewhere it can.
+            assert_eq!((exit.code, exit.signal), (137, Some(9)), "{mode:?}");
+        }
+        sandbox.end().await;
+        assert_eq!(std::fs::read_dir(dir.path().join("run")).unwrap().count(), 0, "{mode:?}");
+    }
+}
