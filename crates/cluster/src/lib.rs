@@ -9,6 +9,8 @@
 //! `node` are ordinary clients of the same API.
 
 pub mod node;
+pub mod controllers;
 pub mod objects;
 pub mod patch;
+pub mod scheduler;
 pub mod schema;

@@ -1,0 +1,380 @@
+//! One watch per kind, shared by every controller and the scheduler.
+//!
+//! Objects come in from a list followed by a watch, and from the replies to our own writes ([`Cache::learn`]); they go
+//! out as shared pointers and as [`Change`]s to listeners. Because a write's reply is learned at once, a controller
+//! that reads the cache sees at least its own writes: no bookkeeping of expected creations is needed.
+//!
+//! What it relies on: resourceVersions of one kind are numbers that grow with every commit, and a watch delivers them in
+//! order (KEP-5504 makes them comparable). What it must not do: call back into a listener's own cache from a listener.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// First wait after a list or watch failed; doubles up to [`RETRY_MAX`].
+const RETRY_FIRST: Duration = Duration::from_millis(20);
+/// Longest wait between two attempts to list or watch.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// How long the server may keep one watch open, in seconds (kube refuses 295 and more).
+const WATCH_SECONDS: u32 = 290;
+
+/// Namespace (empty for a cluster-scoped object) and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+impl Key {
+    /// A key from its two parts.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The key of an object.
+    pub fn of<K: Resource>(object: &K) -> Self {
+        Self {
+            namespace: object.meta().namespace.clone().unwrap_or_default(),
+            name: object.meta().name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// What happened to one object: `old` and `new` are its states before and after; one of them is always there.
+#[derive(Debug)]
+pub struct Change<K> {
+    /// None: the object was not held before.
+    pub old: Option<Arc<K>>,
+    /// None: the object is gone.
+    pub new: Option<Arc<K>>,
+}
+
+impl<K> Change<K> {
+    /// The newest state known: the last one before it went, if it is gone.
+    pub fn latest(&self) -> Option<&Arc<K>> {
+        self.new.as_ref().or(self.old.as_ref())
+    }
+}
+
+type Listener<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// The objects of one kind as last seen.
+pub struct Cache<K>(Arc<Inner<K>>);
+
+impl<K> Clone for Cache<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K> Debug for Cache<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cache")
+    }
+}
+
+struct Inner<K> {
+    held: RwLock<Held<K>>,
+    /// Held while a change is made and told to the listeners, so that they hear changes in order.
+    order: Mutex<()>,
+    listeners: RwLock<Vec<Listener<K>>>,
+    filled: watch::Sender<bool>,
+}
+
+struct Held<K> {
+    objects: BTreeMap<Key, Arc<K>>,
+    /// The version that the watch has reached: anything at or below it has been delivered.
+    reached: u64,
+}
+
+/// The version of an object as a number; 0 where it has none.
+fn version<K: Resource>(object: &K) -> u64 {
+    object.meta().resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
+}
+
+impl<K: Resource> Default for Cache<K> {
+    fn default() -> Self {
+        Self(Arc::new(Inner {
+            held: RwLock::new(Held { objects: BTreeMap::new(), reached: 0 }),
+            order: Mutex::new(()),
+            listeners: RwLock::new(Vec::new()),
+            filled: watch::Sender::new(false),
+        }))
+    }
+}
+
+impl<K: Resource> Cache<K> {
+    /// The object of this key.
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.read().objects.get(key).cloned()
+    }
+
+    /// Every object, ordered by namespace and name.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.read().objects.values().cloned().collect()
+    }
+
+    /// Every object of one namespace, ordered by name.
+    pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.read()
+            .objects
+            .range(Key::new(namespace, "")..)
+            .take_while(|(key, _)| key.namespace == namespace)
+            .map(|(_, object)| object.clone())
+            .collect()
+    }
+
+    /// Calls `listener` on every later change, in order. It must be quick: add a key to a queue, wake a task.
+    pub fn on_change(&self, listener: impl Fn(&Change<K>) + Send + Sync + 'static) {
+        self.0.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
+    }
+
+    /// Returns when the first list has been taken in.
+    pub async fn filled(&self) {
+        // The sender lives as long as the cache, so this cannot fail.
+        let _ = self.0.filled.subscribe().wait_for(|filled| *filled).await;
+    }
+
+    /// Takes in the reply to a write of ours, unless the watch has already come past it.
+    pub fn learn(&self, object: K) {
+        let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let new_version = version(&object);
+        let key = Key::of(&object);
+        let held = self.read();
+        let known = held.objects.get(&key).map_or(0, |o| version(o.as_ref()));
+        let stale = new_version <= held.reached || new_version <= known;
+        drop(held);
+        if !stale {
+            self.put(key, object);
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Held<K>> {
+        self.0.held.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Held<K>> {
+        self.0.held.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, key: Key, object: K) {
+        let new = Arc::new(object);
+        let old = self.write().objects.insert(key, new.clone());
+        self.tell(&Change { old, new: Some(new) });
+    }
+
+    fn tell(&self, change: &Change<K>) {
+        for listener in self.0.listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            listener(change);
+        }
+    }
+
+    /// An added or modified object from the watch.
+    pub(crate) fn saw(&self, object: K) {
+        let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = version(&object);
+        let key = Key::of(&object);
+        let mut held = self.write();
+        held.reached = held.reached.max(at);
+        // The reply to our own write may have been taken in before.
+        let known = held.objects.get(&key).is_some_and(|o| version(o.as_ref()) >= at && at > 0);
+        drop(held);
+        if !known {
+            self.put(key, object);
+        }
+    }
+
+    /// A deletion from the watch.
+    pub(crate) fn lost(&self, object: K) {
+        let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = version(&object);
+        let key = Key::of(&object);
+        let mut held = self.write();
+        held.reached = held.reached.max(at);
+        // A namesake created after the deletion may be held already.
+        let newer = held.objects.get(&key).is_some_and(|o| version(o.as_ref()) > at && at > 0);
+        let old = if newer { None } else { held.objects.remove(&key) };
+        drop(held);
+        if let Some(old) = old {
+            // Tell the last state as the deletion event carries it only if the uid is the same object's.
+            let last = if old.meta().uid == object.meta().uid { Arc::new(object) } else { old };
+            self.tell(&Change { old: Some(last), new: None });
+        }
+    }
+
+    /// A full list taken at version `at`.
+    pub(crate) fn replaced(&self, objects: Vec<K>, at: u64) {
+        let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.write();
+        held.reached = held.reached.max(at);
+        let mut fresh: BTreeMap<Key, Arc<K>> =
+            objects.into_iter().map(|o| (Key::of(&o), Arc::new(o))).collect();
+        for (key, object) in &held.objects {
+            // Learned from a write after the list was taken.
+            if version(object.as_ref()) > at {
+                fresh.insert(key.clone(), object.clone());
+            }
+        }
+        let before = std::mem::replace(&mut held.objects, fresh.clone());
+        drop(held);
+        for (key, new) in &fresh {
+            let old = before.get(key).cloned();
+            if old.as_ref().is_none_or(|o| version(o.as_ref()) != version(new.as_ref())) {
+                self.tell(&Change { old, new: Some(new.clone()) });
+            }
+        }
+        for (key, old) in before {
+            if !fresh.contains_key(&key) {
+                self.tell(&Change { old: Some(old), new: None });
+            }
+        }
+        self.0.filled.send_replace(true);
+    }
+}
+
+/// Keeps `cache` equal to what `api` serves until `stop`. Lists once, then watches; lists again only after the server
+/// says that the history it needs is gone (410).
+pub async fn follow<K>(api: Api<K>, cache: Cache<K>, stop: CancellationToken)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let work = async {
+        let mut wait = RETRY_FIRST;
+        loop {
+            match list_then_watch(&api, &cache).await {
+                Ok(()) => wait = RETRY_FIRST,
+                Err(error) => {
+                    tracing::debug!(url = api.resource_url(), %error, "watch broke; listing again");
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(RETRY_MAX);
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(work).await;
+}
+
+/// Returns Ok when the server no longer has the history after our version; an error ends the watch likewise.
+async fn list_then_watch<K>(api: &Api<K>, cache: &Cache<K>) -> Result<(), kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let list = api.list(&ListParams::default()).await?;
+    let mut at = list.metadata.resource_version.unwrap_or_else(|| "0".into());
+    cache.replaced(list.items, at.parse().unwrap_or(0));
+    let params = WatchParams::default().timeout(WATCH_SECONDS);
+    loop {
+        let mut events = api.watch(&params, &at).await?.boxed();
+        while let Some(event) = events.next().await {
+            match event? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    at = object.resource_version().unwrap_or(at);
+                    cache.saw(object);
+                }
+                WatchEvent::Deleted(object) => {
+                    at = object.resource_version().unwrap_or(at);
+                    cache.lost(object);
+                }
+                WatchEvent::Bookmark(mark) => at = mark.metadata.resource_version,
+                WatchEvent::Error(status) if status.code == 410 => return Ok(()),
+                WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::ObjectMeta;
+
+    fn map(name: &str, at: u64) -> ConfigMap {
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(name.into()),
+                namespace: Some("n".into()),
+                resource_version: Some(at.to_string()),
+                uid: Some(format!("{name}-uid")),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        }
+    }
+
+    /// Names with versions held, for comparing.
+    fn held(cache: &Cache<ConfigMap>) -> Vec<String> {
+        cache.list().iter().map(|o| format!("{}@{}", o.name_any(), o.resource_version().unwrap())).collect()
+    }
+
+    #[test]
+    fn own_writes_are_seen_at_once_and_never_go_back() {
+        let cache = Cache::default();
+        cache.replaced(vec![map("a", 3)], 5);
+        cache.learn(map("b", 7));
+        assert_eq!(held(&cache), ["a@3", "b@7"]);
+        cache.saw(map("b", 6));
+        assert_eq!(held(&cache), ["a@3", "b@7"], "an older state from the watch does not undo ours");
+        cache.saw(map("b", 8));
+        cache.learn(map("b", 7));
+        assert_eq!(held(&cache), ["a@3", "b@8"]);
+    }
+
+    #[test]
+    fn a_late_reply_does_not_bring_back_the_dead() {
+        let cache = Cache::default();
+        cache.replaced(vec![], 5);
+        cache.saw(map("b", 7));
+        cache.lost(map("b", 9));
+        cache.learn(map("b", 7));
+        assert_eq!(held(&cache), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_new_list_keeps_what_was_written_after_it() {
+        let cache = Cache::default();
+        cache.replaced(vec![map("a", 3)], 5);
+        cache.learn(map("b", 9));
+        cache.replaced(vec![map("c", 6)], 8);
+        assert_eq!(held(&cache), ["b@9", "c@6"]);
+    }
+
+    #[test]
+    fn listeners_hear_each_change_once() {
+        let cache = Cache::default();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let to = heard.clone();
+        cache.on_change(move |change: &Change<ConfigMap>| {
+            to.lock().unwrap().push((
+                change.old.as_ref().map(|o| version(o.as_ref())),
+                change.new.as_ref().map(|o| version(o.as_ref())),
+            ));
+        });
+        cache.replaced(vec![map("a", 3)], 5);
+        cache.replaced(vec![map("a", 3)], 6);
+        cache.learn(map("a", 7));
+        cache.saw(map("a", 7));
+        cache.lost(map("a", 8));
+        assert_eq!(*heard.lock().unwrap(), [(None, Some(3)), (Some(3), Some(7)), (Some(8), None)]);
+    }
+}

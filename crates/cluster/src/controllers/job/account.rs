@@ -1,0 +1,143 @@
+//! Counting ended pods so that none is ever counted twice or lost, whenever the process dies. Pure.
+//!
+//! As KEP-2307: an ended pod is first written into `status.uncountedTerminatedPods` (or `completedIndexes`), then its
+//! finalizer is taken off, and only once that is seen does it move into the counters. Each of these is repeated safely.
+//! The status is written under its resourceVersion, so that an old view never counts.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::{Job, JobStatus, UncountedTerminatedPods};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::policies::{Verdict, judge};
+use super::{indexes, pods};
+
+/// Ended pods written into one status at once (upstream's `MaxUncountedPods`).
+const UNCOUNTED_MAX: usize = 500;
+
+/// The books after a look at the pods.
+#[derive(Debug, Default)]
+pub struct Accounts {
+    /// Counted before, or confirmed now.
+    pub counted_succeeded: i32,
+    /// Counted before, or confirmed now.
+    pub counted_failed: i32,
+    /// For `status.uncountedTerminatedPods`; None when there is nothing uncounted.
+    pub uncounted: Option<UncountedTerminatedPods>,
+    /// Succeeded so far, the uncounted included.
+    pub succeeded: i32,
+    /// Failed so far, the uncounted included.
+    pub failed: i32,
+    /// Indexed Jobs: the indexes that succeeded.
+    pub completed: BTreeSet<i32>,
+    /// Names of the pods whose finalizer may go once this status is written.
+    pub release: Vec<String>,
+    /// Ends seen for the first time, for the back-off.
+    pub new_succeeded: Vec<Timestamp>,
+    /// Ends seen for the first time, for the back-off.
+    pub new_failed: Vec<Timestamp>,
+}
+
+/// Reads the books of `job` and enters what its `pods` say.
+pub fn account(job: &Job, pods: &[Arc<Pod>], indexed: bool, completions: Option<i32>) -> Accounts {
+    let status = job.status.clone().unwrap_or_default();
+    let mut accounts = open(&status, pods, indexed, completions);
+    let only_failed = pods::replaces_only_failed(job);
+    let job_deleted = job.metadata.deletion_timestamp.is_some();
+    let mut lists = accounts.uncounted.take().unwrap_or_default();
+    let mut beyond_limit = (0, 0);
+
+    for pod in pods.iter().filter(|pod| pods::is_tracked(pod)) {
+        let succeeded = pods::phase(pod) == "Succeeded";
+        let failed = !succeeded && pods::is_failed(pod, only_failed);
+        if !(succeeded || failed) {
+            if job_deleted {
+                accounts.release.push(name(pod));
+            }
+            continue;
+        }
+        let uid = pods::uid(pod).to_owned();
+        let known = contains(&lists, &uid);
+        let index = pods::index(pod).filter(|index| completions.is_none_or(|all| *index < all));
+        if !known && (!indexed || index.is_some()) {
+            let room = length(&lists) < UNCOUNTED_MAX;
+            if succeeded {
+                note_end(&mut accounts.new_succeeded, pod);
+                match index {
+                    Some(index) if indexed => drop(accounts.completed.insert(index)),
+                    _ if room => lists.succeeded.get_or_insert_default().push(uid),
+                    _ => beyond_limit.0 += 1,
+                }
+            } else {
+                note_end(&mut accounts.new_failed, pod);
+                match judge(job, pod) {
+                    Verdict::Ignore => {}
+                    _ if room => lists.failed.get_or_insert_default().push(uid),
+                    _ => beyond_limit.1 += 1,
+                }
+            }
+            if !room && !(indexed && succeeded) {
+                continue;
+            }
+        }
+        accounts.release.push(name(pod));
+    }
+    let listed =
+        |list: &Option<Vec<String>>| i32::try_from(list.as_ref().map_or(0, Vec::len)).unwrap_or(i32::MAX);
+    accounts.succeeded = accounts.counted_succeeded + listed(&lists.succeeded) + beyond_limit.0;
+    accounts.failed = accounts.counted_failed + listed(&lists.failed) + beyond_limit.1;
+    if indexed {
+        accounts.succeeded = i32::try_from(accounts.completed.len()).unwrap_or(i32::MAX);
+        accounts.counted_succeeded = accounts.succeeded;
+    }
+    accounts.uncounted = (length(&lists) > 0).then_some(lists);
+    accounts
+}
+
+/// The books as written, with those ends moved into the counters whose pods no longer carry the finalizer.
+fn open(status: &JobStatus, pods: &[Arc<Pod>], indexed: bool, completions: Option<i32>) -> Accounts {
+    let tracked: HashMap<&str, bool> = pods.iter().map(|p| (pods::uid(p), pods::is_tracked(p))).collect();
+    let written = status.uncounted_terminated_pods.clone().unwrap_or_default();
+    let split = |list: Option<Vec<String>>| -> (Vec<String>, i32) {
+        let (open, done): (Vec<_>, Vec<_>) = list
+            .unwrap_or_default()
+            .into_iter()
+            .partition(|uid| tracked.get(uid.as_str()).copied().unwrap_or(false));
+        (open, i32::try_from(done.len()).unwrap_or(i32::MAX))
+    };
+    let (open_succeeded, done_succeeded) = split(written.succeeded);
+    let (open_failed, done_failed) = split(written.failed);
+    let keep = |list: Vec<String>| if list.is_empty() { None } else { Some(list) };
+    let completed = match (&status.completed_indexes, indexed) {
+        (Some(text), true) => indexes::parse(text, completions.unwrap_or(0)),
+        _ => BTreeSet::new(),
+    };
+    Accounts {
+        counted_succeeded: status.succeeded.unwrap_or(0) + done_succeeded,
+        counted_failed: status.failed.unwrap_or(0) + done_failed,
+        uncounted: Some(UncountedTerminatedPods {
+            succeeded: keep(open_succeeded),
+            failed: keep(open_failed),
+        }),
+        completed,
+        ..Accounts::default()
+    }
+}
+
+fn contains(lists: &UncountedTerminatedPods, uid: &str) -> bool {
+    lists.succeeded.iter().flatten().chain(lists.failed.iter().flatten()).any(|known| known == uid)
+}
+
+fn length(lists: &UncountedTerminatedPods) -> usize {
+    lists.succeeded.as_ref().map_or(0, Vec::len) + lists.failed.as_ref().map_or(0, Vec::len)
+}
+
+fn note_end(times: &mut Vec<Timestamp>, pod: &Pod) {
+    times.extend(pods::finished_at(pod));
+}
+
+fn name(pod: &Pod) -> String {
+    pod.metadata.name.clone().unwrap_or_default()
+}

@@ -1,0 +1,101 @@
+//! The Job controller (`batch/v1`), as kube-controller-manager's: observe, decide (pure), apply.
+//!
+//! Changes of Jobs and of pods that a Job controls come in through the shared caches; pods, status and events go out.
+//! Not served: `backoffLimitPerIndex` and `maxFailedIndexes` (an event says so and the Job does not start), adoption of
+//! pods that no controller owns.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Resource, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+mod account;
+mod apply;
+mod backoff;
+mod conditions;
+mod decide;
+mod indexes;
+mod pods;
+mod policies;
+mod template;
+
+#[cfg(test)]
+mod tests;
+
+pub use apply::Hands;
+
+use super::Error;
+use super::cache::{Cache, Key};
+use super::queue::{Queue, work};
+
+/// Jobs worked on at once.
+const CONCURRENCY: usize = 16;
+
+/// A Job: namespace and name, and the uid that its pods name.
+type Item = (Key, String);
+type Backoffs = Mutex<HashMap<String, backoff::Backoff>>;
+
+/// Runs until `stop`.
+pub async fn run(hands: Hands, stop: CancellationToken) {
+    let queue: Arc<Queue<Item>> = Arc::default();
+    let to = queue.clone();
+    hands.jobs.on_change(move |change| {
+        if let Some(job) = change.latest() {
+            to.add((Key::of(job.as_ref()), job.uid().unwrap_or_default()));
+        }
+    });
+    let to = queue.clone();
+    hands.pods.on_change(move |change| {
+        if let Some(item) = change.latest().and_then(|pod| owner(pod)) {
+            to.add(item);
+        }
+    });
+    hands.jobs.filled().await;
+    hands.pods.filled().await;
+    for job in hands.jobs.list() {
+        queue.add((Key::of(job.as_ref()), job.uid().unwrap_or_default()));
+    }
+    // Pods whose Job went away while nobody looked.
+    for item in hands.pods.list().iter().filter_map(|pod| owner(pod)) {
+        queue.add(item);
+    }
+    let backoffs = Backoffs::default();
+    work(queue, CONCURRENCY, stop, |item| step(&hands, &backoffs, item)).await;
+}
+
+/// The Job that controls a pod.
+fn owner(pod: &Pod) -> Option<Item> {
+    let owner = pod.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true))?;
+    let is_job = owner.kind == "Job" && owner.api_version.starts_with("batch/");
+    is_job.then(|| (Key::new(pod.namespace().unwrap_or_default(), owner.name.clone()), owner.uid.clone()))
+}
+
+async fn step(hands: &Hands, backoffs: &Backoffs, item: Item) -> Result<Option<Duration>, Error> {
+    let (key, uid) = item;
+    let pods = controlled(&hands.pods, &key.namespace, &uid);
+    let Some(job) = hands.jobs.get(&key).filter(|job| job.meta().uid.as_ref() == Some(&uid)) else {
+        lock(backoffs).remove(&uid);
+        let names = pods.iter().filter(|pod| pods::is_tracked(pod)).map(|pod| pod.name_any()).collect();
+        apply::release_pods(hands, &key.namespace, names).await?;
+        return Ok(None);
+    };
+    let backoff = lock(backoffs).get(&uid).copied();
+    let plan = decide::decide(&decide::Seen { job: &job, pods: &pods, backoff, now: Timestamp::now() });
+    let (again, record) = (plan.again, plan.backoff);
+    apply::apply(hands, &job, plan).await?;
+    // Kept only now: a step that failed is decided again from the same record.
+    lock(backoffs).insert(uid, record);
+    Ok(again)
+}
+
+fn lock(backoffs: &Backoffs) -> std::sync::MutexGuard<'_, HashMap<String, backoff::Backoff>> {
+    backoffs.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn controlled(pods: &Cache<Pod>, namespace: &str, uid: &str) -> Vec<Arc<Pod>> {
+    pods.list_in(namespace).into_iter().filter(|pod| owner(pod).is_some_and(|(_, of)| of == uid)).collect()
+}

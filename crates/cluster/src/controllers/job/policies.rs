@@ -1,0 +1,93 @@
+//! `podFailurePolicy` and `successPolicy`. Pure.
+//!
+//! Rules: `pkg/controller/job/{pod_failure_policy,success_policy}.go` of Kubernetes 1.36. The action `FailIndex` belongs
+//! to `backoffLimitPerIndex`, which is not served.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::batch::v1::{
+    Job, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicy,
+};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+
+use super::indexes;
+
+/// What the policy says about a failed pod.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// No rule matches, or the rule says so: it counts towards `backoffLimit`.
+    Count,
+    /// It does not count.
+    Ignore,
+    /// The whole Job fails, with this message.
+    FailJob(String),
+}
+
+/// Judges a failed pod by the first rule that matches.
+pub fn judge(job: &Job, pod: &Pod) -> Verdict {
+    let rules =
+        job.spec.as_ref().and_then(|s| s.pod_failure_policy.as_ref()).map_or(&[][..], |p| p.rules.as_slice());
+    for (position, rule) in rules.iter().enumerate() {
+        let Some(what) = matching(rule, pod) else { continue };
+        return match rule.action.as_str() {
+            "Ignore" => Verdict::Ignore,
+            "FailJob" => {
+                Verdict::FailJob(format!("{what} matching {} rule at index {position}", rule.action))
+            }
+            _ => Verdict::Count,
+        };
+    }
+    Verdict::Count
+}
+
+/// What of the pod matches the rule, in upstream's words.
+fn matching(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let status = pod.status.as_ref()?;
+    if let Some(codes) = &rule.on_exit_codes {
+        let all =
+            status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten());
+        let (container, code) = all.filter_map(|s| exit_of(s, codes)).next()?;
+        return Some(format!(
+            "Container {container} for pod {namespace}/{name} failed with exit code {code}"
+        ));
+    }
+    let condition = rule.on_pod_conditions.iter().flatten().find_map(|pattern| {
+        status
+            .conditions
+            .iter()
+            .flatten()
+            .find(|c| c.type_ == pattern.type_ && c.status == pattern.status.as_deref().unwrap_or("True"))
+    })?;
+    Some(format!("Pod {namespace}/{name} has condition {}", condition.type_))
+}
+
+fn exit_of<'a>(
+    status: &'a ContainerStatus,
+    wanted: &PodFailurePolicyOnExitCodesRequirement,
+) -> Option<(&'a str, i32)> {
+    if wanted.container_name.as_ref().is_some_and(|name| *name != status.name) {
+        return None;
+    }
+    let code = status.state.as_ref()?.terminated.as_ref()?.exit_code;
+    let listed = wanted.values.contains(&code);
+    // Success is no failure, whatever `NotIn` says.
+    let matches = code != 0 && if wanted.operator == "In" { listed } else { !listed };
+    matches.then_some((status.name.as_str(), code))
+}
+
+/// The first rule of the success policy that these succeeded indexes fulfil.
+pub fn fulfilled(policy: &SuccessPolicy, succeeded: &BTreeSet<i32>, completions: i32) -> Option<usize> {
+    policy.rules.iter().position(|rule| {
+        let named = rule.succeeded_indexes.as_deref().map(|text| indexes::parse(text, completions));
+        let (hits, all) = match &named {
+            Some(named) => (named.intersection(succeeded).count(), named.is_subset(succeeded)),
+            None => (succeeded.len(), false),
+        };
+        match rule.succeeded_count {
+            Some(count) => i32::try_from(hits).unwrap_or(i32::MAX) >= count,
+            None => all,
+        }
+    })
+}

@@ -1,0 +1,99 @@
+//! The controllers that a job needs, each an ordinary client of the API: no back door into the store.
+//!
+//! Shape of each: observe (shared caches) → decide (pure) → apply. Changes come in through one shared watch per kind
+//! ([`Watches`]); requests go out through the client. What a controller must not do: list by itself, wait in a loop, or
+//! delete on the word of a cache alone where the deletion cannot be undone by a later step.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::{Api, Client};
+use tokio_util::sync::CancellationToken;
+
+pub mod cache;
+mod job;
+pub(crate) mod queue;
+pub(crate) mod record;
+
+use cache::{Cache, follow};
+use record::Recorder;
+
+use crate::scheduler;
+
+/// Why a step failed. Every failure is tried again after an exponential wait.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused or did not answer.
+    #[error("{0}")]
+    Api(#[from] kube::Error),
+    /// An object could not be written as JSON.
+    #[error("cannot encode a request: {0}")]
+    Encode(#[source] serde_json::Error),
+}
+
+impl Error {
+    /// The HTTP status code of a refusal.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api(error) => refusal(error),
+            Self::Encode(_) => None,
+        }
+    }
+}
+
+/// The HTTP status code with which the API refused a request.
+pub(crate) fn refusal(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// The shared watches: one per kind, for controllers and scheduler alike.
+#[derive(Clone, Debug, Default)]
+pub struct Watches {
+    /// `batch/v1` Jobs.
+    pub jobs: Cache<Job>,
+    /// Pods.
+    pub pods: Cache<Pod>,
+    /// Nodes.
+    pub nodes: Cache<Node>,
+    /// Namespaces.
+    pub namespaces: Cache<Namespace>,
+}
+
+impl Watches {
+    /// Follows every kind until `stop`.
+    pub async fn follow(&self, client: &Client, stop: &CancellationToken) {
+        let (c, s) = (client, stop);
+        tokio::join!(
+            follow(Api::all(c.clone()), self.jobs.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.pods.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.nodes.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.namespaces.clone(), s.clone()),
+        );
+    }
+}
+
+/// Runs the shared watches, every controller and the scheduler until `stop`.
+pub async fn run(client: Client, stop: CancellationToken) {
+    let watches = Watches::default();
+    let recorder = Recorder::start(client.clone(), "controller-manager", stop.clone());
+    let job = job::Hands {
+        client: client.clone(),
+        jobs: watches.jobs.clone(),
+        pods: watches.pods.clone(),
+        recorder: recorder.named("job-controller"),
+    };
+    let scheduler = scheduler::Hands {
+        client: client.clone(),
+        pods: watches.pods.clone(),
+        nodes: watches.nodes.clone(),
+        namespaces: watches.namespaces.clone(),
+        recorder: recorder.named("default-scheduler"),
+    };
+    tokio::join!(
+        watches.follow(&client, &stop),
+        job::run(job, stop.clone()),
+        scheduler::run(scheduler, stop.clone()),
+    );
+}

@@ -1,0 +1,194 @@
+//! What pods ask for and nodes have, as whole numbers: cpu in millicores, everything else in its own unit. Pure.
+//!
+//! Rules: `k8s.io/component-helpers/resource` (`PodRequests`) and `pkg/scheduler/framework/types.go` of Kubernetes 1.36:
+//! the larger of the sum of containers and the largest init container, sidecars included, plus overhead; fractions are
+//! rounded up.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+/// Amounts by resource name.
+pub type Amounts = BTreeMap<String, i64>;
+
+/// What the scheduler assumes of a pod without requests when it scores (`DefaultMilliCPURequest`).
+pub const ASSUMED_MILLICPU: i64 = 100;
+/// What the scheduler assumes of a pod without requests when it scores (`DefaultMemoryRequest`), in bytes.
+pub const ASSUMED_MEMORY: i64 = 200 * 1024 * 1024;
+
+const NANO: i128 = 1_000_000_000;
+
+/// A quantity in billionths of its unit, rounded up; None if it is not a quantity.
+fn nanos(text: &str) -> Option<i128> {
+    let text = text.trim();
+    let digits_end =
+        text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits_end);
+    let (multiplier, divisor): (i128, i128) = match suffix {
+        "" => (NANO, 1),
+        "n" => (1, 1),
+        "u" => (1_000, 1),
+        "m" => (1_000_000, 1),
+        "k" => (NANO * 1_000, 1),
+        "M" => (NANO * 1_000_000, 1),
+        "G" => (NANO * 1_000_000_000, 1),
+        "T" => (NANO * 1_000_000_000_000, 1),
+        "P" => (NANO * 1_000_000_000_000_000, 1),
+        "E" => (NANO * 1_000_000_000_000_000_000, 1),
+        "Ki" => (NANO << 10, 1),
+        "Mi" => (NANO << 20, 1),
+        "Gi" => (NANO << 30, 1),
+        "Ti" => (NANO << 40, 1),
+        "Pi" => (NANO << 50, 1),
+        "Ei" => (NANO << 60, 1),
+        exponent => {
+            let power: i32 = exponent.strip_prefix(['e', 'E'])?.parse().ok()?;
+            let size = 10_i128.checked_pow(power.unsigned_abs())?;
+            if power < 0 { (NANO, size) } else { (NANO.checked_mul(size)?, 1) }
+        }
+    };
+    let (negative, number) = match number.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, number.strip_prefix('+').unwrap_or(number)),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let mantissa: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let below = scale.checked_mul(divisor)?;
+    let above = mantissa.checked_mul(multiplier)?;
+    let rounded = above.checked_add(below - 1)?.div_euclid(below);
+    Some(if negative { -rounded } else { rounded })
+}
+
+/// The amount of a resource: millicores for cpu, whole units otherwise; what cannot be read is 0.
+pub fn amount(resource: &str, quantity: &Quantity) -> i64 {
+    let unit = if resource == "cpu" { NANO / 1000 } else { NANO };
+    let value = nanos(&quantity.0).unwrap_or(0);
+    i64::try_from((value + unit - 1).div_euclid(unit)).unwrap_or(i64::MAX)
+}
+
+/// The amounts of a list of quantities.
+pub fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
+    list.into_iter().flatten().map(|(name, quantity)| (name.clone(), amount(name, quantity))).collect()
+}
+
+/// Adds `more` to `to`.
+pub fn add(to: &mut Amounts, more: &Amounts) {
+    for (name, value) in more {
+        let slot = to.entry(name.clone()).or_insert(0);
+        *slot = slot.saturating_add(*value);
+    }
+}
+
+/// Raises `to` to at least `floor`.
+fn at_least(to: &mut Amounts, floor: &Amounts) {
+    for (name, value) in floor {
+        let slot = to.entry(name.clone()).or_insert(0);
+        *slot = (*slot).max(*value);
+    }
+}
+
+fn container_requests(container: &Container) -> Amounts {
+    let resources = container.resources.as_ref();
+    let mut requests = amounts(resources.and_then(|r| r.requests.as_ref()));
+    // The API defaults requests to limits; a pod stored without that is read as if it had been.
+    for (name, value) in amounts(resources.and_then(|r| r.limits.as_ref())) {
+        requests.entry(name).or_insert(value);
+    }
+    requests
+}
+
+/// What the pod asks of a node.
+pub fn requests(pod: &Pod) -> Amounts {
+    let Some(spec) = &pod.spec else { return Amounts::new() };
+    let mut total = Amounts::new();
+    for container in &spec.containers {
+        add(&mut total, &container_requests(container));
+    }
+    let mut sidecars = Amounts::new();
+    let mut starting = Amounts::new();
+    for container in spec.init_containers.iter().flatten() {
+        let mut needs = container_requests(container);
+        if container.restart_policy.as_deref() == Some("Always") {
+            add(&mut total, &needs);
+            add(&mut sidecars, &needs);
+            needs.clone_from(&sidecars);
+        } else {
+            add(&mut needs, &sidecars);
+        }
+        at_least(&mut starting, &needs);
+    }
+    at_least(&mut total, &starting);
+    // Requests of the pod as a whole stand above those of its containers (KEP-2837).
+    total.extend(amounts(spec.resources.as_ref().and_then(|r| r.requests.as_ref())));
+    add(&mut total, &amounts(spec.overhead.as_ref()));
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn quantities() {
+        for (resource, text, expected) in [
+            ("cpu", "1", 1000),
+            ("cpu", "250m", 250),
+            ("cpu", "0.5", 500),
+            ("cpu", "1.0005", 1001),
+            ("cpu", "100u", 1),
+            ("cpu", "2e3", 2_000_000),
+            ("memory", "1Gi", 1 << 30),
+            ("memory", "1.5Gi", 3 << 29),
+            ("memory", "500M", 500_000_000),
+            ("memory", "1E", 1_000_000_000_000_000_000),
+            ("memory", "100m", 1),
+            ("memory", "12e6", 12_000_000),
+            ("memory", "5E-1", 1),
+            ("nvidia.com/gpu", "8", 8),
+            ("memory", "nonsense", 0),
+        ] {
+            assert_eq!(amount(resource, &Quantity(text.into())), expected, "{resource} {text}");
+        }
+    }
+
+    #[test]
+    fn a_pod_asks_for_the_larger_of_start_and_run() {
+        let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        let sidecar = |cpu: &str| json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
+        for (name, spec, expected) in [
+            ("sum", json!({"containers": [container("1"), container("2")]}), 3000),
+            ("large init", json!({"containers": [container("1")], "initContainers": [container("4")]}), 4000),
+            ("sidecar", json!({"containers": [container("1")], "initContainers": [sidecar("2")]}), 3000),
+            (
+                "sidecar before a large init",
+                json!({"containers": [container("1")], "initContainers": [sidecar("2"), container("4")]}),
+                6000,
+            ),
+            (
+                "sidecar after a large init",
+                json!({"containers": [container("1")], "initContainers": [container("4"), sidecar("2")]}),
+                4000,
+            ),
+            ("overhead", json!({"containers": [container("1")], "overhead": {"cpu": "100m"}}), 1100),
+            (
+                "limits only",
+                json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]}),
+                2000,
+            ),
+            (
+                "whole pod",
+                json!({"containers": [container("1")], "resources": {"requests": {"cpu": "5"}}}),
+                5000,
+            ),
+        ] {
+            let pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            assert_eq!(requests(&pod)["cpu"], expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Which changes are worth another cycle: those that bring a pod to place, or that could help one that waits. The
+//! judgement is pure; [`listen`] ties it to the caches.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use tokio::sync::Notify;
+
+use super::Hands;
+use super::order::is_waiting;
+use super::snapshot::{has_ended, node_name};
+use crate::controllers::cache::Change;
+
+/// Wakes `wake` on changes that matter.
+pub fn listen(hands: &Hands, wake: &Arc<Notify>) {
+    let to = wake.clone();
+    hands.pods.on_change(move |change| {
+        if pod_matters(change) {
+            to.notify_one();
+        }
+    });
+    let to = wake.clone();
+    hands.nodes.on_change(move |change| {
+        if node_matters(change) {
+            to.notify_one();
+        }
+    });
+    let to = wake.clone();
+    hands.namespaces.on_change(move |_| to.notify_one());
+}
+
+/// A pod to place came or changed, one got its node, one gave room back, or one changed its labels.
+fn pod_matters(change: &Change<Pod>) -> bool {
+    match (&change.old, &change.new) {
+        (_, Some(new)) if is_waiting(new) => {
+            // Our own condition on it does not count.
+            change
+                .old
+                .as_ref()
+                .is_none_or(|old| old.spec != new.spec || old.metadata.labels != new.metadata.labels)
+        }
+        (None, Some(_)) => true,
+        (Some(old), Some(new)) => {
+            node_name(old) != node_name(new)
+                || has_ended(old) != has_ended(new)
+                || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+                || old.metadata.labels != new.metadata.labels
+        }
+        (_, None) => true,
+    }
+}
+
+/// A heartbeat does not matter; what a filter looks at does.
+fn node_matters(change: &Change<Node>) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
+    let allocatable = |node: &Node| node.status.as_ref().map(|s| (s.allocatable.clone(), s.capacity.clone()));
+    old.spec != new.spec || old.metadata.labels != new.metadata.labels || allocatable(old) != allocatable(new)
+}
