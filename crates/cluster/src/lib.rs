@@ -8,9 +8,213 @@
 //! and admits it, [`store`] commits it under the next resourceVersion, watchers see it; `controllers`, `scheduler` and
 //! `node` are ordinary clients of the same API.
 
+pub mod apiserver;
+pub mod kubeconfig;
 pub mod node;
 pub mod controllers;
 pub mod objects;
 pub mod patch;
 pub mod scheduler;
 pub mod schema;
+pub mod store;
+pub mod tls;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kube::api::PostParams;
+use kube::config::Kubeconfig;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use apiserver::auth::{self, Identities, UserInfo};
+use apiserver::{ApiServer, Endpoint, SYSTEM_NAMESPACES};
+use node::ModeChoice;
+use store::{Store, Volatile};
+
+/// The file of the state directory that holds the administrator's token.
+const TOKEN_FILE: &str = "admin.token";
+/// The folder of the state directory that holds the certificates.
+const CERTIFICATES: &str = "pki";
+
+/// What a cluster is to be like.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where certificates, tokens, logs and volumes are kept; made with mode 0700 if it is not there.
+    pub state: PathBuf,
+    /// Where the API is served; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Image names and the local environments that stand for them.
+    pub images: BTreeMap<String, PathBuf>,
+    /// How many nodes the machine poses as.
+    pub nodes: u32,
+    /// How many GPUs each node has.
+    pub gpus: u32,
+    /// How pods are isolated.
+    pub mode: ModeChoice,
+    /// The beginning of the command that runs this program as a pod's sandbox.
+    pub sandbox_program: Vec<OsString>,
+    /// How many past events each resource remembers: the compaction window, after which a watch is answered 410.
+    pub watch_window: usize,
+}
+
+impl Options {
+    /// A cluster of one node without GPUs on a free port of loopback.
+    pub fn new(state: impl Into<PathBuf>) -> Self {
+        Self {
+            state: state.into(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            images: BTreeMap::new(),
+            nodes: 1,
+            gpus: 0,
+            mode: ModeChoice::Auto,
+            sandbox_program: Vec::new(),
+            watch_window: store::DEFAULT_WINDOW,
+        }
+    }
+}
+
+/// Why a cluster does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The state directory cannot be used.
+    #[error("the state directory {path}: {source}")]
+    State {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The address is taken or not this machine's.
+    #[error("the API cannot be served at {address}: {source}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// Certificates.
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
+    /// No randomness for the token.
+    #[error("the operating system gives no randomness: {0}")]
+    Random(getrandom::Error),
+    /// The kubeconfig could not be made.
+    #[error("the kubeconfig could not be made: {0}")]
+    Kubeconfig(#[from] serde_json::Error),
+    /// The cluster's own objects could not be made.
+    #[error("the cluster's first objects could not be made: {0}")]
+    Client(#[from] kube::Error),
+}
+
+/// A running cluster. [`Cluster::stop`] ends it; dropping it ends it too, but does not wait.
+pub struct Cluster {
+    server: Arc<ApiServer>,
+    client: kube::Client,
+    address: SocketAddr,
+    kubeconfig: Kubeconfig,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Cluster {
+    /// Starts a cluster, and returns when its API is served.
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing is left running then.
+    pub async fn start(options: Options) -> Result<Self, Error> {
+        make_state_directory(&options.state)?;
+        let token = load_or_make_token(&options.state.join(TOKEN_FILE))?;
+        let identity = tls::load_or_make(&options.state.join(CERTIFICATES), options.listen.ip())?;
+        let unusable = |source| Error::Listen { address: options.listen, source };
+        let listener = TcpListener::bind(options.listen).await.map_err(unusable)?;
+        let address = listener.local_addr().map_err(unusable)?;
+        let kubeconfig = kubeconfig::kubeconfig(address, &identity.ca_pem, &token)?;
+
+        let store = Arc::new(Store::new(options.watch_window, Box::new(Volatile)));
+        let server = Arc::new(ApiServer::new(store, Identities::new(token)));
+        let client = kube::Client::new(Endpoint::trusted(server.clone(), UserInfo::admin()), "default");
+        make_system_namespaces(&client).await?;
+
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let endpoint = Endpoint::with_credentials(server.clone());
+        tasks.spawn(apiserver::listen::listen(listener, identity.acceptor, endpoint, stop.clone()));
+        // Controllers, scheduler and node start here: each with `client` and `stop`, on `tasks`.
+        Ok(Self { server, client, address, kubeconfig, stop, tasks })
+    }
+
+    /// A client in this process, as the administrator; it takes the same way as every other.
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    /// Where the API is served.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> Kubeconfig {
+        self.kubeconfig.clone()
+    }
+
+    /// The API server: where nodes register, and where tests make events old ([`Store::compact`]).
+    pub fn server(&self) -> &Arc<ApiServer> {
+        &self.server
+    }
+
+    /// Ends the cluster, and returns when nothing of it runs any more.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.server.store().close();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn make_state_directory(path: &Path) -> Result<(), Error> {
+    let make = || {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+    };
+    make().map_err(|source| Error::State { path: path.to_owned(), source })
+}
+
+fn load_or_make_token(path: &Path) -> Result<String, Error> {
+    match std::fs::read_to_string(path) {
+        Ok(token) if !token.trim().is_empty() => return Ok(token.trim().to_owned()),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(Error::State { path: path.to_owned(), source }),
+    }
+    let token = auth::new_token().map_err(Error::Random)?;
+    tls::write(path, &token)?;
+    Ok(token)
+}
+
+async fn make_system_namespaces(client: &kube::Client) -> Result<(), Error> {
+    let namespaces = kube::Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
+    for name in SYSTEM_NAMESPACES {
+        let mut namespace = k8s_openapi::api::core::v1::Namespace::default();
+        namespace.metadata.name = Some(name.into());
+        match namespaces.create(&PostParams::default(), &namespace).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            result => {
+                result?;
+            }
+        }
+    }
+    Ok(())
+}

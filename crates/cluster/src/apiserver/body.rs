@@ -1,0 +1,177 @@
+//! A request's body: bounded in size, in time and in depth, decoded from JSON or YAML into one value.
+//!
+//! Duplicate fields are found while decoding, since afterwards they are gone.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::negotiate::Encoding;
+use super::status::{self, Refusal};
+
+/// The largest body (`genericapiserver.Config.MaxRequestBodyBytes`).
+pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+/// How long a client may take to send its body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Duplicate fields that are reported; the rest are only dropped.
+const MAX_DUPLICATES: usize = 32;
+
+/// Reads a body.
+///
+/// # Errors
+/// 413 when it is larger than [`MAX_BODY_BYTES`]; 400 when it breaks off; 408 when it takes too long.
+pub async fn read<B>(body: B) -> Result<Bytes, Refusal>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<tower::BoxError>,
+{
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await;
+    match collected {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(status::too_large(MAX_BODY_BYTES)),
+        Ok(Err(error)) => Err(status::bad_request(format!("the request's body broke off: {error}"))),
+        Err(_) => Err(Refusal::new(408, "Timeout", "the request's body did not arrive in time")),
+    }
+}
+
+/// A decoded body, and the paths of fields that stood there twice.
+#[derive(Debug)]
+pub struct Decoded {
+    /// The body.
+    pub value: Value,
+    /// E.g. `spec.replicas`.
+    pub duplicates: Vec<String>,
+}
+
+/// Decodes a body.
+///
+/// # Errors
+/// 400.
+pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Decoded, Refusal> {
+    match encoding {
+        Encoding::Json => json(bytes),
+        Encoding::Yaml => yaml(bytes),
+    }
+    .map_err(|why| status::bad_request(format!("error decoding the request's body: {why}")))
+}
+
+fn json(bytes: &[u8]) -> Result<Decoded, String> {
+    let mut duplicates = Vec::new();
+    let mut path = String::new();
+    let mut decoder = serde_json::Deserializer::from_slice(bytes);
+    let seed = Seed { duplicates: &mut duplicates, path: &mut path };
+    let value = seed.deserialize(&mut decoder).map_err(|error| error.to_string())?;
+    decoder.end().map_err(|error| error.to_string())?;
+    Ok(Decoded { value, duplicates })
+}
+
+fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let value = serde_saphyr::from_str::<Value>(text).map_err(|error| error.to_string())?;
+    Ok(Decoded { value, duplicates: Vec::new() })
+}
+
+/// Builds a [`Value`] and notes the path of every field that comes a second time.
+struct Seed<'a> {
+    duplicates: &'a mut Vec<String>,
+    path: &'a mut String,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, decoder: D) -> Result<Value, D::Error> {
+        decoder.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        let length = self.path.len();
+        loop {
+            self.path.push_str(&format!("[{}]", array.len()));
+            let item = items.next_element_seed(Seed { duplicates: self.duplicates, path: self.path })?;
+            self.path.truncate(length);
+            match item {
+                Some(item) => array.push(item),
+                None => return Ok(Value::Array(array)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        let length = self.path.len();
+        while let Some(name) = fields.next_key::<String>()? {
+            if length > 0 {
+                self.path.push('.');
+            }
+            self.path.push_str(&name);
+            if object.contains_key(&name) && self.duplicates.len() < MAX_DUPLICATES {
+                self.duplicates.push(self.path.clone());
+            }
+            let value = fields.next_value_seed(Seed { duplicates: self.duplicates, path: self.path })?;
+            self.path.truncate(length);
+            object.insert(name, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_are_found_and_the_last_wins() {
+        let decoded = json(br#"{"a":{"b":1,"b":2},"l":[{"x":1,"x":1}],"n":null,"f":1.5}"#).unwrap();
+        assert_eq!(decoded.value, serde_json::json!({"a":{"b":2},"l":[{"x":1}],"n":null,"f":1.5}));
+        assert_eq!(decoded.duplicates, ["a.b", "l[0].x"]);
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep = "[".repeat(5000) + &"]".repeat(5000);
+        assert!(json(deep.as_bytes()).unwrap_err().contains("recursion"));
+        assert!(yaml(deep.as_bytes()).is_err());
+    }
+}

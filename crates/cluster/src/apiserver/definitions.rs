@@ -1,0 +1,160 @@
+//! CustomResourceDefinitions: one that is written is served at once, one that is deleted takes its objects along.
+//!
+//! Rules: apiextensions-apiserver `pkg/controller/{status,establish,finalizer}`. What a definition means is
+//! [`super::rules`]' knowledge; here the catalog and the stored conditions follow it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::catalog::Catalog;
+use super::{ApiServer, rules};
+use crate::store::{self, Key, Record, Resource, Start};
+
+/// Keeps a definition until its objects are gone.
+pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// How often a definition's own status is written anew when others write it meanwhile.
+const MAX_ATTEMPTS: usize = 16;
+/// How long the objects of a deleted definition may take to go before they are looked at again.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(5);
+
+fn definitions() -> Resource {
+    Resource::new("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+/// Makes the catalog and the conditions follow a definition that was just written.
+///
+/// # Errors
+/// When the definition's status cannot be written.
+pub async fn follow(server: &Arc<ApiServer>, record: &Arc<Record>) -> Result<(), store::Error> {
+    let name = record.key.as_str().to_owned();
+    if !record.value["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    match rules::kinds_of_crd(&record.value) {
+        Ok(kinds) => server.change_catalog(|catalog| catalog.with(&name, kinds.clone())),
+        // Validation has refused such a definition before it was stored.
+        Err(faults) => tracing::error!(definition = name, ?faults, "a stored definition is at fault"),
+    }
+    write_status(server, &name).await
+}
+
+/// Sets the conditions and names of a definition that is served (`Established`, `NamesAccepted`).
+async fn write_status(server: &Arc<ApiServer>, name: &str) -> Result<(), store::Error> {
+    let (resource, key) = (definitions(), Key::new(None, name));
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(record) = server.store.get(&resource, &key) else { return Ok(()) };
+        let mut next = record.value.clone();
+        establish(&mut next, Timestamp::now());
+        if next == record.value {
+            return Ok(());
+        }
+        match server.store.replace(&resource, &key, record.revision, next).await {
+            Err(store::Error::Changed(_)) => {}
+            Err(store::Error::Missing) => return Ok(()),
+            result => return result.map(|_| ()),
+        }
+    }
+    Ok(())
+}
+
+fn establish(definition: &mut Value, now: Timestamp) {
+    let mut names = definition["spec"]["names"].clone();
+    if names["singular"].is_null() {
+        names["singular"] = names["kind"].as_str().unwrap_or_default().to_lowercase().into();
+    }
+    if names["listKind"].is_null() {
+        names["listKind"] = format!("{}List", names["kind"].as_str().unwrap_or_default()).into();
+    }
+    definition["status"]["acceptedNames"] = names;
+    let storage = definition["spec"]["versions"]
+        .as_array()
+        .and_then(|versions| versions.iter().find(|version| version["storage"] == true))
+        .map(|version| version["name"].clone());
+    let mut stored = definition["status"]["storedVersions"].as_array().cloned().unwrap_or_default();
+    if let Some(storage) = storage.filter(|storage| !stored.contains(storage)) {
+        stored.push(storage);
+    }
+    definition["status"]["storedVersions"] = stored.into();
+    for (name, reason, message) in [
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ] {
+        set_condition(definition, name, reason, message, now);
+    }
+}
+
+fn set_condition(definition: &mut Value, name: &str, reason: &str, message: &str, now: Timestamp) {
+    let mut conditions = definition["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    if conditions.iter().any(|condition| condition["type"] == name && condition["status"] == "True") {
+        return;
+    }
+    conditions.retain(|condition| condition["type"] != name);
+    conditions.push(json!({"type": name, "status": "True", "lastTransitionTime": rules::timestamp(now),
+        "reason": reason, "message": message}));
+    definition["status"]["conditions"] = conditions.into();
+}
+
+/// Takes away the objects of a deleted definition, then the definition; runs until that is done.
+pub async fn clean_up(server: Arc<ApiServer>, name: String) {
+    let Some(plural) = name.split('.').next().map(str::to_owned) else { return };
+    let group = name.get(plural.len() + 1..).unwrap_or_default().to_owned();
+    let resource = Resource::new(&group, &plural);
+    loop {
+        let Ok(mut watch) = server.store.watch(&resource, Start::Now) else { return };
+        for record in server.store.list(&resource, None).records {
+            remove_object(&server, &resource, &record).await;
+        }
+        if server.store.count(&resource) == 0 {
+            break;
+        }
+        // Woken by the next change, or to look again; a closed channel means that the server stops.
+        if let Ok(None) = tokio::time::timeout(CLEANUP_INTERVAL, watch.events.recv()).await {
+            return;
+        }
+    }
+    server.change_catalog(|catalog: &Catalog| catalog.without(&name));
+    release(&server, &name).await;
+}
+
+async fn remove_object(server: &Arc<ApiServer>, resource: &Resource, record: &Arc<Record>) {
+    let has_finalizers =
+        record.value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    let mut next = record.value.clone();
+    let result = if !has_finalizers {
+        server.store.remove(resource, &record.key, record.revision, next).await
+    } else if next["metadata"]["deletionTimestamp"].is_null() {
+        next["metadata"]["deletionTimestamp"] = rules::timestamp(Timestamp::now()).into();
+        next["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+        server.store.replace(resource, &record.key, record.revision, next).await
+    } else {
+        return;
+    };
+    if let Err(error) = result {
+        tracing::debug!(object = record.key.as_str(), %error, "an object of a deleted definition changed meanwhile");
+    }
+}
+
+async fn release(server: &Arc<ApiServer>, name: &str) {
+    let (resource, key) = (definitions(), Key::new(None, name));
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(record) = server.store.get(&resource, &key) else { return };
+        let mut next = record.value.clone();
+        let mut finalizers = next["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != CLEANUP_FINALIZER);
+        let is_last = finalizers.is_empty();
+        next["metadata"]["finalizers"] = finalizers.into();
+        let result = if is_last {
+            server.store.remove(&resource, &key, record.revision, next).await
+        } else {
+            server.store.replace(&resource, &key, record.revision, next).await
+        };
+        match result {
+            Err(store::Error::Changed(_)) => {}
+            Err(error) => return tracing::warn!(definition = name, %error, "a deleted definition stays"),
+            Ok(_) => return,
+        }
+    }
+}

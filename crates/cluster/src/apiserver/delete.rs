@@ -1,0 +1,455 @@
+//! delete and deletecollection.
+//!
+//! Rules: apiserver `pkg/registry/rest/delete.go` (BeforeDelete), `pkg/registry/generic/registry/store.go` (Delete,
+//! deletionFinalizersForGarbageCollection). An object with finalizers is marked and stays until the last is gone; a
+//! pod that runs on a node stays for its grace period, until its node deletes it with grace 0.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::definitions;
+use super::reply::Shown;
+use super::rules::{self, Kind, Selection};
+use super::status::{self, About, Refusal};
+use crate::store::{self, Record};
+
+/// How often a deletion is tried again when others wrote meanwhile.
+const MAX_ATTEMPTS: usize = 16;
+/// `terminationGracePeriodSeconds` of a pod that does not say.
+const DEFAULT_GRACE_SECONDS: i64 = 30;
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// `metav1.DeleteOptions`, from the body and the query.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    grace_period_seconds: Option<i64>,
+    propagation_policy: Option<String>,
+    orphan_dependents: Option<bool>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    dry_run: bool,
+}
+
+/// What became of an object.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It is gone; this was its last state.
+    Gone(Shown),
+    /// It is marked, and goes later.
+    Marked(Shown),
+}
+
+impl Options {
+    /// Reads the options. A body, if there is one, wins over the query.
+    ///
+    /// # Errors
+    /// 400 and 422.
+    pub fn parse(call: &Call<'_>, body: Option<&Value>) -> Result<Self, Refusal> {
+        let query = &call.query;
+        let mut options = Self {
+            grace_period_seconds: query.grace_period_seconds,
+            propagation_policy: query.propagation_policy.clone(),
+            orphan_dependents: query.orphan_dependents,
+            dry_run: query.dry_run,
+            ..Self::default()
+        };
+        if let Some(body) = body.filter(|body| body.is_object()) {
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            options = Self {
+                grace_period_seconds: body["gracePeriodSeconds"].as_i64(),
+                propagation_policy: text(&body["propagationPolicy"]),
+                orphan_dependents: body["orphanDependents"].as_bool(),
+                uid: text(&body["preconditions"]["uid"]),
+                resource_version: text(&body["preconditions"]["resourceVersion"]),
+                dry_run: super::query::dry_run(body["dryRun"][0].as_str())?,
+            };
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// The same without preconditions, which are about one object.
+    fn for_each(&self) -> Self {
+        Self { uid: None, resource_version: None, ..self.clone() }
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        let refuse = |reason: &str, detail: String, field: &str| {
+            let about = About { group: "", resource: "DeleteOptions", name: "" };
+            Err(status::invalid(about, &[(reason.to_owned(), detail, field.to_owned())]))
+        };
+        match self.propagation_policy.as_deref() {
+            None | Some("Foreground" | "Background" | "Orphan") => {}
+            Some(other) => {
+                let detail = format!(
+                    "Unsupported value: \"{other}\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+                );
+                return refuse("FieldValueNotSupported", detail, "propagationPolicy");
+            }
+        }
+        if self.propagation_policy.is_some() && self.orphan_dependents.is_some() {
+            let detail =
+                "Invalid value: \"\": orphanDependents and deletionPropagation cannot be both set".to_owned();
+            return refuse("FieldValueInvalid", detail, "propagationPolicy");
+        }
+        Ok(())
+    }
+}
+
+/// Deletes the object that the path names.
+///
+/// # Errors
+/// 403, 404, 409.
+pub async fn delete(call: &Call<'_>, options: &Options) -> Result<Outcome, Refusal> {
+    let record = call
+        .server
+        .store
+        .get(&call.entry.resource, &call.key())
+        .ok_or_else(|| status::not_found(call.about()))?;
+    warn_of_orphans(call, options);
+    delete_record(call, options, record).await
+}
+
+/// Deletes every object that the selectors select; those that went meanwhile are no error.
+///
+/// # Errors
+/// 400 for the selectors; the first refusal of an object.
+pub async fn delete_collection(call: &Call<'_>, options: &Options) -> Result<Vec<Arc<Record>>, Refusal> {
+    let query = &call.query;
+    let selection = Selection::parse(&call.entry.kind, &query.label_selector, &query.field_selector)?;
+    let mut deleted = call.server.store.list(&call.entry.resource, call.action.namespace).records;
+    deleted.retain(|record| selection.matches(&record.value));
+    warn_of_orphans(call, options);
+    for record in &deleted {
+        match delete_record(call, &options.for_each(), record.clone()).await {
+            Err(refusal) if refusal.code == 404 => {}
+            result => {
+                result?;
+            }
+        }
+    }
+    Ok(deleted)
+}
+
+/// What an outcome answers (`endpoints/handlers/delete.go`): some kinds give the object, most a `Status`.
+pub fn answer(call: &Call<'_>, outcome: Outcome) -> Result<http::Response<super::reply::Body>, Refusal> {
+    const RETURNED: [&str; 9] = [
+        "pods",
+        "services",
+        "serviceaccounts",
+        "persistentvolumes",
+        "persistentvolumeclaims",
+        "resourcequotas",
+        "storageclasses",
+        "networkpolicies",
+        "namespaces",
+    ];
+    match outcome {
+        Outcome::Marked(shown) => super::reply::object(call, 200, &shown),
+        Outcome::Gone(shown)
+            if RETURNED.contains(&call.entry.kind.plural.as_str()) && call.action.subresource.is_empty() =>
+        {
+            super::reply::object(call, 200, &shown)
+        }
+        Outcome::Gone(shown) => {
+            let uid = shown.value()["metadata"]["uid"].as_str().unwrap_or_default();
+            Ok(super::reply::json_value(200, &status::deleted(call.about(), uid)))
+        }
+    }
+}
+
+async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -> Result<Outcome, Refusal> {
+    let mut record = first;
+    for _ in 0..MAX_ATTEMPTS {
+        let name = record.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        check_preconditions(call.about_name(&name), options, &record.value)?;
+        refuse_protected(call, &name)?;
+        let mut next = record.value.clone();
+        let step = plan(&call.entry.kind, options, &mut next, call.now);
+        let store = &call.server.store;
+        if options.dry_run || step == Step::Nothing {
+            let shown = if step == Step::Nothing { Shown::Stored(record) } else { Shown::Draft(next) };
+            return Ok(if step == Step::Remove { Outcome::Gone(shown) } else { Outcome::Marked(shown) });
+        }
+        let result = match step {
+            Step::Remove => store
+                .remove(&call.entry.resource, &record.key, record.revision, next)
+                .await
+                .map(|record| Outcome::Gone(Shown::Stored(record))),
+            Step::Mark | Step::Nothing => store
+                .replace(&call.entry.resource, &record.key, record.revision, next)
+                .await
+                .map(|record| Outcome::Marked(Shown::Stored(record))),
+        };
+        match result {
+            Ok(outcome) => return Ok(outcome),
+            Err(store::Error::Changed(present)) => record = present,
+            Err(store::Error::Missing) => return Err(status::not_found(call.about_name(&name))),
+            Err(error) => return Err(status::internal(error)),
+        }
+    }
+    Err(status::conflict(call.about(), status::OUTDATED))
+}
+
+/// What a deletion does to an object now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// It is on its way out already, and no sooner than asked.
+    Nothing,
+    /// It stays, marked.
+    Mark,
+    /// It goes.
+    Remove,
+}
+
+fn plan(kind: &Kind, options: &Options, next: &mut Value, now: Timestamp) -> Step {
+    if kind.is("", "Namespace") {
+        return plan_namespace(next, now);
+    }
+    let finalizers_changed = set_garbage_finalizers(kind, options, next) | set_cleanup_finalizer(kind, next);
+    let has_finalizers = next["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    if kind.is("", "Pod") {
+        return plan_pod(options, next, now, has_finalizers, finalizers_changed);
+    }
+    if !has_finalizers {
+        return Step::Remove;
+    }
+    let is_marked = !next["metadata"]["deletionTimestamp"].is_null();
+    if is_marked && !finalizers_changed {
+        return Step::Nothing;
+    }
+    mark(next, now, 0);
+    Step::Mark
+}
+
+fn plan_pod(
+    options: &Options,
+    next: &mut Value,
+    now: Timestamp,
+    has_finalizers: bool,
+    finalizers_changed: bool,
+) -> Step {
+    let asked = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    let marked = !next["metadata"]["deletionTimestamp"].is_null();
+    let current = next["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let grace = if marked { asked.unwrap_or(current).min(current) } else { pod_grace(asked, next) };
+    if grace == 0 && !has_finalizers {
+        return Step::Remove;
+    }
+    if marked && grace == current && !finalizers_changed {
+        return Step::Nothing;
+    }
+    if marked {
+        // A grace period can only be shortened; it counts from the first deletion (`BeforeDelete`).
+        let from =
+            next["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        let end = from.unwrap_or(now).checked_sub(SignedDuration::from_secs(current)).unwrap_or(now);
+        let end = end.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        next["metadata"]["deletionTimestamp"] = rules::timestamp(end).into();
+        next["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+    } else {
+        mark(next, now, grace);
+    }
+    Step::Mark
+}
+
+/// `pkg/registry/core/pod/strategy.go`, CheckGracefulDelete.
+fn pod_grace(asked: Option<i64>, pod: &Value) -> i64 {
+    let is_assigned = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+    let is_over = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
+    if !is_assigned || is_over {
+        return 0;
+    }
+    let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64();
+    let grace = asked.or(own).unwrap_or(DEFAULT_GRACE_SECONDS);
+    if grace < 0 { 1 } else { grace }
+}
+
+/// `pkg/registry/core/namespace/storage/storage.go`, Delete.
+fn plan_namespace(next: &mut Value, now: Timestamp) -> Step {
+    let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+    if next["metadata"]["deletionTimestamp"].is_null() {
+        next["metadata"]["deletionTimestamp"] = rules::timestamp(now).into();
+        next["status"]["phase"] = "Terminating".into();
+        return if is_empty(&next["spec"]["finalizers"]) && is_empty(&next["metadata"]["finalizers"]) {
+            Step::Remove
+        } else {
+            Step::Mark
+        };
+    }
+    if is_empty(&next["spec"]["finalizers"]) && is_empty(&next["metadata"]["finalizers"]) {
+        return Step::Remove;
+    }
+    Step::Nothing
+}
+
+fn mark(next: &mut Value, now: Timestamp, grace: i64) {
+    let metadata = &mut next["metadata"];
+    if metadata["deletionTimestamp"].is_null() {
+        let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        metadata["deletionTimestamp"] = rules::timestamp(end).into();
+        if let Some(generation) = metadata["generation"].as_i64() {
+            metadata["generation"] = (generation + 1).into();
+        }
+    }
+    metadata["deletionGracePeriodSeconds"] = grace.into();
+}
+
+/// Adds or takes away the finalizers by which the garbage collector learns what to do with dependents.
+fn set_garbage_finalizers(kind: &Kind, options: &Options, next: &mut Value) -> bool {
+    let own = next["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let has = |name: &str| own.iter().any(|finalizer| finalizer == name);
+    let (orphan, foreground) = match (options.propagation_policy.as_deref(), options.orphan_dependents) {
+        (Some("Orphan"), _) | (None, Some(true)) => (true, false),
+        (Some("Foreground"), _) => (false, true),
+        (Some(_), _) | (None, Some(false)) => (false, false),
+        (None, None) if has(ORPHAN) => (true, false),
+        (None, None) if has(FOREGROUND) => (false, true),
+        (None, None) => (orphans_by_default(kind), false),
+    };
+    let mut wanted = own
+        .iter()
+        .filter(|finalizer| *finalizer != ORPHAN && *finalizer != FOREGROUND)
+        .cloned()
+        .collect::<Vec<_>>();
+    if orphan {
+        wanted.push(ORPHAN.into());
+    }
+    if foreground {
+        wanted.push(FOREGROUND.into());
+    }
+    if wanted == own {
+        return false;
+    }
+    if wanted.is_empty()
+        && let Some(metadata) = next["metadata"].as_object_mut()
+    {
+        metadata.remove("finalizers");
+    } else {
+        next["metadata"]["finalizers"] = json!(wanted);
+    }
+    true
+}
+
+/// A definition stays until its objects are gone.
+fn set_cleanup_finalizer(kind: &Kind, next: &mut Value) -> bool {
+    let is_marked = !next["metadata"]["deletionTimestamp"].is_null();
+    if is_marked || !kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+        return false;
+    }
+    let mut finalizers = next["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    finalizers.push(definitions::CLEANUP_FINALIZER.into());
+    next["metadata"]["finalizers"] = finalizers.into();
+    true
+}
+
+/// Jobs leave their pods behind unless told otherwise (`jobStrategy.DefaultGarbageCollectionPolicy`).
+fn orphans_by_default(kind: &Kind) -> bool {
+    kind.is("batch", "Job")
+}
+
+fn warn_of_orphans(call: &Call<'_>, options: &Options) {
+    if orphans_by_default(&call.entry.kind)
+        && options.propagation_policy.is_none()
+        && options.orphan_dependents.is_none()
+    {
+        call.warn(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
+             them or set propagationPolicy=Orphan to suppress this warning",
+        );
+    }
+}
+
+fn check_preconditions(about: About<'_>, options: &Options, value: &Value) -> Result<(), Refusal> {
+    let own = &value["metadata"];
+    let checks = [
+        ("UID", options.uid.as_deref(), own["uid"].as_str().unwrap_or_default(), "UID in object meta"),
+        (
+            "ResourceVersion",
+            options.resource_version.as_deref(),
+            own["resourceVersion"].as_str().unwrap_or_default(),
+            "ResourceVersion in object meta",
+        ),
+    ];
+    for (what, wanted, found, words) in checks {
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+            let why = format!("Precondition failed: {what} in precondition: {wanted}, {words}: {found}");
+            return Err(status::conflict(about, &why));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_protected(call: &Call<'_>, name: &str) -> Result<(), Refusal> {
+    let is_protected = matches!(name, "default" | "kube-system" | "kube-public");
+    if call.entry.kind.is("", "Namespace") && is_protected {
+        return Err(status::forbidden(call.about_name(name), "this namespace may not be deleted"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(value: Value) -> Value {
+        let mut pod = json!({"metadata": {"name": "p", "generation": 1}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}});
+        json_patch::merge(&mut pod, &value);
+        pod
+    }
+
+    #[test]
+    fn a_pod_goes_when_its_node_says_so() {
+        let Some(kind) = rules::builtin_kind("", "Pod") else { panic!("pods are not served") };
+        let now = Timestamp::UNIX_EPOCH;
+        let options = |seconds| Options { grace_period_seconds: seconds, ..Options::default() };
+        let marked = json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}});
+        let table = [
+            (pod(json!({})), None, Step::Mark, json!("1970-01-01T00:00:30Z")),
+            (pod(json!({})), Some(0), Step::Remove, Value::Null),
+            (pod(json!({"spec": {"nodeName": null}})), None, Step::Remove, Value::Null),
+            (pod(json!({"status": {"phase": "Failed"}})), Some(9), Step::Remove, Value::Null),
+            (pod(marked.clone()), None, Step::Nothing, json!("1970-01-01T00:00:30Z")),
+            (pod(marked.clone()), Some(60), Step::Nothing, json!("1970-01-01T00:00:30Z")),
+            (pod(marked.clone()), Some(5), Step::Mark, json!("1970-01-01T00:00:05Z")),
+            (pod(marked), Some(0), Step::Remove, json!("1970-01-01T00:00:30Z")),
+            (
+                pod(json!({"metadata": {"finalizers": ["x/y"]}})),
+                Some(0),
+                Step::Mark,
+                json!("1970-01-01T00:00:00Z"),
+            ),
+        ];
+        for (mut value, seconds, step, end) in table {
+            let before = value.clone();
+            assert_eq!(plan(&kind, &options(seconds), &mut value, now), step, "{before} {seconds:?}");
+            assert_eq!(value["metadata"]["deletionTimestamp"], end, "{before} {seconds:?}");
+        }
+    }
+
+    #[test]
+    fn policies_become_finalizers() {
+        let Some(job) = rules::builtin_kind("batch", "Job") else { panic!("jobs are not served") };
+        let Some(map) = rules::builtin_kind("", "ConfigMap") else { panic!("configmaps are not served") };
+        let policy = |policy: Option<&str>| Options {
+            propagation_policy: policy.map(Into::into),
+            ..Options::default()
+        };
+        let table = [
+            (&job, None, json!(["orphan"])),
+            (&job, Some("Background"), Value::Null),
+            (&map, None, Value::Null),
+            (&map, Some("Foreground"), json!(["foregroundDeletion"])),
+            (&map, Some("Orphan"), json!(["orphan"])),
+        ];
+        for (kind, name, finalizers) in table {
+            let mut value = json!({"metadata": {"name": "x"}});
+            set_garbage_finalizers(kind, &policy(name), &mut value);
+            assert_eq!(value["metadata"]["finalizers"], finalizers, "{kind:?} {name:?}");
+        }
+    }
+}

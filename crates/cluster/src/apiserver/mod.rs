@@ -1,0 +1,369 @@
+//! The API server: requests in, answers out, over the store.
+//!
+//! The walk of a request: [`auth`] says who asks, [`route`] what for, [`auth`] again whether they may, [`query`] and
+//! [`negotiate`] how; then one of [`read`], [`watch`], [`create`], [`update`], [`patching`], [`delete`],
+//! [`subresources`], [`reviews`] answers, by the rules of [`rules`] and on the store; [`reply`] writes it. A refusal at
+//! any step is a `Status` ([`status`]). The same walk serves the listener on loopback ([`listen`]) and the client in
+//! this process.
+//!
+//! No controller's work is done here: what Kubernetes leaves to a controller is left to one.
+
+pub mod auth;
+mod body;
+mod call;
+mod catalog;
+mod create;
+mod definitions;
+mod delete;
+mod discovery;
+pub mod kubelet;
+pub mod listen;
+mod managed;
+mod negotiate;
+mod openapi;
+mod patching;
+mod query;
+mod read;
+mod reply;
+mod reviews;
+mod route;
+mod rules;
+mod status;
+mod subresources;
+mod update;
+mod versions;
+mod watch;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::header::HeaderValue;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use jiff::Timestamp;
+use tower::BoxError;
+
+pub use reply::Body;
+
+use auth::{Identities, UserInfo};
+use call::Call;
+use catalog::{Catalog, Entry};
+use kubelet::Kubelets;
+use negotiate::Form;
+use reply::Shown;
+use route::{Action, Target};
+use status::Refusal;
+
+use crate::store::{Key, Resource, Store};
+
+/// See the module.
+pub struct ApiServer {
+    store: Arc<Store>,
+    catalog: RwLock<Arc<Catalog>>,
+    identities: Identities,
+    /// The nodes that can be asked for logs.
+    pub kubelets: Kubelets,
+    openapi: openapi::Cache,
+}
+
+impl ApiServer {
+    /// A server over a store, which it takes as it is; the built-in kinds are served.
+    pub fn new(store: Arc<Store>, identities: Identities) -> Self {
+        Self {
+            store,
+            catalog: RwLock::new(Arc::new(Catalog::of_builtin(rules::builtin_kinds()))),
+            identities,
+            kubelets: Kubelets::default(),
+            openapi: openapi::Cache::default(),
+        }
+    }
+
+    /// The server's store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change_catalog(&self, change: impl Fn(&Catalog) -> Catalog) {
+        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        *catalog = Arc::new(change(&catalog));
+    }
+}
+
+/// A way in to the server, as a service of HTTP requests.
+#[derive(Clone)]
+pub struct Endpoint {
+    server: Arc<ApiServer>,
+    /// Who everybody is who comes in here; without, each request must say.
+    user: Option<UserInfo>,
+}
+
+impl Endpoint {
+    /// A way in that asks for credentials.
+    pub fn with_credentials(server: Arc<ApiServer>) -> Self {
+        Self { server, user: None }
+    }
+
+    /// A way in for one user of this very process.
+    pub fn trusted(server: Arc<ApiServer>, user: UserInfo) -> Self {
+        Self { server, user: Some(user) }
+    }
+}
+
+impl<B> tower::Service<Request<B>> for Endpoint
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (server, user) = (self.server.clone(), self.user.clone());
+        async move {
+            let (parts, body) = request.into_parts();
+            let answer = respond(&server, user, &parts, body).await;
+            Ok(answer.unwrap_or_else(|refusal| reply::refusal(&refusal)))
+        }
+        .boxed()
+    }
+}
+
+async fn respond<B>(
+    server: &Arc<ApiServer>,
+    user: Option<UserInfo>,
+    parts: &Parts,
+    body: B,
+) -> Result<Response<Body>, Refusal>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    let path = query::decode_path(parts.uri.path());
+    if let Some(answer) = public(&parts.method, &path) {
+        return Ok(answer);
+    }
+    let user = match user {
+        Some(user) => user,
+        None => auth::authenticate(&server.identities, &parts.headers)?.ok_or_else(status::unauthorized)?,
+    };
+    let query = query::parse(parts.uri.query().unwrap_or_default())?;
+    match route::route(&parts.method, &path, query.watch)? {
+        Target::Action(action) => {
+            auth::authorize(&user, &action)?;
+            let entry = find(server, &action)?;
+            let form =
+                if action.subresource == "log" { Form::Object } else { negotiate::accepted(&parts.headers)? };
+            let (headers, now) = (&parts.headers, Timestamp::now());
+            let call =
+                Call { server, user, action, entry, query, form, headers, now, warnings: Mutex::default() };
+            let bytes = if reads_body(&parts.method) { body::read(body).await? } else { Bytes::new() };
+            dispatch(&call, &bytes).await.map(|answer| with_warnings(&call, answer))
+        }
+        target => {
+            auth::authorize_path(&user, &parts.method.as_str().to_lowercase(), &path)?;
+            describe(server, parts, target)
+        }
+    }
+}
+
+fn reads_body(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE)
+}
+
+/// What everybody may ask.
+fn public(method: &Method, path: &str) -> Option<Response<Body>> {
+    let is_get = *method == Method::GET || *method == Method::HEAD;
+    match path.trim_end_matches('/') {
+        "/healthz" | "/livez" | "/readyz" if is_get => Some(reply::text(200, "ok")),
+        "/version" if is_get => Some(reply::json_value(200, &discovery::version())),
+        _ => None,
+    }
+}
+
+/// Discovery and OpenAPI.
+fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Result<Response<Body>, Refusal> {
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        return Err(status::method_not_allowed());
+    }
+    let catalog = server.catalog();
+    if let Target::Other(path) = target
+        && path.starts_with("/openapi/")
+    {
+        return server.openapi.answer(&catalog, path, &parts.headers);
+    }
+    let form = negotiate::accepted(&parts.headers)?;
+    let found = match (target, form) {
+        (Target::CoreVersions, Form::Discovery(version)) => {
+            Some(discovery::aggregated(&catalog, true, version))
+        }
+        (Target::Groups, Form::Discovery(version)) => Some(discovery::aggregated(&catalog, false, version)),
+        (Target::CoreVersions, _) => {
+            let host = parts
+                .headers
+                .get(http::header::HOST)
+                .and_then(|host| host.to_str().ok())
+                .unwrap_or("localhost");
+            Some(discovery::core_versions(host))
+        }
+        (Target::Groups, _) => Some(discovery::groups(&catalog)),
+        (Target::Group(name), _) => discovery::group(&catalog, name),
+        (Target::Resources { group, version }, _) => discovery::resources(&catalog, group, version),
+        (Target::Other(_) | Target::Action(_), _) => None,
+    };
+    let found = found.ok_or_else(status::no_such_resource)?;
+    let mut answer = reply::json_value(200, &found);
+    if let Form::Discovery(version) = form {
+        let media = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+        if let Ok(media) = HeaderValue::from_str(&media) {
+            answer.headers_mut().insert(http::header::CONTENT_TYPE, media);
+        }
+    }
+    Ok(answer)
+}
+
+/// The kind that an action is about, if it can be done to it.
+fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
+    let catalog = server.catalog();
+    let entry = catalog
+        .find(action.group, action.version, action.resource)
+        .ok_or_else(status::no_such_resource)?
+        .clone();
+    let kind = &entry.kind;
+    if !kind.namespaced && action.namespace.is_some() {
+        return Err(status::no_such_resource());
+    }
+    let verbs = match action.subresource {
+        "" => kind.verbs,
+        name => kind.subresource(name).ok_or_else(status::no_such_resource)?.verbs,
+    };
+    let of_all_namespaces = matches!(action.verb, "list" | "watch") && action.name.is_empty();
+    let is_misplaced = kind.namespaced && action.namespace.is_none() && !of_all_namespaces;
+    let is_named_create = action.verb == "create" && action.subresource.is_empty() && !action.name.is_empty();
+    if !verbs.contains(&action.verb) || is_misplaced || is_named_create {
+        return Err(status::method_not_allowed());
+    }
+    Ok(entry)
+}
+
+async fn dispatch(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
+    match (call.action.verb, call.action.subresource) {
+        ("get", "log") => subresources::log(call).await,
+        ("get", "scale") => subresources::get_scale(call),
+        ("get", _) => read::get(call),
+        ("list", _) => read::list(call),
+        ("watch", _) => watch::watch(call),
+        ("delete", "") => {
+            let options = delete_options(call, bytes)?;
+            let outcome = delete::delete(call, &options).await?;
+            clean_up_definition(call);
+            delete::answer(call, outcome)
+        }
+        ("deletecollection", "") => {
+            let options = delete_options(call, bytes)?;
+            let records = delete::delete_collection(call, &options).await?;
+            let revision = call.server.store.revision().to_string();
+            reply::list(call, &records, &serde_json::json!({"resourceVersion": revision}))
+        }
+        ("update" | "patch", "scale") => subresources::set_scale(call, bytes).await,
+        ("patch", _) => {
+            let (shown, is_new) = patching::patch(call, bytes).await?;
+            written(call, if is_new { 201 } else { 200 }, &shown).await
+        }
+        ("create" | "update", _) => write(call, bytes).await,
+        _ => Err(status::method_not_allowed()),
+    }
+}
+
+async fn write(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
+    let decoded = body::decode(bytes, negotiate::encoding(call.headers)?)?;
+    match (call.action.verb, call.action.subresource) {
+        ("create", "") if !call.entry.kind.is_stored() => reviews::review(call, decoded.value),
+        ("create", "") => {
+            let shown = create::create(call, decoded).await?;
+            written(call, 201, &shown).await
+        }
+        ("create", "binding") => {
+            subresources::check_posted(call, &decoded, "Binding")?;
+            subresources::bind(call, &decoded).await
+        }
+        ("create", "eviction") => {
+            subresources::check_posted(call, &decoded, "Eviction")?;
+            subresources::evict(call, &decoded).await
+        }
+        ("update", "finalize") => subresources::finalize(call, decoded).await,
+        ("update", "" | "status") => {
+            let (shown, is_new) = update::update(call, decoded).await?;
+            written(call, if is_new { 201 } else { 200 }, &shown).await
+        }
+        _ => Err(subresources::unsupported(call)),
+    }
+}
+
+/// Answers a write, once what follows from it at once has been done.
+async fn written(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body>, Refusal> {
+    if let Shown::Stored(record) = shown
+        && is_definition(call)
+    {
+        definitions::follow(call.server, record).await.map_err(status::internal)?;
+    }
+    reply::object(call, code, shown)
+}
+
+fn is_definition(call: &Call<'_>) -> bool {
+    call.entry.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+}
+
+/// Begins to take away the objects of a definition that has been marked.
+fn clean_up_definition(call: &Call<'_>) {
+    let key = Key::new(None, call.action.name);
+    let is_marked = is_definition(call)
+        && call
+            .server
+            .store
+            .get(&call.entry.resource, &key)
+            .is_some_and(|record| !record.value["metadata"]["deletionTimestamp"].is_null());
+    if is_marked {
+        tokio::spawn(definitions::clean_up(call.server.clone(), call.action.name.to_owned()));
+    }
+}
+
+fn delete_options(call: &Call<'_>, bytes: &Bytes) -> Result<delete::Options, Refusal> {
+    let body = if bytes.is_empty() {
+        None
+    } else {
+        Some(body::decode(bytes, negotiate::encoding(call.headers)?)?.value)
+    };
+    delete::Options::parse(call, body.as_ref())
+}
+
+fn with_warnings(call: &Call<'_>, mut answer: Response<Body>) -> Response<Body> {
+    let warnings = call.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+    for warning in warnings.iter() {
+        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+            answer.headers_mut().append(http::header::WARNING, value);
+        }
+    }
+    answer
+}
+
+/// The namespaces that are there from the start (`pkg/controlplane/controller/systemnamespaces`).
+pub const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// The resource of namespaces.
+pub fn namespaces() -> Resource {
+    Resource::new("", "namespaces")
+}

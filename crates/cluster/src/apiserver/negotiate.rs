@@ -1,0 +1,151 @@
+//! Which form of an answer the client asked for, and which form of a body it sent.
+//!
+//! Pure. Rules: apiserver `pkg/endpoints/handlers/negotiation`. JSON is the only encoding spoken; protobuf and CBOR
+//! are refused with 406 and 415, unless JSON is accepted too.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+
+use super::status::{self, Refusal};
+
+/// The forms in which objects can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As they are.
+    Object,
+    /// `meta.k8s.io` Table, of version v1 or v1beta1.
+    Table(&'static str),
+    /// `meta.k8s.io/v1` PartialObjectMetadata.
+    Metadata,
+    /// `meta.k8s.io/v1` PartialObjectMetadataList, which lists only have.
+    MetadataList,
+    /// `apidiscovery.k8s.io` APIGroupDiscoveryList, of version v2 or v2beta1.
+    Discovery(&'static str),
+}
+
+/// What this server can say.
+const SPOKEN: [&str; 1] = ["application/json"];
+
+/// Picks the first form of `Accept` that can be had.
+///
+/// # Errors
+/// 406 when JSON is not accepted at all.
+pub fn accepted(headers: &HeaderMap) -> Result<Form, Refusal> {
+    let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+    if values.peek().is_none() {
+        return Ok(Form::Object);
+    }
+    values
+        .flat_map(|value| value.split(','))
+        .filter(|clause| !clause.trim().is_empty())
+        .find_map(form)
+        .ok_or_else(|| status::not_acceptable(&SPOKEN))
+}
+
+fn form(clause: &str) -> Option<Form> {
+    let mut parts = clause.split(';').map(str::trim);
+    let media = parts.next()?;
+    if !matches!(media, "application/json" | "application/*" | "*/*" | "text/*" | "text/plain") {
+        return None;
+    }
+    let (mut kind, mut group, mut version) = ("", "", "");
+    for parameter in parts {
+        match parameter.split_once('=') {
+            Some(("as", value)) => kind = value,
+            Some(("g", value)) => group = value,
+            Some(("v", value)) => version = value,
+            _ => {}
+        }
+    }
+    match (kind, group, version) {
+        ("", _, _) => Some(Form::Object),
+        ("Table", "meta.k8s.io", "v1") => Some(Form::Table("v1")),
+        ("Table", "meta.k8s.io", "v1beta1") => Some(Form::Table("v1beta1")),
+        ("PartialObjectMetadata", "meta.k8s.io", "v1") => Some(Form::Metadata),
+        ("PartialObjectMetadataList", "meta.k8s.io", "v1") => Some(Form::MetadataList),
+        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(Form::Discovery("v2")),
+        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Some(Form::Discovery("v2beta1")),
+        _ => None,
+    }
+}
+
+/// The encodings of an object in a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// How a body with an object is encoded.
+///
+/// # Errors
+/// 415.
+pub fn encoding(headers: &HeaderMap) -> Result<Encoding, Refusal> {
+    match media_type(headers).as_deref() {
+        None | Some("application/json") => Ok(Encoding::Json),
+        Some("application/yaml") => Ok(Encoding::Yaml),
+        Some(_) => Err(status::unsupported_media_type(&["application/json", "application/yaml"])),
+    }
+}
+
+/// How a patch is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchType {
+    /// RFC 6902.
+    Json,
+    /// RFC 7396.
+    Merge,
+    /// Kubernetes' own.
+    Strategic,
+    /// Server-side apply, in YAML (of which JSON is a part).
+    Apply,
+}
+
+/// How the body of a PATCH is to be read; `strategic` tells whether the kind knows strategic merge patches.
+///
+/// # Errors
+/// 415.
+pub fn patch_type(headers: &HeaderMap, strategic: bool) -> Result<PatchType, Refusal> {
+    match media_type(headers).as_deref() {
+        Some("application/json-patch+json") => Ok(PatchType::Json),
+        Some("application/merge-patch+json") => Ok(PatchType::Merge),
+        Some("application/strategic-merge-patch+json") if strategic => Ok(PatchType::Strategic),
+        Some("application/apply-patch+yaml") => Ok(PatchType::Apply),
+        _ => {
+            let mut known = vec!["application/json-patch+json", "application/merge-patch+json"];
+            if strategic {
+                known.push("application/strategic-merge-patch+json");
+            }
+            known.push("application/apply-patch+yaml");
+            Err(status::unsupported_media_type(&known))
+        }
+    }
+}
+
+fn media_type(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let media = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    (!media.is_empty()).then_some(media)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(value: &str) -> Result<Form, u16> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, value.parse().unwrap());
+        accepted(&headers).map_err(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn the_first_form_that_can_be_had_is_taken() {
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        assert_eq!(accept(kubectl), Ok(Form::Table("v1")));
+        assert_eq!(accept("application/vnd.kubernetes.protobuf,application/json"), Ok(Form::Object));
+        assert_eq!(accept("application/json;as=Other;v=v1;g=meta.k8s.io,*/*"), Ok(Form::Object));
+        assert_eq!(accept("application/vnd.kubernetes.protobuf"), Err(406));
+    }
+}

@@ -1,0 +1,96 @@
+//! patch: the four kinds of patches, each turned into a change of the object as it stands.
+//!
+//! Rules: apiserver `pkg/endpoints/handlers/patch.go`. A patch whose resourceVersion is old is refused; any other is
+//! applied anew to whatever others wrote meanwhile. A server-side apply of an object that is not there creates it.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::body::{self, Decoded};
+use super::call::Call;
+use super::negotiate::{self, Encoding, PatchType};
+use super::reply::Shown;
+use super::status::{self, Refusal};
+use super::{create, rules, update};
+
+/// Answers a PATCH. The flag tells whether the object was created by it.
+///
+/// # Errors
+/// 400, 404, 409, 415, 422.
+pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refusal> {
+    let patch_type = negotiate::patch_type(call.headers, rules::knows_strategic(&call.entry.kind))?;
+    if patch_type == PatchType::Apply {
+        return apply(call, body::decode(bytes, Encoding::Yaml)?).await;
+    }
+    if call.query.force {
+        let detail = "Forbidden: may not be specified for non-apply patch".to_owned();
+        let about = status::About { group: "meta.k8s.io", resource: "PatchOptions", name: "" };
+        return Err(status::invalid(about, &[("FieldValueForbidden".into(), detail, "force".into())]));
+    }
+    let patch = body::decode(bytes, Encoding::Json)?;
+    let shown = update::change(call, |present| {
+        let mut next = rules::patched(&call.entry.kind, patch_type, present, &patch.value)?;
+        create::check_type(call, &mut next)?;
+        drop_unknown(call, &mut next, &patch.duplicates)?;
+        check_identity(call, present, &next)?;
+        Ok(next)
+    })
+    .await?;
+    Ok((shown, false))
+}
+
+async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refusal> {
+    if call.query.field_manager.is_empty() {
+        let detail = "Required value: is required for apply patch".to_owned();
+        let about = status::About { group: "meta.k8s.io", resource: "PatchOptions", name: "" };
+        return Err(status::invalid(about, &[("FieldValueRequired".into(), detail, "fieldManager".into())]));
+    }
+    let mut applied = decoded.value;
+    create::check_type(call, &mut applied)?;
+    create::check_namespace_field(call, &mut applied)?;
+    let metadata = rules::metadata(&mut applied)?;
+    let name = metadata.entry("name").or_insert_with(|| call.action.name.into());
+    if name != call.action.name {
+        let message = format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            name.as_str().unwrap_or_default(),
+            call.action.name
+        );
+        return Err(status::bad_request(message));
+    }
+    drop_unknown(call, &mut applied, &decoded.duplicates)?;
+    let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
+    if !is_there && call.action.subresource.is_empty() {
+        create::admit_into_namespace(call)?;
+        let value = rules::applied(call, None, &applied)?;
+        match create::complete(call, value).await {
+            Err(refusal) if refusal.reason == "AlreadyExists" => {}
+            result => return Ok((result?, true)),
+        }
+    }
+    let shown = update::change(call, |present| rules::applied(call, Some(present), &applied)).await?;
+    Ok((shown, false))
+}
+
+fn drop_unknown(call: &Call<'_>, value: &mut Value, duplicates: &[String]) -> Result<(), Refusal> {
+    let warnings = rules::drop_unknown(&call.entry.kind, value, duplicates, call.query.field_validation)?;
+    warnings.into_iter().for_each(|warning| call.warn(warning));
+    Ok(())
+}
+
+/// A patch may not turn the object into another one.
+fn check_identity(call: &Call<'_>, present: &Value, next: &Value) -> Result<(), Refusal> {
+    for field in ["name", "namespace"] {
+        let (before, after) = (&present["metadata"][field], &next["metadata"][field]);
+        if before != after {
+            let text = after.as_str().unwrap_or_default();
+            let words = if field == "name" { "name" } else { "namespace" };
+            let message = format!(
+                "the {words} of the object ({text}) does not match the {words} on the URL ({})",
+                before.as_str().unwrap_or(call.action.name)
+            );
+            return Err(status::bad_request(message));
+        }
+    }
+    Ok(())
+}

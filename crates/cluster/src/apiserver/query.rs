@@ -1,0 +1,288 @@
+//! The query parameters that Kubernetes knows, parsed once.
+//!
+//! Pure. Rules: apimachinery `pkg/apis/meta/v1/types.go` (ListOptions, CreateOptions, PatchOptions, DeleteOptions)
+//! and `pkg/apis/meta/internalversion/validation`.
+
+use std::collections::HashMap;
+
+use super::status::{self, About, Refusal};
+
+/// How strictly unknown and duplicate fields are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldValidation {
+    /// Drop them silently.
+    Ignore,
+    /// Drop them and warn.
+    #[default]
+    Warn,
+    /// Refuse the request.
+    Strict,
+}
+
+/// How `resourceVersion` is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Match {
+    /// `NotOlderThan`
+    NotOlderThan,
+    /// `Exact`
+    Exact,
+}
+
+/// Every parameter, parsed.
+#[derive(Debug, Clone, Default)]
+pub struct Query {
+    /// `watch`
+    pub watch: bool,
+    /// `labelSelector`, unparsed.
+    pub label_selector: String,
+    /// `fieldSelector`, unparsed.
+    pub field_selector: String,
+    /// `resourceVersion`; `None` where absent or empty.
+    pub resource_version: Option<u64>,
+    /// `resourceVersionMatch`
+    pub version_match: Option<Match>,
+    /// `limit`
+    pub limit: Option<usize>,
+    /// `continue`
+    pub next: String,
+    /// `timeoutSeconds`
+    pub timeout_seconds: Option<u64>,
+    /// `allowWatchBookmarks`
+    pub bookmarks: bool,
+    /// `sendInitialEvents`
+    pub initial_events: Option<bool>,
+    /// `dryRun=All`
+    pub dry_run: bool,
+    /// `fieldManager`
+    pub field_manager: String,
+    /// `fieldValidation`
+    pub field_validation: FieldValidation,
+    /// `force`
+    pub force: bool,
+    /// `gracePeriodSeconds`
+    pub grace_period_seconds: Option<i64>,
+    /// `propagationPolicy`
+    pub propagation_policy: Option<String>,
+    /// `orphanDependents`
+    pub orphan_dependents: Option<bool>,
+    /// `includeObject`, of Tables.
+    pub include_object: String,
+    /// Everything, by name, for subresources with parameters of their own.
+    pub raw: HashMap<String, String>,
+}
+
+/// Parses a query string.
+///
+/// # Errors
+/// 400 for a value that does not parse, 422 for a combination that Kubernetes forbids.
+pub fn parse(text: &str) -> Result<Query, Refusal> {
+    let raw = split(text);
+    let get = |name: &str| raw.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let query = Query {
+        watch: flag(get("watch")),
+        label_selector: get("labelSelector").unwrap_or_default().into(),
+        field_selector: get("fieldSelector").unwrap_or_default().into(),
+        resource_version: get("resourceVersion").map(revision).transpose()?,
+        version_match: get("resourceVersionMatch").map(version_match).transpose()?,
+        limit: number::<usize>("limit", get("limit"))?.filter(|limit| *limit > 0),
+        next: get("continue").unwrap_or_default().into(),
+        timeout_seconds: number("timeoutSeconds", get("timeoutSeconds"))?,
+        bookmarks: flag(get("allowWatchBookmarks")),
+        initial_events: get("sendInitialEvents").map(|value| flag(Some(value))),
+        dry_run: dry_run(get("dryRun"))?,
+        field_manager: get("fieldManager").unwrap_or_default().into(),
+        field_validation: field_validation(get("fieldValidation"))?,
+        force: flag(get("force")),
+        grace_period_seconds: number("gracePeriodSeconds", get("gracePeriodSeconds"))?,
+        propagation_policy: get("propagationPolicy").map(Into::into),
+        orphan_dependents: get("orphanDependents").map(|value| flag(Some(value))),
+        include_object: get("includeObject").unwrap_or_default().into(),
+        raw: raw.clone(),
+    };
+    check_combination(&query)?;
+    Ok(query)
+}
+
+fn check_combination(query: &Query) -> Result<(), Refusal> {
+    let forbid = |field: &str, why: &str| {
+        let about = About { group: "meta.k8s.io", resource: "ListOptions", name: "" };
+        let cause = ("FieldValueForbidden".to_owned(), format!("Forbidden: {why}"), field.to_owned());
+        Err(status::invalid(about, &[cause]))
+    };
+    let field = "resourceVersionMatch";
+    if query.watch {
+        if query.version_match.is_some() && query.initial_events.is_none() {
+            return forbid(
+                field,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
+        }
+        if query.initial_events.is_some() && query.version_match != Some(Match::NotOlderThan) {
+            return forbid(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        }
+        return Ok(());
+    }
+    if query.initial_events.is_some() {
+        return forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
+    }
+    if query.version_match.is_some() && query.resource_version.is_none() {
+        return forbid(field, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+    }
+    if query.version_match == Some(Match::Exact) && query.resource_version == Some(0) {
+        return forbid(field, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+    }
+    if !query.next.is_empty() && query.version_match.is_some() {
+        return forbid(field, "resourceVersionMatch is forbidden when continue is provided");
+    }
+    if !query.next.is_empty() && query.resource_version.is_some_and(|version| version != 0) {
+        return Err(status::bad_request("specifying resource version is not allowed when using continue"));
+    }
+    Ok(())
+}
+
+fn split(text: &str) -> HashMap<String, String> {
+    let mut raw = HashMap::new();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        raw.entry(decode(name)).or_insert_with(|| decode(value));
+    }
+    raw
+}
+
+/// Decodes `%XX` and `+` of a query's part.
+pub fn decode(text: &str) -> String {
+    unescape(text, true)
+}
+
+/// Decodes `%XX` of a path.
+pub fn decode_path(text: &str) -> String {
+    unescape(text, false)
+}
+
+fn unescape(text: &str, plus_is_space: bool) -> String {
+    let digit = |byte: Option<&u8>| {
+        byte.and_then(|byte| char::from(*byte).to_digit(16)).and_then(|d| u8::try_from(d).ok())
+    };
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'+' if plus_is_space => decoded.push(b' '),
+            b'%' => match (digit(bytes.get(at)), digit(bytes.get(at + 1))) {
+                (Some(high), Some(low)) => {
+                    decoded.push(high << 4 | low);
+                    at += 2;
+                }
+                _ => decoded.push(b'%'),
+            },
+            other => decoded.push(other),
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// Go's conversion of a query value to a bool: everything but `false` and `0` counts.
+fn flag(value: Option<&str>) -> bool {
+    value.is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: Option<&str>) -> Result<Option<T>, Refusal> {
+    value
+        .map(|value| {
+            value.parse().map_err(|_| {
+                status::bad_request(format!("unable to convert the query parameter {name}: strconv.ParseInt: parsing \"{value}\": invalid syntax"))
+            })
+        })
+        .transpose()
+}
+
+fn revision(value: &str) -> Result<u64, Refusal> {
+    value.parse().map_err(|_| {
+        let detail =
+            format!("Invalid value: \"{value}\": strconv.ParseUint: parsing \"{value}\": invalid syntax");
+        let about = About { group: "meta.k8s.io", resource: "ListOptions", name: "" };
+        status::invalid(about, &[("FieldValueInvalid".into(), detail, "resourceVersion".into())])
+    })
+}
+
+fn version_match(value: &str) -> Result<Match, Refusal> {
+    match value {
+        "NotOlderThan" => Ok(Match::NotOlderThan),
+        "Exact" => Ok(Match::Exact),
+        other => {
+            let detail = format!(
+                "Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\", \"\""
+            );
+            let about = About { group: "meta.k8s.io", resource: "ListOptions", name: "" };
+            Err(status::invalid(
+                about,
+                &[("FieldValueNotSupported".into(), detail, "resourceVersionMatch".into())],
+            ))
+        }
+    }
+}
+
+/// Whether `dryRun`'s values ask for a dry run.
+///
+/// # Errors
+/// 422 for anything but `All`.
+pub fn dry_run(value: Option<&str>) -> Result<bool, Refusal> {
+    match value {
+        None => Ok(false),
+        Some("All") => Ok(true),
+        Some(other) => {
+            let detail = format!("Unsupported value: \"{other}\": supported values: \"All\"");
+            let about = About { group: "meta.k8s.io", resource: "CreateOptions", name: "" };
+            Err(status::invalid(about, &[("FieldValueNotSupported".into(), detail, "dryRun".into())]))
+        }
+    }
+}
+
+fn field_validation(value: Option<&str>) -> Result<FieldValidation, Refusal> {
+    match value {
+        None | Some("Warn") => Ok(FieldValidation::Warn),
+        Some("Strict") => Ok(FieldValidation::Strict),
+        Some("Ignore") => Ok(FieldValidation::Ignore),
+        Some(other) => {
+            let detail =
+                format!("Unsupported value: \"{other}\": supported values: \"Ignore\", \"Strict\", \"Warn\"");
+            let about = About { group: "meta.k8s.io", resource: "CreateOptions", name: "" };
+            Err(status::invalid(
+                about,
+                &[("FieldValueNotSupported".into(), detail, "fieldValidation".into())],
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded() {
+        let query =
+            parse("labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&resourceVersion=7&timeoutSeconds=3").unwrap();
+        assert_eq!(query.label_selector, "a=b,c in (d)");
+        assert!(query.watch);
+        assert_eq!((query.resource_version, query.timeout_seconds), (Some(7), Some(3)));
+    }
+
+    #[test]
+    fn what_kubernetes_forbids_is_refused() {
+        let table = [
+            ("resourceVersion=x", 422),
+            ("limit=x", 400),
+            ("dryRun=Some", 422),
+            ("watch=true&resourceVersionMatch=Exact", 422),
+            ("watch=true&sendInitialEvents=true", 422),
+            ("resourceVersionMatch=Exact", 422),
+            ("resourceVersionMatch=Exact&resourceVersion=0", 422),
+        ];
+        for (text, code) in table {
+            assert_eq!(parse(text).map(|_| ()).map_err(|refusal| refusal.code), Err(code), "{text}");
+        }
+    }
+}

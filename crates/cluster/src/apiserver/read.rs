@@ -1,0 +1,161 @@
+//! get and list.
+//!
+//! Rules of `resourceVersion`, `limit` and `continue`: KEP-365, KEP-2340; apiserver `pkg/storage/etcd3/store.go`.
+//! Everything is answered from memory, so a consistent list costs no more than one that may be stale.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::Response;
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::query::Match;
+use super::reply::{self, Body, Shown};
+use super::rules::Selection;
+use super::status::{self, Refusal};
+use crate::store::{Key, Snapshot};
+
+/// Answers a get.
+///
+/// # Errors
+/// 404; 504 for a revision that is still to come; 406.
+pub fn get(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    if let Some(asked) = call.query.resource_version {
+        refuse_future(call.server.store.revision(), asked)?;
+    }
+    let record = call
+        .server
+        .store
+        .get(&call.entry.resource, &call.key())
+        .ok_or_else(|| status::not_found(call.about()))?;
+    reply::object(call, 200, &Shown::Stored(record))
+}
+
+/// Answers a list.
+///
+/// # Errors
+/// 400 for selectors and tokens that do not parse; 410 for a revision that is forgotten; 504 for one to come.
+pub fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    let selection =
+        Selection::parse(&call.entry.kind, &call.query.label_selector, &call.query.field_selector)?;
+    let token = (!call.query.next.is_empty()).then(|| Token::parse(&call.query.next)).transpose()?;
+    let Snapshot { mut records, revision } = snapshot(call, token.as_ref())?;
+    if let Some(token) = &token {
+        records.retain(|record| record.key.as_str() > token.after.as_str());
+    }
+    if !selection.is_everything() {
+        records.retain(|record| selection.matches(&super::versions::served(&call.entry.kind, &record.value)));
+    }
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    let remaining = call.query.limit.map_or(0, |limit| records.len().saturating_sub(limit));
+    if remaining > 0 {
+        records.truncate(records.len() - remaining);
+        if let Some(last) = records.last() {
+            metadata["continue"] = Token { revision, after: last.key.clone() }.text().into();
+        }
+        if selection.is_everything() {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+    }
+    reply::list(call, &records, &metadata)
+}
+
+fn snapshot(call: &Call<'_>, token: Option<&Token>) -> Result<Snapshot, Refusal> {
+    let (store, resource, namespace) = (&call.server.store, &call.entry.resource, call.action.namespace);
+    match (token, call.query.resource_version, call.query.version_match) {
+        (Some(Token { revision: 0, .. }), _, _) => Ok(store.list(resource, namespace)),
+        (Some(token), _, _) => {
+            store.list_at(resource, namespace, token.revision).map_err(|_| token_expired(call, token))
+        }
+        // A limit with a revision but without a match is read as exact (KEP-2340's table of legacy rules).
+        (None, Some(asked), Some(Match::Exact)) => exact(call, asked),
+        (None, Some(asked), None) if asked > 0 && call.query.limit.is_some() => exact(call, asked),
+        (None, asked, _) => {
+            let snapshot = store.list(resource, namespace);
+            refuse_future(snapshot.revision, asked.unwrap_or_default())?;
+            Ok(snapshot)
+        }
+    }
+}
+
+fn exact(call: &Call<'_>, asked: u64) -> Result<Snapshot, Refusal> {
+    refuse_future(call.server.store.revision(), asked)?;
+    call.server
+        .store
+        .list_at(&call.entry.resource, call.action.namespace, asked)
+        .map_err(|_| status::expired("The resourceVersion for the provided list is too old."))
+}
+
+/// 504 for a revision that has not been reached (`storage.NewTooLargeResourceVersionError`).
+fn refuse_future(current: u64, asked: u64) -> Result<(), Refusal> {
+    if asked <= current {
+        return Ok(());
+    }
+    let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+    Err(Refusal::new(504, "Timeout", message)
+        .with_cause("ResourceVersionTooLarge", "Too large resource version", "")
+        .retry_after(1))
+}
+
+/// 410 with a token by which the rest can be had without consistency.
+fn token_expired(call: &Call<'_>, token: &Token) -> Refusal {
+    let text = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                list without the continue parameter, or use the continue token in this response to retrieve the \
+                remainder of the results. Continuing with the provided token results in an inconsistent list - \
+                objects that were created, modified, or deleted between the time the first chunk was returned and \
+                now may show up in the list.";
+    let next = Token { revision: 0, after: token.after.clone() };
+    let mut refusal = status::expired(text);
+    refusal.next = Some(next.text());
+    tracing::debug!(resource = %call.entry.resource, "a continue token is too old");
+    refusal
+}
+
+/// Where a list goes on. Opaque to clients; the form is that of apiserver's `pkg/storage/continue.go`.
+struct Token {
+    /// The revision of the list's first part; 0 to go on without consistency.
+    revision: u64,
+    /// The last key that was given.
+    after: Key,
+}
+
+impl Token {
+    fn text(&self) -> String {
+        let start = format!("{}\u{0}", self.after.as_str());
+        URL_SAFE_NO_PAD
+            .encode(json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": start}).to_string())
+    }
+
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        let invalid = |why: &str| status::bad_request(format!("continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| invalid(&error.to_string()))?;
+        let value = serde_json::from_slice::<Value>(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        if value["v"] != "meta.k8s.io/v1" {
+            return Err(invalid("server does not recognize this encoded version"));
+        }
+        let revision =
+            value["rv"].as_u64().ok_or_else(|| invalid("incorrect encoded start resourceVersion"))?;
+        let start = value["start"].as_str().filter(|start| !start.is_empty());
+        let after = start.ok_or_else(|| invalid("encoded start key empty"))?.trim_end_matches('\u{0}');
+        Ok(Self { revision, after: Key::from_text(after) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_back_as_they_went() {
+        let token = Token { revision: 12, after: Key::new(Some("a"), "b") };
+        let back = Token::parse(&token.text()).unwrap();
+        assert_eq!((back.revision, back.after), (12, token.after));
+        for broken in ["", "%%", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ"] {
+            assert_eq!(
+                Token::parse(broken).map(|_| ()).map_err(|refusal| refusal.code),
+                Err(400),
+                "{broken}"
+            );
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Answers: objects in the form that was asked for, lists, statuses, texts.
+//!
+//! Bodies of stored objects are the store's shared JSON; nothing is serialised twice.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::negotiate::Form;
+use super::status::{self, Refusal};
+use super::{rules, versions};
+use crate::store::Record;
+
+/// The body of an answer.
+pub type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// An object to be shown.
+#[derive(Debug)]
+pub enum Shown {
+    /// As the store has it.
+    Stored(Arc<Record>),
+    /// As it would be, had it not been a dry run.
+    Draft(Value),
+}
+
+impl Shown {
+    /// The object, in the version in which it is stored.
+    pub fn value(&self) -> &Value {
+        match self {
+            Self::Stored(record) => &record.value,
+            Self::Draft(value) => value,
+        }
+    }
+}
+
+/// An answer of JSON text.
+pub fn json_bytes(code: u16, bytes: Bytes) -> Response<Body> {
+    full(code, "application/json", bytes)
+}
+
+/// An answer of a JSON value.
+pub fn json_value(code: u16, value: &Value) -> Response<Body> {
+    json_bytes(code, value.to_string().into())
+}
+
+/// An answer of plain text.
+pub fn text(code: u16, text: &'static str) -> Response<Body> {
+    full(code, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
+}
+
+/// An answer of any kind.
+pub fn full(code: u16, media_type: &'static str, bytes: Bytes) -> Response<Body> {
+    let body = Full::new(bytes).map_err(|never: Infallible| match never {}).boxed_unsync();
+    with_body(code, media_type, body)
+}
+
+/// An answer with this body.
+pub fn with_body(code: u16, media_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A refusal as a `Status`.
+pub fn refusal(refusal: &Refusal) -> Response<Body> {
+    let mut response = json_value(refusal.code, &refusal.to_value());
+    let seconds =
+        refusal.details.as_ref().and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_u64);
+    if let Some(seconds) = seconds {
+        response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// One object, in the form that was asked for.
+///
+/// # Errors
+/// 406 when an object cannot be had in that form.
+pub fn object(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body>, Refusal> {
+    let kind = &call.entry.kind;
+    match call.form {
+        Form::Object => match shown {
+            Shown::Stored(record) => Ok(json_bytes(code, versions::served_json(kind, record))),
+            Shown::Draft(value) => Ok(json_value(code, &versions::served(kind, value))),
+        },
+        Form::Metadata => {
+            Ok(json_value(code, &partial(&versions::served(kind, shown.value()), "PartialObjectMetadata")))
+        }
+        Form::Table(version) => {
+            let value = versions::served(kind, shown.value());
+            Ok(json_value(code, &table(call, &[&value], version, true, &json!({}))?))
+        }
+        Form::MetadataList | Form::Discovery(_) => Err(status::not_acceptable(&["application/json"])),
+    }
+}
+
+/// Objects as a Table.
+///
+/// # Errors
+/// 400 for an `includeObject` that is none.
+pub fn table(
+    call: &Call<'_>,
+    objects: &[&Value],
+    version: &str,
+    with_columns: bool,
+    metadata: &Value,
+) -> Result<Value, Refusal> {
+    let include = match call.query.include_object.as_str() {
+        include @ ("" | "None" | "Metadata" | "Object") => include,
+        other => {
+            let message = format!("unrecognized includeObject value: \"{other}\"");
+            return Err(status::bad_request(message));
+        }
+    };
+    let mut table = rules::table(&call.entry.kind, objects, include);
+    table["apiVersion"] = format!("meta.k8s.io/{version}").into();
+    if let Some(metadata) = metadata.as_object().filter(|metadata| !metadata.is_empty()) {
+        table["metadata"] = Value::Object(metadata.clone());
+    } else if let [only] = objects {
+        table["metadata"] = json!({"resourceVersion": only["metadata"]["resourceVersion"]});
+    }
+    if !with_columns {
+        table["columnDefinitions"] = Value::Null;
+    }
+    Ok(table)
+}
+
+/// Only the metadata of an object.
+pub fn partial(value: &Value, kind: &str) -> Value {
+    json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
+}
+
+/// A list of objects, in the form that was asked for. `metadata` is the list's.
+///
+/// # Errors
+/// 400 for an `includeObject` that is none.
+pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Result<Response<Body>, Refusal> {
+    let kind = &call.entry.kind;
+    match call.form {
+        Form::Object | Form::Discovery(_) => {
+            let head =
+                json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": metadata});
+            Ok(json_bytes(200, join(&head, records.iter().map(|record| versions::served_json(kind, record)))))
+        }
+        Form::Metadata | Form::MetadataList => {
+            let head = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+            let items = records.iter().map(|record| {
+                partial(&versions::served(kind, &record.value), "PartialObjectMetadata").to_string().into()
+            });
+            Ok(json_bytes(200, join(&head, items)))
+        }
+        Form::Table(version) => {
+            let values =
+                records.iter().map(|record| versions::served(kind, &record.value)).collect::<Vec<_>>();
+            let objects = values.iter().map(std::convert::AsRef::as_ref).collect::<Vec<_>>();
+            Ok(json_value(200, &table(call, &objects, version, true, metadata)?))
+        }
+    }
+}
+
+/// `head` (an object) with `items` added as an array.
+fn join(head: &Value, items: impl Iterator<Item = Bytes>) -> Bytes {
+    let mut text = head.to_string().into_bytes();
+    text.pop();
+    text.extend_from_slice(b",\"items\":[");
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        text.extend_from_slice(&item);
+    }
+    text.extend_from_slice(b"]}");
+    text.into()
+}

@@ -1,0 +1,226 @@
+//! Refusals, exactly as Kubernetes words them: `metav1.Status` objects with a code, a reason, details and causes.
+//!
+//! Texts: apimachinery `pkg/api/errors/errors.go`. Nothing is decided here.
+
+use serde_json::{Map, Value, json};
+
+/// A request that is answered with a failing `Status`.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The HTTP status code.
+    pub code: u16,
+    /// `metav1.StatusReason`; empty when there is none.
+    pub reason: &'static str,
+    /// For a person.
+    pub message: String,
+    /// `details`, where there are any.
+    pub details: Option<Map<String, Value>>,
+    /// `metadata.continue`, for a list whose token is too old.
+    pub next: Option<String>,
+}
+
+/// Which object a refusal is about.
+#[derive(Debug, Clone, Copy)]
+pub struct About<'a> {
+    /// The API group, empty for the core group.
+    pub group: &'a str,
+    /// The resource's plural, or the kind for [`invalid`].
+    pub resource: &'a str,
+    /// The object's name, possibly empty.
+    pub name: &'a str,
+}
+
+impl About<'_> {
+    /// `pods` or `jobs.batch`.
+    fn qualified(&self) -> String {
+        if self.group.is_empty() {
+            self.resource.to_owned()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
+    }
+
+    fn details(&self) -> Map<String, Value> {
+        let mut details = Map::new();
+        for (key, value) in [("name", self.name), ("group", self.group), ("kind", self.resource)] {
+            if !value.is_empty() {
+                details.insert(key.into(), value.into());
+            }
+        }
+        details
+    }
+}
+
+impl Refusal {
+    /// A refusal with neither details nor reason yet.
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None, next: None }
+    }
+
+    fn about(mut self, about: About<'_>) -> Self {
+        self.details = Some(about.details());
+        self
+    }
+
+    fn empty_details(mut self) -> Self {
+        self.details = Some(Map::new());
+        self
+    }
+
+    /// Adds one cause to the details.
+    pub fn with_cause(mut self, reason: &str, message: &str, field: &str) -> Self {
+        let mut cause = Map::new();
+        for (key, value) in [("reason", reason), ("message", message), ("field", field)] {
+            if !value.is_empty() {
+                cause.insert(key.into(), value.into());
+            }
+        }
+        let details = self.details.get_or_insert_default();
+        if let Value::Array(causes) = details.entry("causes").or_insert_with(|| json!([])) {
+            causes.push(Value::Object(cause));
+        }
+        self
+    }
+
+    /// Tells the client when to come back.
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.details.get_or_insert_default().insert("retryAfterSeconds".into(), seconds.into());
+        self
+    }
+
+    /// The refusal as a `metav1.Status`.
+    pub fn to_value(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(next) = &self.next {
+            metadata.insert("continue".into(), next.as_str().into());
+        }
+        let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
+            "message": self.message, "code": self.code});
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
+        if let Some(details) = &self.details {
+            status["details"] = Value::Object(details.clone());
+        }
+        status
+    }
+}
+
+/// 404 for an object that is not there.
+pub fn not_found(about: About<'_>) -> Refusal {
+    Refusal::new(404, "NotFound", format!("{} \"{}\" not found", about.qualified(), about.name)).about(about)
+}
+
+/// 404 for a resource or path that this server does not serve.
+pub fn no_such_resource() -> Refusal {
+    Refusal::new(404, "NotFound", "the server could not find the requested resource").empty_details()
+}
+
+/// 405.
+pub fn method_not_allowed() -> Refusal {
+    let message = "the server does not allow this method on the requested resource";
+    Refusal::new(405, "MethodNotAllowed", message).empty_details()
+}
+
+/// 409 for a name that is taken.
+pub fn already_exists(about: About<'_>) -> Refusal {
+    Refusal::new(409, "AlreadyExists", format!("{} \"{}\" already exists", about.qualified(), about.name))
+        .about(about)
+}
+
+/// 409 for a write that was based on an old state, or whose preconditions do not hold.
+pub fn conflict(about: About<'_>, why: &str) -> Refusal {
+    let message = format!("Operation cannot be fulfilled on {} \"{}\": {why}", about.qualified(), about.name);
+    Refusal::new(409, "Conflict", message).about(about)
+}
+
+/// The reason of most conflicts (`registry.OptimisticLockErrorMsg`).
+pub const OUTDATED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+/// 403.
+pub fn forbidden(about: About<'_>, why: &str) -> Refusal {
+    let message = match (about.resource, about.name) {
+        ("", _) => format!("forbidden: {why}"),
+        (_, "") => format!("{} is forbidden: {why}", about.qualified()),
+        (_, name) => format!("{} \"{name}\" is forbidden: {why}", about.qualified()),
+    };
+    Refusal::new(403, "Forbidden", message).about(about)
+}
+
+/// 401.
+pub fn unauthorized() -> Refusal {
+    Refusal::new(401, "Unauthorized", "Unauthorized")
+}
+
+/// 400.
+pub fn bad_request(message: impl Into<String>) -> Refusal {
+    Refusal::new(400, "BadRequest", message)
+}
+
+/// 406.
+pub fn not_acceptable(accepted: &[&str]) -> Refusal {
+    let message = format!("only the following media types are accepted: {}", accepted.join(", "));
+    Refusal::new(406, "NotAcceptable", message)
+}
+
+/// 415.
+pub fn unsupported_media_type(accepted: &[&str]) -> Refusal {
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: {}",
+        accepted.join(", ")
+    );
+    Refusal::new(415, "UnsupportedMediaType", message)
+}
+
+/// 413.
+pub fn too_large(limit: usize) -> Refusal {
+    Refusal::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+}
+
+/// 410.
+pub fn expired(message: impl Into<String>) -> Refusal {
+    Refusal::new(410, "Expired", message)
+}
+
+/// 500.
+pub fn internal(why: impl std::fmt::Display) -> Refusal {
+    let message = format!("Internal error occurred: {why}");
+    let mut refusal = Refusal::new(500, "InternalError", message).with_cause("", &why.to_string(), "");
+    refusal.details.get_or_insert_default();
+    refusal
+}
+
+/// 501: something of Kubernetes that this cluster does not have.
+pub fn not_implemented(what: &str) -> Refusal {
+    Refusal::new(501, "NotImplemented", format!("the embedded cluster does not support {what}"))
+}
+
+/// 422 from causes given as (reason, message, field); `about.resource` is the kind.
+pub fn invalid(about: About<'_>, causes: &[(String, String, String)]) -> Refusal {
+    let texts = causes.iter().map(|(_, message, field)| format!("{field}: {message}")).collect::<Vec<_>>();
+    let faults = match texts.as_slice() {
+        [only] => only.clone(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    let message = format!("{} \"{}\" is invalid: {faults}", about.qualified(), about.name);
+    let refusal = Refusal::new(422, "Invalid", message).about(about);
+    causes
+        .iter()
+        .fold(refusal, |refusal, (reason, message, field)| refusal.with_cause(reason, message, field))
+}
+
+/// 200: what a completed deletion answers.
+pub fn deleted(about: About<'_>, uid: &str) -> Value {
+    let mut details = about.details();
+    if !uid.is_empty() {
+        details.insert("uid".into(), uid.into());
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+/// A bare success with a code.
+pub fn success(code: u16) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code})
+}

@@ -1,0 +1,314 @@
+//! The parts of objects with paths of their own: binding, eviction, log, scale, finalize. `status` is an update like
+//! any other.
+//!
+//! Rules: `pkg/registry/core/pod/storage/{storage,eviction}.go`, `pkg/registry/core/pod/strategy.go` (LogLocation),
+//! `pkg/registry/core/namespace/storage/storage.go`, apiextensions `pkg/registry/customresource/etcd.go` (scale).
+
+use bytes::Bytes;
+use futures::TryStreamExt as _;
+use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::body::{self, Decoded};
+use super::call::Call;
+use super::kubelet::{LogError, LogRequest};
+use super::negotiate::{self, Encoding};
+use super::reply::{self, Body};
+use super::status::{self, About, Refusal};
+use super::{create, delete, rules, update};
+
+/// Containers that an error lists by name.
+const MAX_LISTED_CONTAINERS: usize = 32;
+
+/// Answers pods/binding: the pod is given to a node.
+///
+/// # Errors
+/// 400, 404, 409.
+pub async fn bind(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, Refusal> {
+    let node = decoded.value["target"]["name"].as_str().filter(|node| !node.is_empty());
+    let node = node.ok_or_else(|| {
+        let about = About { group: "", resource: "Binding", name: call.action.name };
+        status::invalid(
+            about,
+            &[("FieldValueRequired".into(), "Required value".into(), "target.name".into())],
+        )
+    })?;
+    let about = About { group: "", resource: "pods/binding", name: call.action.name };
+    let wanted_uid = decoded.value["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty());
+    update::change(call, |pod| {
+        let own = pod["metadata"]["uid"].as_str().unwrap_or_default();
+        if let Some(wanted) = wanted_uid.filter(|wanted| *wanted != own) {
+            let why =
+                format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {own}");
+            return Err(status::conflict(about, &why));
+        }
+        if !pod["metadata"]["deletionTimestamp"].is_null() {
+            let why = format!("pod {} is being deleted, cannot be assigned to a host", call.action.name);
+            return Err(status::conflict(about, &why));
+        }
+        if let Some(host) = pod["spec"]["nodeName"].as_str().filter(|host| !host.is_empty()) {
+            let why = format!("pod {} is already assigned to node \"{host}\"", call.action.name);
+            return Err(status::conflict(about, &why));
+        }
+        Ok(bound(pod, node, &decoded.value["metadata"]["annotations"], call))
+    })
+    .await?;
+    Ok(reply::json_value(201, &status::success(201)))
+}
+
+fn bound(pod: &Value, node: &str, annotations: &Value, call: &Call<'_>) -> Value {
+    let mut pod = pod.clone();
+    pod["spec"]["nodeName"] = node.into();
+    for (name, value) in annotations.as_object().into_iter().flatten() {
+        pod["metadata"]["annotations"][name] = value.clone();
+    }
+    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
+        "lastTransitionTime": call.timestamp()});
+    let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|condition| condition["type"] != "PodScheduled");
+    conditions.push(scheduled);
+    pod["status"]["conditions"] = conditions.into();
+    pod
+}
+
+/// Answers pods/eviction: a deletion that a disruption budget could refuse.
+///
+/// # Errors
+/// 404, 409.
+pub async fn evict(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, Refusal> {
+    let options = delete::Options::parse(call, Some(&decoded.value["deleteOptions"]))?;
+    delete::delete(call, &options).await?;
+    Ok(reply::json_value(201, &status::success(201)))
+}
+
+/// Answers namespaces/finalize: only `spec.finalizers` changes, and a namespace without any goes.
+///
+/// # Errors
+/// 400, 404, 409.
+pub async fn finalize(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refusal> {
+    let finalizers = decoded.value["spec"]["finalizers"].clone();
+    let version = decoded.value["metadata"]["resourceVersion"].clone();
+    let shown = update::change(call, |present| {
+        let mut next = present.clone();
+        if version.as_str().is_some_and(|version| !version.is_empty()) {
+            next["metadata"]["resourceVersion"] = version.clone();
+        }
+        match next["spec"].as_object_mut() {
+            Some(spec) if finalizers.as_array().is_none_or(Vec::is_empty) => {
+                spec.remove("finalizers");
+            }
+            _ => next["spec"]["finalizers"] = finalizers.clone(),
+        }
+        Ok(next)
+    })
+    .await?;
+    reply::object(call, 200, &shown)
+}
+
+/// Answers pods/log.
+///
+/// # Errors
+/// 400 for the wrong container or a pod without a node; 404; 500 when the node cannot be asked.
+pub async fn log(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    let record = call
+        .server
+        .store
+        .get(&call.entry.resource, &call.key())
+        .ok_or_else(|| status::not_found(call.about()))?;
+    let pod = &record.value;
+    let request = log_request(call, pod)?;
+    let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) else {
+        // As upstream answers for a pod that has not been scheduled: an empty log.
+        return Ok(reply::full(200, "text/plain", Bytes::new()));
+    };
+    let kubelet = call.server.kubelets.get(node).ok_or_else(|| {
+        status::internal(format!("the node {node:?} of pod {:?} does not answer", call.action.name))
+    })?;
+    match kubelet.logs(request).await {
+        Ok(stream) => {
+            let body = StreamBody::new(stream.map_ok(Frame::data)).boxed_unsync();
+            Ok(reply::with_body(200, "text/plain", body))
+        }
+        Err(LogError::NotFound(why) | LogError::NotReady(why)) => Err(status::bad_request(why)),
+        Err(LogError::Io(error)) => Err(status::internal(error)),
+    }
+}
+
+fn log_request(call: &Call<'_>, pod: &Value) -> Result<LogRequest, Refusal> {
+    let raw = &call.query.raw;
+    let text = |name: &str| raw.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let flag = |name: &str| text(name).is_some_and(|value| value == "true" || value == "1");
+    let number = |name: &str| {
+        text(name)
+            .map(|value| {
+                value.parse::<u64>().map_err(|_| {
+                    let about = About { group: "", resource: "PodLogOptions", name: "" };
+                    let detail = format!("Invalid value: \"{value}\": must be greater than or equal to 0");
+                    status::invalid(about, &[("FieldValueInvalid".into(), detail, name.into())])
+                })
+            })
+            .transpose()
+    };
+    let since_seconds = number("sinceSeconds")?.and_then(|seconds| i64::try_from(seconds).ok());
+    let since = match (text("sinceTime"), since_seconds) {
+        (Some(time), _) => {
+            Some(time.parse::<Timestamp>().map_err(|error| status::bad_request(error.to_string()))?)
+        }
+        (None, Some(seconds)) => call.now.checked_sub(SignedDuration::from_secs(seconds)).ok(),
+        (None, None) => None,
+    };
+    Ok(LogRequest {
+        namespace: call.action.namespace.unwrap_or_default().into(),
+        pod: call.action.name.into(),
+        uid: pod["metadata"]["uid"].as_str().unwrap_or_default().into(),
+        container: container(call.action.name, pod, text("container"))?,
+        follow: flag("follow"),
+        tail_lines: number("tailLines")?,
+        since,
+        timestamps: flag("timestamps"),
+        previous: flag("previous"),
+        limit_bytes: number("limitBytes")?,
+    })
+}
+
+/// Which container is meant (`validateContainer` of `pkg/registry/core/pod/strategy.go`).
+fn container(name: &str, pod: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
+    let names = |field: &str| {
+        let list = pod["spec"][field].as_array().cloned().unwrap_or_default();
+        list.iter()
+            .filter_map(|c| c["name"].as_str().map(str::to_owned))
+            .take(MAX_LISTED_CONTAINERS)
+            .collect::<Vec<_>>()
+    };
+    let (own, init) = (names("containers"), names("initContainers"));
+    if let Some(wanted) = wanted {
+        let known = own.iter().chain(&init).chain(&names("ephemeralContainers")).any(|known| known == wanted);
+        let refusal = || status::bad_request(format!("container {wanted} is not valid for pod {name}"));
+        return if known { Ok(wanted.to_owned()) } else { Err(refusal()) };
+    }
+    match own.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(status::bad_request(format!("a container name must be specified for pod {name}"))),
+        several => {
+            let mut message = format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                several.join(" ")
+            );
+            if !init.is_empty() {
+                message = format!("{message} or one of the init containers: [{}]", init.join(" "));
+            }
+            Err(status::bad_request(message))
+        }
+    }
+}
+
+/// Answers GET of a `scale` subresource.
+///
+/// # Errors
+/// 404.
+pub fn get_scale(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    let record = call
+        .server
+        .store
+        .get(&call.entry.resource, &call.key())
+        .ok_or_else(|| status::not_found(call.about()))?;
+    Ok(reply::json_value(200, &scale_of(call, &record.value)))
+}
+
+/// Answers PUT and PATCH of a `scale` subresource: only the wanted number changes.
+///
+/// # Errors
+/// 400, 404, 409, 415, 422.
+pub async fn set_scale(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
+    let encoding =
+        if call.action.verb == "patch" { Encoding::Json } else { negotiate::encoding(call.headers)? };
+    let decoded = body::decode(bytes, encoding)?;
+    let shown = update::change(call, |present| {
+        let before = scale_of(call, present);
+        let after = if call.action.verb == "patch" {
+            let patch_type = negotiate::patch_type(call.headers, false)?;
+            rules::patched(&call.entry.kind, patch_type, &before, &decoded.value)?
+        } else {
+            decoded.value.clone()
+        };
+        scaled(call, present, &after)
+    })
+    .await?;
+    Ok(reply::json_value(200, &scale_of(call, shown.value())))
+}
+
+fn scaled(call: &Call<'_>, present: &Value, scale: &Value) -> Result<Value, Refusal> {
+    let about = About { group: "autoscaling", resource: "Scale", name: call.action.name };
+    let replicas = match &scale["spec"]["replicas"] {
+        Value::Null => 0,
+        value => value.as_i64().filter(|replicas| *replicas >= 0).ok_or_else(|| {
+            let detail = format!("Invalid value: {value}: should be a non-negative integer");
+            status::invalid(about, &[("FieldValueInvalid".into(), detail, "spec.replicas".into())])
+        })?,
+    };
+    let mut next = present.clone();
+    if let Some(version) = scale["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty())
+    {
+        next["metadata"]["resourceVersion"] = version.into();
+    }
+    let path = call.entry.kind.scale.as_ref().map_or(".spec.replicas", |paths| paths.spec_replicas.as_str());
+    let mut place = &mut next;
+    for part in path.trim_start_matches('.').split('.') {
+        if place.is_null() {
+            *place = Value::Object(Map::new());
+        }
+        let object = place
+            .as_object_mut()
+            .ok_or_else(|| status::internal(format!("{path} leads through no object")))?;
+        place = object.entry(part).or_insert(Value::Null);
+    }
+    *place = replicas.into();
+    Ok(next)
+}
+
+fn scale_of(call: &Call<'_>, value: &Value) -> Value {
+    let paths = call.entry.kind.scale.as_ref();
+    let at = |path: Option<&str>, default: &str| {
+        let path = path.unwrap_or(default);
+        path.trim_start_matches('.').split('.').fold(value, |value, part| &value[part]).clone()
+    };
+    let replicas = |path: Value| path.as_i64().unwrap_or(0);
+    let metadata = &value["metadata"];
+    let mut scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"]},
+        "spec": {"replicas": replicas(at(paths.map(|paths| paths.spec_replicas.as_str()), ".spec.replicas"))},
+        "status": {"replicas": replicas(at(paths.map(|paths| paths.status_replicas.as_str()), ".status.replicas"))}});
+    let selector = paths.and_then(|paths| paths.label_selector.as_deref()).map(|path| at(Some(path), ""));
+    if let Some(selector) = selector.as_ref().and_then(Value::as_str) {
+        scale["status"]["selector"] = selector.into();
+    }
+    scale
+}
+
+/// Creates by way of a subresource that this cluster does not have.
+pub fn unsupported(call: &Call<'_>) -> Refusal {
+    status::not_implemented(&format!("{}/{}", call.entry.kind.resource_name(), call.action.subresource))
+}
+
+/// Refuses what a Binding or Eviction must not be.
+///
+/// # Errors
+/// 400.
+pub fn check_posted(call: &Call<'_>, decoded: &Decoded, kind: &str) -> Result<(), Refusal> {
+    let given = decoded.value["kind"].as_str().unwrap_or(kind);
+    if given != kind {
+        return Err(status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): it is a {given}"
+        )));
+    }
+    let name = decoded.value["metadata"]["name"].as_str().unwrap_or(call.action.name);
+    if name != call.action.name && !name.is_empty() {
+        return Err(status::bad_request(format!("name in URL does not match name in {kind} object")));
+    }
+    create::admit_into_namespace(call)
+        .or_else(|refusal| if refusal.code == 403 { Ok(()) } else { Err(refusal) })
+}

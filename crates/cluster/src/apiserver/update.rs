@@ -1,0 +1,178 @@
+//! update: a new state of an object, based on one that was read.
+//!
+//! Rules: apiserver `pkg/registry/generic/registry/store.go` (Update), `pkg/registry/rest/update.go`. Every change
+//! of an existing object goes through [`change`], whatever the request was.
+
+use serde_json::Value;
+
+use super::body::Decoded;
+use super::call::Call;
+use super::reply::Shown;
+use super::status::{self, Refusal};
+use super::{create, managed, rules, versions};
+use crate::store::{self, Record};
+
+/// How often a change that names no resourceVersion is tried again when others wrote meanwhile.
+const MAX_ATTEMPTS: usize = 16;
+
+/// Metadata that only the server writes.
+const KEPT: [&str; 6] = [
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+    "generateName",
+];
+
+/// Answers a PUT. The flag tells whether the object was created by it.
+///
+/// # Errors
+/// 400, 404, 409, 422.
+pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refusal> {
+    let mut value = decoded.value;
+    create::check_type(call, &mut value)?;
+    create::check_namespace_field(call, &mut value)?;
+    check_name(call, &mut value)?;
+    let warnings =
+        rules::drop_unknown(&call.entry.kind, &mut value, &decoded.duplicates, call.query.field_validation)?;
+    warnings.into_iter().for_each(|warning| call.warn(warning));
+    let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
+    if !is_there && call.action.subresource.is_empty() && rules::may_create_on_update(&call.entry.kind) {
+        create::admit_into_namespace(call)?;
+        return Ok((create::complete(call, value).await?, true));
+    }
+    if version_of(&value).is_empty() && !rules::may_update_unconditionally(&call.entry.kind) {
+        let detail = "Invalid value: 0: must be specified for an update".to_owned();
+        let about = super::status::About { resource: &call.entry.kind.kind, ..call.about() };
+        let cause = ("FieldValueInvalid".to_owned(), detail, "metadata.resourceVersion".to_owned());
+        return Err(status::invalid(about, &[cause]));
+    }
+    Ok((change(call, |_| Ok(value.clone())).await?, false))
+}
+
+/// Changes the object that the path names: `transform` gets its present state, in the version of the path, and gives
+/// the next. A state that carries another resourceVersion than the present one is refused; one that carries none, or
+/// the present one by way of `transform`, is tried again when others wrote meanwhile.
+///
+/// # Errors
+/// 404, 409, 422 and what `transform` says.
+pub async fn change(
+    call: &Call<'_>,
+    transform: impl Fn(&Value) -> Result<Value, Refusal>,
+) -> Result<Shown, Refusal> {
+    for _ in 0..MAX_ATTEMPTS {
+        let record = call
+            .server
+            .store
+            .get(&call.entry.resource, &call.key())
+            .ok_or_else(|| status::not_found(call.about()))?;
+        let present = versions::served(&call.entry.kind, &record.value);
+        let next = transform(&present)?;
+        if let Some(shown) = commit(call, &record, next).await? {
+            return Ok(shown);
+        }
+    }
+    Err(status::conflict(call.about(), status::OUTDATED))
+}
+
+/// Commits the next state of `record`; `None` when somebody else was faster.
+async fn commit(
+    call: &Call<'_>,
+    record: &std::sync::Arc<Record>,
+    mut next: Value,
+) -> Result<Option<Shown>, Refusal> {
+    let kind = &call.entry.kind;
+    let present = versions::served(kind, &record.value);
+    check_identity(call, &present, &mut next)?;
+    keep_metadata(&present, &mut next)?;
+    rules::prepare_update(kind, call.action.subresource, &mut next, &present);
+    rules::default(kind, &mut next);
+    managed::track_update(call, &present, &mut next);
+    let faults = rules::validate_update(kind, &next, &present, call.action.subresource);
+    if !faults.is_empty() {
+        return Err(rules::invalid(kind, call.action.name, &faults));
+    }
+    if managed::is_unchanged(&present, &next) {
+        return Ok(Some(Shown::Stored(record.clone())));
+    }
+    let is_final = is_final(kind, &present, &next);
+    let next = versions::stored(kind, next);
+    if call.query.dry_run {
+        return Ok(Some(Shown::Draft(next)));
+    }
+    let store = &call.server.store;
+    let result = if is_final {
+        store.remove(&call.entry.resource, &record.key, record.revision, next).await
+    } else {
+        store.replace(&call.entry.resource, &record.key, record.revision, next).await
+    };
+    match result {
+        Ok(record) => Ok(Some(Shown::Stored(record))),
+        Err(store::Error::Changed(_)) => Ok(None),
+        Err(store::Error::Missing) => Err(status::not_found(call.about())),
+        Err(error) => Err(status::internal(error)),
+    }
+}
+
+/// Whether this write takes away the last thing that kept a deleted object (`ShouldDeleteDuringUpdate`).
+fn is_final(kind: &rules::Kind, present: &Value, next: &Value) -> bool {
+    let is_deleted = !present["metadata"]["deletionTimestamp"].is_null();
+    let has_finalizers =
+        |value: &Value| value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    if kind.is("", "Namespace") {
+        let has_spec_finalizers = next["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        return is_deleted && !has_finalizers(next) && !has_spec_finalizers;
+    }
+    let grace = present["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    is_deleted && !has_finalizers(next) && matches!(grace, None | Some(0))
+}
+
+fn version_of(value: &Value) -> &str {
+    value["metadata"]["resourceVersion"].as_str().unwrap_or_default()
+}
+
+fn check_name(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
+    let metadata = rules::metadata(value)?;
+    let given = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
+    if given.is_empty() {
+        return Err(status::bad_request("name must be provided"));
+    }
+    if given != call.action.name {
+        let message = format!(
+            "the name of the object ({given}) does not match the name on the URL ({})",
+            call.action.name
+        );
+        return Err(status::bad_request(message));
+    }
+    Ok(())
+}
+
+fn check_identity(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(), Refusal> {
+    let version = version_of(next);
+    if !version.is_empty() && version != version_of(present) {
+        return Err(status::conflict(call.about(), status::OUTDATED));
+    }
+    let uid = next["metadata"]["uid"].as_str().unwrap_or_default();
+    let own = present["metadata"]["uid"].as_str().unwrap_or_default();
+    if !uid.is_empty() && uid != own {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
+        return Err(status::conflict(call.about(), &why));
+    }
+    let metadata = rules::metadata(next)?;
+    for field in ["uid", "resourceVersion"] {
+        metadata.insert(field.into(), present["metadata"][field].clone());
+    }
+    Ok(())
+}
+
+fn keep_metadata(present: &Value, next: &mut Value) -> Result<(), Refusal> {
+    let metadata = rules::metadata(next)?;
+    for field in KEPT {
+        match &present["metadata"][field] {
+            Value::Null => metadata.remove(field),
+            value => metadata.insert(field.into(), value.clone()),
+        };
+    }
+    Ok(())
+}

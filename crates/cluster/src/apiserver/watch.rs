@@ -1,0 +1,300 @@
+//! watch: one line of JSON for each change, until the client goes, the time is up or the client falls behind.
+//!
+//! Rules: KEP-956 (bookmarks), KEP-3157 (`sendInitialEvents`); apiserver `pkg/storage/cacher/cacher.go`. An object
+//! that comes to match the selectors is ADDED, one that ceases to is DELETED. Lines of plain objects are the
+//! store's shared ones; only other forms are made for each watcher.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream;
+use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+
+use super::call::Call;
+use super::catalog::Entry;
+use super::negotiate::Form;
+use super::reply::{self, Body};
+use super::rules::{self, Selection};
+use super::status::Refusal;
+use super::versions;
+use crate::store::{Event, Record, Start, Store, Verb, line};
+
+/// How often a watcher that allows bookmarks gets one (`cacher.bookmarkFrequency`).
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a watch lasts that does not say (`MinRequestTimeout`).
+const DEFAULT_DURATION: Duration = Duration::from_secs(30 * 60);
+/// The longest that a watch may last.
+const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
+/// Lines that go out in one piece.
+const BATCH: usize = 128;
+
+/// Answers a watch.
+///
+/// # Errors
+/// 400 for selectors that do not parse. A forgotten revision is no refusal but the stream's only event.
+pub fn watch(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    let kind = &call.entry.kind;
+    let mut fields = call.query.field_selector.clone();
+    if !call.action.name.is_empty() {
+        let separator = if fields.is_empty() { "" } else { "," };
+        fields = format!("{fields}{separator}metadata.name={}", call.action.name);
+    }
+    let selection = Selection::parse(kind, &call.query.label_selector, &fields)?;
+    let lines = Lines {
+        entry: call.entry.clone(),
+        selection,
+        namespace: call.action.namespace.map(Into::into),
+        form: call.form,
+        include: table_include(call)?,
+        columns_sent: false,
+    };
+    let (store, resource) = (&call.server.store, &call.entry.resource);
+    let seconds = call.query.timeout_seconds.map_or(DEFAULT_DURATION, Duration::from_secs).min(MAX_DURATION);
+    let with_state = match (call.query.initial_events, call.query.resource_version) {
+        (Some(initial), _) => initial,
+        (None, None | Some(0)) => true,
+        (None, Some(_)) => false,
+    };
+    let mut watcher = if with_state {
+        let (snapshot, watch) = store.list_and_watch(resource, call.action.namespace);
+        Watcher::new(call, lines, watch.events, seconds).with_state(&snapshot.records, watch.revision)
+    } else {
+        // `sendInitialEvents=false` without a revision begins with the present.
+        let start = call.query.resource_version.filter(|asked| *asked > 0).map_or(Start::Now, Start::After);
+        match store.watch(resource, start) {
+            Ok(watch) => Watcher::new(call, lines, watch.events, seconds).with_backlog(&watch.backlog),
+            Err(gone) => return Ok(expired(gone.asked, gone.oldest)),
+        }
+    };
+    if call.query.initial_events == Some(true) && call.query.bookmarks {
+        watcher.push_bookmark(true);
+    }
+    Ok(stream_of(watcher))
+}
+
+fn table_include(call: &Call<'_>) -> Result<String, Refusal> {
+    // Checks the parameter once, before the stream begins.
+    reply::table(call, &[], "v1", true, &json!({}))?;
+    Ok(call.query.include_object.clone())
+}
+
+fn stream_of(watcher: Watcher) -> Response<Body> {
+    let frames = stream::unfold(watcher, |mut watcher| async move {
+        let bytes = watcher.next().await?;
+        Some((Ok::<_, std::io::Error>(Frame::data(bytes)), watcher))
+    });
+    reply::with_body(200, "application/json", StreamBody::new(frames).boxed_unsync())
+}
+
+fn expired(asked: u64, oldest: u64) -> Response<Body> {
+    let refusal = super::status::expired(format!("too old resource version: {asked} ({oldest})"));
+    let text = format!("{}\n", json!({"type": "ERROR", "object": refusal.to_value()}));
+    reply::full(200, "application/json", text.into())
+}
+
+/// Turns events into lines.
+struct Lines {
+    entry: Entry,
+    selection: Selection,
+    namespace: Option<String>,
+    form: Form,
+    include: String,
+    columns_sent: bool,
+}
+
+impl Lines {
+    fn of_event(&mut self, event: &Event) -> Option<Bytes> {
+        if !event.record.key.is_in(self.namespace.as_deref()) {
+            return None;
+        }
+        if self.selection.is_everything() {
+            return Some(self.of_record(event.verb, &event.record, Some(event)));
+        }
+        let matches =
+            |record: &Record| self.selection.matches(&versions::served(&self.entry.kind, &record.value));
+        let before = event.previous.as_deref().is_some_and(matches);
+        let after = event.verb != Verb::Deleted && matches(&event.record);
+        match (before, after) {
+            (false, false) => None,
+            (false, true) => Some(self.of_record(Verb::Added, &event.record, Some(event))),
+            (true, true) => Some(self.of_record(Verb::Modified, &event.record, Some(event))),
+            (true, false) if event.verb == Verb::Deleted => {
+                Some(self.of_record(Verb::Deleted, &event.record, Some(event)))
+            }
+            // The object is there still, but no longer this watcher's: its last matching state goes, under the
+            // revision of the change (`cacheWatcher.convertToWatchEvent`).
+            (true, false) => {
+                let previous = event.previous.as_ref()?;
+                let last = Record::new(previous.key.clone(), event.revision(), previous.value.clone());
+                Some(self.of_record(Verb::Deleted, &last, None))
+            }
+        }
+    }
+
+    fn of_record(&mut self, verb: Verb, record: &Record, event: Option<&Event>) -> Bytes {
+        let kind = &self.entry.kind;
+        match self.form {
+            Form::Object | Form::Discovery(_) => match event {
+                Some(event)
+                    if event.verb == verb && record.value["apiVersion"] == kind.api_version().as_str() =>
+                {
+                    event.line().clone()
+                }
+                _ => line(verb, &versions::served_json(kind, record)),
+            },
+            Form::Metadata | Form::MetadataList => {
+                let value = reply::partial(&versions::served(kind, &record.value), "PartialObjectMetadata");
+                line(verb, value.to_string().as_bytes())
+            }
+            Form::Table(version) => {
+                let value = versions::served(kind, &record.value);
+                let mut table = rules::table(kind, &[&value], &self.include);
+                table["apiVersion"] = format!("meta.k8s.io/{version}").into();
+                table["metadata"] = json!({"resourceVersion": record.revision.to_string()});
+                if std::mem::replace(&mut self.columns_sent, true) {
+                    table["columnDefinitions"] = Value::Null;
+                }
+                line(verb, table.to_string().as_bytes())
+            }
+        }
+    }
+
+    fn bookmark(&self, revision: u64, ends_initial_events: bool) -> Bytes {
+        let kind = &self.entry.kind;
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if ends_initial_events {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = match self.form {
+            Form::Metadata | Form::MetadataList => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            }
+            Form::Table(version) => {
+                let partial =
+                    json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
+                json!({"kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "columnDefinitions": null,
+                    "metadata": {"resourceVersion": revision.to_string()},
+                    "rows": [{"cells": [], "object": partial}]})
+            }
+            Form::Object | Form::Discovery(_) => {
+                json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})
+            }
+        };
+        format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
+    }
+}
+
+/// One watch that is under way.
+struct Watcher {
+    store: Arc<Store>,
+    lines: Lines,
+    waiting: VecDeque<Bytes>,
+    events: mpsc::Receiver<Arc<Event>>,
+    /// Every event up to here has become a line, or was not for this watcher.
+    revision: u64,
+    bookmarks: Option<Interval>,
+    deadline: Instant,
+}
+
+impl Watcher {
+    fn new(call: &Call<'_>, lines: Lines, events: mpsc::Receiver<Arc<Event>>, lasts: Duration) -> Self {
+        let mut bookmarks = interval_at(Instant::now() + BOOKMARK_INTERVAL, BOOKMARK_INTERVAL);
+        bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            store: call.server.store.clone(),
+            lines,
+            waiting: VecDeque::new(),
+            events,
+            revision: call.query.resource_version.unwrap_or_default(),
+            bookmarks: call.query.bookmarks.then_some(bookmarks),
+            deadline: Instant::now() + lasts,
+        }
+    }
+
+    fn with_state(mut self, records: &[Arc<Record>], revision: u64) -> Self {
+        for record in records {
+            let kind = &self.lines.entry.kind;
+            if self.lines.selection.matches(&versions::served(kind, &record.value)) {
+                let line = self.lines.of_record(Verb::Added, record, None);
+                self.waiting.push_back(line);
+            }
+        }
+        self.revision = revision;
+        self
+    }
+
+    fn with_backlog(mut self, events: &[Arc<Event>]) -> Self {
+        events.iter().for_each(|event| self.take(event));
+        self
+    }
+
+    fn take(&mut self, event: &Event) {
+        self.revision = event.revision();
+        if let Some(line) = self.lines.of_event(event) {
+            self.waiting.push_back(line);
+        }
+    }
+
+    fn push_bookmark(&mut self, ends_initial_events: bool) {
+        let bookmark = self.lines.bookmark(self.revision, ends_initial_events);
+        self.waiting.push_back(bookmark);
+    }
+
+    /// What goes out next; `None` ends the stream.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            while self.waiting.len() < BATCH
+                && let Ok(event) = self.events.try_recv()
+            {
+                self.take(&event);
+            }
+            if !self.waiting.is_empty() {
+                return Some(self.batch());
+            }
+            tokio::select! {
+                biased;
+                event = self.events.recv() => match event {
+                    Some(event) => self.take(&event),
+                    None => return None,
+                },
+                () = sleep_until(self.deadline) => return None,
+                () = tick(&mut self.bookmarks) => self.progress(),
+            }
+        }
+    }
+
+    /// A bookmark for the store's present revision: what was committed before is in the channel by now.
+    fn progress(&mut self) {
+        let revision = self.store.revision();
+        while let Ok(event) = self.events.try_recv() {
+            self.take(&event);
+        }
+        self.revision = self.revision.max(revision);
+        self.push_bookmark(false);
+    }
+
+    fn batch(&mut self) -> Bytes {
+        let count = self.waiting.len().min(BATCH);
+        if count == 1 {
+            return self.waiting.pop_front().unwrap_or_default();
+        }
+        let lines = self.waiting.drain(..count).collect::<Vec<_>>();
+        lines.concat().into()
+    }
+}
+
+async fn tick(bookmarks: &mut Option<Interval>) {
+    match bookmarks {
+        Some(interval) => {
+            interval.tick().await;
+        }
+        None => futures::future::pending().await,
+    }
+}

@@ -1,0 +1,352 @@
+//! The store: every object of the cluster, in memory, under one global resourceVersion.
+//!
+//! It knows resources, keys and JSON objects and nothing of Kubernetes' rules: who may write what, defaults and
+//! validation are [`crate::apiserver`]'s. Data comes in through [`Store::create`], [`Store::replace`] and
+//! [`Store::remove`], each a compare-and-swap on an object's revision, and goes out as shared [`Record`]s or, to
+//! watchers, as shared [`Event`]s. Nothing is serialised while a lock is held: a record's JSON is made once, by the
+//! first who needs it, and shared by every reader and watcher.
+//!
+//! Old states are not stored. Each resource keeps a bounded ring of its last events; an older list is the present
+//! one with the events since undone, and what the ring has lost is [`Gone`] (HTTP 410), as after etcd's compaction.
+
+mod event;
+mod journal;
+mod record;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+pub use event::{Event, Verb, line};
+pub use journal::{Journal, Volatile};
+pub use record::{Key, Record, Resource};
+
+/// Events that each resource's ring keeps unless [`Store::new`] is told otherwise. kube-apiserver's watch cache
+/// holds between 100 and 102,400 for each resource (`cacher/watch_cache.go`).
+pub const DEFAULT_WINDOW: usize = 2048;
+/// Events that may wait for one watcher; a watcher that falls behind further is ended, not buffered.
+pub const WATCHER_BACKLOG: usize = 4096;
+
+/// Why a write did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An object with this key is there already.
+    #[error("the object exists already")]
+    Exists,
+    /// No object has this key.
+    #[error("there is no such object")]
+    Missing,
+    /// The object's revision is not the expected one; its present state is enclosed.
+    #[error("the object changed meanwhile, its revision is now {}", .0.revision)]
+    Changed(Arc<Record>),
+    /// The journal could not make the write durable.
+    #[error("the write could not be made durable: {0}")]
+    Journal(#[from] io::Error),
+}
+
+/// The events after a revision are no longer known: the caller has to list anew.
+#[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
+#[error("revision {asked} is older than the oldest kept, {oldest}")]
+pub struct Gone {
+    /// The revision that was asked for.
+    pub asked: u64,
+    /// The oldest revision from which events are known.
+    pub oldest: u64,
+}
+
+/// Where a watch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// With the next event.
+    Now,
+    /// With the first event after this revision.
+    After(u64),
+}
+
+/// A running watch: first drain `backlog`, then receive from `events`. The channel closes when the watcher fell
+/// [`WATCHER_BACKLOG`] events behind, or when the store is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    /// Events that had happened when the watch began.
+    pub backlog: Vec<Arc<Event>>,
+    /// Events from then on, in the order of their revisions.
+    pub events: mpsc::Receiver<Arc<Event>>,
+    /// The store's revision when the watch began.
+    pub revision: u64,
+}
+
+/// A consistent view of (a part of) a resource's objects.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// In the order of their keys.
+    pub records: Vec<Arc<Record>>,
+    /// The revision at which they stood so.
+    pub revision: u64,
+}
+
+/// See the module.
+pub struct Store {
+    state: RwLock<State>,
+    journal: Box<dyn Journal>,
+    window: usize,
+}
+
+#[derive(Default)]
+struct State {
+    revision: u64,
+    tables: HashMap<Resource, Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    records: BTreeMap<Key, Arc<Record>>,
+    ring: VecDeque<Arc<Event>>,
+    /// Events up to and including this revision are forgotten.
+    compacted: u64,
+    watchers: Vec<mpsc::Sender<Arc<Event>>>,
+}
+
+impl Store {
+    /// An empty store whose resources each remember their last `window` events.
+    pub fn new(window: usize, journal: Box<dyn Journal>) -> Self {
+        let state = State { revision: 1, tables: HashMap::new() };
+        Self { state: RwLock::new(state), journal, window }
+    }
+
+    /// The revision of the latest write.
+    pub fn revision(&self) -> u64 {
+        self.read().revision
+    }
+
+    /// The object with this key, if there is one.
+    pub fn get(&self, resource: &Resource, key: &Key) -> Option<Arc<Record>> {
+        self.read().tables.get(resource)?.records.get(key).cloned()
+    }
+
+    /// How many objects a resource has.
+    pub fn count(&self, resource: &Resource) -> usize {
+        self.read().tables.get(resource).map_or(0, |table| table.records.len())
+    }
+
+    /// The objects of a resource, of one namespace or of all, as they stand now.
+    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Snapshot {
+        let state = self.read();
+        let records = state.tables.get(resource).map(|table| table.select(namespace)).unwrap_or_default();
+        Snapshot { records, revision: state.revision }
+    }
+
+    /// The objects of a resource as they stood at `revision`.
+    ///
+    /// # Errors
+    /// [`Gone`] when the events since have been forgotten. A revision in the future answers as the present.
+    pub fn list_at(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        revision: u64,
+    ) -> Result<Snapshot, Gone> {
+        let state = self.read();
+        let Some(table) = state.tables.get(resource) else {
+            return Ok(Snapshot { records: Vec::new(), revision });
+        };
+        if revision < table.compacted {
+            return Err(Gone { asked: revision, oldest: table.compacted });
+        }
+        let mut past =
+            table.select(namespace).into_iter().map(|r| (r.key.clone(), r)).collect::<BTreeMap<_, _>>();
+        for event in table.ring.iter().rev().take_while(|event| event.revision() > revision) {
+            if !event.record.key.is_in(namespace) {
+                continue;
+            }
+            match &event.previous {
+                Some(previous) => past.insert(previous.key.clone(), previous.clone()),
+                None => past.remove(&event.record.key),
+            };
+        }
+        Ok(Snapshot { records: past.into_values().collect(), revision })
+    }
+
+    /// Watches a resource from `start` on.
+    ///
+    /// # Errors
+    /// [`Gone`] when events after `start` have been forgotten.
+    pub fn watch(&self, resource: &Resource, start: Start) -> Result<Watch, Gone> {
+        let mut state = self.write();
+        let revision = state.revision;
+        let table = state.tables.entry(resource.clone()).or_default();
+        let backlog = match start {
+            Start::Now => Vec::new(),
+            Start::After(asked) => table.since(asked)?,
+        };
+        Ok(Watch { backlog, events: table.attach(), revision })
+    }
+
+    /// Lists a resource and watches it from that very state on.
+    pub fn list_and_watch(&self, resource: &Resource, namespace: Option<&str>) -> (Snapshot, Watch) {
+        let mut state = self.write();
+        let revision = state.revision;
+        let table = state.tables.entry(resource.clone()).or_default();
+        let snapshot = Snapshot { records: table.select(namespace), revision };
+        (snapshot, Watch { backlog: Vec::new(), events: table.attach(), revision })
+    }
+
+    /// Adds an object; its `metadata.resourceVersion` is set here.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; [`Error::Journal`].
+    pub async fn create(&self, resource: &Resource, key: Key, value: Value) -> Result<Arc<Record>, Error> {
+        let record = {
+            let mut state = self.write();
+            if state.tables.get(resource).is_some_and(|table| table.records.contains_key(&key)) {
+                return Err(Error::Exists);
+            }
+            let record = Arc::new(Record::new(key, state.revision + 1, value));
+            self.commit(&mut state, resource, Event::new(Verb::Added, record.clone(), None));
+            record
+        };
+        self.journal.durable(record.revision).await?;
+        Ok(record)
+    }
+
+    /// Replaces the object whose revision is `expected`.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]; [`Error::Changed`]; [`Error::Journal`].
+    pub async fn replace(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        expected: u64,
+        value: Value,
+    ) -> Result<Arc<Record>, Error> {
+        let record = {
+            let mut state = self.write();
+            let previous = state.expect(resource, key, expected)?;
+            let record = Arc::new(Record::new(key.clone(), state.revision + 1, value));
+            self.commit(&mut state, resource, Event::new(Verb::Modified, record.clone(), Some(previous)));
+            record
+        };
+        self.journal.durable(record.revision).await?;
+        Ok(record)
+    }
+
+    /// Removes the object whose revision is `expected`. `last` is its final state, which watchers see with the
+    /// revision of the removal.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]; [`Error::Changed`]; [`Error::Journal`].
+    pub async fn remove(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        expected: u64,
+        last: Value,
+    ) -> Result<Arc<Record>, Error> {
+        let record = {
+            let mut state = self.write();
+            let previous = state.expect(resource, key, expected)?;
+            let record = Arc::new(Record::new(key.clone(), state.revision + 1, last));
+            self.commit(&mut state, resource, Event::new(Verb::Deleted, record.clone(), Some(previous)));
+            record
+        };
+        self.journal.durable(record.revision).await?;
+        Ok(record)
+    }
+
+    /// Forgets every event up to and including `revision`, as etcd's compaction does.
+    pub fn compact(&self, revision: u64) {
+        let mut state = self.write();
+        let limit = revision.min(state.revision);
+        for table in state.tables.values_mut() {
+            table.compacted = table.compacted.max(limit);
+            while table.ring.front().is_some_and(|event| event.revision() <= limit) {
+                table.ring.pop_front();
+            }
+        }
+    }
+
+    /// Ends every watch; the store itself stays usable.
+    pub fn close(&self) {
+        for table in self.write().tables.values_mut() {
+            table.watchers.clear();
+        }
+    }
+
+    fn commit(&self, state: &mut State, resource: &Resource, event: Event) {
+        let event = Arc::new(event);
+        state.revision = event.revision();
+        self.journal.append(resource, &event);
+        let table = state.tables.entry(resource.clone()).or_default();
+        match event.verb {
+            Verb::Added | Verb::Modified => {
+                table.records.insert(event.record.key.clone(), event.record.clone());
+            }
+            Verb::Deleted => {
+                table.records.remove(&event.record.key);
+            }
+        }
+        table.remember(event.clone(), self.window);
+        table.watchers.retain(|watcher| watcher.try_send(event.clone()).is_ok());
+    }
+
+    // A poisoned lock would mean a panic between two assignments of plain data: the state is still whole.
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn expect(&self, resource: &Resource, key: &Key, expected: u64) -> Result<Arc<Record>, Error> {
+        let found = self.tables.get(resource).and_then(|table| table.records.get(key));
+        match found {
+            None => Err(Error::Missing),
+            Some(record) if record.revision != expected => Err(Error::Changed(record.clone())),
+            Some(record) => Ok(record.clone()),
+        }
+    }
+}
+
+impl Table {
+    fn select(&self, namespace: Option<&str>) -> Vec<Arc<Record>> {
+        match namespace {
+            None => self.records.values().cloned().collect(),
+            Some(namespace) => self
+                .records
+                .range(Key::first_of(namespace)..)
+                .take_while(|(key, _)| key.is_in(Some(namespace)))
+                .map(|(_, record)| record.clone())
+                .collect(),
+        }
+    }
+
+    fn since(&self, asked: u64) -> Result<Vec<Arc<Event>>, Gone> {
+        if asked < self.compacted {
+            return Err(Gone { asked, oldest: self.compacted });
+        }
+        let first = self.ring.partition_point(|event| event.revision() <= asked);
+        Ok(self.ring.range(first..).cloned().collect())
+    }
+
+    fn attach(&mut self) -> mpsc::Receiver<Arc<Event>> {
+        self.watchers.retain(|watcher| !watcher.is_closed());
+        let (sender, receiver) = mpsc::channel(WATCHER_BACKLOG);
+        self.watchers.push(sender);
+        receiver
+    }
+
+    fn remember(&mut self, event: Arc<Event>, window: usize) {
+        self.ring.push_back(event);
+        while self.ring.len() > window {
+            if let Some(forgotten) = self.ring.pop_front() {
+                self.compacted = forgotten.revision();
+            }
+        }
+    }
+}

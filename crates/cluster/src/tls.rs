@@ -1,0 +1,153 @@
+//! The cluster's own certificate authority and the API server's certificate, kept in the state directory.
+//!
+//! Both are made at the first start and used again at later ones, so that a kubeconfig stays valid. Keys are readable
+//! by their owner only. Nothing is fetched; nothing is trusted but this authority.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+/// The names by which the API server may be called, in the cluster and outside.
+const NAMES: [&str; 5] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+/// Certificates hold for this many years from their making.
+const VALID_YEARS: i32 = 10;
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A certificate could not be made.
+    #[error("the API server's certificate could not be made: {0}")]
+    Make(#[from] rcgen::Error),
+    /// What stands in the state directory is not what was written there.
+    #[error("{path} is damaged ({why}); remove the folder it is in to have it made anew")]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What the listener and the kubeconfig need.
+pub struct Identity {
+    /// The authority's certificate, in PEM.
+    pub ca_pem: String,
+    /// Shakes hands as the API server.
+    pub acceptor: TlsAcceptor,
+}
+
+/// Reads the certificates of `directory`, or makes them; the server's certificate holds for `address` too.
+///
+/// # Errors
+/// See [`Error`].
+pub fn load_or_make(directory: &Path, address: IpAddr) -> Result<Identity, Error> {
+    // A server bound to another address than loopback's usual one needs a certificate of its own.
+    let directory = match address.to_string().as_str() {
+        "127.0.0.1" | "::1" => directory.to_owned(),
+        other => directory.join(other),
+    };
+    let file = |name: &str| directory.join(name);
+    let (ca, certificate, key) = (file("ca.crt"), file("server.crt"), file("server.key"));
+    if !(ca.exists() && certificate.exists() && key.exists()) {
+        make(&directory, address)?;
+    }
+    let ca_pem = read(&ca)?;
+    let acceptor = acceptor(&read(&certificate)?, &read(&key)?)
+        .map_err(|why| Error::Damaged { path: certificate.clone(), why })?;
+    Ok(Identity { ca_pem, acceptor })
+}
+
+fn make(directory: &Path, address: IpAddr) -> Result<(), Error> {
+    fs::create_dir_all(directory).map_err(|source| Error::File { path: directory.to_owned(), source })?;
+    let mut params = CertificateParams::new(Vec::<String>::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    name_and_date(&mut params, "odh-cluster-ca");
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+
+    let mut names = NAMES.map(String::from).to_vec();
+    names.extend(["127.0.0.1".to_owned(), "::1".to_owned(), address.to_string()]);
+    names.dedup();
+    let mut params = CertificateParams::new(names)?;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    name_and_date(&mut params, "kube-apiserver");
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, &authority)?;
+
+    // The key comes first and the authority last: an interrupted start begins anew.
+    write(&directory.join("server.key"), &key.serialize_pem())?;
+    write(&directory.join("server.crt"), &certificate.pem())?;
+    write(&directory.join("ca.crt"), &authority.pem())
+}
+
+fn name_and_date(params: &mut CertificateParams, name: &str) {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    params.distinguished_name = distinguished;
+    let year = i32::from(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).year());
+    // The day before New Year's: clocks may differ.
+    params.not_before = rcgen::date_time_ymd(year - 1, 12, 31);
+    params.not_after = rcgen::date_time_ymd(year + VALID_YEARS, 12, 31);
+}
+
+fn acceptor(certificate: &str, key: &str) -> Result<TlsAcceptor, String> {
+    let chain = CertificateDer::pem_slice_iter(certificate.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| error.to_string())?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| error.to_string())?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| error.to_string())?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+/// Writes a file that only its owner may read.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn write(path: &Path, text: &str) -> Result<(), Error> {
+    let attempt = || {
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    attempt().map_err(|source| Error::File { path: path.to_owned(), source })
+}
