@@ -3,6 +3,7 @@
 //! only counts, ends the job here. The record of a failure is written before anything is released: the pass that
 //! decides it changes nothing else, and the next one finds the job finished and cleans up.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{
@@ -48,7 +49,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Make an object; if it is there and the job's, that is as good.
-    Create(Box<Child>),
+    Create(Child),
     /// Change parts of an object.
     Apply(Patch),
     /// Remove an object; if it is gone, that is as good.
@@ -65,9 +66,9 @@ pub enum Child {
     /// The key.
     Secret(Secret),
     /// A Worker.
-    Pod(Pod),
+    Pod(Box<Pod>),
     /// The Launcher.
-    Job(Job),
+    Job(Box<Job>),
 }
 
 /// The kind of an object that a job owns.
@@ -222,7 +223,7 @@ fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> 
     first.extend(keep_secret(job, seen));
     let mut pods: Vec<Change> = seen.workers.iter().filter(|pod| !is_going(pod)).map(delete_pod).collect();
     match &seen.launcher {
-        None => pods.push(create(Child::Job(launcher_job(job, settings)))),
+        None => pods.push(create(Child::Job(Box::new(launcher_job(job, settings))))),
         Some(launcher) if !is_suspended(launcher) => pods.push(set_suspend(job, true, Value::Null)),
         Some(_) => {}
     }
@@ -277,11 +278,13 @@ fn keep_service(job: &ValidJob, seen: &Seen) -> Option<Change> {
         (selector, spec.and_then(|spec| spec.publish_not_ready_addresses).unwrap_or(false))
     };
     let (selector, publish) = facts(&wanted);
-    (facts(existing) != (selector.clone(), publish)).then(|| {
+    let unlabelled = lacks_labels(job, existing.metadata.labels.as_ref());
+    (unlabelled || facts(existing) != (selector.clone(), publish)).then(|| {
         let extra = existing.spec.as_ref().and_then(|spec| spec.selector.as_ref()).into_iter().flatten();
         let mut keys: Map<String, Value> = extra.map(|(key, _)| (key.clone(), Value::Null)).collect();
         keys.extend(selector.into_iter().flatten().map(|(key, value)| (key, Value::String(value))));
-        let body = json!({ "spec": { "selector": keys, "publishNotReadyAddresses": publish } });
+        let spec = json!({ "selector": keys, "publishNotReadyAddresses": publish });
+        let body = json!({ "metadata": { "labels": watched_labels(job) }, "spec": spec });
         apply(ChildKind::Service, job.name.clone(), body)
     })
 }
@@ -296,17 +299,18 @@ fn keep_config_map(
     let wanted = config_map(job, discover_hosts(job, &seen.workers, settings), settings);
     let Some(existing) = &seen.config_map else { return (Some(create(Child::ConfigMap(wanted))), None) };
     let (has, wants) = (existing.data.clone().unwrap_or_default(), wanted.data.unwrap_or_default());
-    if has == wants {
+    let unlabelled = lacks_labels(job, existing.metadata.labels.as_ref());
+    if has == wants && !unlabelled {
         return (None, None);
     }
-    let only_script = has.len() == wants.len() && has.get("hostfile") == wants.get("hostfile");
+    let only_script = !unlabelled && has.len() == wants.len() && has.get("hostfile") == wants.get("hostfile");
     if only_script && let Some(wait) = unsettled(job, seen, now) {
         return (None, Some(wait));
     }
     let mut keys: Map<String, Value> = has.into_keys().map(|key| (key, Value::Null)).collect();
     keys.extend(wants.into_iter().map(|(key, value)| (key, Value::String(value))));
-    let patch = apply(ChildKind::ConfigMap, config_map_name(&job.name), json!({ "data": keys }));
-    (Some(patch), None)
+    let body = json!({ "metadata": { "labels": watched_labels(job) }, "data": keys });
+    (Some(apply(ChildKind::ConfigMap, config_map_name(&job.name), body)), None)
 }
 
 /// How long until the Workers have stood still for [`HOSTS_SETTLE`].
@@ -315,7 +319,7 @@ fn unsettled(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
         .workers
         .iter()
         .filter(|pod| worker_index(&job.name, pod).is_some_and(|i| i < job.worker_count()));
-    let latest = ours.filter_map(|pod| started_at(pod)).max()?;
+    let latest = ours.filter_map(started_at).max()?;
     let left = HOSTS_SETTLE.saturating_sub(elapsed(latest, now));
     (!left.is_zero()).then_some(left)
 }
@@ -342,7 +346,7 @@ fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change>
     });
     let mut changes: Vec<Change> = beyond.map(delete_pod).collect();
     let missing = (0..workers.count).filter(|index| seen.worker(&job.name, *index).is_none());
-    changes.extend(missing.map(|index| create(Child::Pod(worker(job, workers, index, settings)))));
+    changes.extend(missing.map(|index| create(Child::Pod(Box::new(worker(job, workers, index, settings))))));
     changes
 }
 
@@ -350,7 +354,7 @@ fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change>
 fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Change>, Option<Change>) {
     let may_run = job.launcher_creation == LauncherCreation::AtStartup || all_ready(job, seen);
     let Some(launcher) = &seen.launcher else {
-        return (None, may_run.then(|| create(Child::Job(launcher_job(job, settings)))));
+        return (None, may_run.then(|| create(Child::Job(Box::new(launcher_job(job, settings))))));
     };
     if !is_suspended(launcher) {
         return (None, label_launcher(job, launcher));
@@ -374,11 +378,13 @@ fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Ch
 
 /// A Launcher made by upstream's operator lacks the labels that the watches select by.
 fn label_launcher(job: &ValidJob, launcher: &Job) -> Option<Change> {
-    let labels = launcher.metadata.labels.clone().unwrap_or_default();
-    let wanted = watched_labels(job);
-    let missing = wanted.iter().any(|(key, value)| labels.get(key) != Some(value));
-    missing
-        .then(|| apply(ChildKind::Job, launcher_name(&job.name), json!({ "metadata": { "labels": wanted } })))
+    let body = json!({ "metadata": { "labels": watched_labels(job) } });
+    lacks_labels(job, launcher.metadata.labels.as_ref())
+        .then(|| apply(ChildKind::Job, launcher_name(&job.name), body))
+}
+
+fn lacks_labels(job: &ValidJob, labels: Option<&BTreeMap<String, String>>) -> bool {
+    watched_labels(job).iter().any(|(key, value)| labels.and_then(|labels| labels.get(key)) != Some(value))
 }
 
 fn all_ready(job: &ValidJob, seen: &Seen) -> bool {
@@ -415,7 +421,7 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
 
 /// A Worker failed if its pod did, or if its MPI container did where nothing restarts it: a pod with a sidecar does
 /// not reach the phase Failed before that ends too.
-fn has_failed(job: &ValidJob, pod: &Pod) -> bool {
+pub(crate) fn has_failed(job: &ValidJob, pod: &Pod) -> bool {
     let never = job.workers.as_ref().is_some_and(|workers| workers.restart_policy == "Never");
     let ended = mpi_container(pod).and_then(|(_, state)| state.terminated.as_ref());
     is_failed(pod) || (never && ended.is_some_and(|ended| ended.exit_code != 0))
@@ -489,7 +495,7 @@ pub(crate) fn was_refused(seen: &Seen) -> bool {
 }
 
 fn create(child: Child) -> Change {
-    Change::Create(Box::new(child))
+    Change::Create(child)
 }
 
 fn apply(kind: ChildKind, name: String, body: Value) -> Change {

@@ -18,7 +18,7 @@ use crate::conditions::{condition, is_finished, is_true, set_condition};
 use crate::diagnose::{Cause, of_launcher, of_worker};
 use crate::objects::worker_name;
 use crate::observed::{LauncherEnd, Seen, is_failed, is_ready, is_running, phase, started_at, worker_index};
-use crate::planning::{ChildKind, Outlook, Verdict, was_failed_by_worker, was_refused};
+use crate::planning::{ChildKind, Outlook, Verdict, has_failed, was_failed_by_worker, was_refused};
 use crate::validate::{CleanPods, Fault, ValidJob};
 
 /// A status to write and events to record.
@@ -375,11 +375,13 @@ fn count(pods: &[Pod], matches: impl Fn(&Pod) -> bool) -> Option<i32> {
 fn count_workers(job: &ValidJob, seen: &Seen) -> WorkerCounts {
     let mut counts =
         WorkerCounts { of: i32::try_from(job.worker_count()).unwrap_or(i32::MAX), ..WorkerCounts::default() };
+    let ended = is_finished(&seen.status) && seen.status.completion_time.is_some();
     for index in 0..job.worker_count() {
         match seen.worker(&job.name, index) {
-            Some(pod) if is_failed(pod) => counts.failed += 1,
+            Some(pod) if has_failed(job, pod) => counts.failed += 1,
             Some(pod) if is_running(pod) && is_ready(pod) => counts.running += 1,
             Some(pod) if phase(pod) == "Succeeded" => {}
+            None if ended => {}
             _ => counts.pending += 1,
         }
     }

@@ -86,6 +86,11 @@ pub(crate) fn launcher_environment(job: &ValidJob, launch: Launch) -> Vec<EnvVar
                 Launch::Agent => env("PRTE_MCA_plm_ssh_agent", agent_program()),
             });
             set.push(env("PRTE_MCA_prte_set_default_slots", &slots));
+            if launch == Launch::Agent {
+                // The agent needs no user of its own, so images run as whom they run as, root included.
+                set.push(env("OMPI_ALLOW_RUN_AS_ROOT", "1"));
+                set.push(env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"));
+            }
         }
         Implementation::Intel => {
             set.push(env("I_MPI_HYDRA_HOST_FILE", &hostfile));

@@ -1,0 +1,115 @@
+//! Golden folders: `testdata/<behaviour>/input.yaml` is a scene, `output.yaml` what the walk makes of it.
+//! `UPDATE=1` rewrites the outputs; read the diff against upstream's behaviour before committing it.
+
+use std::fs;
+use std::path::Path;
+
+use plan::{ApplyFailure, Change, Child, ChildKind, Outlook, Report};
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, seconds, seen, settings};
+
+#[test]
+fn every_behaviour_gives_its_golden_output() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let mut folders: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    assert!(folders.len() > 20, "the golden folders are missing");
+    let stale: Vec<String> = folders.iter().filter_map(|folder| check(folder).err()).collect();
+    assert!(stale.is_empty(), "{}\nrun with UPDATE=1 and read the diff", stale.join("\n"));
+}
+
+fn check(folder: &Path) -> Result<(), String> {
+    let text = fs::read_to_string(folder.join("input.yaml")).unwrap();
+    let scene: Scene =
+        serde_saphyr::from_str(&text).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let output = serde_saphyr::to_string(&walk(&scene)).unwrap();
+    let path = folder.join("output.yaml");
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, &output).unwrap();
+    }
+    match fs::read_to_string(&path) {
+        Ok(golden) if golden == output => Ok(()),
+        _ => Err(format!("{} differs", path.display())),
+    }
+}
+
+/// The whole walk but for its reads and writes.
+fn walk(scene: &Scene) -> Value {
+    let job = match plan::validate(&scene.job) {
+        Ok(job) => job,
+        Err(faults) => {
+            let report = plan::reject(&scene.job, &faults, scene.now);
+            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            return json!({ "faults": faults, "report": show_report(&report) });
+        }
+    };
+    let seen = seen(scene, &job);
+    let plan = plan::plan(&job, &seen, &settings(scene), scene.now);
+    let refused: Vec<ApplyFailure> = scene
+        .refused
+        .iter()
+        .map(|refused| ApplyFailure {
+            kind: if refused.kind == "Pod" { ChildKind::Pod } else { ChildKind::Service },
+            name: refused.name.clone(),
+            foreign: refused.foreign,
+            creating: true,
+            message: refused.message.clone(),
+        })
+        .collect();
+    let report = plan::report(&job, &seen, &plan.outlook, &refused, scene.now);
+    let changes: Vec<Vec<Value>> =
+        plan.changes.iter().map(|group| group.iter().map(show_change).collect()).collect();
+    json!({
+        "changes": changes,
+        "outlook": show_outlook(&plan.outlook),
+        "wakeAfterSeconds": plan.wake_after.map(seconds),
+        "report": show_report(&report),
+    })
+}
+
+fn show_change(change: &Change) -> Value {
+    match change {
+        Change::Create(child) => json!({ "create": show_child(child) }),
+        Change::Apply(patch) => {
+            let to = if patch.of_status { "/status" } else { "" };
+            json!({ "apply": format!("{} {}{to}", patch.kind.as_str(), patch.name), "patch": patch.body })
+        }
+        Change::Delete(target) => {
+            json!({ "delete": format!("{} {}", target.kind.as_str(), target.name), "uid": target.uid })
+        }
+    }
+}
+
+fn show_child(child: &Child) -> Value {
+    match child {
+        Child::Service(object) => serde_json::to_value(object),
+        Child::ConfigMap(object) => serde_json::to_value(object),
+        Child::Secret(object) => serde_json::to_value(object),
+        Child::Pod(object) => serde_json::to_value(object),
+        Child::Job(object) => serde_json::to_value(object),
+    }
+    .unwrap()
+}
+
+fn show_outlook(outlook: &Outlook) -> &'static str {
+    match outlook {
+        Outlook::Finished => "Finished",
+        Outlook::Suspended => "Suspended",
+        Outlook::Active => "Active",
+        Outlook::LauncherEnded => "LauncherEnded",
+        Outlook::Failed(_) => "Failed",
+    }
+}
+
+fn show_report(report: &Report) -> Value {
+    let notices: Vec<String> = report
+        .notices
+        .iter()
+        .map(|notice| {
+            let kind = if notice.warning { "Warning" } else { "Normal" };
+            format!("{kind} {}: {}", notice.reason, notice.message)
+        })
+        .collect();
+    json!({ "status": report.status, "notices": notices })
+}

@@ -1,0 +1,250 @@
+//! A scene: a job and the state of its children in few words, made into what the operator would have observed. The
+//! children are those that the plan itself makes, so that a scene cannot drift from the objects.
+
+use std::time::Duration;
+
+use api::MPIJob;
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    Pod, PodCondition, PodStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use plan::{Change, Child, KeyPair, Launch, SecretSeen, Seen, Settings, ValidJob};
+use serde::Deserialize;
+
+/// What a golden input says.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Scene {
+    pub now: Timestamp,
+    #[serde(default)]
+    pub cluster_domain: String,
+    #[serde(default)]
+    pub default_launch: Option<String>,
+    pub job: MPIJob,
+    /// Whether Service, ConfigMap, Secret and Launcher are there as they were first planned.
+    #[serde(default)]
+    pub started: bool,
+    #[serde(default)]
+    pub launcher: Option<LauncherScene>,
+    #[serde(default)]
+    pub workers: Vec<PodScene>,
+    #[serde(default)]
+    pub refused: Vec<Refused>,
+}
+
+/// The Launcher's Job.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LauncherScene {
+    #[serde(default)]
+    pub absent: bool,
+    #[serde(default)]
+    pub unlabelled: bool,
+    #[serde(default)]
+    pub suspended: bool,
+    #[serde(default)]
+    pub started: Option<Timestamp>,
+    #[serde(default)]
+    pub completed: Option<Timestamp>,
+    #[serde(default)]
+    pub failed: Option<JobFailed>,
+    #[serde(default)]
+    pub pods: Vec<PodScene>,
+}
+
+#[derive(Deserialize)]
+pub struct JobFailed {
+    pub reason: String,
+    pub message: String,
+}
+
+/// One pod.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodScene {
+    #[serde(default)]
+    pub index: usize,
+    pub phase: String,
+    #[serde(default)]
+    pub ready: bool,
+    #[serde(default)]
+    pub scheduled: Option<Timestamp>,
+    #[serde(default)]
+    pub started: Option<Timestamp>,
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    #[serde(default)]
+    pub exit_reason: Option<String>,
+    #[serde(default)]
+    pub exited: Option<Timestamp>,
+    #[serde(default)]
+    pub waiting: Option<JobFailed>,
+    #[serde(default)]
+    pub pod_reason: Option<String>,
+    #[serde(default)]
+    pub pod_message: Option<String>,
+    #[serde(default)]
+    pub disruption: Option<String>,
+    #[serde(default)]
+    pub deleting: bool,
+}
+
+/// A change that the API server refused.
+#[derive(Deserialize)]
+pub struct Refused {
+    pub kind: String,
+    pub name: String,
+    #[serde(default)]
+    pub foreign: bool,
+    pub message: String,
+}
+
+pub fn settings(scene: &Scene) -> Settings {
+    Settings {
+        cluster_domain: scene.cluster_domain.clone(),
+        default_launch: match scene.default_launch.as_deref() {
+            Some("agent") => Launch::Agent,
+            _ => Launch::Ssh,
+        },
+        launch_image: "launch:test".to_owned(),
+    }
+}
+
+/// The scene as the operator would have seen it.
+pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
+    let status = scene.job.status.clone().unwrap_or_default();
+    let key = KeyPair { private_pem: "PRIVATE".to_owned(), public_line: "PUBLIC\n".to_owned() };
+    let mut seen = Seen { new_key: Some(key), ..Seen::default() };
+    let mut fresh = job.clone();
+    fresh.suspended = false;
+    fresh.launcher_creation = plan::LauncherCreation::AtStartup;
+    let first = plan::plan(&fresh, &seen, &settings(scene), Timestamp::UNIX_EPOCH);
+    for change in first.changes.into_iter().flatten() {
+        let Change::Create(child) = change else { panic!("a first plan creates only: {change:?}") };
+        match child {
+            Child::Service(service) if scene.started => seen.service = Some(service),
+            Child::ConfigMap(config_map) if scene.started => seen.config_map = Some(config_map),
+            Child::Secret(_) if scene.started => seen.secret = SecretSeen::Present,
+            Child::Job(launcher) if scene.started => {
+                add_launcher(&mut seen, *launcher, scene.launcher.as_ref())
+            }
+            Child::Pod(pod) => {
+                let name = pod.metadata.name.clone().unwrap();
+                let of_scene =
+                    scene.workers.iter().find(|worker| name == plan::worker_name(&job.name, worker.index));
+                seen.workers.extend(of_scene.map(|worker| pod_of(&pod, worker)));
+            }
+            _ => {}
+        }
+    }
+    if scene.started {
+        seen.new_key = None;
+    }
+    seen.status = status;
+    for worker in scene.workers.iter().filter(|worker| worker.index >= job.worker_count()) {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some(plan::worker_name(&job.name, worker.index));
+        seen.workers.push(pod_of(&pod, worker));
+    }
+    seen
+}
+
+fn add_launcher(seen: &mut Seen, mut launcher: Job, scene: Option<&LauncherScene>) {
+    let none = LauncherScene::default();
+    let scene = scene.unwrap_or(&none);
+    if scene.absent {
+        return;
+    }
+    if scene.unlabelled {
+        launcher.metadata.labels.as_mut().unwrap().retain(|key, _| key == "app");
+    }
+    let condition = |type_: &str, failed: Option<&JobFailed>| JobCondition {
+        type_: type_.to_owned(),
+        status: "True".to_owned(),
+        reason: failed.map(|failed| failed.reason.clone()),
+        message: failed.map(|failed| failed.message.clone()),
+        ..JobCondition::default()
+    };
+    let complete = scene.completed.map(|_| condition("Complete", None));
+    let failed = scene.failed.as_ref().map(|failed| condition("Failed", Some(failed)));
+    launcher.spec.as_mut().unwrap().suspend = scene.suspended.then_some(true);
+    let failures = scene.pods.iter().filter(|pod| pod.phase == "Failed").count();
+    launcher.status = Some(JobStatus {
+        start_time: scene.started.map(Time),
+        completion_time: scene.completed.map(Time),
+        conditions: Some(complete.into_iter().chain(failed).collect()),
+        failed: Some(i32::try_from(failures).unwrap()),
+        ..JobStatus::default()
+    });
+    let template = launcher.spec.as_ref().unwrap().template.clone();
+    for (number, scene) in scene.pods.iter().enumerate() {
+        let mut pod =
+            Pod { metadata: template.metadata.clone().unwrap(), spec: template.spec.clone(), status: None };
+        pod.metadata.name = Some(format!("{}-{number}", launcher.metadata.name.as_ref().unwrap()));
+        seen.launcher_pods.push(pod_of(&pod, scene));
+    }
+    seen.launcher = Some(launcher);
+}
+
+fn pod_of(pod: &Pod, scene: &PodScene) -> Pod {
+    let mut pod = pod.clone();
+    pod.metadata.uid = Some(format!("uid-of-{}", pod.metadata.name.as_ref().unwrap()));
+    pod.metadata.creation_timestamp = scene.started.map(Time);
+    pod.metadata.deletion_timestamp = scene.deleting.then_some(Time(Timestamp::UNIX_EPOCH));
+    let condition = |type_: &str, since: Timestamp, reason: Option<String>| PodCondition {
+        type_: type_.to_owned(),
+        status: "True".to_owned(),
+        last_transition_time: Some(Time(since)),
+        reason,
+        ..PodCondition::default()
+    };
+    let mut conditions = Vec::new();
+    conditions.extend(scene.scheduled.map(|since| condition("PodScheduled", since, None)));
+    if scene.ready {
+        conditions.push(condition("Ready", scene.started.unwrap_or(Timestamp::UNIX_EPOCH), None));
+    }
+    let disruption = scene.disruption.clone();
+    conditions
+        .extend(disruption.map(|reason| condition("DisruptionTarget", Timestamp::UNIX_EPOCH, Some(reason))));
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.clone()).unwrap_or_default();
+    let statuses = containers.first().map(|main| ContainerStatus {
+        name: main.name.clone(),
+        state: Some(container_state(scene)),
+        ..ContainerStatus::default()
+    });
+    pod.status = Some(PodStatus {
+        phase: Some(scene.phase.clone()),
+        reason: scene.pod_reason.clone(),
+        message: scene.pod_message.clone(),
+        conditions: Some(conditions),
+        container_statuses: Some(statuses.into_iter().collect()),
+        ..PodStatus::default()
+    });
+    pod
+}
+
+fn container_state(scene: &PodScene) -> ContainerState {
+    ContainerState {
+        running: (scene.phase == "Running" && scene.exit_code.is_none())
+            .then(|| ContainerStateRunning { started_at: scene.started.map(Time) }),
+        terminated: scene.exit_code.map(|exit_code| ContainerStateTerminated {
+            exit_code,
+            reason: scene.exit_reason.clone(),
+            started_at: scene.started.map(Time),
+            finished_at: scene.exited.map(Time),
+            ..ContainerStateTerminated::default()
+        }),
+        waiting: scene.waiting.as_ref().map(|waiting| ContainerStateWaiting {
+            reason: Some(waiting.reason.clone()),
+            message: Some(waiting.message.clone()),
+        }),
+    }
+}
+
+/// A wait in whole and broken seconds, for a golden file.
+pub fn seconds(wait: Duration) -> f64 {
+    wait.as_secs_f64()
+}
