@@ -5,6 +5,7 @@
 mod descendants;
 mod greeting;
 mod listen;
+mod scratch;
 mod session;
 mod spawn;
 
@@ -25,7 +26,8 @@ use nix::unistd::Pid;
 use self::descendants::Process;
 use self::greeting::{Greeting, Verdict};
 use self::listen::{Announcement, ListenFault};
-use self::session::{Parting, Session, code_of};
+use self::scratch::Scratch;
+use self::session::{Parting, Session, Terms, code_of};
 use crate::key::{Key, KeyFault};
 use crate::report;
 use crate::settings::Settings;
@@ -81,10 +83,17 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let (listener, announcement) = listen::listen(settings)?;
     listener.set_nonblocking(true)?;
+    let scratch = match (&settings.registry, &settings.pod_name) {
+        (Some(_), Some(name)) if settings.temporary.is_none() => {
+            Some(Scratch::make(&std::env::temp_dir(), name)?)
+        }
+        _ => None,
+    };
     report::line(&format!("serving on {}", listener.local_addr()?));
     let mut server = Server {
         listener: Some(listener),
         announcement,
+        scratch,
         signals,
         key: settings.key.clone(),
         peer_timeout: settings.peer_timeout,
@@ -102,6 +111,7 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
 struct Server {
     listener: Option<TcpListener>,
     announcement: Option<Announcement>,
+    scratch: Option<Scratch>,
     signals: SignalFd,
     key: Option<PathBuf>,
     peer_timeout: Duration,
@@ -283,8 +293,9 @@ impl Server {
                 Verdict::Dismiss(Some(reason)) => self.complaints.add(greeting.peer, &reason),
                 Verdict::Admit(sealed) => {
                     self.calls += 1;
-                    let Greeting { socket, peer, .. } = greeting;
-                    self.sessions.push(Session::begin(self.calls, peer, socket, sealed, self.peer_timeout));
+                    let scratch = self.scratch.as_ref().map(|scratch| scratch.path().to_owned());
+                    let terms = Terms { number: self.calls, scratch, peer_timeout: self.peer_timeout };
+                    self.sessions.push(Session::begin(terms, greeting.peer, greeting.socket, sealed));
                 }
             }
         }
@@ -392,9 +403,9 @@ fn attend(session: &mut Session, events: PollFlags, buffer: &mut [u8]) -> Result
 }
 
 fn log_end(session: &Session, how: &str) {
-    let Session { number, peer, begun, .. } = session;
-    let seconds = begun.elapsed().as_secs_f64();
-    report::line(&format!("session {number} from {peer}: {} {how} after {seconds:.1} s", session.program()));
+    let (number, seconds) = (session.terms.number, session.begun.elapsed().as_secs_f64());
+    let (peer, program) = (session.peer, session.program());
+    report::line(&format!("session {number} from {peer}: {program} {how} after {seconds:.1} s"));
 }
 
 /// Asks the processes of a command to end: its group first, because its first process knows best how to end the others.

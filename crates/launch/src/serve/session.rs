@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::ChildStdin;
 use std::time::{Duration, Instant};
 
@@ -34,8 +35,8 @@ const PERMITTED: [Signal; 5] =
 
 /// A call.
 pub struct Session {
-    /// Counts the calls of this agent.
-    pub number: u64,
+    /// What the agent gave it.
+    pub terms: Terms,
     /// Who calls.
     pub peer: SocketAddr,
     /// When it began.
@@ -46,7 +47,16 @@ pub struct Session {
     state: State,
     heard: Instant,
     said: Instant,
-    peer_timeout: Duration,
+}
+
+/// What the agent gives a call.
+pub struct Terms {
+    /// Counts the calls of this agent.
+    pub number: u64,
+    /// `TMPDIR` of the command, where it is not the agent's own.
+    pub scratch: Option<PathBuf>,
+    /// How long the caller may be silent.
+    pub peer_timeout: Duration,
 }
 
 enum State {
@@ -112,16 +122,10 @@ fn lost(error: impl std::fmt::Display) -> Parting {
 
 impl Session {
     /// Goes on with a connection that has proved the key.
-    pub fn begin(
-        number: u64,
-        peer: SocketAddr,
-        socket: TcpStream,
-        sealed: Sealed,
-        peer_timeout: Duration,
-    ) -> Self {
+    pub fn begin(terms: Terms, peer: SocketAddr, socket: TcpStream, sealed: Sealed) -> Self {
         let now = Instant::now();
         Self {
-            number,
+            terms,
             peer,
             begun: now,
             socket,
@@ -130,7 +134,6 @@ impl Session {
             state: State::Opening,
             heard: now,
             said: now,
-            peer_timeout,
         }
     }
 
@@ -195,7 +198,8 @@ impl Session {
 
     /// When the session has to be looked at again though nothing has happened.
     pub fn due(&self) -> Instant {
-        let alive = (self.said + self.peer_timeout / SIGNS_OF_LIFE).min(self.heard + self.peer_timeout);
+        let alive =
+            (self.said + self.terms.peer_timeout / SIGNS_OF_LIFE).min(self.heard + self.terms.peer_timeout);
         match &self.state {
             State::Running(Running { ended: Some(ended), .. }) => {
                 alive.min(ended.quiet_since + DRAIN_QUIET).min(ended.until)
@@ -294,7 +298,7 @@ impl Session {
     }
 
     fn start(&mut self) -> Result<(), Parting> {
-        let mut child = match spawn::spawn(&self.command) {
+        let mut child = match spawn::spawn(&self.command, self.terms.scratch.as_deref()) {
             Ok(child) => child,
             Err(error) => {
                 self.say(&Frame::Refused(format!("cannot start /bin/sh: {error}")))?;
@@ -385,11 +389,11 @@ impl Session {
         if let State::Leaving { until, .. } = self.state {
             return if now >= until { Err(Parting::Done) } else { Ok(None) };
         }
-        if now.saturating_duration_since(self.heard) > self.peer_timeout {
-            let seconds = self.peer_timeout.as_secs();
+        if now.saturating_duration_since(self.heard) > self.terms.peer_timeout {
+            let seconds = self.terms.peer_timeout.as_secs();
             return Err(Parting::Lost(format!("nothing heard from the caller for {seconds} s")));
         }
-        if now.saturating_duration_since(self.said) >= self.peer_timeout / SIGNS_OF_LIFE {
+        if now.saturating_duration_since(self.said) >= self.terms.peer_timeout / SIGNS_OF_LIFE {
             self.say(&Frame::Alive)?;
         }
         let Some(code) = self.drained(now) else { return Ok(None) };

@@ -1,0 +1,167 @@
+//! Peers that may not, cannot or will not: keys, garbage, silence, hosts that are not there.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::agents::{Job, PROGRAM, stderr_of, stdout_of, wait_until};
+
+#[test]
+fn a_wrong_key_is_refused_with_a_clear_word() {
+    let job = Job::start(1);
+    fs::write(job.path("other"), "another key").unwrap();
+    let marker = job.path("marker");
+    let output = job
+        .command("launcher")
+        .env("ODH_LAUNCH_KEY", job.path("other"))
+        .args(["w-0.job.ns", &format!("touch {}", marker.display())])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(255));
+    assert_eq!(
+        stderr_of(&output),
+        "odh-launch: w-0.job.ns: authentication failed: the key of this job does not match\n"
+    );
+    assert!(!marker.exists(), "nothing was run");
+    wait_until("the agent has logged it", || job.log(0).contains("authentication failed"));
+}
+
+#[test]
+fn an_agent_that_does_not_hold_the_key_is_refused() {
+    let job = Job::start(0);
+    // It answers "welcome" and some 48 bytes, and would like to be told a command.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    fs::write(job.registry().join("w-0"), listener.local_addr().unwrap().to_string()).unwrap();
+    let impostor = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.read_exact(&mut [0; 53]).unwrap();
+        socket.write_all(&[b"ODHL\x01\x00".as_slice(), &[9; 48]].concat()).unwrap();
+        let mut told = Vec::new();
+        socket.read_to_end(&mut told).unwrap();
+        told
+    });
+    let output = job.call("w-0", "secret command");
+    assert_eq!(output.status.code(), Some(255));
+    assert!(stderr_of(&output).contains("authentication failed"), "{}", stderr_of(&output));
+    assert!(impostor.join().unwrap().is_empty(), "nothing was told");
+}
+
+#[test]
+fn without_a_key_nothing_begins() {
+    let job = Job::start(1);
+    for (call, code) in [(&["w-0", "true"][..], 255), (&["serve"], 1), (&["ready"], 1)] {
+        let output = job.command("w-5").env_remove("ODH_LAUNCH_KEY").args(call).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{call:?}");
+        assert!(stderr_of(&output).contains("ODH_LAUNCH_KEY is not set"), "{}", stderr_of(&output));
+        let output = job.command("w-5").env("ODH_LAUNCH_KEY", "/no/such/key").args(call).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{call:?}");
+        assert!(stderr_of(&output).contains("/no/such/key"), "{}", stderr_of(&output));
+    }
+}
+
+#[test]
+fn hosts_that_do_not_come_up_are_named_with_the_reason() {
+    let job = Job::start(0);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    fs::write(job.registry().join("refused"), free.to_string()).unwrap();
+    let port = free.port();
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    fs::write(job.registry().join("stranger"), stranger.local_addr().unwrap().to_string()).unwrap();
+    let serving = std::thread::spawn(move || {
+        let (mut socket, _) = stranger.accept().unwrap();
+        socket.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
+        // Until the caller closes.
+        drop(socket.read_to_end(&mut Vec::new()));
+    });
+    for (host, wanted) in [
+        ("absent.job.ns", "Could not resolve hostname absent.job.ns: no agent has announced itself under this name (gave up after 1 s".to_owned()),
+        ("refused.job.ns", format!("connect to host refused.job.ns (127.0.0.1) port {port}: Connection refused (gave up after 1 s")),
+        ("stranger.job.ns", "stranger.job.ns: what answers is no launch agent".to_owned()),
+    ] {
+        let output = job.command("launcher").env("ODH_LAUNCH_START_TIMEOUT", "1").args([host, "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(255));
+        assert!(stderr_of(&output).starts_with(&format!("odh-launch: {wanted}")), "{}", stderr_of(&output));
+    }
+    serving.join().unwrap();
+}
+
+#[test]
+fn an_address_without_registry_is_dialled_at_the_port() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("key");
+    fs::write(&key, "key").unwrap();
+    let program = || {
+        let mut command = Command::new(PROGRAM);
+        command
+            .env("ODH_LAUNCH_KEY", &key)
+            .env("ODH_LAUNCH_PORT", &free)
+            .env("ODH_LAUNCH_START_TIMEOUT", "20");
+        command.env_remove("ODH_LAUNCH_REGISTRY").stdin(Stdio::null());
+        command
+    };
+    // The caller is there first and waits for the agent.
+    let caller = program().args(["localhost", "echo up"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut agent = program().arg("serve").stderr(Stdio::null()).spawn().unwrap();
+    let output = caller.wait_with_output().unwrap();
+    let ready = program().arg("ready").status().unwrap();
+    nix::sys::signal::kill(crate::agents::pid_of(&agent), nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert!(agent.wait().unwrap().success());
+    assert_eq!((stdout_of(&output).as_str(), ready.success()), ("up\n", true));
+}
+
+#[test]
+fn garbage_and_silence_cost_nothing_and_harm_nobody() {
+    let job = Job::start(1);
+    let address = job.address("w-0");
+    // Far more than are kept, all silent after a few bytes.
+    let mut idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    for (index, socket) in idle.iter_mut().enumerate() {
+        // The agent may have dropped it for a newer one.
+        drop(socket.write_all(&b"ODHL\x01ABCDEFG"[..index % 12]));
+    }
+    let mut garbage = TcpStream::connect(&address).unwrap();
+    drop(garbage.write_all(&[0xff; 100_000]));
+    assert!(job.call("w-0", "true").status.success(), "a caller with the key gets through");
+    let limit = Duration::from_secs(30);
+    garbage.set_read_timeout(Some(limit)).unwrap();
+    assert!(!matches!(garbage.read(&mut [0; 1]), Ok(1..)), "a stranger is told nothing");
+
+    // The last ones were kept; their ten seconds pass.
+    let begun = Instant::now();
+    let last = idle.last_mut().unwrap();
+    last.set_read_timeout(Some(limit)).unwrap();
+    assert!(!matches!(last.read(&mut [0; 1]), Ok(1..)));
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    let lines = job.log(0).lines().filter(|line| line.contains("refused 127.0.0.1")).count();
+    assert!((1..=5).contains(&lines), "the log is not flooded:\n{}", job.log(0));
+}
+
+#[test]
+fn other_versions_are_told_so() {
+    let job = Job::start(1);
+    let mut socket = TcpStream::connect(job.address("w-0")).unwrap();
+    socket.write_all(b"ODHL\x07").unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, b"ODHL\x01\x02");
+}
+
+#[test]
+fn a_command_that_is_too_long_is_refused_here() {
+    let job = Job::start(1);
+    let long = "x".repeat(100_000);
+    let output =
+        job.command("launcher").args(["w-0", ":", &long, &long]).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(255));
+    assert!(stderr_of(&output).contains("a shell takes at most"), "{}", stderr_of(&output));
+    let output = job
+        .command("launcher")
+        .args(["w-0", "echo", &long, "|", "wc", "-c"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(stdout_of(&output).trim(), "100001");
+}
