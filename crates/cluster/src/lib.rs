@@ -9,9 +9,9 @@
 //! `node` are ordinary clients of the same API.
 
 pub mod apiserver;
+pub mod controllers;
 pub mod kubeconfig;
 pub mod node;
-pub mod controllers;
 pub mod objects;
 pub mod patch;
 pub mod scheduler;

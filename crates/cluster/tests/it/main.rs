@@ -1,3 +1,5 @@
 //! The embedded cluster against the real thing: real processes, real sockets.
 
+mod api;
 mod sandbox;
+mod served;

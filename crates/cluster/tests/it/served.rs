@@ -1,0 +1,54 @@
+//! A cluster for one test, and ways to wait on it.
+
+use std::time::Duration;
+
+use cluster::{Cluster, Options};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+/// How long a test waits for anything.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running cluster with a state directory of its own.
+pub struct Served {
+    pub cluster: Cluster,
+    pub state: tempfile::TempDir,
+}
+
+/// Starts a cluster on a free port.
+pub async fn serve() -> Served {
+    serve_with(|_| {}).await
+}
+
+/// Starts a cluster with other options.
+pub async fn serve_with(change: impl FnOnce(&mut Options)) -> Served {
+    let state = tempfile::tempdir().unwrap();
+    let mut options = Options::new(state.path().join("cluster"));
+    change(&mut options);
+    Served { cluster: Cluster::start(options).await.unwrap(), state }
+}
+
+impl Served {
+    /// A client by way of TLS and the kubeconfig.
+    pub async fn remote(&self) -> Client {
+        client_of(self.cluster.kubeconfig()).await
+    }
+
+    /// Writes the kubeconfig to a file.
+    pub fn kubeconfig_file(&self) -> std::path::PathBuf {
+        let path = self.state.path().join("kubeconfig");
+        std::fs::write(&path, serde_json::to_string(&self.cluster.kubeconfig()).unwrap()).unwrap();
+        path
+    }
+}
+
+/// A client of a kubeconfig.
+pub async fn client_of(kubeconfig: Kubeconfig) -> Client {
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+/// Waits for a future, but not for ever.
+pub async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("this should have happened by now")
+}
