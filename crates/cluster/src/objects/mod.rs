@@ -3,14 +3,53 @@
 //!
 //! Data comes in as JSON values (and, where needed, the present time) and goes out as JSON values, texts or
 //! [`FieldFault`]s. Nothing here does IO, reads the clock or keeps state.
+//!
+//! The walk of a write through these functions: [`decode`] (types, canonical values, unknown fields) →
+//! [`default_object`] → [`prepare_create`] or [`prepare_update`] → [`validate_create`] or [`validate_update`].
 
+mod age;
+mod crd;
+mod defaults;
 mod fault;
+mod jsonpath;
 mod kinds;
+mod lifecycle;
+mod metadata;
+mod names;
+mod qos;
 mod quantity;
+mod selectors;
+mod validation;
 
+use serde_json::Value;
+
+use crate::schema::DecodeError;
+
+pub use age::{human_duration, since};
+pub use crd::{established_status, kinds_of_crd, validate_crd, validate_crd_update, version_rank};
+pub use defaults::default_object;
 pub use fault::{FieldFault, MAX_FAULTS, Reason, invalid_status};
+pub use jsonpath::{BadPath, JsonPath};
 pub use kinds::{
     ALL_VERBS, Column, Kind, NameRule, ScalePaths, Subresource, builtin_kind, builtin_kinds,
     subresource_kinds,
 };
+pub use lifecycle::{JOB_UID_LABEL, convert_event, prepare_create, prepare_update};
 pub use quantity::{NotAQuantity, Quantity};
+pub use selectors::{FieldSelector, LabelSelector, Operator, SelectorError};
+pub use validation::{validate_create, validate_update};
+
+/// Brings an object that a client sent into the kind's form: unknown fields are dropped, and for built-in kinds types
+/// are checked and values made canonical, as decoding into Go types does.
+///
+/// Returns the paths of unknown fields, for `fieldValidation` Warn (`unknown field "spec.foo"`) and Strict.
+///
+/// # Errors
+/// Where a built-in kind's object cannot be decoded: a bad request, 400.
+pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, DecodeError> {
+    let unknown = kind.schema().prune(object);
+    if kind.is_builtin() {
+        kind.schema().normalize(object)?;
+    }
+    Ok(unknown)
+}

@@ -1,0 +1,523 @@
+//! Defaults of built-in kinds, as `kubernetes/pkg/apis/*/v1/defaults.go` sets them when an object is decoded.
+//!
+//! An object comes in as it was sent and goes out with what it left unsaid. A kind of a CRD takes the defaults of its
+//! schema. Calling it twice changes nothing more.
+
+use serde_json::{Map, Value, json};
+
+use super::kinds::Kind;
+
+/// Fills in the defaults of `kind`.
+pub fn default_object(kind: &Kind, object: &mut Value) {
+    if !kind.is_builtin() {
+        kind.schema().default(object);
+        return;
+    }
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Pod") => pod(object),
+        ("", "Service") => service(object),
+        ("", "Secret") => secret(object),
+        ("", "Namespace") => namespace(object),
+        ("", "Endpoints") => endpoints(object),
+        ("", "PersistentVolume") => {
+            set(&mut object["spec"], "persistentVolumeReclaimPolicy", json!("Retain"));
+            set(&mut object["spec"], "volumeMode", json!("Filesystem"));
+        }
+        ("", "PersistentVolumeClaim") => set(&mut object["spec"], "volumeMode", json!("Filesystem")),
+        ("", "LimitRange") => limit_range(object),
+        ("", "Node") => node(object),
+        ("batch", "Job") => job(object),
+        ("networking.k8s.io", "NetworkPolicy") => network_policy(object),
+        ("discovery.k8s.io", "EndpointSlice") => {
+            for port in items(object, "/ports") {
+                set(port, "name", json!(""));
+                set(port, "protocol", json!("TCP"));
+            }
+        }
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => binding(object),
+        ("scheduling.k8s.io", "PriorityClass") => {
+            set(object, "preemptionPolicy", json!("PreemptLowerPriority"))
+        }
+        ("storage.k8s.io", "StorageClass") => {
+            set(object, "reclaimPolicy", json!("Delete"));
+            set(object, "volumeBindingMode", json!("Immediate"));
+        }
+        ("admissionregistration.k8s.io", _) => webhooks(object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => super::crd::default_crd(object),
+        _ => {}
+    }
+}
+
+/// Sets a field that is absent, null or an empty string.
+fn set(object: &mut Value, field: &str, value: Value) {
+    if let Some(map) = object.as_object_mut()
+        && map.get(field).is_none_or(|v| v.is_null() || v == "")
+    {
+        map.insert(field.to_owned(), value);
+    }
+}
+
+/// As [`set`], for numbers whose zero means unset.
+fn set_number(object: &mut Value, field: &str, value: i64) {
+    if object.is_object() && object[field].as_i64().unwrap_or_default() == 0 {
+        object[field] = json!(value);
+    }
+}
+
+fn items<'v>(object: &'v mut Value, pointer: &str) -> impl Iterator<Item = &'v mut Value> {
+    object.pointer_mut(pointer).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+fn pod(object: &mut Value) {
+    let spec = &mut object["spec"];
+    if !spec.is_object() {
+        *spec = Value::Object(Map::new());
+    }
+    for list in ["/containers", "/initContainers"] {
+        for container in items(spec, list) {
+            requests_from_limits(container);
+        }
+    }
+    set(spec, "enableServiceLinks", json!(true));
+    if spec["hostNetwork"] == true {
+        for list in ["/containers", "/initContainers"] {
+            for port in items(spec, list).flat_map(|c| items(c, "/ports").collect::<Vec<_>>()) {
+                let number = port["containerPort"].clone();
+                set(port, "hostPort", number);
+            }
+        }
+    }
+    pod_spec(spec);
+    tolerate_unreachable_nodes(spec);
+}
+
+fn requests_from_limits(container: &mut Value) {
+    let Some(limits) = container.pointer("/resources/limits").and_then(Value::as_object).cloned() else {
+        return;
+    };
+    let requests = &mut container["resources"]["requests"];
+    if !requests.is_object() {
+        *requests = Value::Object(Map::new());
+    }
+    for (resource, amount) in limits {
+        set(requests, &resource, amount);
+    }
+}
+
+/// Pods stay 300 s on a node that is not ready or unreachable (admission plugin `DefaultTolerationSeconds`).
+fn tolerate_unreachable_nodes(spec: &mut Value) {
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = spec["tolerations"].as_array().into_iter().flatten().any(|t| {
+            let effect = t["effect"].as_str().unwrap_or_default();
+            let keyed = t["key"] == key || t["key"].as_str().unwrap_or_default().is_empty();
+            keyed && matches!(effect, "" | "NoExecute")
+        });
+        if tolerated {
+            continue;
+        }
+        let toleration =
+            json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+        match spec["tolerations"].as_array_mut() {
+            Some(all) => all.push(toleration),
+            None => spec["tolerations"] = json!([toleration]),
+        }
+    }
+}
+
+/// Defaults of a pod's spec, in a Pod and in templates.
+fn pod_spec(spec: &mut Value) {
+    set(spec, "dnsPolicy", json!("ClusterFirst"));
+    set(spec, "restartPolicy", json!("Always"));
+    set(spec, "securityContext", json!({}));
+    set(spec, "terminationGracePeriodSeconds", json!(30));
+    set(spec, "schedulerName", json!("default-scheduler"));
+    if let Some(account) = spec["serviceAccountName"].as_str().filter(|a| !a.is_empty()).map(str::to_owned) {
+        // The deprecated alias stays in step.
+        spec["serviceAccount"] = json!(account);
+    } else if let Some(account) = spec["serviceAccount"].as_str().filter(|a| !a.is_empty()).map(str::to_owned)
+    {
+        spec["serviceAccountName"] = json!(account);
+    }
+    for list in ["/containers", "/initContainers", "/ephemeralContainers"] {
+        for container in items(spec, list) {
+            self::container(container);
+        }
+    }
+    for volume in items(spec, "/volumes") {
+        self::volume(volume);
+    }
+}
+
+fn container(container: &mut Value) {
+    let latest = image_tag(container["image"].as_str().unwrap_or_default()) == "latest";
+    set(container, "imagePullPolicy", json!(if latest { "Always" } else { "IfNotPresent" }));
+    set(container, "terminationMessagePath", json!("/dev/termination-log"));
+    set(container, "terminationMessagePolicy", json!("File"));
+    set(container, "resources", json!({}));
+    for port in items(container, "/ports") {
+        set(port, "protocol", json!("TCP"));
+    }
+    for source in items(container, "/env") {
+        if let Some(field) = source.pointer_mut("/valueFrom/fieldRef") {
+            set(field, "apiVersion", json!("v1"));
+        }
+        if let Some(resource) = source.pointer_mut("/valueFrom/resourceFieldRef") {
+            set(resource, "divisor", json!("0"));
+        }
+    }
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(probe) = container.get_mut(probe).filter(|p| p.is_object()) {
+            set_number(probe, "timeoutSeconds", 1);
+            set_number(probe, "periodSeconds", 10);
+            set_number(probe, "successThreshold", 1);
+            set_number(probe, "failureThreshold", 3);
+            http_get(probe);
+            if let Some(grpc) = probe.get_mut("grpc").filter(|g| g.is_object()) {
+                set(grpc, "service", json!(""));
+            }
+        }
+    }
+    for hook in ["/lifecycle/postStart", "/lifecycle/preStop"] {
+        if let Some(hook) = container.pointer_mut(hook) {
+            http_get(hook);
+        }
+    }
+}
+
+fn http_get(action: &mut Value) {
+    if let Some(get) = action.get_mut("httpGet").filter(|g| g.is_object()) {
+        set(get, "path", json!("/"));
+        set(get, "scheme", json!("HTTP"));
+    }
+}
+
+/// The tag of an image's name: `latest` where neither tag nor digest is given, empty with a digest only.
+pub(super) fn image_tag(image: &str) -> &str {
+    let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
+    let last = name.rsplit('/').next().unwrap_or(name);
+    match last.split_once(':') {
+        Some((_, tag)) => tag,
+        None if digest => "",
+        None => "latest",
+    }
+}
+
+fn volume(volume: &mut Value) {
+    let Some(map) = volume.as_object() else { return };
+    if map.iter().all(|(name, value)| name == "name" || value.is_null()) {
+        volume["emptyDir"] = json!({});
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        if let Some(source) = volume.get_mut(source).filter(|s| s.is_object()) {
+            set(source, "defaultMode", json!(0o644));
+        }
+    }
+    if let Some(path) = volume.get_mut("hostPath").filter(|s| s.is_object())
+        && path.get("type").is_none()
+    {
+        path["type"] = json!("");
+    }
+    for source in items(volume, "/projected/sources") {
+        if let Some(token) = source.get_mut("serviceAccountToken").filter(|t| t.is_object()) {
+            set_number(token, "expirationSeconds", 3600);
+        }
+        for item in items(source, "/downwardAPI/items") {
+            field_version(item);
+        }
+    }
+    for item in items(volume, "/downwardAPI/items") {
+        field_version(item);
+    }
+}
+
+fn field_version(item: &mut Value) {
+    if let Some(field) = item.get_mut("fieldRef").filter(|f| f.is_object()) {
+        set(field, "apiVersion", json!("v1"));
+    }
+}
+
+fn job(object: &mut Value) {
+    let spec = &mut object["spec"];
+    if !spec.is_object() {
+        *spec = Value::Object(Map::new());
+    }
+    if spec["completions"].is_null() && spec["parallelism"].is_null() {
+        spec["completions"] = json!(1);
+    }
+    set(spec, "parallelism", json!(1));
+    let unlimited = !spec["backoffLimitPerIndex"].is_null();
+    set(spec, "backoffLimit", json!(if unlimited { i32::MAX } else { 6 }));
+    set(spec, "completionMode", json!("NonIndexed"));
+    set(spec, "suspend", json!(false));
+    set(spec, "manualSelector", json!(false));
+    let failed = spec["podFailurePolicy"].is_object();
+    set(spec, "podReplacementPolicy", json!(if failed { "Failed" } else { "TerminatingOrFailed" }));
+    for rule in items(spec, "/podFailurePolicy/rules") {
+        for pattern in items(rule, "/onPodConditions") {
+            set(pattern, "status", json!("True"));
+        }
+    }
+    let template = &mut spec["template"];
+    if !template.is_object() {
+        *template = Value::Object(Map::new());
+    }
+    let labels = template["metadata"]["labels"].clone();
+    if !template["spec"].is_object() {
+        template["spec"] = Value::Object(Map::new());
+    }
+    pod_spec(&mut template["spec"]);
+    if template["metadata"].is_null() {
+        template["metadata"] = json!({});
+    }
+    let unlabelled = object["metadata"]["labels"].as_object().is_none_or(Map::is_empty);
+    if unlabelled && labels.as_object().is_some_and(|l| !l.is_empty()) {
+        object["metadata"]["labels"] = labels;
+    }
+}
+
+fn service(object: &mut Value) {
+    let spec = &mut object["spec"];
+    if !spec.is_object() {
+        *spec = Value::Object(Map::new());
+    }
+    set(spec, "sessionAffinity", json!("None"));
+    if spec["sessionAffinity"] == "ClientIP" {
+        set(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10_800}}));
+    } else if let Some(map) = spec.as_object_mut() {
+        map.remove("sessionAffinityConfig");
+    }
+    set(spec, "type", json!("ClusterIP"));
+    for port in items(spec, "/ports") {
+        set(port, "protocol", json!("TCP"));
+        let number = port["port"].clone();
+        if port["targetPort"] == 0 {
+            port["targetPort"] = number;
+        } else {
+            set(port, "targetPort", number);
+        }
+    }
+    match spec["type"].as_str() {
+        Some("ClusterIP") => set(spec, "internalTrafficPolicy", json!("Cluster")),
+        Some("NodePort") => {
+            set(spec, "internalTrafficPolicy", json!("Cluster"));
+            set(spec, "externalTrafficPolicy", json!("Cluster"));
+        }
+        Some("LoadBalancer") => {
+            set(spec, "internalTrafficPolicy", json!("Cluster"));
+            set(spec, "externalTrafficPolicy", json!("Cluster"));
+            set(spec, "allocateLoadBalancerNodePorts", json!(true));
+        }
+        _ => {}
+    }
+}
+
+/// Address fields of a service that is headless; others are given theirs by whoever allocates addresses.
+pub(super) fn service_addresses(object: &mut Value) {
+    let spec = &mut object["spec"];
+    if spec["type"] == "ExternalName" {
+        return;
+    }
+    if let Some(address) = spec["clusterIP"].as_str().filter(|a| !a.is_empty()).map(str::to_owned) {
+        set(spec, "clusterIPs", json!([address]));
+        let family = if address.contains(':') { "IPv6" } else { "IPv4" };
+        set(spec, "ipFamilies", json!([family]));
+    } else {
+        set(spec, "ipFamilies", json!(["IPv4"]));
+    }
+    set(spec, "ipFamilyPolicy", json!("SingleStack"));
+}
+
+fn secret(object: &mut Value) {
+    use base64::Engine as _;
+    set(object, "type", json!("Opaque"));
+    let Some(texts) = object.as_object_mut().and_then(|map| map.remove("stringData")) else { return };
+    if !object["data"].is_object() {
+        object["data"] = Value::Object(Map::new());
+    }
+    for (key, text) in texts.as_object().into_iter().flatten() {
+        let bytes = text.as_str().unwrap_or_default().as_bytes();
+        object["data"][key] = json!(base64::engine::general_purpose::STANDARD.encode(bytes));
+    }
+}
+
+fn namespace(object: &mut Value) {
+    if let Some(name) = object["metadata"]["name"].as_str().filter(|n| !n.is_empty()).map(str::to_owned) {
+        object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(name);
+    }
+}
+
+fn endpoints(object: &mut Value) {
+    for subset in items(object, "/subsets") {
+        for port in items(subset, "/ports") {
+            set(port, "protocol", json!("TCP"));
+        }
+    }
+}
+
+fn limit_range(object: &mut Value) {
+    for limit in items(object, "/spec/limits").filter(|l| l["type"] == "Container") {
+        for (from, into) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
+            let given = limit[from].as_object().cloned().unwrap_or_default();
+            if given.is_empty() {
+                continue;
+            }
+            if !limit[into].is_object() {
+                limit[into] = Value::Object(Map::new());
+            }
+            for (resource, amount) in given {
+                set(&mut limit[into], &resource, amount);
+            }
+        }
+    }
+}
+
+fn node(object: &mut Value) {
+    let capacity = object["status"]["capacity"].clone();
+    if capacity.is_object() {
+        set(&mut object["status"], "allocatable", capacity);
+    }
+}
+
+fn network_policy(object: &mut Value) {
+    let egress = !object["spec"]["egress"].is_null();
+    if !object["spec"].is_object() {
+        return;
+    }
+    let types = if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+    set(&mut object["spec"], "policyTypes", types);
+    for (rules, _) in [("/spec/ingress", ()), ("/spec/egress", ())] {
+        for rule in items(object, rules) {
+            for port in items(rule, "/ports") {
+                set(port, "protocol", json!("TCP"));
+            }
+        }
+    }
+}
+
+fn binding(object: &mut Value) {
+    const RBAC: &str = "rbac.authorization.k8s.io";
+    if let Some(role) = object.get_mut("roleRef").filter(|r| r.is_object()) {
+        set(role, "apiGroup", json!(RBAC));
+    }
+    for subject in items(object, "/subjects") {
+        if matches!(subject["kind"].as_str(), Some("User" | "Group")) {
+            set(subject, "apiGroup", json!(RBAC));
+        }
+    }
+}
+
+fn webhooks(object: &mut Value) {
+    let mutating = object["kind"] == "MutatingWebhookConfiguration";
+    for webhook in items(object, "/webhooks") {
+        set(webhook, "failurePolicy", json!("Fail"));
+        set(webhook, "matchPolicy", json!("Equivalent"));
+        set(webhook, "namespaceSelector", json!({}));
+        set(webhook, "objectSelector", json!({}));
+        set(webhook, "timeoutSeconds", json!(10));
+        if mutating {
+            set(webhook, "reinvocationPolicy", json!("Never"));
+        }
+        for rule in items(webhook, "/rules") {
+            set(rule, "scope", json!("*"));
+        }
+        if let Some(service) = webhook.pointer_mut("/clientConfig/service") {
+            set_number(service, "port", 443);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::builtin_kind;
+
+    fn defaulted(group: &str, kind: &str, mut object: Value) -> Value {
+        let kind = builtin_kind(group, kind).unwrap();
+        default_object(kind, &mut object);
+        let mut again = object.clone();
+        default_object(kind, &mut again);
+        assert_eq!(again, object, "defaults are stable");
+        object
+    }
+
+    #[test]
+    fn a_pod_gets_what_kubernetes_gives() {
+        let pod = defaulted(
+            "",
+            "Pod",
+            json!({"spec": {"containers": [{"name": "c", "image": "i",
+            "resources": {"limits": {"cpu": "1"}}, "readinessProbe": {"httpGet": {"port": 80}}, "ports": [{"containerPort": 80}]}],
+            "volumes": [{"name": "s", "secret": {"secretName": "x"}}, {"name": "e"}, {"name": "h", "hostPath": {"path": "/x"}}]}}),
+        );
+        let never = json!({"effect": "NoExecute", "key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 300});
+        let lost = json!({"effect": "NoExecute", "key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 300});
+        assert_eq!(
+            pod,
+            json!({"spec": {
+            "containers": [{"name": "c", "image": "i", "imagePullPolicy": "Always", "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}},
+                "readinessProbe": {"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
+                "ports": [{"containerPort": 80, "protocol": "TCP"}],
+                "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}],
+            "volumes": [{"name": "s", "secret": {"secretName": "x", "defaultMode": 420}}, {"name": "e", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/x", "type": ""}}],
+            "dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "securityContext": {}, "terminationGracePeriodSeconds": 30,
+            "schedulerName": "default-scheduler", "enableServiceLinks": true, "tolerations": [never, lost]}})
+        );
+    }
+
+    #[test]
+    fn images_have_tags() {
+        let cases = [
+            ("a", "latest"),
+            ("a:1", "1"),
+            ("r:5000/a", "latest"),
+            ("r:5000/a:2", "2"),
+            ("a@sha256:0", ""),
+            ("a:3@sha256:0", "3"),
+        ];
+        for (image, tag) in cases {
+            assert_eq!(image_tag(image), tag, "{image}");
+        }
+    }
+
+    #[test]
+    fn a_job_gets_what_kubernetes_gives() {
+        let job = defaulted(
+            "batch",
+            "Job",
+            json!({"metadata": {"name": "j"}, "spec": {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}}}),
+        );
+        assert_eq!(job["metadata"]["labels"], json!({"a": "b"}));
+        let spec = &job["spec"];
+        assert_eq!(
+            (&spec["completions"], &spec["parallelism"], &spec["backoffLimit"]),
+            (&json!(1), &json!(1), &json!(6))
+        );
+        assert_eq!(
+            (&spec["podReplacementPolicy"], &spec["completionMode"]),
+            (&json!("TerminatingOrFailed"), &json!("NonIndexed"))
+        );
+        assert!(spec["template"]["spec"].get("tolerations").is_none());
+        let parallel = defaulted(
+            "batch",
+            "Job",
+            json!({"spec": {"parallelism": 3, "podFailurePolicy": {"rules": []}, "template": {}}}),
+        );
+        assert!(parallel["spec"]["completions"].is_null());
+        assert_eq!(parallel["spec"]["podReplacementPolicy"], "Failed");
+    }
+
+    #[test]
+    fn other_kinds_get_theirs() {
+        let secret = defaulted("", "Secret", json!({"stringData": {"a": "b"}, "data": {"c": "ZA=="}}));
+        assert_eq!(secret, json!({"type": "Opaque", "data": {"a": "Yg==", "c": "ZA=="}}));
+        let service =
+            defaulted("", "Service", json!({"spec": {"clusterIP": "None", "ports": [{"port": 1}]}}));
+        assert_eq!(
+            service,
+            json!({"spec": {"clusterIP": "None", "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
+            "ports": [{"port": 1, "protocol": "TCP", "targetPort": 1}]}})
+        );
+        let namespace = defaulted("", "Namespace", json!({"metadata": {"name": "n"}}));
+        assert_eq!(namespace["metadata"]["labels"]["kubernetes.io/metadata.name"], "n");
+    }
+}

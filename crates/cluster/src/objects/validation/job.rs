@@ -1,0 +1,236 @@
+//! Jobs (`pkg/apis/batch/validation`): counts, the generated selector, an immutable template and what may change in it
+//! while the job is suspended (KEP-2926 and its successors).
+
+use serde_json::Value;
+
+use super::{FieldFault, immutable_field, items, not_negative, one_of, pod, text};
+use crate::objects::lifecycle::JOB_UID_LABEL;
+use crate::objects::{names, selectors::LabelSelector};
+
+const MAX_INDEXED_PARALLELISM: i64 = 100_000;
+const MAX_MANAGED_BY_BYTES: usize = 63;
+
+pub(super) fn validate(job: &Value) -> Vec<FieldFault> {
+    let (spec, mut faults) = (&job["spec"], Vec::new());
+    generated_selector(job, &mut faults);
+    for field in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ] {
+        not_negative(spec, field, "spec", &mut faults);
+    }
+    managed_by(spec, &mut faults);
+    one_of(spec, "completionMode", &["NonIndexed", "Indexed"], "spec", &mut faults);
+    indexed(job, &mut faults);
+    replacement(spec, &mut faults);
+    pod::template(&spec["template"], "spec.template", &mut faults);
+    restart_policy(spec, &mut faults);
+    selector(spec, &mut faults);
+    faults
+}
+
+/// A generated selector and its labels must name this very job.
+fn generated_selector(job: &Value, faults: &mut Vec<FieldFault>) {
+    let spec = &job["spec"];
+    if spec["manualSelector"] == true {
+        return;
+    }
+    let labels = &spec["template"]["metadata"]["labels"];
+    let (uid, name) = (text(&job["metadata"], "uid"), text(&job["metadata"], "name"));
+    if uid.is_empty() {
+        return;
+    }
+    let labelled = [
+        (JOB_UID_LABEL, uid),
+        ("controller-uid", uid),
+        ("batch.kubernetes.io/job-name", name),
+        ("job-name", name),
+    ];
+    for (label, value) in labelled {
+        let path = "spec.template.metadata.labels";
+        match labels[label].as_str() {
+            None => faults.push(FieldFault::required(path, format!("must be '{value}'"))),
+            Some(found) if found != value => {
+                faults.push(FieldFault::invalid(path, labels.clone(), format!("must be '{value}'")));
+            }
+            Some(_) => {}
+        }
+    }
+    let selected = spec["selector"]["matchLabels"][JOB_UID_LABEL].as_str();
+    if !spec["selector"].is_null() && selected != Some(uid) {
+        faults.push(FieldFault::invalid(
+            "spec.selector",
+            spec["selector"].clone(),
+            "`selector` not auto-generated",
+        ));
+    }
+}
+
+fn managed_by(spec: &Value, faults: &mut Vec<FieldFault>) {
+    let Some(manager) = spec["managedBy"].as_str() else { return };
+    let path = "spec.managedBy";
+    match manager.split_once('/') {
+        Some((domain, rest)) if !rest.is_empty() => {
+            faults.extend(names::subdomain(domain).into_iter().map(|f| FieldFault::invalid(path, domain, f)));
+        }
+        _ => {
+            let text = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            faults.push(FieldFault::invalid(path, manager, text));
+        }
+    }
+    if manager.len() > MAX_MANAGED_BY_BYTES {
+        faults.push(FieldFault::too_long(path, MAX_MANAGED_BY_BYTES));
+    }
+}
+
+fn indexed(job: &Value, faults: &mut Vec<FieldFault>) {
+    let spec = &job["spec"];
+    if spec["completionMode"] != "Indexed" {
+        for field in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
+            if !spec[field].is_null() {
+                let text = "requires indexed completion mode";
+                faults.push(FieldFault::invalid(format!("spec.{field}"), spec[field].clone(), text));
+            }
+        }
+        return;
+    }
+    match spec["completions"].as_i64() {
+        None => faults.push(FieldFault::required("spec.completions", "when completion mode is Indexed")),
+        Some(completions) if completions > 0 => {
+            let name = text(&job["metadata"], "name");
+            let hostname = format!("{name}-{}", completions - 1);
+            if !names::label(&hostname).is_empty() {
+                let text = format!("will not able to create pod with invalid DNS label: {hostname}");
+                faults.push(FieldFault::invalid("metadata.name", name, text));
+            }
+        }
+        Some(_) => {}
+    }
+    if spec["parallelism"].as_i64().is_some_and(|p| p > MAX_INDEXED_PARALLELISM) {
+        let text = format!(
+            "must be less than or equal to {MAX_INDEXED_PARALLELISM} when completion mode is Indexed"
+        );
+        faults.push(FieldFault::invalid("spec.parallelism", spec["parallelism"].clone(), text));
+    }
+}
+
+fn replacement(spec: &Value, faults: &mut Vec<FieldFault>) {
+    let path = "spec.podReplacementPolicy";
+    match spec["podReplacementPolicy"].as_str() {
+        Some("TerminatingOrFailed") if spec["podFailurePolicy"].is_object() => {
+            faults.push(FieldFault::not_supported(path, "TerminatingOrFailed", &["Failed"]));
+        }
+        Some("TerminatingOrFailed" | "Failed") | None => {}
+        Some(other) => {
+            faults.push(FieldFault::not_supported(path, other, &["Failed", "TerminatingOrFailed"]))
+        }
+    }
+}
+
+fn restart_policy(spec: &Value, faults: &mut Vec<FieldFault>) {
+    let path = "spec.template.spec.restartPolicy";
+    match text(&spec["template"]["spec"], "restartPolicy") {
+        "Always" | "" => faults.push(FieldFault::required(path, "valid values: \"OnFailure\", \"Never\"")),
+        "OnFailure" if spec["podFailurePolicy"].is_object() => {
+            let text = "only \"Never\" is supported when podFailurePolicy is specified";
+            faults.push(FieldFault::invalid(path, "OnFailure", text));
+        }
+        "OnFailure" | "Never" => {}
+        other => faults.push(FieldFault::not_supported(path, other, &["OnFailure", "Never"])),
+    }
+}
+
+fn selector(spec: &Value, faults: &mut Vec<FieldFault>) {
+    if spec["selector"].is_null() {
+        faults.push(FieldFault::required("spec.selector", ""));
+        return;
+    }
+    let labels = &spec["template"]["metadata"]["labels"];
+    if LabelSelector::of(&spec["selector"]).is_ok_and(|selector| !selector.matches_labels(labels)) {
+        let text = "`selector` does not match template `labels`";
+        faults.push(FieldFault::invalid("spec.template.metadata.labels", labels.clone(), text));
+    }
+}
+
+pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
+    let mut faults = Vec::new();
+    completions(new, old, &mut faults);
+    for field in [
+        "spec.selector",
+        "spec.completionMode",
+        "spec.podFailurePolicy",
+        "spec.backoffLimitPerIndex",
+        "spec.managedBy",
+        "spec.successPolicy",
+    ] {
+        faults.extend(immutable_field(new, old, field));
+    }
+    template(new, old, &mut faults);
+    faults
+}
+
+/// Immutable, but for indexed jobs, where completions and parallelism may change together (KEP-3715).
+fn completions(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
+    if new["spec"]["completionMode"] != "Indexed" {
+        faults.extend(immutable_field(new, old, "spec.completions"));
+    } else if new["spec"]["completions"] != old["spec"]["completions"]
+        && new["spec"]["completions"] != new["spec"]["parallelism"]
+    {
+        let text = "can only be modified in tandem with spec.parallelism";
+        faults.push(FieldFault::invalid("spec.completions", new["spec"]["completions"].clone(), text));
+    }
+}
+
+/// A suspended job that has not started may change where and as what its pods run, and their resources.
+fn template(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
+    let suspended = old["spec"]["suspend"] == true;
+    let (mut before, after) = (old["spec"]["template"].clone(), &new["spec"]["template"]);
+    if suspended && may_change(old) {
+        for field in ["labels", "annotations"] {
+            adopt(&mut before["metadata"], &after["metadata"], field);
+        }
+        for field in ["nodeSelector", "tolerations", "schedulingGates"] {
+            adopt(&mut before["spec"], &after["spec"], field);
+        }
+        if !(before["spec"]["affinity"].is_null() && after["spec"]["affinity"].is_null()) {
+            adopt(&mut before["spec"]["affinity"], &after["spec"]["affinity"], "nodeAffinity");
+            let empty = |affinity: &Value| affinity.as_object().is_none_or(serde_json::Map::is_empty);
+            if empty(&before["spec"]["affinity"]) && empty(&after["spec"]["affinity"]) {
+                adopt(&mut before["spec"], &after["spec"], "affinity");
+            }
+        }
+        for list in ["containers", "initContainers"] {
+            for (index, container) in items(&after["spec"], list) {
+                if before["spec"][list].get(index).is_some_and(|b| b["name"] == container["name"]) {
+                    adopt(&mut before["spec"][list][index], container, "resources");
+                }
+            }
+        }
+    }
+    if before != *after {
+        faults.push(FieldFault::invalid("spec.template", after.clone(), "field is immutable"));
+    }
+}
+
+/// Whether a suspended job's pods have all ended: it has not started, or its suspension is complete.
+fn may_change(old: &Value) -> bool {
+    let status = &old["status"];
+    let suspended =
+        items(status, "conditions").any(|(_, c)| c["type"] == "Suspended" && c["status"] == "True");
+    let active = status["active"].as_i64().unwrap_or_default();
+    status["startTime"].is_null() || (suspended && active == 0)
+}
+
+fn adopt(before: &mut Value, after: &Value, field: &str) {
+    match after.get(field) {
+        Some(value) => before[field] = value.clone(),
+        None => {
+            before.as_object_mut().map(|map| map.remove(field));
+        }
+    }
+}
