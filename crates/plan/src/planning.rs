@@ -60,11 +60,11 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Child {
     /// The headless Service.
-    Service(Service),
+    Service(Box<Service>),
     /// The hostfile.
-    ConfigMap(ConfigMap),
+    ConfigMap(Box<ConfigMap>),
     /// The key.
-    Secret(Secret),
+    Secret(Box<Secret>),
     /// A Worker.
     Pod(Box<Pod>),
     /// The Launcher.
@@ -271,7 +271,7 @@ fn has_ended(pod: &Pod) -> bool {
 /// The Service; its selector and address rule are kept as they should be.
 fn keep_service(job: &ValidJob, seen: &Seen) -> Option<Change> {
     let wanted = service(job);
-    let Some(existing) = &seen.service else { return Some(create(Child::Service(wanted))) };
+    let Some(existing) = &seen.service else { return Some(create(Child::Service(Box::new(wanted)))) };
     let facts = |service: &Service| {
         let spec = service.spec.as_ref();
         let selector = spec.and_then(|spec| spec.selector.clone());
@@ -297,7 +297,9 @@ fn keep_config_map(
     now: Timestamp,
 ) -> (Option<Change>, Option<Duration>) {
     let wanted = config_map(job, discover_hosts(job, &seen.workers, settings), settings);
-    let Some(existing) = &seen.config_map else { return (Some(create(Child::ConfigMap(wanted))), None) };
+    let Some(existing) = &seen.config_map else {
+        return (Some(create(Child::ConfigMap(Box::new(wanted)))), None);
+    };
     let (has, wants) = (existing.data.clone().unwrap_or_default(), wanted.data.unwrap_or_default());
     let unlabelled = lacks_labels(job, existing.metadata.labels.as_ref());
     if has == wants && !unlabelled {
@@ -329,7 +331,7 @@ fn unsettled(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
 fn keep_secret(job: &ValidJob, seen: &Seen) -> Option<Change> {
     let wanted = secret(job, seen.new_key.as_ref()?);
     match seen.secret {
-        SecretSeen::Absent => Some(create(Child::Secret(wanted))),
+        SecretSeen::Absent => Some(create(Child::Secret(Box::new(wanted)))),
         SecretSeen::Incomplete => {
             Some(apply(ChildKind::Secret, secret_name(&job.name), json!({ "data": wanted.data })))
         }

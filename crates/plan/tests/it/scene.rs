@@ -125,8 +125,8 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
     for change in first.changes.into_iter().flatten() {
         let Change::Create(child) = change else { panic!("a first plan creates only: {change:?}") };
         match child {
-            Child::Service(service) if scene.started => seen.service = Some(service),
-            Child::ConfigMap(config_map) if scene.started => seen.config_map = Some(config_map),
+            Child::Service(service) if scene.started => seen.service = Some(*service),
+            Child::ConfigMap(config_map) if scene.started => seen.config_map = Some(*config_map),
             Child::Secret(_) if scene.started => seen.secret = SecretSeen::Present,
             Child::Job(launcher) if scene.started => {
                 add_launcher(&mut seen, *launcher, scene.launcher.as_ref())

@@ -1,0 +1,196 @@
+//! Makes the changes of a plan: one group after another, those of a group at once, never more than the operator's
+//! bound in flight. A failure is a value: it ends neither the group nor the pass, only the groups after it.
+
+use std::fmt::Debug;
+use std::time::Instant;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use kube::api::{Api, DeleteParams, Patch as KubePatch, PatchParams, PostParams, Preconditions};
+use kube::{Client, Resource, ResourceExt};
+use plan::{ApplyFailure, Change, Child, ChildKind, Patch, SecretSeen, Target, ValidJob};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Class, Error, classify};
+use crate::observe::{is_controlled_by, secret_state};
+use crate::run::Context;
+
+/// What became of a plan's changes.
+#[derive(Default)]
+pub(crate) struct Applied {
+    /// What could not be done.
+    pub failures: Vec<(ApplyFailure, Class)>,
+}
+
+impl Applied {
+    /// The pass's error, if there was any failure.
+    pub(crate) fn error(&self) -> Option<Error> {
+        let (first, _) = self.failures.first()?;
+        let refused = self.failures.iter().any(|(_, class)| *class == Class::Refused);
+        Some(Error::Apply {
+            count: self.failures.len(),
+            first: format!("{} {}: {}", first.kind.as_str(), first.name, first.message),
+            class: if refused { Class::Refused } else { Class::Retry },
+        })
+    }
+
+    /// The failures as `plan` reports them.
+    pub(crate) fn told(&self) -> Vec<ApplyFailure> {
+        self.failures.iter().map(|(failure, _)| failure.clone()).collect()
+    }
+}
+
+/// Makes the changes.
+pub(crate) async fn apply(context: &Context, job: &ValidJob, changes: &[Vec<Change>]) -> Applied {
+    let mut applied = Applied::default();
+    for group in changes {
+        let mut writes: FuturesUnordered<_> =
+            group.iter().map(|change| write(context, job, change)).collect();
+        while let Some(outcome) = writes.next().await {
+            applied.failures.extend(outcome.err());
+        }
+        if !applied.failures.is_empty() {
+            break;
+        }
+    }
+    applied
+}
+
+/// Why one write failed: a request, or a stranger's object in the way.
+enum Failed {
+    Request(kube::Error),
+    Foreign,
+}
+
+impl From<kube::Error> for Failed {
+    fn from(error: kube::Error) -> Self {
+        Self::Request(error)
+    }
+}
+
+async fn write(context: &Context, job: &ValidJob, change: &Change) -> Result<(), (ApplyFailure, Class)> {
+    // Closed only by dropping the context, which this holds.
+    let _permit = context.writes.acquire().await;
+    let (kind, name) = match change {
+        Change::Create(child) => (child.kind(), child.name()),
+        Change::Apply(patch) => (patch.kind, patch.name.as_str()),
+        Change::Delete(target) => (target.kind, target.name.as_str()),
+    };
+    let outcome = match change {
+        Change::Create(child) => create(context, job, child).await,
+        Change::Apply(patch) => patch_child(context, job, patch).await,
+        Change::Delete(target) => delete_child(context, job, target).await,
+    };
+    outcome.map_err(|failed| {
+        let (message, class, foreign) = match failed {
+            Failed::Request(kube::Error::Api(status)) => {
+                let error = kube::Error::Api(status.clone());
+                (status.message, classify(&error), false)
+            }
+            Failed::Request(error) => (error.to_string(), classify(&error), false),
+            Failed::Foreign => {
+                ("an object of this name belongs to someone else".to_owned(), Class::Refused, true)
+            }
+        };
+        let creating = matches!(change, Change::Create(_));
+        (ApplyFailure { kind, name: name.to_owned(), foreign, creating, message }, class)
+    })
+}
+
+async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), Failed> {
+    let client = &context.client;
+    let created = match child {
+        Child::Service(object) => Child::Service(Box::new(create_one(client, job, &**object).await?)),
+        Child::ConfigMap(object) => Child::ConfigMap(Box::new(create_one(client, job, &**object).await?)),
+        Child::Pod(object) => Child::Pod(Box::new(create_one(client, job, &**object).await?)),
+        Child::Job(object) => Child::Job(Box::new(create_one(client, job, &**object).await?)),
+        Child::Secret(object) => {
+            let secret = create_one(client, job, &**object).await?;
+            let present = secret_state(&secret) == SecretSeen::Present;
+            context.memory.of(&job.uid, |memory| memory.secret_present = present);
+            return Ok(());
+        }
+    };
+    let entry = (child.kind(), child.name().to_owned());
+    context.memory.of(&job.uid, |memory| memory.created.insert(entry, (Instant::now(), created)));
+    Ok(())
+}
+
+/// Creates an object. One that is there already is as good if the job controls it: an earlier pass made it, and its
+/// answer was lost or the watch lags.
+async fn create_one<K>(client: &Client, job: &ValidJob, object: &K) -> Result<K, Failed>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    let children: Api<K> = Api::namespaced(client.clone(), &job.namespace);
+    match children.create(&PostParams::default(), object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let existing = children.get(&object.name_any()).await?;
+            if is_controlled_by(&existing, &job.uid) { Ok(existing) } else { Err(Failed::Foreign) }
+        }
+        outcome => Ok(outcome?),
+    }
+}
+
+async fn patch_child(context: &Context, job: &ValidJob, patch: &Patch) -> Result<(), Failed> {
+    let (client, namespace) = (&context.client, &job.namespace);
+    match patch.kind {
+        ChildKind::Service => patch_one::<Service>(client, namespace, patch).await?,
+        ChildKind::ConfigMap => patch_one::<ConfigMap>(client, namespace, patch).await?,
+        ChildKind::Secret => {
+            patch_one::<Secret>(client, namespace, patch).await?;
+            context.memory.of(&job.uid, |memory| memory.secret_present = true);
+        }
+        ChildKind::Pod => patch_one::<Pod>(client, namespace, patch).await?,
+        ChildKind::Job => patch_one::<Job>(client, namespace, patch).await?,
+    }
+    Ok(())
+}
+
+async fn patch_one<K>(client: &Client, namespace: &str, patch: &Patch) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    K: Clone + Debug + DeserializeOwned,
+{
+    let children: Api<K> = Api::namespaced(client.clone(), namespace);
+    let (params, body) = (PatchParams::default(), KubePatch::Merge(&patch.body));
+    if patch.of_status {
+        children.patch_status(&patch.name, &params, &body).await?;
+    } else {
+        children.patch(&patch.name, &params, &body).await?;
+    }
+    Ok(())
+}
+
+async fn delete_child(context: &Context, job: &ValidJob, target: &Target) -> Result<(), Failed> {
+    let (client, namespace) = (&context.client, &job.namespace);
+    match target.kind {
+        ChildKind::Service => delete_one::<Service>(client, namespace, target).await?,
+        ChildKind::ConfigMap => delete_one::<ConfigMap>(client, namespace, target).await?,
+        ChildKind::Secret => delete_one::<Secret>(client, namespace, target).await?,
+        ChildKind::Pod => delete_one::<Pod>(client, namespace, target).await?,
+        ChildKind::Job => delete_one::<Job>(client, namespace, target).await?,
+    }
+    context.memory.of(&job.uid, |memory| memory.created.remove(&(target.kind, target.name.clone())));
+    Ok(())
+}
+
+/// Deletes the very object that was seen. Gone already, or replaced by another, is as good.
+async fn delete_one<K>(client: &Client, namespace: &str, target: &Target) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    K: Clone + Debug + DeserializeOwned,
+{
+    let children: Api<K> = Api::namespaced(client.clone(), namespace);
+    let preconditions =
+        target.uid.clone().map(|uid| Preconditions { uid: Some(uid), resource_version: None });
+    let params = DeleteParams { preconditions, ..DeleteParams::background() };
+    match children.delete(&target.name, &params).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        outcome => outcome.map(|_| ()),
+    }
+}

@@ -1,0 +1,172 @@
+//! Reads what a job has: its last status and its children, from the watches' stores and, where those cannot know,
+//! from the API server by name. It changes nothing.
+
+use std::time::Instant;
+
+use api::{CONDITION_CREATED, CONDITION_RUNNING, MPIJob, MPIJobStatus};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use kube::api::Api;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Client, Resource, ResourceExt};
+use plan::{Child, ChildKind, SecretSeen, Seen, ValidJob};
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
+use crate::memory::{JobMemory, WATCH_LAG};
+use crate::run::Context;
+
+/// At most so many Workers that seem lost are asked for by name; one that is truly lost is enough.
+const MOST_ASKED: usize = 8;
+
+/// What was seen of a job.
+///
+/// # Errors
+/// If the API server could not be asked where it had to be.
+pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -> Result<Seen, Error> {
+    let mut seen = from_stores(context, job, valid);
+    let first_pass = plan::condition(&seen.status, CONDITION_CREATED).is_none();
+    let adopted = context.memory.of(&valid.uid, |memory| std::mem::replace(&mut memory.adopted, true));
+    if !adopted && !first_pass && seen.status.completion_time.is_none() {
+        adopt(context, valid, &mut seen).await.inspect_err(|_| {
+            context.memory.of(&valid.uid, |memory| memory.adopted = false);
+        })?;
+    }
+    confirm_losses(context, valid, &mut seen).await?;
+    Ok(seen)
+}
+
+fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
+    let stores = &context.stores;
+    let mut seen = Seen {
+        service: named(&stores.services, valid, &valid.name),
+        config_map: named(&stores.config_maps, valid, &format!("{}-config", valid.name)),
+        launcher: named(&stores.jobs, valid, &plan::launcher_name(&valid.name)),
+        ..Seen::default()
+    };
+    let launcher = seen.launcher.as_ref().and_then(ResourceExt::uid);
+    for pod in stores.pods.state() {
+        if pod.namespace().as_deref() != Some(&valid.namespace) {
+            continue;
+        }
+        if is_controlled_by(&*pod, &valid.uid) {
+            seen.workers.push((*pod).clone());
+        } else if launcher.as_deref().is_some_and(|uid| is_controlled_by(&*pod, uid)) {
+            seen.launcher_pods.push((*pod).clone());
+        }
+    }
+    context.memory.of(&valid.uid, |memory| {
+        add_created(memory, &mut seen);
+        seen.status = newest_status(memory, job);
+        seen.secret = if memory.secret_present { SecretSeen::Present } else { SecretSeen::Absent };
+    });
+    seen
+}
+
+/// The child of this name, if the job controls it.
+fn named<K>(store: &Store<K>, job: &ValidJob, name: &str) -> Option<K>
+where
+    K: Resource<DynamicType = ()> + Clone,
+{
+    let child = store.get(&ObjectRef::new(name).within(&job.namespace))?;
+    is_controlled_by(&*child, &job.uid).then(|| (*child).clone())
+}
+
+/// Whether the object with this UID is the controller of another.
+pub(crate) fn is_controlled_by<K: Resource>(child: &K, uid: &str) -> bool {
+    child.owner_references().iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
+}
+
+/// Children that were just created count as seen until their watch shows them, or has had the time to.
+fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
+    let workers: Vec<String> = seen.workers.iter().map(ResourceExt::name_any).collect();
+    let now = Instant::now();
+    memory.created.retain(|(kind, name), (at, _)| {
+        let shown = match kind {
+            ChildKind::Service => seen.service.is_some(),
+            ChildKind::ConfigMap => seen.config_map.is_some(),
+            ChildKind::Job => seen.launcher.is_some(),
+            ChildKind::Pod => workers.contains(name),
+            ChildKind::Secret => true,
+        };
+        !shown && now.duration_since(*at) < WATCH_LAG
+    });
+    for (_, child) in memory.created.values() {
+        match child.clone() {
+            Child::Service(service) => seen.service = Some(*service),
+            Child::ConfigMap(config_map) => seen.config_map = Some(*config_map),
+            Child::Job(job) => seen.launcher = Some(*job),
+            Child::Pod(pod) => seen.workers.push(*pod),
+            Child::Secret(_) => {}
+        }
+    }
+}
+
+/// The job's status as the watch shows it, or as it was written last where the watch lags behind.
+fn newest_status(memory: &JobMemory, job: &MPIJob) -> MPIJobStatus {
+    let shown = version(job);
+    match &memory.written {
+        Some((written, status)) if shown < *written => status.clone(),
+        _ => job.status.clone().unwrap_or_default(),
+    }
+}
+
+/// A resource version as a number, which it is (KEP-5504), and 0 where a server gave none.
+pub(crate) fn version<K: Resource>(object: &K) -> u64 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+/// A job that another process began, ours before a restart or upstream's operator, may have children that no watch
+/// selects, and its Secret is unknown: each is asked for by name, once.
+async fn adopt(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(), Error> {
+    let client = &context.client;
+    if seen.service.is_none() {
+        seen.service = ask::<Service>(client, job, &job.name).await?;
+    }
+    if seen.config_map.is_none() {
+        seen.config_map = ask::<ConfigMap>(client, job, &format!("{}-config", job.name)).await?;
+    }
+    if seen.launcher.is_none() {
+        seen.launcher = ask::<Job>(client, job, &plan::launcher_name(&job.name)).await?;
+    }
+    let secret = ask::<Secret>(client, job, &plan::secret_name(&job.name)).await?;
+    seen.secret = secret.as_ref().map_or(SecretSeen::Absent, secret_state);
+    context.memory.of(&job.uid, |memory| memory.secret_present = seen.secret == SecretSeen::Present);
+    Ok(())
+}
+
+/// Whether the Secret has both keys and nothing else.
+pub(crate) fn secret_state(secret: &Secret) -> SecretSeen {
+    let keys: Vec<&str> = secret.data.iter().flatten().map(|(key, _)| key.as_str()).collect();
+    if keys == ["ssh-privatekey", "ssh-publickey"] { SecretSeen::Present } else { SecretSeen::Incomplete }
+}
+
+/// A Worker that is missing from a running job ends it, so that it is missing is asked of the server, not of a watch.
+async fn confirm_losses(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(), Error> {
+    if !plan::is_true(&seen.status, CONDITION_RUNNING)
+        || seen.status.completion_time.is_some()
+        || job.suspended
+    {
+        return Ok(());
+    }
+    let names: Vec<String> = seen.workers.iter().map(ResourceExt::name_any).collect();
+    let missing = (0..job.worker_count()).map(|index| plan::worker_name(&job.name, index));
+    for name in missing.filter(|name| !names.contains(name)).take(MOST_ASKED) {
+        if let Some(pod) = ask::<Pod>(&context.client, job, &name).await? {
+            seen.workers.push(pod);
+        }
+    }
+    Ok(())
+}
+
+/// A child by name, if there is one and the job controls it.
+async fn ask<K>(client: &Client, job: &ValidJob, name: &str) -> Result<Option<K>, Error>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    K: Clone + std::fmt::Debug + DeserializeOwned,
+{
+    let children: Api<K> = Api::namespaced(client.clone(), &job.namespace);
+    let what = format!("read {} {name:?}", K::kind(&()));
+    let child = children.get_opt(name).await.map_err(Error::request(what))?;
+    Ok(child.filter(|child| is_controlled_by(child, &job.uid)))
+}

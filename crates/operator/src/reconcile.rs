@@ -1,0 +1,153 @@
+//! One pass over a job: the walk. It reads as the steps are; each is a file or a function of `plan`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{MPIJob, MPIJobStatus};
+use jiff::Timestamp;
+use kube::runtime::controller::Action;
+use plan::{Change, Child, Report, SecretSeen, Seen, ValidJob};
+
+use crate::apply::{Applied, apply};
+use crate::error::{Class, Error, backoff};
+use crate::events::tell;
+use crate::keys::new_key_pair;
+use crate::memory::WATCH_LAG;
+use crate::observe::observe;
+use crate::run::Context;
+use crate::status::write_status;
+
+/// Pod counts alone are written this long after the last write, and ride on whatever is written sooner.
+const COUNTS_WAIT: Duration = Duration::from_secs(5);
+/// A job is looked at this often though nothing was seen to change.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+
+/// Brings a job closer to what it should be.
+///
+/// # Errors
+/// If anything could not be read or written; what could be was, and the status says what is known.
+pub(crate) async fn reconcile(job: Arc<MPIJob>, context: Arc<Context>) -> Result<Action, Error> {
+    let uid = job.metadata.uid.clone().unwrap_or_default();
+    if job.metadata.deletion_timestamp.is_some() {
+        // What the job owns goes with it, by its owner references.
+        context.memory.forget(&uid);
+        return Ok(Action::await_change());
+    }
+    if !plan::is_ours(&job) {
+        return Ok(Action::await_change());
+    }
+    context.stores.ready().await;
+    let now = Timestamp::now();
+    let outcome = match plan::validate(&job) {
+        Ok(valid) => walk(&context, &job, &valid, now).await,
+        Err(faults) => refuse(&context, &job, &plan::reject(&job, &faults, now), now).await,
+    };
+    if outcome.is_ok() {
+        context.memory.of(&uid, |memory| memory.failures = 0);
+    }
+    outcome
+}
+
+async fn walk(context: &Context, job: &MPIJob, valid: &ValidJob, now: Timestamp) -> Result<Action, Error> {
+    let mut seen = observe(context, job, valid).await?;
+    seen.new_key = key_for(&seen, valid, context, now).await?;
+    let plan = plan::plan(valid, &seen, &context.settings.plan, now);
+    let applied = apply(context, valid, &plan.changes).await;
+    let report = plan::report(valid, &seen, &plan.outlook, &applied.told(), now);
+    let later = publish(context, job, &seen.status, &report, now).await?;
+    finish(context, valid, &applied, [plan.wake_after, later])
+}
+
+/// The status and the event of a job that cannot be run.
+async fn refuse(context: &Context, job: &MPIJob, report: &Report, now: Timestamp) -> Result<Action, Error> {
+    let old = job.status.clone().unwrap_or_default();
+    publish(context, job, &old, report, now).await?;
+    Ok(Action::requeue(LOOK_AGAIN))
+}
+
+/// A new key pair, but only for a plan that will write the Secret.
+async fn key_for(
+    seen: &Seen,
+    job: &ValidJob,
+    context: &Context,
+    now: Timestamp,
+) -> Result<Option<plan::KeyPair>, Error> {
+    if seen.secret == SecretSeen::Present {
+        return Ok(None);
+    }
+    let blank = plan::KeyPair { private_pem: String::new(), public_line: String::new() };
+    let trial = Seen { new_key: Some(blank), ..seen.clone() };
+    let plan = plan::plan(job, &trial, &context.settings.plan, now);
+    let written = plan.changes.iter().flatten().any(|change| match change {
+        Change::Create(child) => matches!(child, Child::Secret(_)),
+        Change::Apply(patch) => patch.kind == plan::ChildKind::Secret,
+        Change::Delete(_) => false,
+    });
+    if !written {
+        return Ok(None);
+    }
+    // Some milliseconds of arithmetic, many in a debug build: not on a thread that others wait for.
+    let made = tokio::task::spawn_blocking(new_key_pair).await;
+    made.map_err(|error| Error::Key(error.to_string()))?.map(Some)
+}
+
+/// Records the events and writes the status, at the same time. Returns when to write what may wait.
+async fn publish(
+    context: &Context,
+    job: &MPIJob,
+    old: &MPIJobStatus,
+    report: &Report,
+    now: Timestamp,
+) -> Result<Option<Duration>, Error> {
+    let later = (*old != report.status && !plan::is_urgent(old, &report.status))
+        .then(|| counts_wait(context, job))
+        .filter(|wait| !wait.is_zero());
+    let write = async {
+        if later.is_some() { Ok(()) } else { write_status(context, job, old, &report.status).await }
+    };
+    let told = tell(context, job, &report.notices, old.start_time.as_ref(), now);
+    let (written, ()) = futures::join!(write, told);
+    written.map(|()| later)
+}
+
+/// How long counts still have to wait.
+fn counts_wait(context: &Context, job: &MPIJob) -> Duration {
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    let written = context.memory.of(uid, |memory| memory.written_at);
+    written.map_or(Duration::ZERO, |at| COUNTS_WAIT.saturating_sub(at.elapsed()))
+}
+
+fn finish(
+    context: &Context,
+    job: &ValidJob,
+    applied: &Applied,
+    waits: [Option<Duration>; 2],
+) -> Result<Action, Error> {
+    if let Some(error) = applied.error() {
+        return Err(error);
+    }
+    // A child that no watch shows in time was lost: then it is made again.
+    let unseen = context.memory.of(&job.uid, |memory| (!memory.created.is_empty()).then_some(WATCH_LAG));
+    let wait = waits.into_iter().chain([unseen]).flatten().min();
+    Ok(Action::requeue(wait.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)))
+}
+
+/// When to try again after a failed pass.
+pub(crate) fn after_failure(job: Arc<MPIJob>, error: &Error, context: Arc<Context>) -> Action {
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    let failures = context.memory.of(uid, |memory| {
+        memory.failures = memory.failures.saturating_add(1);
+        memory.failures
+    });
+    let class = error.class();
+    let (namespace, name) = (job.metadata.namespace.as_deref(), job.metadata.name.as_deref());
+    tracing::warn!(namespace, name, ?class, failures, %error, "a pass failed");
+    if class == Class::Gone && failures > GONE_FOR_GOOD {
+        context.memory.forget(uid);
+        return Action::await_change();
+    }
+    Action::requeue(backoff(class, failures))
+}
+
+/// After so many answers that the job is not there, only a change of it is worth another pass.
+const GONE_FOR_GOOD: u32 = 5;

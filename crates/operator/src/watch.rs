@@ -1,0 +1,93 @@
+//! The watches of what jobs own, kept as stores to read from. Each selects by upstream's operator-name label, so that
+//! neither the API server nor this process spends anything on other people's pods and ConfigMaps; there is none of
+//! Secrets.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use api::{LABEL_JOB_NAME, LABEL_OPERATOR_NAME, MPIJob, OPERATOR_NAME};
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use kube::runtime::controller::Controller;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+/// What the watches have seen.
+pub(crate) struct Stores {
+    pub services: Store<Service>,
+    pub config_maps: Store<ConfigMap>,
+    pub pods: Store<Pod>,
+    pub jobs: Store<Job>,
+}
+
+impl Stores {
+    /// Waits until each watch has listed once: before that, a child that is there looks missing.
+    pub(crate) async fn ready(&self) {
+        // An error means that the watches have stopped, and then so does this pass.
+        let _ = futures::join!(
+            self.services.wait_until_ready(),
+            self.config_maps.wait_until_ready(),
+            self.pods.wait_until_ready(),
+            self.jobs.wait_until_ready(),
+        );
+    }
+}
+
+/// The controller of MPIJobs in a namespace or in all, woken by their children too, and the children's stores.
+pub(crate) fn controller(client: &Client, namespace: Option<&str>) -> (Controller<MPIJob>, Stores) {
+    let jobs: Api<MPIJob> = scoped(client, namespace);
+    let controller = Controller::new(jobs, watcher::Config::default());
+    let (controller, services) = watch(controller, scoped(client, namespace));
+    let (controller, config_maps) = watch(controller, scoped(client, namespace));
+    let (controller, pods) = watch(controller, scoped(client, namespace));
+    let (controller, jobs) = watch(controller, scoped(client, namespace));
+    (controller, Stores { services, config_maps, pods, jobs })
+}
+
+fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = kube::core::NamespaceResourceScope>,
+    K::DynamicType: Default,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// Adds the watch of one kind of child.
+fn watch<K>(controller: Controller<MPIJob>, children: Api<K>) -> (Controller<MPIJob>, Store<K>)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash,
+{
+    let (store, writer) = reflector::store();
+    let selected = watcher::Config::default().labels(&format!("{LABEL_OPERATOR_NAME}={OPERATOR_NAME}"));
+    let stream = watcher(children, selected)
+        .default_backoff()
+        .modify(|child| child.managed_fields_mut().clear())
+        .reflect(writer)
+        .touched_objects();
+    (controller.watches_stream(logged(stream), |child| job_of(&child)), store)
+}
+
+/// A watch that fails goes on by itself; that it failed should be known.
+fn logged<K: Resource<DynamicType = ()>>(
+    stream: impl Stream<Item = Result<K, watcher::Error>>,
+) -> impl Stream<Item = Result<K, watcher::Error>> {
+    stream.inspect(|item| {
+        if let Err(error) = item {
+            tracing::warn!(kind = %K::kind(&()), %error, "a watch failed and is tried again");
+        }
+    })
+}
+
+/// The job that a child belongs to, by its label: pods of the Launcher belong to it through a Job. A label that lies
+/// wakes a job for nothing, no more.
+fn job_of<K: Resource<DynamicType = ()>>(child: &K) -> Option<ObjectRef<MPIJob>> {
+    let name = child.labels().get(LABEL_JOB_NAME)?;
+    Some(ObjectRef::new(name).within(child.namespace().as_deref()?))
+}
