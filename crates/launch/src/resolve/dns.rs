@@ -14,6 +14,8 @@ const MAX_TIME: Duration = Duration::from_secs(20);
 const MAX_DATAGRAM: usize = 4096;
 /// A chain of aliases is followed this far.
 const MAX_ALIASES: usize = 8;
+/// How often the wait for a server is interrupted to see whether the answer is still wanted.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
 /// Datagrams that do not answer the question are skipped, but not for ever.
 const MAX_STRAY_DATAGRAMS: usize = 32;
 /// Pointers followed within one compressed name.
@@ -27,22 +29,35 @@ const CLASS_IN: u16 = 1;
 /// What came of one question.
 enum Answer {
     Addresses(Vec<IpAddr>),
-    /// The name is there but has no address of this kind, or it is not there.
+    /// The name is there but has no address of this kind.
     Nothing,
+    /// The name is not there, whatever the kind.
+    NoName,
+}
+
+/// How to ask.
+pub struct Asking<'a> {
+    /// Whom, and how patiently.
+    pub conf: &'a ResolvConf,
+    /// The port of the name servers.
+    pub port: u16,
+    /// Whether an answer is no longer wanted; looked at while a server is silent.
+    pub is_settled: &'a dyn Fn() -> bool,
 }
 
 /// Asks for every candidate name in turn; the first with an address wins.
-pub fn resolve(host: &str, conf: &ResolvConf, port: u16) -> Result<Vec<IpAddr>, Unresolved> {
+pub fn resolve(host: &str, asking: &Asking) -> Result<Vec<IpAddr>, Unresolved> {
     let deadline = Instant::now() + MAX_TIME;
     let mut trouble = None;
-    for name in conf.candidates(host) {
+    for name in asking.conf.candidates(host) {
         for kind in [TYPE_A, TYPE_AAAA] {
-            match ask_servers(&name, kind, conf, port, deadline) {
+            match ask_servers(&name, kind, asking, deadline) {
                 Ok(Answer::Addresses(addresses)) => return Ok(addresses),
                 Ok(Answer::Nothing) => {}
+                Ok(Answer::NoName) => break,
                 Err(problem) => trouble = Some(problem),
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || (asking.is_settled)() {
                 return Err(Unresolved::NoAnswer(trouble.unwrap_or_else(|| "it took too long".into())));
             }
         }
@@ -50,22 +65,16 @@ pub fn resolve(host: &str, conf: &ResolvConf, port: u16) -> Result<Vec<IpAddr>, 
     Err(trouble.map_or(Unresolved::Unknown, Unresolved::NoAnswer))
 }
 
-fn ask_servers(
-    name: &str,
-    kind: u16,
-    conf: &ResolvConf,
-    port: u16,
-    deadline: Instant,
-) -> Result<Answer, String> {
+fn ask_servers(name: &str, kind: u16, asking: &Asking, deadline: Instant) -> Result<Answer, String> {
     let mut problem = String::from("no name server");
-    for _ in 0..conf.attempts {
-        for server in &conf.servers {
-            let until = deadline.min(Instant::now() + conf.timeout);
-            match ask(name, kind, SocketAddr::new(*server, port), until) {
+    for _ in 0..asking.conf.attempts {
+        for server in &asking.conf.servers {
+            let until = deadline.min(Instant::now() + asking.conf.timeout);
+            match ask(name, kind, SocketAddr::new(*server, asking.port), until, asking.is_settled) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => problem = format!("name server {server}: {error}"),
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || (asking.is_settled)() {
                 return Err(problem);
             }
         }
@@ -73,11 +82,17 @@ fn ask_servers(
     Err(problem)
 }
 
-fn ask(name: &str, kind: u16, server: SocketAddr, until: Instant) -> io::Result<Answer> {
+fn ask(
+    name: &str,
+    kind: u16,
+    server: SocketAddr,
+    until: Instant,
+    is_settled: &dyn Fn() -> bool,
+) -> io::Result<Answer> {
     let mut id = [0; 2];
     getrandom::fill(&mut id).map_err(|error| io::Error::other(error.to_string()))?;
-    let Some(question) = question(id, name, kind) else { return Ok(Answer::Nothing) };
-    let reply = over_udp(&question, server, until)?;
+    let Some(question) = question(id, name, kind) else { return Ok(Answer::NoName) };
+    let reply = over_udp(&question, server, until, is_settled)?;
     let reply = if is_cut_short(&reply) { over_tcp(&question, server, until)? } else { reply };
     read_reply(&reply, &question, kind).ok_or_else(|| io::Error::other("its answer makes no sense"))?
 }
@@ -87,7 +102,12 @@ fn remaining(until: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::Error::other("it does not answer")) } else { Ok(left) }
 }
 
-fn over_udp(question: &[u8], server: SocketAddr, until: Instant) -> io::Result<Vec<u8>> {
+fn over_udp(
+    question: &[u8],
+    server: SocketAddr,
+    until: Instant,
+    is_settled: &dyn Fn() -> bool,
+) -> io::Result<Vec<u8>> {
     let any: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -95,14 +115,13 @@ fn over_udp(question: &[u8], server: SocketAddr, until: Instant) -> io::Result<V
     socket.connect(server)?;
     socket.send(question)?;
     let mut buffer = [0; MAX_DATAGRAM];
-    for _ in 0..MAX_STRAY_DATAGRAMS {
-        socket.set_read_timeout(Some(remaining(until)?))?;
+    let mut strays = 0;
+    while strays < MAX_STRAY_DATAGRAMS && !is_settled() {
+        socket.set_read_timeout(Some(remaining(until)?.min(LOOK_UP_EVERY)))?;
         match socket.recv(&mut buffer) {
             Ok(length) if answers(&buffer[..length], question) => return Ok(buffer[..length].to_vec()),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::Error::other("it does not answer"));
-            }
+            Ok(_) => strays += 1,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
         }
     }
@@ -154,7 +173,7 @@ fn is_cut_short(reply: &[u8]) -> bool {
 fn read_reply(reply: &[u8], question: &[u8], kind: u16) -> Option<io::Result<Answer>> {
     match reply.get(3)? & 0x0f {
         0 => {}
-        3 => return Some(Ok(Answer::Nothing)),
+        3 => return Some(Ok(Answer::NoName)),
         2 => return Some(Err(io::Error::other("it has failed (SERVFAIL)"))),
         5 => return Some(Err(io::Error::other("it refuses to answer (REFUSED)"))),
         code => return Some(Err(io::Error::other(format!("it answers with error {code}")))),
@@ -333,6 +352,10 @@ mod tests {
         ))
     }
 
+    fn resolve(host: &str, conf: &ResolvConf, port: u16) -> Result<Vec<IpAddr>, Unresolved> {
+        super::resolve(host, &Asking { conf, port, is_settled: &|| false })
+    }
+
     #[test]
     fn names_are_found_through_the_search_list_aliases_and_tcp() {
         let port = server(ordinary);
@@ -354,6 +377,17 @@ mod tests {
             let fault = resolve("w-0", &conf, port).unwrap_err();
             assert!(matches!(&fault, Unresolved::NoAnswer(text) if text.contains(wanted)), "{fault}");
         }
+    }
+
+    #[test]
+    fn a_silent_server_does_not_hold_up_an_answer_from_elsewhere() {
+        let conf = conf("timeout:30 attempts:5");
+        let port = server(|_, _, _, _| None);
+        let begun = Instant::now();
+        let is_settled = || begun.elapsed() > Duration::from_millis(200);
+        let outcome = super::resolve("w-0", &Asking { conf: &conf, port, is_settled: &is_settled });
+        assert!(matches!(outcome, Err(Unresolved::NoAnswer(_))));
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 
     #[test]

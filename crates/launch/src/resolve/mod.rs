@@ -42,7 +42,8 @@ pub fn resolve(host: &str, sources: &Sources) -> Result<Vec<IpAddr>, Unresolved>
     if let Ok(address) = host.parse() {
         return Ok(vec![address]);
     }
-    let known = hosts::lookup(&read(&sources.hosts), host);
+    let in_hosts_file = || hosts::lookup(&read(&sources.hosts), host);
+    let known = in_hosts_file();
     if !known.is_empty() {
         return Ok(known);
     }
@@ -50,7 +51,13 @@ pub fn resolve(host: &str, sources: &Sources) -> Result<Vec<IpAddr>, Unresolved>
         return Ok(vec![IpAddr::from([127, 0, 0, 1])]);
     }
     let configuration = resolv_conf::parse(&read(&sources.resolv_conf));
-    dns::resolve(host, &configuration, sources.dns_port)
+    // A silent name server must not hold up a name that meanwhile stands in the hosts file.
+    let is_settled = || !in_hosts_file().is_empty();
+    let asking = dns::Asking { conf: &configuration, port: sources.dns_port, is_settled: &is_settled };
+    dns::resolve(host, &asking).or_else(|fault| match in_hosts_file() {
+        none if none.is_empty() => Err(fault),
+        known => Ok(known),
+    })
 }
 
 /// A file that is missing or unreadable says nothing, as with the C library.

@@ -11,7 +11,7 @@ mod spawn;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -252,6 +252,8 @@ impl Server {
         let Some(listener) = &self.listener else { return };
         match listener.accept() {
             Ok((socket, peer)) => {
+                // A caller over version 4 is shown as such though the socket is one of version 6.
+                let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                 if self.greetings.len() >= MAX_GREETINGS
                     && let Some(oldest) = self.greetings.pop_front()
                 {
@@ -434,7 +436,7 @@ fn is_ended(ending: &mut Ending, now: Instant) -> bool {
 
 impl Complaints {
     /// Logs why a connection was refused, unless there was such a line a moment ago.
-    fn add(&mut self, peer: std::net::SocketAddr, reason: &str) {
+    fn add(&mut self, peer: SocketAddr, reason: &str) {
         let now = Instant::now();
         if now < self.next {
             self.kept_back += 1;

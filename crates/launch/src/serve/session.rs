@@ -440,7 +440,8 @@ fn program_of(command: &[u8]) -> String {
             !skipped && !skip_next && !word.contains('=')
         })
         .unwrap_or("a command");
-    word.rsplit('/').next().unwrap_or(word).chars().take(MAX_NAME).collect()
+    let name = word.rsplit('/').next().unwrap_or(word);
+    name.trim_matches(|c| "\"'`(){}".contains(c)).chars().take(MAX_NAME).collect()
 }
 
 /// The exit code that a caller is told for how a process ended: its own, or 128 and the signal's number, as shells do.
@@ -468,7 +469,7 @@ mod tests {
         for (command, program) in [
             ("orted -mca ess env -mca orte_hnp_uri 1;tcp://10.0.0.1", "orted"),
             ("  PATH=/opt/bin:$PATH ; export PATH ; TOKEN=secret /opt/bin/orted -mca x", "orted"),
-            ("\"/usr/bin/hydra_pmi_proxy\" --control-port", "hydra_pmi_proxy\""),
+            ("\"/usr/bin/hydra_pmi_proxy\" --control-port", "hydra_pmi_proxy"),
             ("TOKEN=secret", "a command"),
             ("", "a command"),
         ] {
