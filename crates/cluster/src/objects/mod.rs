@@ -19,6 +19,7 @@ mod names;
 mod qos;
 mod quantity;
 mod selectors;
+mod table;
 mod validation;
 
 use serde_json::Value;
@@ -37,6 +38,7 @@ pub use kinds::{
 pub use lifecycle::{JOB_UID_LABEL, convert_event, prepare_create, prepare_update};
 pub use quantity::{NotAQuantity, Quantity};
 pub use selectors::{FieldSelector, LabelSelector, Operator, SelectorError};
+pub use table::{IncludeObject, table};
 pub use validation::{validate_create, validate_update};
 
 /// Brings an object that a client sent into the kind's form: unknown fields are dropped, and for built-in kinds types
