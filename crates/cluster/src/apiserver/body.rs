@@ -55,6 +55,9 @@ pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Decoded, Refusal> {
     match encoding {
         Encoding::Json => json(bytes),
         Encoding::Yaml => yaml(bytes),
+        Encoding::Protobuf => {
+            super::protobuf::decode(bytes).map(|value| Decoded { value, duplicates: Vec::new() })
+        }
     }
     .map_err(|why| status::bad_request(format!("error decoding the request's body: {why}")))
 }

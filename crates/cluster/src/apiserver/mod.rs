@@ -22,6 +22,7 @@ mod managed;
 mod negotiate;
 mod openapi;
 mod patching;
+mod protobuf;
 mod query;
 mod read;
 mod reply;

@@ -1,7 +1,7 @@
 //! Which form of an answer the client asked for, and which form of a body it sent.
 //!
-//! Pure. Rules: apiserver `pkg/endpoints/handlers/negotiation`. JSON is the only encoding spoken; protobuf and CBOR
-//! are refused with 406 and 415, unless JSON is accepted too.
+//! Pure. Rules: apiserver `pkg/endpoints/handlers/negotiation`. JSON is the only encoding spoken: who accepts
+//! protobuf or CBOR only gets 406. Bodies are read in JSON, YAML and, for built-in types, protobuf; others get 415.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -76,7 +76,12 @@ pub enum Encoding {
     Json,
     /// YAML.
     Yaml,
+    /// Kubernetes' protobuf, which Go clients send for built-in types.
+    Protobuf,
 }
+
+/// The media type of Kubernetes' protobuf.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// How a body with an object is encoded.
 ///
@@ -86,7 +91,8 @@ pub fn encoding(headers: &HeaderMap) -> Result<Encoding, Refusal> {
     match media_type(headers).as_deref() {
         None | Some("application/json") => Ok(Encoding::Json),
         Some("application/yaml") => Ok(Encoding::Yaml),
-        Some(_) => Err(status::unsupported_media_type(&["application/json", "application/yaml"])),
+        Some(PROTOBUF) => Ok(Encoding::Protobuf),
+        Some(_) => Err(status::unsupported_media_type(&["application/json", "application/yaml", PROTOBUF])),
     }
 }
 

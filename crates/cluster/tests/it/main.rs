@@ -1,5 +1,6 @@
 //! The embedded cluster against the real thing: real processes, real sockets.
 
 mod api;
+mod kubectl;
 mod sandbox;
 mod served;

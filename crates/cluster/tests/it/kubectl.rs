@@ -1,0 +1,135 @@
+//! The API through the real `kubectl`, where this machine has one.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::served::{PATIENCE, Served, serve};
+
+struct Kubectl {
+    kubeconfig: PathBuf,
+    home: PathBuf,
+}
+
+impl Kubectl {
+    /// `None`, with a word about it, on a machine without kubectl.
+    fn of(served: &Served) -> Option<Self> {
+        if Command::new("kubectl").arg("version").arg("--client").output().is_err() {
+            println!("no kubectl on this machine: nothing is tried with it");
+            return None;
+        }
+        Some(Self { kubeconfig: served.kubeconfig_file(), home: served.state.path().to_owned() })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("kubectl");
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.home);
+        command
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+    }
+
+    async fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {arguments:?}: {text}{errors}");
+        text
+    }
+
+    async fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        assert!(!output.status.success(), "kubectl {arguments:?} should have failed");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+}
+
+fn manifest(directory: &Path, name: &str, text: &str) -> String {
+    let path = directory.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+const POD: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {app: p}}
+spec:
+  containers:
+  - {name: main, image: image, command: [sleep, '9']}
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_are_applied_shown_changed_and_deleted() {
+    let served = serve().await;
+    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let file = manifest(served.state.path(), "pod.yaml", POD);
+    assert_eq!(kubectl.ok(&["apply", "-f", &file]).await, "pod/p created\n");
+    assert_eq!(kubectl.ok(&["apply", "-f", &file]).await, "pod/p unchanged\n");
+    let other = manifest(served.state.path(), "other.yaml", &POD.replace("app: p", "app: q"));
+    assert_eq!(kubectl.ok(&["apply", "-f", &other]).await, "pod/p configured\n");
+    assert!(kubectl.ok(&["get", "pods", "-o", "wide"]).await.contains('p'));
+    assert!(kubectl.ok(&["get", "pod", "p", "-o", "yaml"]).await.contains("app: q"));
+    assert!(kubectl.ok(&["get", "pods", "-l", "app in (q,r)", "-o", "name"]).await.contains("pod/p"));
+    assert_eq!(kubectl.ok(&["get", "pods", "-l", "app!=q", "-o", "name"]).await, "");
+    assert_eq!(kubectl.ok(&["label", "pod", "p", "tier=x"]).await, "pod/p labeled\n");
+    assert_eq!(kubectl.ok(&["annotate", "pod", "p", "why=so"]).await, "pod/p annotated\n");
+    let patched = kubectl.ok(&["patch", "pod", "p", "-p", r#"{"metadata":{"labels":{"tier":"y"}}}"#]).await;
+    assert_eq!(patched, "pod/p patched\n");
+    let described = kubectl.ok(&["describe", "pod", "p"]).await;
+    assert!(described.contains("tier=y") && described.contains("Image:"), "{described}");
+    kubectl.ok(&["wait", "--for=jsonpath={.metadata.labels.tier}=y", "pod/p", "--timeout=10s"]).await;
+    assert!(kubectl.ok(&["delete", "-f", &file]).await.starts_with("pod \"p\" deleted"));
+    assert!(kubectl.fails(&["get", "pod", "p"]).await.contains("pods \"p\" not found"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_side_apply_dry_run_and_diff_work() {
+    let served = serve().await;
+    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let file = manifest(served.state.path(), "pod.yaml", POD);
+    kubectl.ok(&["apply", "--server-side", "--dry-run=server", "-f", &file]).await;
+    assert!(kubectl.fails(&["get", "pod", "p"]).await.contains("not found"));
+    assert_eq!(kubectl.ok(&["apply", "--server-side", "-f", &file]).await, "pod/p serverside-applied\n");
+    assert_eq!(kubectl.ok(&["apply", "--server-side", "-f", &file]).await, "pod/p serverside-applied\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resources_namespaces_and_permissions_are_listed() {
+    let served = serve().await;
+    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let resources = kubectl.ok(&["api-resources"]).await;
+    for kind in ["Pod", "Job", "ConfigMap", "CustomResourceDefinition"] {
+        assert!(resources.contains(kind), "{resources}");
+    }
+    assert!(kubectl.ok(&["api-versions"]).await.contains("batch/v1"));
+    assert!(kubectl.ok(&["get", "namespaces"]).await.contains("kube-system"));
+    assert_eq!(kubectl.ok(&["auth", "can-i", "delete", "pods"]).await.trim(), "yes");
+    assert!(kubectl.ok(&["auth", "whoami"]).await.contains("kubernetes-admin"));
+    assert!(kubectl.ok(&["version"]).await.contains("Server Version: v1."));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_prints_changes_as_they_come() {
+    use std::io::{BufRead as _, BufReader};
+    let served = serve().await;
+    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let mut command = kubectl.command(&["get", "configmaps", "-w", "-o", "name"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let reader =
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+    let file = manifest(
+        served.state.path(),
+        "map.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: b}\n",
+    );
+    kubectl.ok(&["apply", "-f", &file]).await;
+    let line = tokio::task::spawn_blocking(move || receiver.recv_timeout(PATIENCE)).await.unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
+    assert_eq!(line.as_deref(), Ok("configmap/m"));
+}
