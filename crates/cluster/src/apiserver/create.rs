@@ -21,6 +21,10 @@ const GENERATED_LENGTH: usize = 5;
 /// Without vowels, so that no words come out (`apimachinery/pkg/util/rand`).
 const GENERATED_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
+/// Metadata that a client does not set.
+const SERVERS: [&str; 5] =
+    ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"];
+
 /// Creates an object from a request's body.
 ///
 /// # Errors
@@ -41,44 +45,30 @@ pub async fn create(call: &Call<'_>, decoded: Decoded) -> Result<Shown, Refusal>
 /// # Errors
 /// As [`create`].
 pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
-    let kind = &call.entry.kind;
     let metadata = rules::metadata(&mut value)?;
     if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !version.is_empty()) {
         return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
-    for field in
-        ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"]
-    {
+    for field in SERVERS {
         metadata.remove(field);
     }
     metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".into(), call.timestamp());
-    if rules::has_generation(kind) {
-        metadata.insert("generation".into(), 1.into());
-    }
-    rules::prepare_create(kind, &mut value);
-    rules::default(kind, &mut value);
-    let prefix = generated_prefix(&value);
+    let Some(prefix) = generated_prefix(&value) else { return commit(call, value).await };
     for _ in 1..MAX_GENERATED_NAMES {
-        let Some(prefix) = &prefix else { break };
-        match commit(call, named(value.clone(), prefix)).await {
+        match commit(call, named(value.clone(), &prefix)).await {
             Err(refusal) if refusal.reason == "AlreadyExists" => {}
             result => return result,
         }
     }
-    commit(
-        call,
-        match &prefix {
-            Some(prefix) => named(value, prefix),
-            None => value,
-        },
-    )
-    .await
+    commit(call, named(value, &prefix)).await
 }
 
 async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
     let kind = &call.entry.kind;
     let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    rules::default(kind, &mut value);
+    rules::prepare_create(kind, &mut value);
     managed::track_create(call, &mut value);
     let faults = rules::validate_create(kind, &value);
     if !faults.is_empty() {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::catalog::Catalog;
 use super::{ApiServer, rules};
@@ -47,7 +46,7 @@ async fn write_status(server: &Arc<ApiServer>, name: &str) -> Result<(), store::
     for _ in 0..MAX_ATTEMPTS {
         let Some(record) = server.store.get(&resource, &key) else { return Ok(()) };
         let mut next = record.value.clone();
-        establish(&mut next, Timestamp::now());
+        next["status"] = rules::established_status(&record.value, Timestamp::now());
         if next == record.value {
             return Ok(());
         }
@@ -58,43 +57,6 @@ async fn write_status(server: &Arc<ApiServer>, name: &str) -> Result<(), store::
         }
     }
     Ok(())
-}
-
-fn establish(definition: &mut Value, now: Timestamp) {
-    let mut names = definition["spec"]["names"].clone();
-    if names["singular"].is_null() {
-        names["singular"] = names["kind"].as_str().unwrap_or_default().to_lowercase().into();
-    }
-    if names["listKind"].is_null() {
-        names["listKind"] = format!("{}List", names["kind"].as_str().unwrap_or_default()).into();
-    }
-    definition["status"]["acceptedNames"] = names;
-    let storage = definition["spec"]["versions"]
-        .as_array()
-        .and_then(|versions| versions.iter().find(|version| version["storage"] == true))
-        .map(|version| version["name"].clone());
-    let mut stored = definition["status"]["storedVersions"].as_array().cloned().unwrap_or_default();
-    if let Some(storage) = storage.filter(|storage| !stored.contains(storage)) {
-        stored.push(storage);
-    }
-    definition["status"]["storedVersions"] = stored.into();
-    for (name, reason, message) in [
-        ("NamesAccepted", "NoConflicts", "no conflicts found"),
-        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-    ] {
-        set_condition(definition, name, reason, message, now);
-    }
-}
-
-fn set_condition(definition: &mut Value, name: &str, reason: &str, message: &str, now: Timestamp) {
-    let mut conditions = definition["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    if conditions.iter().any(|condition| condition["type"] == name && condition["status"] == "True") {
-        return;
-    }
-    conditions.retain(|condition| condition["type"] != name);
-    conditions.push(json!({"type": name, "status": "True", "lastTransitionTime": rules::timestamp(now),
-        "reason": reason, "message": message}));
-    definition["status"]["conditions"] = conditions.into();
 }
 
 /// Takes away the objects of a deleted definition, then the definition; runs until that is done.

@@ -68,7 +68,6 @@ pub struct ApiServer {
     identities: Identities,
     /// The nodes that can be asked for logs.
     pub kubelets: Kubelets,
-    openapi: openapi::Cache,
 }
 
 impl ApiServer {
@@ -79,7 +78,6 @@ impl ApiServer {
             catalog: RwLock::new(Arc::new(Catalog::of_builtin(rules::builtin_kinds()))),
             identities,
             kubelets: Kubelets::default(),
-            openapi: openapi::Cache::default(),
         }
     }
 
@@ -203,7 +201,7 @@ fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Resul
     if let Target::Other(path) = target
         && path.starts_with("/openapi/")
     {
-        return server.openapi.answer(&catalog, path, &parts.headers);
+        return openapi::answer(&catalog, path, &parts.headers);
     }
     let form = negotiate::accepted(&parts.headers)?;
     let found = match (target, form) {

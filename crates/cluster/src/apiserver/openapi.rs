@@ -1,31 +1,85 @@
-//! `/openapi/v2` and `/openapi/v3`, made when they are first asked for.
+//! `/openapi/v3`: which resources there are, and which parameters their writes take. Documents are made when they are
+//! asked for.
+//!
+//! OpenAPI v2 is only served to clients that cannot do with v3; there is none for them.
 
-use std::sync::Mutex;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use http::{HeaderMap, Response};
+use serde_json::{Map, Value, json};
 
-use super::catalog::Catalog;
-use super::reply::Body;
+use super::catalog::{Catalog, Entry};
+use super::negotiate;
+use super::reply::{self, Body};
 use super::status::{self, Refusal};
 
-/// Documents that have been made, for one generation of the catalog.
-#[derive(Default)]
-pub struct Cache {
-    made: Mutex<()>,
+/// Answers a path below `/openapi/`.
+///
+/// # Errors
+/// 404; 406 for a client that takes protobuf only.
+pub fn answer(catalog: &Catalog, path: &str, headers: &HeaderMap) -> Result<Response<Body>, Refusal> {
+    let Some(rest) = path.strip_prefix("/openapi/v3") else { return Err(status::no_such_resource()) };
+    negotiate::accepted(headers)?;
+    let rest = rest.trim_matches('/');
+    if rest.is_empty() {
+        return Ok(reply::json_value(200, &index(catalog)));
+    }
+    let (group, version) = match rest.split('/').collect::<Vec<_>>().as_slice() {
+        ["api", version] => (String::new(), (*version).to_owned()),
+        ["apis", group, version] => ((*group).to_owned(), (*version).to_owned()),
+        _ => return Err(status::no_such_resource()),
+    };
+    if !catalog.has_version(&group, &version) {
+        return Err(status::no_such_resource());
+    }
+    Ok(reply::json_value(200, &document(catalog, &group, &version)))
 }
 
-impl Cache {
-    /// Answers a path below `/openapi/`.
-    ///
-    /// # Errors
-    /// 404; 406 for a client that takes protobuf only.
-    pub fn answer(
-        &self,
-        _catalog: &Catalog,
-        _path: &str,
-        _headers: &HeaderMap,
-    ) -> Result<Response<Body>, Refusal> {
-        let _ = &self.made;
-        Err(status::no_such_resource())
+fn prefix(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+fn index(catalog: &Catalog) -> Value {
+    let mut paths = Map::new();
+    for (group, versions) in catalog.groups() {
+        for version in versions {
+            let prefix = prefix(group, version);
+            // Whoever keeps documents asks again when this changes.
+            let mut hash = DefaultHasher::new();
+            (catalog.generation, env!("CARGO_PKG_VERSION")).hash(&mut hash);
+            let url = format!("/openapi/v3/{prefix}?hash={:016X}", hash.finish());
+            paths.insert(prefix, json!({"serverRelativeURL": url}));
+        }
+    }
+    json!({"paths": paths})
+}
+
+fn document(catalog: &Catalog, group: &str, version: &str) -> Value {
+    let mut paths = Map::new();
+    for entry in catalog.of_version(group, version) {
+        add_paths(&mut paths, entry);
+    }
+    json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": env!("CARGO_PKG_VERSION")}, "paths": paths,
+        "components": {"schemas": {}}})
+}
+
+fn add_paths(paths: &mut Map<String, Value>, entry: &Entry) {
+    let kind = &entry.kind;
+    let scope = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
+    let all = format!("/{}{scope}/{}", prefix(&kind.group, &kind.version), kind.plural);
+    let one = format!("{all}/{{name}}");
+    let operations = [("create", "post", &all), ("update", "put", &one), ("patch", "patch", &one)];
+    for (verb, method, path) in operations {
+        if !kind.verbs.contains(&verb) {
+            continue;
+        }
+        let names = ["dryRun", "fieldManager", "fieldValidation"];
+        let parameters = names.map(
+            |name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}),
+        );
+        let operation = json!({"parameters": parameters, "responses": {"200": {"description": "OK"}},
+            "x-kubernetes-action": verb,
+            "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind}});
+        paths.entry(path.clone()).or_insert_with(|| json!({}))[method] = operation;
     }
 }

@@ -2,7 +2,6 @@
 //! patches, selectors, tables. Everything here is pure and thin; the knowledge is in [`crate::objects`],
 //! [`crate::schema`] and [`crate::patch`].
 
-#[cfg(test)]
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,14 +11,13 @@ use super::call::Call;
 use super::negotiate::PatchType;
 use super::query::FieldValidation;
 use super::status::{self, About, Refusal};
-pub use crate::objects::{FieldFault, Kind, builtin_kinds};
+use crate::objects::{self, FieldSelector, LabelSelector, SelectorError};
+pub use crate::objects::{FieldFault, Kind, builtin_kinds, convert_event};
 use crate::patch;
-use crate::schema::Schema;
 
 /// A built-in kind by group and kind.
-#[cfg(test)]
 pub fn builtin_kind(group: &str, kind: &str) -> Option<Arc<Kind>> {
-    crate::objects::builtin_kind(group, kind).cloned()
+    objects::builtin_kind(group, kind).cloned()
 }
 
 /// A time as Kubernetes writes it (`metav1.Time`): whole seconds, UTC.
@@ -46,8 +44,7 @@ pub fn drop_unknown(
     duplicates: &[String],
     validation: FieldValidation,
 ) -> Result<Vec<String>, Refusal> {
-    let unknown = kind.schema().prune(value);
-    kind.schema().normalize(value).map_err(|error| {
+    let unknown = objects::decode(kind, value).map_err(|error| {
         let (version, kind) = (&kind.version, &kind.kind);
         status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
     })?;
@@ -68,62 +65,32 @@ pub fn drop_unknown(
 
 /// Fills in what the client left out.
 pub fn default(kind: &Kind, value: &mut Value) {
-    kind.schema().default(value);
+    objects::default_object(kind, value);
 }
 
-/// What a client may not set at creation.
+/// Sets what a client may not set at creation: status, generation, a job's selector.
 pub fn prepare_create(kind: &Kind, value: &mut Value) {
-    if kind.subresource("status").is_some()
-        && let Some(object) = value.as_object_mut()
-    {
-        object.remove("status");
-    }
-    if kind.is("", "Pod") {
-        value["status"] = json!({"phase": "Pending"});
-    }
-    if kind.is("", "Namespace") {
-        value["status"] = json!({"phase": "Active"});
-        value["spec"]["finalizers"] = json!(["kubernetes"]);
-        let name = value["metadata"]["name"].clone();
-        value["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
-    }
+    objects::prepare_create(kind, value);
 }
 
-/// What a client may not change by this (sub)resource, and the generation.
+/// Takes back what a client may not change by this (sub)resource, and moves the generation.
 pub fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, old: &Value) {
-    let (Some(object), Some(before)) = (new.as_object_mut(), old.as_object()) else { return };
-    let has_status = kind.subresource("status").is_some();
-    if subresource == "status" {
-        for (field, value) in before {
-            if field != "status" && field != "metadata" {
-                object.insert(field.clone(), value.clone());
-            }
-        }
-    } else if has_status && subresource.is_empty() {
-        match before.get("status") {
-            Some(status) => object.insert("status".into(), status.clone()),
-            None => object.remove("status"),
-        };
-    }
-    let changed = object.get("spec") != before.get("spec");
-    if changed && let Some(generation) = old["metadata"]["generation"].as_i64() {
-        new["metadata"]["generation"] = (generation + 1).into();
-    }
-}
-
-/// Whether new objects carry `metadata.generation`.
-pub fn has_generation(kind: &Kind) -> bool {
-    !kind.is_builtin() || kind.is("batch", "Job") || kind.is("", "Pod")
+    objects::prepare_update(kind, (!subresource.is_empty()).then_some(subresource), new, old);
 }
 
 /// The faults of an object that is to be created.
 pub fn validate_create(kind: &Kind, value: &Value) -> Vec<FieldFault> {
-    kind.schema().validate(value, None)
+    objects::validate_create(kind, value)
 }
 
 /// The faults of an object that is to replace another.
-pub fn validate_update(kind: &Kind, new: &Value, old: &Value, _subresource: &str) -> Vec<FieldFault> {
-    kind.schema().validate(new, Some(old))
+pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault> {
+    objects::validate_update(kind, new, old)
+}
+
+/// The status of a CustomResourceDefinition that is served.
+pub fn established_status(definition: &Value, now: Timestamp) -> Value {
+    objects::established_status(definition, &timestamp(now))
 }
 
 /// Whether a PUT may create an object of the kind (`AllowCreateOnUpdate` of its strategy).
@@ -193,30 +160,7 @@ pub fn track(
 /// # Errors
 /// The definition's faults.
 pub fn kinds_of_crd(definition: &Value) -> Result<Vec<Kind>, Vec<FieldFault>> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let spec = &definition["spec"];
-    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    versions
-        .iter()
-        .filter(|version| version["served"] == true)
-        .map(|version| {
-            let source = &version["schema"]["openAPIV3Schema"];
-            let schema = Schema::of_crd(source).map_err(|error| {
-                vec![FieldFault::invalid("spec.versions", Value::Null, error.to_string())]
-            })?;
-            let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
-            let namespaced = spec["scope"] == "Namespaced";
-            let kind = Kind::new(
-                &group,
-                &text(&version["name"]),
-                &text(&spec["names"]["kind"]),
-                &plural,
-                namespaced,
-            )
-            .with_schema(schema);
-            Ok(if version["subresources"]["status"].is_object() { kind.with_status() } else { kind })
-        })
-        .collect()
+    objects::kinds_of_crd(definition)
 }
 
 /// Objects as a Table.
@@ -235,10 +179,11 @@ pub fn table(_kind: &Kind, objects: &[&Value], _include: &str) -> Value {
 }
 
 /// Which objects a list or watch is about.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Selection {
-    labels: Vec<(String, String)>,
-    fields: Vec<(String, String)>,
+    kind: Arc<Kind>,
+    labels: LabelSelector,
+    fields: FieldSelector,
 }
 
 impl Selection {
@@ -246,36 +191,24 @@ impl Selection {
     ///
     /// # Errors
     /// 400 for a selector that is none, or a field that cannot be selected by.
-    pub fn parse(_kind: &Kind, labels: &str, fields: &str) -> Result<Self, Refusal> {
-        Ok(Self { labels: equalities(labels)?, fields: equalities(fields)? })
+    pub fn parse(kind: &Arc<Kind>, labels: &str, fields: &str) -> Result<Self, Refusal> {
+        let refuse = |error: SelectorError| status::bad_request(error.to_string());
+        Ok(Self {
+            kind: kind.clone(),
+            labels: LabelSelector::parse(labels).map_err(refuse)?,
+            fields: FieldSelector::parse(kind, fields).map_err(refuse)?,
+        })
     }
 
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
+        self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// Whether an object is selected.
+    /// Whether an object, in the kind's version, is selected.
     pub fn matches(&self, value: &Value) -> bool {
-        self.labels.iter().all(|(key, wanted)| value["metadata"]["labels"][key] == wanted.as_str())
-            && self.fields.iter().all(|(path, wanted)| {
-                let found = path.split('.').fold(value, |value, part| &value[part]);
-                found.as_str().unwrap_or_default() == wanted
-            })
+        self.labels.matches(value) && self.fields.matches(&self.kind, value)
     }
-}
-
-fn equalities(text: &str) -> Result<Vec<(String, String)>, Refusal> {
-    text.split(',')
-        .filter(|part| !part.is_empty())
-        .map(|part| {
-            let (key, value) = part
-                .split_once("==")
-                .or_else(|| part.split_once('='))
-                .ok_or_else(|| status::bad_request(format!("unable to parse requirement: {part}")))?;
-            Ok((key.to_owned(), value.to_owned()))
-        })
-        .collect()
 }
 
 /// The object's metadata, made if need be.

@@ -15,16 +15,6 @@ use crate::store::{self, Record};
 /// How often a change that names no resourceVersion is tried again when others wrote meanwhile.
 const MAX_ATTEMPTS: usize = 16;
 
-/// Metadata that only the server writes.
-const KEPT: [&str; 6] = [
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "selfLink",
-    "generateName",
-];
-
 /// Answers a PUT. The flag tells whether the object was created by it.
 ///
 /// # Errors
@@ -85,11 +75,12 @@ async fn commit(
     let kind = &call.entry.kind;
     let present = versions::served(kind, &record.value);
     check_identity(call, &present, &mut next)?;
-    keep_metadata(&present, &mut next)?;
-    rules::prepare_update(kind, call.action.subresource, &mut next, &present);
     rules::default(kind, &mut next);
+    rules::prepare_update(kind, call.action.subresource, &mut next, &present);
     managed::track_update(call, &present, &mut next);
-    let faults = rules::validate_update(kind, &next, &present, call.action.subresource);
+    // What other subresources change is decided by the server, beyond what an update may.
+    let is_judged = matches!(call.action.subresource, "" | "status" | "scale");
+    let faults = if is_judged { rules::validate_update(kind, &next, &present) } else { Vec::new() };
     if !faults.is_empty() {
         return Err(rules::invalid(kind, call.action.name, &faults));
     }
@@ -162,17 +153,6 @@ fn check_identity(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<
     let metadata = rules::metadata(next)?;
     for field in ["uid", "resourceVersion"] {
         metadata.insert(field.into(), present["metadata"][field].clone());
-    }
-    Ok(())
-}
-
-fn keep_metadata(present: &Value, next: &mut Value) -> Result<(), Refusal> {
-    let metadata = rules::metadata(next)?;
-    for field in KEPT {
-        match &present["metadata"][field] {
-            Value::Null => metadata.remove(field),
-            value => metadata.insert(field.into(), value.clone()),
-        };
     }
     Ok(())
 }

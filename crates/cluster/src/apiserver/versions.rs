@@ -1,26 +1,16 @@
 //! Between the version in which an object is stored and the one in which it is asked for.
 //!
 //! Versions of a CustomResourceDefinition differ in `apiVersion` only (conversion strategy `None`). `events.k8s.io`
-//! and the core group share their events; the fields are named as in `pkg/apis/events/v1/conversion.go`.
+//! and the core group share their events; the fields
+//! are named otherwise.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::rules::Kind;
+use super::rules::{self, Kind};
 use crate::store::Record;
-
-/// Core field, then the same field in `events.k8s.io/v1`.
-const EVENT_FIELDS: [(&str, &str); 7] = [
-    ("message", "note"),
-    ("involvedObject", "regarding"),
-    ("reportingComponent", "reportingController"),
-    ("source", "deprecatedSource"),
-    ("firstTimestamp", "deprecatedFirstTimestamp"),
-    ("lastTimestamp", "deprecatedLastTimestamp"),
-    ("count", "deprecatedCount"),
-];
 
 /// An object in the version of `kind`.
 pub fn served<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
@@ -28,9 +18,7 @@ pub fn served<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
         return Cow::Borrowed(value);
     }
     let mut value = value.clone();
-    if kind.is("events.k8s.io", "Event") {
-        rename(&mut value, |(core, other)| (core, other));
-    }
+    rules::convert_event(kind, &mut value);
     value["apiVersion"] = kind.api_version().into();
     Cow::Owned(value)
 }
@@ -45,24 +33,12 @@ pub fn served_json(kind: &Kind, record: &Record) -> Bytes {
 
 /// An object as it came in, in the version in which it is stored.
 pub fn stored(kind: &Kind, mut value: Value) -> Value {
-    if kind.is("events.k8s.io", "Event") {
-        rename(&mut value, |(core, other)| (other, core));
-        value["apiVersion"] = "v1".into();
+    if kind.is("events.k8s.io", "Event")
+        && let Some(core) = rules::builtin_kind("", "Event")
+    {
+        rules::convert_event(&core, &mut value);
     }
     value
-}
-
-fn rename(
-    value: &mut Value,
-    direction: impl Fn((&'static str, &'static str)) -> (&'static str, &'static str),
-) {
-    let Some(object) = value.as_object_mut() else { return };
-    let moved = EVENT_FIELDS
-        .into_iter()
-        .map(direction)
-        .filter_map(|(from, to)| object.remove(from).map(|value| (to.to_owned(), value)))
-        .collect::<Map<_, _>>();
-    object.extend(moved);
 }
 
 #[cfg(test)]
@@ -72,7 +48,7 @@ mod tests {
 
     #[test]
     fn events_are_renamed_both_ways() {
-        let Some(kind) = super::super::rules::builtin_kind("events.k8s.io", "Event") else {
+        let Some(kind) = rules::builtin_kind("events.k8s.io", "Event") else {
             panic!("events.k8s.io is not served")
         };
         let new = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "note": "n", "regarding": {"name": "p"}});
