@@ -34,15 +34,6 @@ impl Draft {
     pub fn namespace(&self) -> Option<&str> {
         self.job.metadata.namespace.as_deref()
     }
-
-    /// The object as the operator will read it: with every default filled in.
-    pub fn with_defaults(&self) -> Value {
-        let mut value = self.object.clone();
-        if let Some(object) = value.as_object_mut() {
-            object.retain(|_, field| !field.is_null());
-        }
-        value
-    }
 }
 
 /// Whether to create for real.
@@ -109,8 +100,12 @@ fn covers(known: &str, path: &str) -> bool {
 
 /// What the operator's own validation says of a job: path, message, advice.
 fn rule_faults(job: &MPIJob) -> Vec<(String, String, Option<String>)> {
-    let _ = job;
-    Vec::new()
+    match plan::validate(job) {
+        Ok(_) => Vec::new(),
+        Err(faults) => {
+            faults.into_iter().map(|fault| (fault.path, fault.message, Some(fault.advice))).collect()
+        }
+    }
 }
 
 /// Creates the jobs in the order given; the first refusal ends it, and says what was created before.

@@ -1,0 +1,170 @@
+//! `odh local …`: the verbs, their flags and their help.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{Output, read_duration};
+
+/// What to do with the cluster on this machine.
+#[derive(Debug, Subcommand)]
+pub enum LocalVerb {
+    /// Start it; returns when jobs can be created
+    Up(Up),
+    /// Stop it and every process of its jobs
+    Down(Down),
+    /// Whether it is up, where, and in which mode
+    Status(Status),
+    /// Print its kubeconfig
+    Kubeconfig(Kubeconfig),
+    /// Start it if need be, run a job, show its output, end as the job ends
+    Run(Run),
+    /// What this machine can and cannot do, and what to install
+    Doctor(Doctor),
+}
+
+impl LocalVerb {
+    /// The format that was asked for.
+    pub fn output(&self) -> Output {
+        match self {
+            LocalVerb::Status(status) => status.output,
+            LocalVerb::Doctor(doctor) => doctor.output,
+            LocalVerb::Run(run) => run.output,
+            LocalVerb::Up(_) | LocalVerb::Down(_) | LocalVerb::Kubeconfig(_) => Output::Table,
+        }
+    }
+}
+
+/// How pods are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// The strongest that this machine permits
+    Auto,
+    /// Namespaces of an unprivileged user
+    Rootless,
+    /// Namespaces of root
+    Root,
+    /// Plain processes, not kept apart
+    Plain,
+}
+
+/// Start the cluster.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  odh local up
+  odh local up --image my-env=$HOME/venv             jobs with image my-env run with ~/venv/bin first on PATH
+  odh local up --nodes 4 --gpus 8                    pretend: four nodes of eight GPUs each
+
+State is kept in $ODH_HOME (~/.local/share/odh if not set).")]
+pub struct Up {
+    /// Map an image name to a directory whose bin/ comes first on PATH; may be given more than once
+    #[arg(long = "image", value_name = "NAME=DIR", value_parser = read_image)]
+    pub images: Vec<(String, PathBuf)>,
+    /// How many nodes to show; all are this machine
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub nodes: u32,
+    /// How many GPUs each node is said to have
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub gpus: u32,
+    /// How pods are kept apart
+    #[arg(long, value_enum, default_value_t = Mode::Auto)]
+    pub mode: Mode,
+    /// The port on 127.0.0.1; any free one if 0
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    pub port: u16,
+    /// Stay in the foreground until interrupted
+    #[arg(long)]
+    pub foreground: bool,
+    /// Set by the command itself when it goes to the background
+    #[arg(long, hide = true)]
+    pub detached: bool,
+}
+
+impl Default for Up {
+    fn default() -> Self {
+        Up {
+            images: Vec::new(),
+            nodes: 1,
+            gpus: 0,
+            mode: Mode::Auto,
+            port: 0,
+            foreground: false,
+            detached: false,
+        }
+    }
+}
+
+fn read_image(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, directory)) if !name.is_empty() && !directory.is_empty() => {
+            Ok((name.to_owned(), PathBuf::from(directory)))
+        }
+        _ => Err("write NAME=DIR".to_owned()),
+    }
+}
+
+/// Stop the cluster.
+#[derive(Debug, Args)]
+pub struct Down {
+    /// Remove its state too: jobs, logs, kubeconfig
+    #[arg(long)]
+    pub purge: bool,
+    /// How long its processes get to end
+    #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "30s")]
+    pub timeout: Duration,
+}
+
+/// Show the cluster's state.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// The format
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+}
+
+/// Print the kubeconfig.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  export KUBECONFIG=$(odh local kubeconfig --path)
+  odh local kubeconfig > my-cluster.yaml")]
+pub struct Kubeconfig {
+    /// Print where it is instead
+    #[arg(long)]
+    pub path: bool,
+}
+
+/// Run a job here.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh local run job.yaml
+  odh local run job.yaml --image my-env=$HOME/venv
+
+Ctrl-C deletes the job. The cluster stays up; stop it with odh local down.")]
+pub struct Run {
+    /// A YAML or JSON file with one job, or - for standard input
+    pub file: PathBuf,
+    /// Stop after this long and delete the job (exit code 8): 30s, 10m
+    #[arg(long, value_parser = read_duration, value_name = "TIME")]
+    pub timeout: Option<Duration>,
+    /// Exit with the launcher's own exit code
+    #[arg(long)]
+    pub propagate_exit_code: bool,
+    /// Delete an older job of the same name first
+    #[arg(long)]
+    pub replace: bool,
+    /// For the cluster, if it has to be started.
+    #[command(flatten)]
+    pub up: Up,
+    /// The format of what is printed at the end
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+}
+
+/// Look at this machine.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// The format
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+}

@@ -1,0 +1,398 @@
+//! `odh training …`: the verbs, their flags and their help.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{Output, read_duration};
+
+/// A kind of training job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// An MPI job: one launcher, any number of workers
+    #[value(aliases = ["mpijobs", "mpijob.kubeflow.org", "mpijobs.kubeflow.org", "mj"])]
+    Mpijob,
+}
+
+/// What to do with training jobs.
+#[derive(Debug, Subcommand)]
+pub enum TrainingVerb {
+    /// Create a job from a file, from standard input, or from flags
+    Create(Box<Create>),
+    /// Show one job in a line, or as the object that it is
+    Get(Get),
+    /// Show the jobs of a namespace
+    #[command(visible_alias = "ls")]
+    List(List),
+    /// Show all there is to know about a job: state, failure, pods, events
+    Describe(Describe),
+    /// Show a job's output
+    Logs(Logs),
+    /// Delete jobs and everything that belongs to them
+    Delete(Delete),
+    /// Wait until a job has ended, and tell by the exit code how
+    Wait(Wait),
+}
+
+impl TrainingVerb {
+    /// The format that was asked for.
+    pub fn output(&self) -> Output {
+        match self {
+            TrainingVerb::Create(create) => create.output,
+            TrainingVerb::Get(get) => get.output,
+            TrainingVerb::List(list) => list.output,
+            TrainingVerb::Describe(describe) => describe.output,
+            TrainingVerb::Logs(logs) => logs.output,
+            TrainingVerb::Delete(delete) => delete.output,
+            TrainingVerb::Wait(wait) => wait.output,
+        }
+    }
+}
+
+/// One job by kind and name.
+#[derive(Debug, Args)]
+pub struct Target {
+    /// The kind of job
+    #[arg(value_enum)]
+    pub kind: Kind,
+    /// The job's name
+    pub name: String,
+}
+
+/// Which MPI an image holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum MpiFlavour {
+    /// Open MPI 4 or 5
+    #[default]
+    #[value(name = "openmpi", aliases = ["OpenMPI", "open-mpi"])]
+    OpenMpi,
+    /// Intel MPI
+    #[value(aliases = ["Intel", "impi"])]
+    Intel,
+    /// MPICH and its kin
+    #[value(aliases = ["MPICH"])]
+    Mpich,
+}
+
+/// Whether to create for real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DryRun {
+    /// Check here, print what would be created, ask no server
+    Client,
+    /// Let the server check and create nothing
+    Server,
+}
+
+/// Create a job.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training create -f job.yaml                    from a file; several jobs in one file are fine
+  cat job.yaml | odh training create -f -            from standard input
+  odh training create -f job.yaml --dry-run          say all that is wrong, create nothing
+  odh training create mpijob digits --workers 4 --image IMAGE -- python train.py --epochs 10
+  odh training create mpijob big --workers 8 --gpus 4 --memory 64Gi --image IMAGE --wait -- python train.py
+
+The command after -- runs on every rank: mpirun is put before it, unless it names mpirun or mpiexec itself
+or --in-launcher is given.")]
+pub struct Create {
+    /// The kind of job; not needed with --file
+    #[arg(value_enum, required_unless_present = "file")]
+    pub kind: Option<Kind>,
+    /// The job's name
+    #[arg(value_name = "NAME", conflicts_with = "file")]
+    pub positional_name: Option<String>,
+    /// A YAML or JSON file, or - for standard input; may be given more than once
+    #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE")]
+    pub file: Vec<PathBuf>,
+    /// The job, from flags.
+    #[command(flatten)]
+    pub flags: Flags,
+    /// Check only: client (if no word follows) or server
+    #[arg(long, value_enum, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    pub dry_run: Option<DryRun>,
+    /// Wait until the job has ended; the exit code tells how
+    #[arg(long)]
+    pub wait: bool,
+    /// Follow the job's output until it has ended; implies --wait
+    #[arg(long)]
+    pub follow: bool,
+    /// Stop waiting after this long (exit code 8): 30s, 10m, 2h
+    #[arg(long, value_parser = read_duration, value_name = "TIME")]
+    pub timeout: Option<Duration>,
+    /// After --wait, exit with the launcher's own exit code
+    #[arg(long)]
+    pub propagate_exit_code: bool,
+    /// The format
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+}
+
+/// The common case without a file.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The job, without a file")]
+pub struct Flags {
+    /// The job's name, if not given behind the kind
+    #[arg(long, conflicts_with_all = ["file", "positional_name"])]
+    pub name: Option<String>,
+    /// How many workers
+    #[arg(long, conflicts_with = "file", value_name = "N", allow_negative_numbers = true)]
+    pub workers: Option<i32>,
+    /// The image of launcher and workers; for a local cluster, a name given to odh local up --image
+    #[arg(long, conflicts_with = "file")]
+    pub image: Option<String>,
+    /// The command as one text, split as a shell would; or put it after --
+    #[arg(long, conflicts_with_all = ["file", "args"], value_name = "TEXT")]
+    pub command: Option<String>,
+    /// Run the command once in the launcher, as it stands, without mpirun before it
+    #[arg(long, conflicts_with = "file")]
+    pub in_launcher: bool,
+    /// GPUs of each worker
+    #[arg(long, conflicts_with = "file", value_name = "N")]
+    pub gpus: Option<u32>,
+    /// CPUs of each worker: 4, 0.5, 500m
+    #[arg(long, conflicts_with = "file", value_name = "AMOUNT")]
+    pub cpu: Option<String>,
+    /// Memory of each worker: 512Mi, 16Gi
+    #[arg(long, conflicts_with = "file", value_name = "AMOUNT")]
+    pub memory: Option<String>,
+    /// Ranks on each worker; as many as GPUs, else 1
+    #[arg(long, conflicts_with = "file", value_name = "N", allow_negative_numbers = true)]
+    pub slots: Option<i32>,
+    /// Which MPI the image holds
+    #[arg(long, conflicts_with = "file", value_enum)]
+    pub mpi: Option<MpiFlavour>,
+    /// A variable for launcher, workers and ranks; may be given more than once
+    #[arg(short, long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
+    pub env: Vec<(String, String)>,
+    /// A volume claim and where to mount it; may be given more than once
+    #[arg(long, conflicts_with = "file", value_name = "CLAIM:PATH", value_parser = read_claim)]
+    pub pvc: Vec<(String, String)>,
+    /// A label; may be given more than once
+    #[arg(short, long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
+    pub label: Vec<(String, String)>,
+    /// An annotation; may be given more than once
+    #[arg(long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
+    pub annotation: Vec<(String, String)>,
+    /// The Kueue queue to wait in
+    #[arg(long, conflicts_with = "file", value_name = "NAME")]
+    pub queue: Option<String>,
+    /// The priority class of the pods
+    #[arg(long, conflicts_with = "file", value_name = "NAME")]
+    pub priority: Option<String>,
+    /// Which pods to delete at the end: None, Running, All
+    #[arg(long, conflicts_with = "file", value_name = "WHICH")]
+    pub clean_pods: Option<String>,
+    /// Fail the job if it runs longer than this: 30m, 8h
+    #[arg(long, conflicts_with = "file", value_parser = read_duration, value_name = "TIME")]
+    pub deadline: Option<Duration>,
+    /// How often a failed launcher is tried again
+    #[arg(long, conflicts_with = "file", value_name = "N")]
+    pub retries: Option<i32>,
+    /// Create it held back; it starts when it is resumed
+    #[arg(long, conflicts_with = "file")]
+    pub suspend: bool,
+    /// What to run on every rank
+    #[arg(last = true, conflicts_with = "file", value_name = "COMMAND")]
+    pub args: Vec<String>,
+}
+
+fn read_pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn read_claim(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((claim, path)) if !claim.is_empty() && path.starts_with('/') => {
+            Ok((claim.to_owned(), path.to_owned()))
+        }
+        _ => Err("write CLAIM:/PATH".to_owned()),
+    }
+}
+
+/// Show one job.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training get mpijob pi
+  odh training get mpijob pi -o yaml")]
+pub struct Get {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// The format
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+}
+
+/// Show the jobs of a namespace.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training list
+  odh training list -A -o wide
+  odh training list -l team=vision -o name")]
+pub struct List {
+    /// The kind of job; all kinds if not given
+    #[arg(value_enum)]
+    pub kind: Option<Kind>,
+    /// Of all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Only those with these labels, e.g. team=vision,stage!=test
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// The format
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+}
+
+/// Show all about a job.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  odh training describe mpijob pi")]
+pub struct Describe {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// The format; json and yaml print a List of the job, its pods and their events
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+}
+
+/// Show a job's output.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training logs mpijob pi                 the launcher's, which has every rank's output
+  odh training logs mpijob pi -f              as it comes, until the job has ended
+  odh training logs mpijob pi --worker 0-3,7  those workers' own, merged by time
+  odh training logs mpijob pi --all --tail 20 --timestamps")]
+pub struct Logs {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// Some workers instead of the launcher: 2, or 0-3,7
+    #[arg(short, long, value_name = "NUMBERS", value_parser = read_indices)]
+    pub worker: Option<Indices>,
+    /// The launcher and all workers
+    #[arg(short, long, conflicts_with = "worker")]
+    pub all: bool,
+    /// Go on as lines are written, and wait for pods that have not started
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only lines not older than this: 30s, 10m
+    #[arg(long, value_parser = read_duration, value_name = "TIME")]
+    pub since: Option<Duration>,
+    /// Only so many lines from the end, of each pod
+    #[arg(long, value_name = "N")]
+    pub tail: Option<u32>,
+    /// Put the time before each line
+    #[arg(long)]
+    pub timestamps: bool,
+    /// The run before this one, of a container that was restarted
+    #[arg(short, long)]
+    pub previous: bool,
+    /// The container, if not the first
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// The format; json prints an object a line
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+}
+
+/// Numbers of workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Indices(pub Vec<i32>);
+
+/// The most workers that a range may name; more is a slip of the finger.
+const MAX_INDICES: usize = 10_000;
+
+/// `0-3,7`
+fn read_indices(text: &str) -> Result<Indices, String> {
+    let wrong = || "write a number, or ranges like 0-3,7".to_owned();
+    let number = |part: &str| part.trim().parse::<u16>().map(i32::from).map_err(|_| wrong());
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            Some((from, to)) => {
+                let (from, to) = (number(from)?, number(to)?);
+                if from > to {
+                    return Err(wrong());
+                }
+                found.extend(from..=to);
+            }
+            None => found.push(number(part)?),
+        }
+        if found.len() > MAX_INDICES {
+            return Err(format!("names more than {MAX_INDICES} workers"));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(Indices(found))
+}
+
+/// Delete jobs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training delete mpijob pi               asks first, on a terminal
+  odh training delete mpijob pi pi-2 --yes
+  odh training delete mpijob stuck --yes --force")]
+pub struct Delete {
+    /// The kind of job
+    #[arg(value_enum)]
+    pub kind: Kind,
+    /// The jobs' names
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Do not ask; needed where there is no terminal
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Give the pods no time to end by themselves; what they have not saved is lost
+    #[arg(long)]
+    pub force: bool,
+    /// Do not wait until everything is gone
+    #[arg(long)]
+    pub no_wait: bool,
+    /// How long to wait until everything is gone
+    #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "60s")]
+    pub timeout: Duration,
+    /// The format
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+}
+
+/// Wait until a job has ended.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training wait mpijob pi && echo it worked
+  odh training wait mpijob pi --timeout 10m || echo \"ended with $?\"
+
+Exit codes: 0 succeeded, 100 failed, 103 deleted meanwhile, 8 still running at the timeout.")]
+pub struct Wait {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// Stop waiting after this long (exit code 8): 30s, 10m, 2h
+    #[arg(long, value_parser = read_duration, value_name = "TIME")]
+    pub timeout: Option<Duration>,
+    /// Exit with the launcher's own exit code
+    #[arg(long)]
+    pub propagate_exit_code: bool,
+    /// The format
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    pub output: Output,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_workers_are_read() {
+        assert_eq!(read_indices("0-3,7"), Ok(Indices(vec![0, 1, 2, 3, 7])));
+        assert_eq!(read_indices("2,2,1"), Ok(Indices(vec![1, 2])));
+        for wrong in ["", "a", "3-1", "1-", "-1"] {
+            assert!(read_indices(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! From flags, environment and files to a client: which cluster, which namespace.
+//!
+//! The rule is kubectl's: `--kubeconfig`, else the files of `$KUBECONFIG`, else `~/.kube/config`, else the service
+//! account of the pod that this runs in. Where there is none of these and a local cluster is up, that one is used, and
+//! said so.
+
+use std::path::{Path, PathBuf};
+
+use jobs::Class;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::arguments::Global;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::local::home::Home;
+use crate::local::state::State;
+
+/// A client and what goes with it.
+#[derive(Clone)]
+pub struct Connection {
+    /// The client.
+    pub client: Client,
+    /// The namespace to use where none is named.
+    pub namespace: String,
+    /// The local cluster's state, if that is what is connected to.
+    pub local: Option<State>,
+}
+
+/// Connects as the arguments say.
+pub async fn connect(console: &Console, global: &Global) -> Result<Connection, Failure> {
+    let (config, says) = configuration(global).await?;
+    if let Some(says) = says {
+        console.note(&says);
+    }
+    connection(config, global.namespace.as_deref())
+}
+
+/// Connects to the local cluster whatever the environment says.
+pub async fn connect_local(home: &Home, namespace: Option<&str>) -> Result<Connection, Failure> {
+    let config = from_file(&home.kubeconfig(), &KubeConfigOptions::default()).await?;
+    connection(config, namespace)
+}
+
+fn connection(config: Config, namespace: Option<&str>) -> Result<Connection, Failure> {
+    let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
+    let port = config.cluster_url.port_u16();
+    let local = Home::find()
+        .ok()
+        .and_then(|home| State::read(&home))
+        .filter(|state| config.cluster_url.host() == Some("127.0.0.1") && port == Some(state.address.port()));
+    let client = Client::try_from(config).map_err(|error| no_cluster(error.to_string()))?;
+    Ok(Connection { client, namespace, local })
+}
+
+/// The configuration, and what to say about where it comes from if that is not obvious.
+async fn configuration(global: &Global) -> Result<(Config, Option<String>), Failure> {
+    let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
+    if let Some(file) = &global.kubeconfig {
+        return Ok((from_file(file, &options).await?, None));
+    }
+    if let Some(merged) = Kubeconfig::from_env().map_err(|error| unreadable("$KUBECONFIG", &error))? {
+        return Ok((loaded(merged, &options, "$KUBECONFIG").await?, None));
+    }
+    if let Some(file) = default_file().filter(|file| file.exists()) {
+        return Ok((from_file(&file, &options).await?, None));
+    }
+    if let Ok(config) = Config::incluster() {
+        return Ok((config, None));
+    }
+    match Home::find().ok().filter(|home| State::read(home).is_some_and(|state| state.is_alive())) {
+        Some(home) => {
+            let says =
+                format!("no kubeconfig found: using the local cluster ({})", home.kubeconfig().display());
+            Ok((from_file(&home.kubeconfig(), &options).await?, Some(says)))
+        }
+        None => Err(Failure::new(
+            Class::Error,
+            "NoCluster",
+            "no kubeconfig found, and no local cluster is up",
+        )
+        .with_hint(
+            "log in to a cluster (oc login), point KUBECONFIG at a file, or start one here: odh local up",
+        )),
+    }
+}
+
+fn default_file() -> Option<PathBuf> {
+    std::env::home_dir().map(|home| home.join(".kube").join("config"))
+}
+
+async fn from_file(file: &Path, options: &KubeConfigOptions) -> Result<Config, Failure> {
+    let name = file.display().to_string();
+    let kubeconfig = Kubeconfig::read_from(file).map_err(|error| unreadable(&name, &error))?;
+    loaded(kubeconfig, options, &name).await
+}
+
+async fn loaded(kubeconfig: Kubeconfig, options: &KubeConfigOptions, name: &str) -> Result<Config, Failure> {
+    let known: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
+    if let Some(wanted) = options.context.as_ref().filter(|wanted| !known.contains(wanted)) {
+        return Err(Failure::usage(
+            format!("{name} has no context \"{wanted}\""),
+            format!("it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") }),
+        ));
+    }
+    Config::from_custom_kubeconfig(kubeconfig, options).await.map_err(|error| unreadable(name, &error))
+}
+
+fn unreadable(name: &str, error: &dyn std::error::Error) -> Failure {
+    let mut text = error.to_string();
+    if let Some(source) =
+        error.source().map(ToString::to_string).filter(|source| !text.contains(source.as_str()))
+    {
+        text = format!("{text}: {source}");
+    }
+    Failure::new(Class::Error, "Kubeconfig", format!("cannot use {name}: {text}"))
+        .with_hint("choose another file with --kubeconfig, or another context with --context")
+}
+
+fn no_cluster(detail: String) -> Failure {
+    Failure::new(Class::Error, "Unreachable", format!("cannot connect to the cluster: {detail}"))
+}

@@ -1,0 +1,189 @@
+//! Where everything that is printed passes through: data to stdout, prose to stderr, JSON lines there if the data is
+//! for a program.
+//!
+//! Colours go through anstream, which drops them where nobody can see them (`NO_COLOR`, not a terminal, `--color`).
+//! A reader who has gone away (`odh … | head`) ends the command quietly.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use jobs::Class;
+use serde_json::{Value, json};
+
+use crate::arguments::{Color, Output};
+use crate::failure::Failure;
+
+/// Bold red.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Yellow.
+pub const CAREFUL: Style = AnsiColor::Yellow.on_default();
+/// Green.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// Cyan.
+pub const ACCENT: Style = AnsiColor::Cyan.on_default();
+/// Dim.
+pub const FAINT: Style = Style::new().dimmed();
+/// Bold.
+pub const STRONG: Style = Style::new().bold();
+
+/// A text in a style.
+pub fn styled(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// What the command's output is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Console {
+    /// The format that was asked for.
+    pub output: Output,
+    /// Whether stderr is a terminal, so that progress may be redrawn.
+    pub live: bool,
+}
+
+impl Console {
+    /// Sets colours for the process.
+    pub fn new(color: Color, output: Output) -> Self {
+        match color {
+            Color::Auto => {}
+            Color::Always => anstream::ColorChoice::Always.write_global(),
+            Color::Never => anstream::ColorChoice::Never.write_global(),
+        }
+        Console { output, live: io::stderr().is_terminal() && !output.is_for_programs() }
+    }
+
+    /// Data for stdout; the text ends with its own line end.
+    pub fn data(&self, text: &str) -> Result<(), Failure> {
+        let mut out = anstream::stdout().lock();
+        written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    }
+
+    /// Prose for a person; with JSON output, a line `{"note": …}`.
+    pub fn note(&self, text: &str) {
+        self.say("note", text, "");
+    }
+
+    /// Something that may matter.
+    pub fn warn(&self, text: &str) {
+        self.say("warning", text, &format!("{} ", styled(CAREFUL, "warning:")));
+    }
+
+    /// A line on stderr: an object of one key for programs, the text for people.
+    pub fn say(&self, key: &str, text: &str, before: &str) {
+        if self.output.is_for_programs() {
+            self.event(&json!({ key: strip(text) }));
+        } else {
+            error_line(&format!("{before}{text}"));
+        }
+    }
+
+    /// A JSON line on stderr.
+    pub fn event(&self, value: &Value) {
+        error_line(&value.to_string());
+    }
+
+    /// How the command ended.
+    pub fn failure(&self, failure: &Failure) {
+        if self.output.is_for_programs() {
+            self.event(&failure_json(failure));
+            return;
+        }
+        for line in failure_lines(failure) {
+            error_line(&line);
+        }
+    }
+}
+
+fn strip(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+/// The JSON line of a failure.
+pub fn failure_json(failure: &Failure) -> Value {
+    let mut error = json!({
+        "code": failure.exit_code(),
+        "reason": failure.reason,
+        "message": strip(&failure.message),
+        "hint": failure.hint,
+    });
+    if !failure.faults.is_empty() {
+        let faults: Vec<Value> = failure
+            .faults
+            .iter()
+            .map(|fault| {
+                json!({
+                    "source": fault.source,
+                    "line": fault.position.map(|at| at.line),
+                    "column": fault.position.map(|at| at.column),
+                    "path": fault.path,
+                    "message": fault.message,
+                    "advice": fault.advice,
+                })
+            })
+            .collect();
+        if let Some(error) = error.as_object_mut() {
+            error.insert("faults".to_owned(), Value::Array(faults));
+        }
+    }
+    json!({ "error": error })
+}
+
+/// The lines that a person reads.
+pub fn failure_lines(failure: &Failure) -> Vec<String> {
+    let mut lines = vec![format!("{} {}", styled(BAD, "Error:"), failure.message)];
+    lines
+        .extend(failure.excerpt.iter().flat_map(|excerpt| excerpt.lines()).map(|line| format!("    {line}")));
+    if failure.faults.len() > 1 {
+        lines.extend(failure.faults.iter().map(|fault| format!("  {fault}")));
+    }
+    lines.extend(failure.hint.iter().map(|hint| format!("{} {hint}", styled(ACCENT, "Hint:"))));
+    lines
+}
+
+/// A line on stderr; nobody is left to be told if that fails.
+pub fn error_line(line: &str) {
+    let _ = writeln!(anstream::stderr().lock(), "{line}");
+}
+
+fn written(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Ok(()) => Ok(()),
+        // As a program that SIGPIPE ends: quietly.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(141),
+        Err(error) => Err(Failure::new(Class::Error, "Output", format!("cannot write the output: {error}"))),
+    }
+}
+
+/// Prints what clap has to say: help and version on stdout with code 0, faults on stderr with code 2.
+pub fn usage(error: &clap::Error, raw: &[OsString]) -> ExitCode {
+    use clap::error::ErrorKind;
+    let text = error.render();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let _ = write!(anstream::stdout().lock(), "{}", text.ansi());
+        return ExitCode::SUCCESS;
+    }
+    if asks_for_json(raw) {
+        let plain = text.to_string();
+        let message = plain.lines().next().unwrap_or("").trim_start_matches("error: ").to_owned();
+        let failure = Failure::usage(message, "see --help");
+        error_line(&failure_json(&failure).to_string());
+    } else {
+        let _ = write!(anstream::stderr().lock(), "{}", text.ansi());
+    }
+    ExitCode::from(Class::Usage.exit_code())
+}
+
+/// Whether the command line, which could not be read, asks for output for programs.
+fn asks_for_json(raw: &[OsString]) -> bool {
+    let words: Vec<_> =
+        raw.iter().map(|word| word.to_string_lossy()).take_while(|word| word != "--").collect();
+    let for_programs = |word: &str| matches!(word, "json" | "yaml");
+    words.windows(2).any(|pair| matches!(&*pair[0], "-o" | "--output") && for_programs(&pair[1]))
+        || words.iter().any(|word| {
+            word.strip_prefix("--output=")
+                .or_else(|| word.strip_prefix("-o="))
+                .or_else(|| word.strip_prefix("-o"))
+                .is_some_and(for_programs)
+        })
+}

@@ -1,0 +1,96 @@
+//! `odh local down`: stops the cluster and everything that runs in it, bounded in time.
+
+use std::time::{Duration, Instant};
+
+use jobs::Class;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::home::Home;
+use super::state::State;
+use crate::arguments::Down;
+use crate::console::Console;
+use crate::failure::Failure;
+
+/// How often it is looked whether the cluster has ended.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a killed process may take to be gone.
+const AFTER_KILL: Duration = Duration::from_secs(5);
+
+/// `odh local down`
+pub fn run(console: &Console, down: &Down) -> Result<u8, Failure> {
+    let home = Home::find()?;
+    if !home.root().is_dir() {
+        console.data("The local cluster is not up.\n")?;
+        return Ok(0);
+    }
+    match State::alive(&home) {
+        Some(state) => {
+            let took = stop(console, &home, &state, down.timeout)?;
+            console.data(&format!("The local cluster is down ({:.1} s).\n", took.as_secs_f64()))?;
+        }
+        None if home.try_lock()?.is_none() => {
+            return Err(Failure::new(Class::Error, "Starting", "the local cluster is just being started")
+                .with_hint("try again in a moment"));
+        }
+        None => console.data("The local cluster is not up.\n")?,
+    }
+    let _ = std::fs::remove_file(home.state());
+    if down.purge {
+        let kept = home.purge()?;
+        if kept.is_empty() {
+            console.data(&format!("Removed {}.\n", home.root().display()))?;
+        } else {
+            let names: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
+            console.warn(&format!("kept what is not ours: {}", names.join(", ")));
+        }
+    }
+    Ok(0)
+}
+
+/// Asks the process to end, waits, and kills it if it does not.
+fn stop(console: &Console, home: &Home, state: &State, timeout: Duration) -> Result<Duration, Failure> {
+    let began = Instant::now();
+    signal(state, Signal::SIGTERM)?;
+    if ended(home, state, timeout)? {
+        return Ok(began.elapsed());
+    }
+    console.warn(&format!("process {} has not ended after {} s and is killed", state.pid, timeout.as_secs()));
+    signal(state, Signal::SIGKILL)?;
+    if ended(home, state, AFTER_KILL)? {
+        return Ok(began.elapsed());
+    }
+    Err(Failure::new(Class::Error, "DidNotEnd", format!("process {} cannot be ended", state.pid))
+        .with_hint(format!("its log: {}", home.log().display())))
+}
+
+fn signal(state: &State, signal: Signal) -> Result<(), Failure> {
+    // The number may have gone to someone else's process meanwhile.
+    if !state.is_alive() {
+        return Ok(());
+    }
+    let pid = Pid::from_raw(i32::try_from(state.pid).unwrap_or(0));
+    match kill(pid, signal) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(error) => Err(Failure::new(
+            Class::NotAllowed,
+            "NotYours",
+            format!("process {} cannot be stopped: {error}", state.pid),
+        )
+        .with_hint("it was started by another user; stop it as that user")),
+    }
+}
+
+fn ended(home: &Home, state: &State, within: Duration) -> Result<bool, Failure> {
+    let ends = Instant::now() + within;
+    loop {
+        if !state.is_alive() && home.try_lock()?.is_some() {
+            return Ok(true);
+        }
+        if Instant::now() >= ends {
+            return Ok(false);
+        }
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,148 @@
+//! The directory that holds all state of the local cluster: where it is, what lies in it, who holds its lock.
+//!
+//! `$ODH_HOME`, else `$XDG_DATA_HOME/odh`, else `~/.local/share/odh`; mode 0700, because it holds keys and tokens.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use jobs::Class;
+
+use crate::failure::Failure;
+
+/// What may lie in the directory; nothing else is ever removed from it.
+const FILES: [&str; 6] = ["lock", "state.json", "state.json.new", "kubeconfig", "log", "port"];
+const FOLDERS: [&str; 2] = ["cluster", "launch"];
+
+/// The state directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    /// The directory that the environment says; it need not exist.
+    pub fn find() -> Result<Home, Failure> {
+        let absolute = |name: &str| {
+            std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty())
+        };
+        if let Some(root) = absolute("ODH_HOME") {
+            let root = std::path::absolute(&root).map_err(|error| unusable(&root, &error))?;
+            return Ok(Home { root });
+        }
+        let data = absolute("XDG_DATA_HOME").filter(|path| path.is_absolute());
+        data.or_else(|| std::env::home_dir().map(|home| home.join(".local").join("share")))
+            .map(|data| Home { root: data.join("odh") })
+            .ok_or_else(|| {
+                Failure::new(
+                    Class::Error,
+                    "NoHome",
+                    "there is no home directory to keep the cluster's state in",
+                )
+                .with_hint("set ODH_HOME to a directory of your own")
+            })
+    }
+
+    /// Makes the directory if it is not there, and makes sure that it can be written.
+    pub fn make(&self) -> Result<(), Failure> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.root);
+        made.and_then(|()| self.open_lock().map(drop)).map_err(|error| unusable(&self.root, &error))
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The kubeconfig of the cluster's administrator.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.root.join("kubeconfig")
+    }
+
+    /// What the running cluster says of itself.
+    pub fn state(&self) -> PathBuf {
+        self.root.join("state.json")
+    }
+
+    /// What the cluster's process writes.
+    pub fn log(&self) -> PathBuf {
+        self.root.join("log")
+    }
+
+    /// The port that was used last, so that a kubeconfig given away stays good.
+    pub fn port(&self) -> PathBuf {
+        self.root.join("port")
+    }
+
+    /// The cluster's own state.
+    pub fn cluster(&self) -> PathBuf {
+        self.root.join("cluster")
+    }
+
+    /// The environment whose `bin` holds the launch agent.
+    pub fn launch(&self) -> PathBuf {
+        self.root.join("launch")
+    }
+
+    fn open_lock(&self) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.root.join("lock"))
+    }
+
+    /// Takes the lock that a running cluster holds for as long as it lives; nothing if another process has it.
+    pub fn try_lock(&self) -> Result<Option<File>, Failure> {
+        let file = self.open_lock().map_err(|error| unusable(&self.root, &error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(unusable(&self.root, &error)),
+        }
+    }
+
+    /// Removes what the cluster has left, and the directory if nothing else lies in it; says what was kept.
+    pub fn purge(&self) -> Result<Vec<PathBuf>, Failure> {
+        let gone = |result: io::Result<()>| match result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unusable(&self.root, &error)),
+            _ => Ok(()),
+        };
+        for folder in FOLDERS {
+            gone(std::fs::remove_dir_all(self.root.join(folder)))?;
+        }
+        for file in FILES {
+            gone(std::fs::remove_file(self.root.join(file)))?;
+        }
+        let kept: Vec<PathBuf> = match std::fs::read_dir(&self.root) {
+            Ok(entries) => entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect(),
+            Err(_) => Vec::new(),
+        };
+        if kept.is_empty() {
+            gone(std::fs::remove_dir(&self.root))?;
+        }
+        Ok(kept)
+    }
+}
+
+/// The failure of a directory that cannot be used.
+pub fn unusable(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    let (message, hint) = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
+            format!("the disk that holds {path} is full"),
+            "free some space, or set ODH_HOME to a directory elsewhere",
+        ),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            (format!("{path} cannot be written: {error}"), "set ODH_HOME to a directory of your own")
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            (format!("{path} is not a directory"), "set ODH_HOME to a directory of your own")
+        }
+        _ => (format!("{path} cannot be used: {error}"), "set ODH_HOME to a directory of your own"),
+    };
+    Failure::new(Class::Error, "HomeUnusable", message).with_hint(hint)
+}

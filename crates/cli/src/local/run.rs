@@ -1,0 +1,136 @@
+//! `odh local run FILE`: up if need be, create, follow, end as the job ends; Ctrl-C deletes the job.
+
+use std::time::Duration;
+
+use jobs::Class;
+use jobs::delete::Manner;
+use jobs::submit::{self, DryRun};
+
+use super::home::Home;
+use super::state::State;
+use super::up::{self, Started};
+use crate::arguments::{Global, Run};
+use crate::connect::{Connection, connect_local};
+use crate::console::{Console, FAINT, styled};
+use crate::failure::Failure;
+use crate::interrupt::interrupted;
+use crate::object;
+use crate::training::{Follow, draft_from_files, ending, follow_to_end, missing_mpirun};
+
+/// How long the deletion of an interrupted job is waited for.
+const CLEAN_UP: Duration = Duration::from_secs(30);
+
+/// `odh local run FILE`
+pub async fn run(console: &Console, global: &Global, run: &Run) -> Result<u8, Failure> {
+    // Faults first: a job that cannot be right starts no cluster.
+    let drafts = draft_from_files(std::slice::from_ref(&run.file))?;
+    let [draft] = &drafts[..] else {
+        return Err(Failure::usage(
+            format!("{} holds {} jobs, and one can be run at a time", run.file.display(), drafts.len()),
+            "create them together: odh training create -f FILE",
+        ));
+    };
+    let home = Home::find()?;
+    let state = cluster(console, &home, run)?;
+    let connection = connect_local(&home, global.namespace.as_deref()).await?;
+    if let Some(warning) = missing_mpirun(&state, draft) {
+        console.warn(&warning);
+    }
+    let namespace = draft.namespace().unwrap_or(&connection.namespace).to_owned();
+    if run.replace {
+        replace(&connection, &namespace, draft.name()).await?;
+    }
+    let created =
+        submit::create(&connection.client, &namespace, std::slice::from_ref(draft), DryRun::No).await;
+    let created = created.map_err(|(error, _)| clash(error))?;
+    let Some(name) = created.first().and_then(|job| job.metadata.name.clone()) else {
+        return Err(Failure::new(Class::Error, "Unnamed", "the server created the job without a name"));
+    };
+    console.note(&styled(FAINT, &format!("mpijob/{name} created in namespace {namespace}")));
+    to_the_end(console, run, &connection, &namespace, &name).await
+}
+
+fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> {
+    if let Some(state) = State::alive(home) {
+        return Ok(state);
+    }
+    let up = up::checked(&run.up)?;
+    match up::start(home, &up)? {
+        Started::New(state) => {
+            console.note(&styled(
+                FAINT,
+                &format!(
+                    "started a local cluster at https://{} (mode {}); stop it with: odh local down",
+                    state.address, state.mode
+                ),
+            ));
+            up::limits(console, &state);
+            Ok(state)
+        }
+        Started::Already(state) => Ok(state),
+    }
+}
+
+async fn replace(connection: &Connection, namespace: &str, name: &str) -> Result<(), Failure> {
+    let manner = Manner { force: false, wait: Some(CLEAN_UP) };
+    match jobs::delete::delete(&connection.client, namespace, name, manner).await {
+        Ok(()) | Err(jobs::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn clash(error: jobs::Error) -> Failure {
+    let clash = error.class() == Class::Conflict;
+    let mut failure = Failure::from(error);
+    if clash {
+        failure.hint =
+            Some("run it with --replace to delete the old job first, or choose another name".to_owned());
+    }
+    failure
+}
+
+async fn to_the_end(
+    console: &Console,
+    run: &Run,
+    connection: &Connection,
+    namespace: &str,
+    name: &str,
+) -> Result<u8, Failure> {
+    let follow = Follow {
+        client: &connection.client,
+        namespace,
+        name,
+        logs: true,
+        timeout: run.timeout,
+        interrupted_hint: "the job is deleted; the cluster stays up (odh local down stops it)",
+    };
+    match follow_to_end(console, &follow).await {
+        Ok(ended) => {
+            if run.output.is_for_programs()
+                && let Some(object) = &ended.object
+            {
+                console.data(&object::text(&object::value(object), run.output)?)?;
+            }
+            ending(console, &follow, &ended, run.propagate_exit_code).await
+        }
+        Err(failure) if matches!(failure.class, Class::Interrupted | Class::StillRunning) => {
+            clean_up(console, connection, namespace, name).await;
+            Err(failure)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Deletes the job; a second Ctrl-C does not wait for that.
+async fn clean_up(console: &Console, connection: &Connection, namespace: &str, name: &str) {
+    console.note(&format!("deleting mpijob/{name} …"));
+    let manner = Manner { force: false, wait: Some(CLEAN_UP) };
+    tokio::select! {
+        deleted = jobs::delete::delete(&connection.client, namespace, name, manner) => {
+            if let Err(error) = deleted {
+                console.warn(&format!("mpijob/{name} was not cleaned up: {error}"));
+            }
+        }
+        () = interrupted() => console.warn(&format!("mpijob/{name} is still being deleted")),
+    }
+}

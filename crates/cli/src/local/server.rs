@@ -1,0 +1,265 @@
+//! The local cluster's process: API, controllers, scheduler, node and operator, until it is told to end.
+//!
+//! Started by `up`, in the background or, with `--foreground`, by a person. Holds the lock of the state directory for
+//! as long as it lives; that, and not a number in a file, is what tells a second `up` that it runs.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cluster::Cluster;
+use cluster::node::ModeChoice;
+use jiff::Timestamp;
+use jobs::Class;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::Api;
+use kube::runtime::wait::{await_condition, conditions};
+use tokio_util::sync::CancellationToken;
+
+use super::home::{Home, unusable};
+use super::state::{State, process_started_ticks, write_private};
+use super::up::{Message, launch_program};
+use crate::SANDBOX;
+use crate::arguments::{Mode, Up};
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::interrupt::interrupted;
+
+/// How long the MPIJob definition may take to be served.
+const ESTABLISH: Duration = Duration::from_secs(10);
+/// How long operator and cluster get to end.
+const STOP: Duration = Duration::from_secs(25);
+/// Threads: one serves while another works.
+const THREADS: usize = 2;
+
+/// Runs the cluster until it is told to end.
+pub fn run(console: &Console, home: &Home, up: &Up) -> Result<u8, Failure> {
+    if up.detached {
+        // Out of the terminal's session: closing the window or Ctrl-C there is not meant for the cluster.
+        let _ = nix::unistd::setsid();
+    }
+    log_to_stderr();
+    let outcome = serve(console, home, up);
+    match (outcome, up.detached) {
+        (Ok(()), _) => Ok(0),
+        (Err(failure), true) => {
+            say(&Message::Failed {
+                reason: failure.reason.clone(),
+                message: failure.message.clone(),
+                hint: failure.hint.clone(),
+            });
+            Err(failure)
+        }
+        (Err(failure), false) => Err(failure),
+    }
+}
+
+fn serve(console: &Console, home: &Home, up: &Up) -> Result<(), Failure> {
+    let Some(lock) = home.try_lock()? else {
+        if up.detached {
+            say(&Message::Already);
+            return Ok(());
+        }
+        return Err(Failure::new(Class::Conflict, "AlreadyUp", "the local cluster is already up")
+            .with_hint("odh local status"));
+    };
+    let launch = launch_environment(home)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Class::Error, "Runtime", format!("cannot start: {error}")))?;
+    let served = runtime.block_on(live(console, home, up, launch));
+    // What still hangs in a thread must not keep the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    let _ = std::fs::remove_file(home.state());
+    drop(lock);
+    served
+}
+
+async fn live(console: &Console, home: &Home, up: &Up, launch: PathBuf) -> Result<(), Failure> {
+    let mut images: BTreeMap<String, PathBuf> = up.images.iter().cloned().collect();
+    images.insert(api::LAUNCH_IMAGE.to_owned(), launch);
+    let cluster = start(home, up, &images).await?;
+    let shutdown = CancellationToken::new();
+    install(cluster.client()).await?;
+    let operator = tokio::spawn(operate(cluster.client(), shutdown.clone()));
+    let state = describe(&cluster, up, images);
+    let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).map_err(|error| not_written(&error))?;
+    write_private(&home.kubeconfig(), kubeconfig.as_bytes())?;
+    write_private(&home.port(), state.address.port().to_string().as_bytes())?;
+    state.write(home)?;
+    if up.detached {
+        say(&Message::Ready(state));
+    } else {
+        console.note(&format!(
+            "serving at https://{}; KUBECONFIG={}",
+            state.address,
+            home.kubeconfig().display()
+        ));
+    }
+    interrupted().await;
+    tracing::info!("stopping");
+    shutdown.cancel();
+    let ending = async {
+        let _ = operator.await;
+        cluster.stop().await;
+    };
+    if tokio::time::timeout(STOP, ending).await.is_err() {
+        tracing::warn!("not everything has ended after {} s", STOP.as_secs());
+    }
+    Ok(())
+}
+
+/// Starts the cluster at the port asked for, at the last one used, or at any.
+async fn start(home: &Home, up: &Up, images: &BTreeMap<String, PathBuf>) -> Result<Cluster, Failure> {
+    let last = std::fs::read_to_string(home.port()).ok().and_then(|text| text.trim().parse().ok());
+    let port = if up.port == 0 { last.unwrap_or(0) } else { up.port };
+    match Cluster::start(options(home, up, images, port)?).await {
+        Ok(cluster) => Ok(cluster),
+        Err(cluster::Error::Listen { .. }) if up.port == 0 && port != 0 => {
+            Cluster::start(options(home, up, images, 0)?).await.map_err(|error| explain(home, error))
+        }
+        Err(error) => Err(explain(home, error)),
+    }
+}
+
+fn options(
+    home: &Home,
+    up: &Up,
+    images: &BTreeMap<String, PathBuf>,
+    port: u16,
+) -> Result<cluster::Options, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(Class::Error, "Program", format!("this program cannot find itself: {error}"))
+    })?;
+    let mut options = cluster::Options::new(home.cluster());
+    options.listen = SocketAddr::from(([127, 0, 0, 1], port));
+    options.images = images.clone();
+    options.nodes = up.nodes;
+    options.gpus = up.gpus;
+    options.mode = match up.mode {
+        Mode::Auto => ModeChoice::Auto,
+        Mode::Rootless => ModeChoice::Rootless,
+        Mode::Root => ModeChoice::Root,
+        Mode::Plain => ModeChoice::Plain,
+    };
+    options.sandbox_program = vec![program.into_os_string(), OsString::from(SANDBOX)];
+    Ok(options)
+}
+
+fn explain(home: &Home, error: cluster::Error) -> Failure {
+    match error {
+        cluster::Error::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            Failure::new(
+                Class::Conflict,
+                "PortTaken",
+                format!("port {} is taken by another program", address.port()),
+            )
+            .with_hint("choose another with --port, or leave --port out for any free one")
+        }
+        cluster::Error::Listen { address, source } => {
+            Failure::new(Class::Error, "CannotListen", format!("cannot serve at {address}: {source}"))
+        }
+        cluster::Error::State { path, source } => unusable(&path, &source),
+        other => Failure::new(Class::Error, "DidNotStart", other.to_string()).with_hint(format!(
+            "what this machine can do: odh local doctor; the log: {}",
+            home.log().display()
+        )),
+    }
+}
+
+/// A directory whose `bin` holds the launch agent, which stands for its image.
+fn launch_environment(home: &Home) -> Result<PathBuf, Failure> {
+    let program = launch_program()?;
+    let directory = home.launch();
+    let bin = directory.join("bin");
+    let link = bin.join(api::LAUNCH_PROGRAM);
+    let make = || {
+        std::fs::create_dir_all(&bin)?;
+        match std::fs::remove_file(&link) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        std::os::unix::fs::symlink(&program, &link)
+    };
+    make().map_err(|error| unusable(&directory, &error))?;
+    Ok(directory)
+}
+
+/// Installs the MPIJob definition and waits until it is served.
+async fn install(client: Client) -> Result<(), Failure> {
+    let failed = |error: String| {
+        Failure::new(
+            Class::Error,
+            "DidNotStart",
+            format!("the MPIJob definition cannot be installed: {error}"),
+        )
+    };
+    operator::install_crd(&client).await.map_err(|error| failed(error.to_string()))?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client);
+    let served = await_condition(definitions, "mpijobs.kubeflow.org", conditions::is_crd_established());
+    match tokio::time::timeout(ESTABLISH, served).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed(format!("it is not served after {} s", ESTABLISH.as_secs()))),
+    }
+}
+
+/// The operator, with what holds on a machine of one's own: the launch agent is the usual way.
+async fn operate(client: Client, shutdown: CancellationToken) {
+    let plan = plan::Settings { default_launch: plan::Launch::Agent, ..plan::Settings::default() };
+    let settings = operator::Settings { plan, ..operator::Settings::default() };
+    if let Err(error) = operator::run(client, settings, shutdown.cancelled_owned()).await {
+        tracing::error!("the operator ended: {error}");
+    }
+}
+
+fn describe(cluster: &Cluster, up: &Up, images: BTreeMap<String, PathBuf>) -> State {
+    let mode = mode_of(cluster);
+    let pid = std::process::id();
+    State {
+        pid,
+        process_started_ticks: process_started_ticks(pid).unwrap_or(0),
+        address: cluster.address(),
+        mode: mode.kind.as_str().to_owned(),
+        mode_reason: mode.reason.clone(),
+        limits_not_enforced: mode.limits.clone().err(),
+        images,
+        nodes: up.nodes,
+        gpus: up.gpus,
+        since: Timestamp::now(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+fn mode_of(_: &Cluster) -> cluster::node::Mode {
+    let kind = cluster::node::ModeKind::Plain;
+    let reason = "the cluster has no node yet".to_owned();
+    cluster::node::Mode { kind, reason: Some(reason.clone()), limits: Err(reason) }
+}
+
+fn not_written(error: &dyn std::error::Error) -> Failure {
+    Failure::new(Class::Error, "DidNotStart", format!("the kubeconfig cannot be written: {error}"))
+}
+
+/// One line to the process that started this one; if that has gone, nobody wants to know.
+fn say(message: &Message) {
+    let line = serde_json::to_string(message).unwrap_or_default();
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn log_to_stderr() {
+    let filter =
+        std::env::var("ODH_LOG").unwrap_or_else(|_| "info,kube=warn,hyper=warn,rustls=warn".to_owned());
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+}

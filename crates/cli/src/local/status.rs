@@ -1,0 +1,85 @@
+//! `odh local status` and `odh local kubeconfig`.
+
+use jiff::Timestamp;
+use jobs::{Class, view};
+use serde_json::json;
+
+use super::home::Home;
+use super::state::{State, resident_kib};
+use crate::arguments::{Kubeconfig, Status};
+use crate::console::{Console, GOOD, styled};
+use crate::failure::Failure;
+use crate::{object, table};
+
+/// `odh local status`: exit code 0 if it is up, 3 if not.
+pub fn status(console: &Console, status: &Status) -> Result<u8, Failure> {
+    let home = Home::find()?;
+    let state = State::alive(&home);
+    if status.output.is_for_programs() {
+        let value = match &state {
+            Some(state) => {
+                let mut value = serde_json::to_value(state).unwrap_or_default();
+                if let Some(fields) = value.as_object_mut() {
+                    fields.insert("up".to_owned(), true.into());
+                    fields.insert("kubeconfig".to_owned(), home.kubeconfig().display().to_string().into());
+                    fields.insert("residentKiB".to_owned(), json!(resident_kib(state.pid)));
+                }
+                value
+            }
+            None => json!({ "up": false }),
+        };
+        console.data(&object::text(&value, status.output)?)?;
+    } else {
+        console.data(&match &state {
+            Some(state) => text(&home, state, Timestamp::now(), resident_kib(state.pid)),
+            None => "The local cluster is not up; start it with: odh local up\n".to_owned(),
+        })?;
+    }
+    Ok(if state.is_some() { 0 } else { Class::NotFound.exit_code() })
+}
+
+fn text(home: &Home, state: &State, now: Timestamp, resident_kib: Option<u64>) -> String {
+    let up = u64::try_from(now.as_second() - state.since.as_second()).unwrap_or(0);
+    let mode = match &state.mode_reason {
+        Some(reason) => format!("{} ({reason})", state.mode),
+        None => state.mode.clone(),
+    };
+    let limits = state
+        .limits_not_enforced
+        .as_ref()
+        .map_or_else(|| "enforced".to_owned(), |why| format!("not enforced ({why})"));
+    let images: Vec<String> =
+        state.images.iter().map(|(name, directory)| format!("{name} = {}", directory.display())).collect();
+    let mut fields = vec![
+        ("State", styled(GOOD, "up")),
+        ("Address", format!("https://{}", state.address)),
+        ("Up for", view::duration(std::time::Duration::from_secs(up))),
+        ("Mode", mode),
+        ("Limits", limits),
+        ("Nodes", format!("{}, {} GPUs each", state.nodes, state.gpus)),
+        ("Process", state.pid.to_string()),
+    ];
+    fields.extend(resident_kib.map(|kib| ("Memory", format!("{:.1} MiB", kib as f64 / 1024.0))));
+    fields.extend((!images.is_empty()).then(|| ("Images", images.join("\n"))));
+    fields.push(("Kubeconfig", home.kubeconfig().display().to_string()));
+    fields.push(("Log", home.log().display().to_string()));
+    table::fields(&fields)
+}
+
+/// `odh local kubeconfig`
+pub fn kubeconfig(console: &Console, kubeconfig: &Kubeconfig) -> Result<u8, Failure> {
+    let home = Home::find()?;
+    if State::alive(&home).is_none() {
+        return Err(
+            Failure::new(Class::NotFound, "NotUp", "the local cluster is not up").with_hint("odh local up")
+        );
+    }
+    let path = home.kubeconfig();
+    if kubeconfig.path {
+        console.data(&format!("{}\n", path.display()))?;
+        return Ok(0);
+    }
+    let text = std::fs::read_to_string(&path).map_err(|error| super::home::unusable(&path, &error))?;
+    console.data(&text)?;
+    Ok(0)
+}

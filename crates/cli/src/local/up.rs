@@ -1,0 +1,267 @@
+//! `odh local up`: starts the cluster in the background and returns when jobs can be created.
+//!
+//! The background process is this program again (`server`). It says in one line on its standard output, which is a
+//! pipe to us, that it is ready or why it is not; its standard error is the log file.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use jobs::Class;
+use serde::{Deserialize, Serialize};
+
+use super::home::{Home, unusable};
+use super::server;
+use super::state::State;
+use crate::arguments::{Mode, Up};
+use crate::console::{Console, GOOD, STRONG, styled};
+use crate::failure::Failure;
+
+/// How long the cluster may take to be ready; it takes a fraction of a second.
+const START: Duration = Duration::from_secs(60);
+/// How long another `up` that is under way is waited for, and how often it is looked at.
+const OTHER: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(20);
+/// How many lines of the log are shown of a cluster that died without a word.
+const LAST_WORDS: usize = 8;
+
+/// What the background process says, in one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// Jobs can be created.
+    Ready(State),
+    /// Another process holds the lock.
+    Already,
+    /// It cannot start.
+    Failed {
+        /// One CamelCase word.
+        reason: String,
+        /// Why not.
+        message: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+}
+
+/// `odh local up`
+pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
+    let home = Home::find()?;
+    home.make()?;
+    let up = checked(up)?;
+    if up.foreground {
+        return server::run(console, &home, &up);
+    }
+    let began = Instant::now();
+    match start(&home, &up)? {
+        Started::New(state) => {
+            console.data(&ready_text(&home, &state, began.elapsed()))?;
+            limits(console, &state);
+        }
+        Started::Already(state) => {
+            let text = format!(
+                "The local cluster is already up at https://{} (process {}).\n",
+                state.address, state.pid
+            );
+            console.data(&text)?;
+            differs(console, &up, &state);
+        }
+    }
+    Ok(0)
+}
+
+/// A cluster that is up, and whether we started it.
+pub enum Started {
+    /// We did.
+    New(State),
+    /// It was up.
+    Already(State),
+}
+
+/// Starts the cluster in the background unless it is up.
+pub fn start(home: &Home, up: &Up) -> Result<Started, Failure> {
+    home.make()?;
+    if let Some(state) = State::alive(home) {
+        return Ok(Started::Already(state));
+    }
+    let mut child = spawn(home, up)?;
+    let said = child.stdout.take().map(listen);
+    match said.and_then(|said| said.recv_timeout(START).ok()).flatten() {
+        Some(Message::Ready(state)) => Ok(Started::New(state)),
+        Some(Message::Already) => other(home).map(Started::Already),
+        Some(Message::Failed { reason, message, hint }) => {
+            let _ = child.wait();
+            Err(Failure { hint, ..Failure::new(Class::Error, &reason, message) })
+        }
+        None => Err(died(home, &mut child)),
+    }
+}
+
+/// Waits for the cluster that another `up` is starting.
+fn other(home: &Home) -> Result<State, Failure> {
+    let ends = Instant::now() + OTHER;
+    while Instant::now() < ends {
+        if let Some(state) = State::alive(home) {
+            return Ok(state);
+        }
+        std::thread::sleep(LOOK);
+    }
+    Err(Failure::new(
+        Class::Error,
+        "Locked",
+        format!("another process holds {} and is not up", home.root().display()),
+    )
+    .with_hint("try again; if it stays so, odh local down"))
+}
+
+/// Images given as absolute directories that are there.
+pub fn checked(up: &Up) -> Result<Up, Failure> {
+    let mut up = up.clone();
+    for (name, directory) in &mut up.images {
+        let found = std::fs::canonicalize(&*directory).ok().filter(|directory| directory.is_dir());
+        *directory = found.ok_or_else(|| {
+            Failure::usage(
+                format!("--image {name}: there is no directory {}", directory.display()),
+                "name a directory whose bin/ holds the programs, e.g. a Python virtual environment",
+            )
+        })?;
+    }
+    Ok(up)
+}
+
+fn spawn(home: &Home, up: &Up) -> Result<Child, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(Class::Error, "Program", format!("this program cannot find itself: {error}"))
+    })?;
+    let log = std::fs::OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(home.log())
+        .map_err(|error| unusable(&home.log(), &error))?;
+    let mut command = Command::new(program);
+    command.args(["local", "up", "--foreground", "--detached"]).args(flags(up));
+    command.env("ODH_HOME", home.root()).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    // Each arena of glibc's allocator keeps what it once had; two are enough for two threads.
+    command.env("MALLOC_ARENA_MAX", "2");
+    command
+        .spawn()
+        .map_err(|error| Failure::new(Class::Error, "Program", format!("cannot start the cluster: {error}")))
+}
+
+fn flags(up: &Up) -> Vec<String> {
+    let mode = match up.mode {
+        Mode::Auto => "auto",
+        Mode::Rootless => "rootless",
+        Mode::Root => "root",
+        Mode::Plain => "plain",
+    };
+    let mut flags = vec![
+        format!("--nodes={}", up.nodes),
+        format!("--gpus={}", up.gpus),
+        format!("--mode={mode}"),
+        format!("--port={}", up.port),
+    ];
+    flags.extend(up.images.iter().map(|(name, directory)| format!("--image={name}={}", directory.display())));
+    flags
+}
+
+/// The child's one line, read aside so that waiting for it has a bound.
+fn listen(stdout: ChildStdout) -> mpsc::Receiver<Option<Message>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(stdout).read_line(&mut line);
+        let message = read.ok().and_then(|_| serde_json::from_str(&line).ok());
+        let _ = sender.send(message);
+    });
+    receiver
+}
+
+fn died(home: &Home, child: &mut Child) -> Failure {
+    let _ = child.kill();
+    let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    let log = std::fs::read_to_string(home.log()).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    let last = lines.get(lines.len().saturating_sub(LAST_WORDS)..).unwrap_or_default().join("\n");
+    let mut failure = Failure::new(Class::Error, "DidNotStart", format!("the cluster did not start ({how})"))
+        .with_hint(format!("its log: {}; what this machine can do: odh local doctor", home.log().display()));
+    failure.excerpt = Some(last).filter(|last| !last.is_empty());
+    failure
+}
+
+fn ready_text(home: &Home, state: &State, took: Duration) -> String {
+    let kubeconfig = shell_word(&home.kubeconfig());
+    format!(
+        "{} in {:.2} s at https://{} (mode {}).\n\n\
+         Run a job and watch it:\n  odh local run job.yaml\n\
+         Use it from kubectl and odh:\n  export KUBECONFIG={kubeconfig}\n  \
+         odh training create mpijob hello --workers 2 --image local -- hostname\n\
+         Stop it:\n  odh local down\n",
+        styled(GOOD, "The local cluster is up"),
+        took.as_secs_f64(),
+        state.address,
+        styled(STRONG, &state.mode),
+    )
+}
+
+/// A path as a shell takes it.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
+    if plain { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// What the mode in use cannot promise.
+pub fn limits(console: &Console, state: &State) {
+    if let Some(reason) = &state.mode_reason {
+        let said = match state.mode.as_str() {
+            "plain" => "pods are plain processes: they share this machine's host name and network",
+            _ => "no stronger mode is possible",
+        };
+        console.warn(&format!("{said} ({reason})"));
+    }
+    if let Some(reason) = &state.limits_not_enforced {
+        console.warn(&format!("limits of memory and CPU are not enforced ({reason})"));
+    }
+}
+
+/// Options that a running cluster does not take on.
+fn differs(console: &Console, up: &Up, state: &State) {
+    let images_there = up.images.iter().all(|(name, directory)| state.images.get(name) == Some(directory));
+    let mode = match up.mode {
+        Mode::Auto => true,
+        Mode::Rootless => state.mode == "rootless",
+        Mode::Root => state.mode == "root",
+        Mode::Plain => state.mode == "plain",
+    };
+    let nodes = up.nodes == 1 || up.nodes == state.nodes;
+    let gpus = up.gpus == 0 || up.gpus == state.gpus;
+    let port = up.port == 0 || up.port == state.address.port();
+    if !(images_there && mode && nodes && gpus && port) {
+        console.warn(
+            "it was started with other options, and they stay; to change them: odh local down, then up again",
+        );
+    }
+}
+
+/// Where the launch agent's program is: beside this program, or on PATH.
+pub fn launch_program() -> Result<PathBuf, Failure> {
+    let beside =
+        std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(api::LAUNCH_PROGRAM)));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|place| place.join(api::LAUNCH_PROGRAM));
+    beside.clone().into_iter().chain(on_path).find(|program| program.is_file()).ok_or_else(|| {
+        let place = beside.map_or_else(|| "PATH".to_owned(), |beside| beside.display().to_string());
+        Failure::new(
+            Class::Error,
+            "LaunchAgentMissing",
+            format!("the launch agent is missing: there is no {place}"),
+        )
+        .with_hint("install odh-launch beside odh; in the source tree: cargo build -p launch")
+    })
+}

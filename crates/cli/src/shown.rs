@@ -1,0 +1,115 @@
+//! Progress for people: a line that is redrawn on a terminal, plain lines elsewhere, JSON lines for programs.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jobs::progress::{Outcome, Progress};
+use jobs::view;
+use serde_json::{Value, json};
+
+use crate::console::{BAD, CAREFUL, Console, FAINT, GOOD, error_line, styled};
+
+/// How often the line is redrawn.
+const TICK: Duration = Duration::from_millis(120);
+
+/// A job's progress on stderr.
+pub struct Shown {
+    console: Console,
+    bar: Option<ProgressBar>,
+    began: Instant,
+}
+
+impl Shown {
+    /// Begins to show; `name` is the job's.
+    pub fn begin(console: &Console, name: &str) -> Shown {
+        let bar = console.live.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            if let Ok(style) = ProgressStyle::with_template("{spinner:.cyan} {prefix} {wide_msg}") {
+                bar.set_style(style);
+            }
+            bar.set_prefix(name.to_owned());
+            bar.enable_steady_tick(TICK);
+            bar
+        });
+        Shown { console: *console, bar, began: Instant::now() }
+    }
+
+    /// Shows one step.
+    pub fn step(&self, progress: &Progress) {
+        if self.console.output.is_for_programs() {
+            self.console.event(&json!({ "progress": value(progress) }));
+            return;
+        }
+        let lasting =
+            matches!(progress, Progress::Warning(_) | Progress::Ended(_) | Progress::Waiting { .. });
+        match &self.bar {
+            Some(bar) if !lasting => bar.set_message(words(progress)),
+            _ => self.line(&words(progress)),
+        }
+    }
+
+    /// A line of its own, above the one that is redrawn.
+    pub fn line(&self, text: &str) {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let line = format!("{} {text}", styled(FAINT, &format!("{seconds:6.1}s")));
+        self.aside(|| error_line(&line));
+    }
+
+    /// Runs what prints elsewhere without the redrawn line in its way.
+    pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
+    /// Hides the redrawn line for good.
+    pub fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// One step in words.
+pub fn words(progress: &Progress) -> String {
+    match progress {
+        Progress::Accepted => "accepted".to_owned(),
+        Progress::Waiting { reason, detail } => format!("{}: {detail}", styled(CAREFUL, reason)),
+        Progress::Scheduled { pods, of } => format!("{pods} of {of} pods have a node"),
+        Progress::WorkersReady { ready, of } => format!("workers ready {ready}/{of}"),
+        Progress::LauncherRunning { pod } => format!("launcher running ({pod})"),
+        Progress::Warning(event) => {
+            format!("{} {}: {} ({})", styled(CAREFUL, "warning:"), event.reason, event.message, event.object)
+        }
+        Progress::Ended(Outcome::Succeeded) => styled(GOOD, "succeeded"),
+        Progress::Ended(Outcome::Deleted) => styled(CAREFUL, "deleted"),
+        Progress::Ended(Outcome::Failed(failure)) => format!("{} {}", styled(BAD, "failed:"), failure.reason),
+    }
+}
+
+/// One step for programs.
+fn value(progress: &Progress) -> Value {
+    match progress {
+        Progress::Accepted => json!({ "step": "Accepted" }),
+        Progress::Waiting { reason, detail } => {
+            json!({ "step": "Waiting", "reason": reason, "detail": detail })
+        }
+        Progress::Scheduled { pods, of } => json!({ "step": "Scheduled", "pods": pods, "of": of }),
+        Progress::WorkersReady { ready, of } => json!({ "step": "WorkersReady", "ready": ready, "of": of }),
+        Progress::LauncherRunning { pod } => json!({ "step": "LauncherRunning", "pod": pod }),
+        Progress::Warning(event) => {
+            json!({ "step": "Warning", "reason": event.reason, "object": event.object, "message": event.message })
+        }
+        Progress::Ended(outcome) => json!({ "step": "Ended", "outcome": match outcome {
+            Outcome::Succeeded => "Succeeded",
+            Outcome::Failed(_) => "Failed",
+            Outcome::Deleted => "Deleted",
+        } }),
+    }
+}
+
+/// How long ago, for a list.
+pub fn ago(age: Option<Duration>) -> String {
+    age.map_or_else(|| "-".to_owned(), view::duration)
+}

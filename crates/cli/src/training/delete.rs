@@ -1,0 +1,58 @@
+//! `delete`: asks on a terminal, needs `--yes` elsewhere, waits until nothing is left.
+
+use std::io::{IsTerminal, Write};
+
+use jobs::Class;
+use jobs::delete::Manner;
+
+use crate::arguments::{Delete, Global, Output};
+use crate::connect::{Connection, connect};
+use crate::console::{Console, STRONG, styled};
+use crate::failure::Failure;
+use crate::object;
+
+/// `odh training delete mpijob NAME…`
+pub async fn run(console: &Console, global: &Global, delete: &Delete) -> Result<u8, Failure> {
+    if !delete.yes && !can_ask() {
+        return Err(Failure::usage("deleting needs --yes where nobody can be asked", "add --yes"));
+    }
+    let connection = connect(console, global).await?;
+    let mut objects = Vec::new();
+    for name in &delete.names {
+        objects.push(jobs::list::get(&connection.client, &connection.namespace, name).await?);
+    }
+    if !delete.yes && !ask(&connection, delete) {
+        return Err(Failure::new(Class::Error, "NotConfirmed", "nothing was deleted"));
+    }
+    let manner = Manner { force: delete.force, wait: (!delete.no_wait).then_some(delete.timeout) };
+    for name in &delete.names {
+        jobs::delete::delete(&connection.client, &connection.namespace, name, manner).await?;
+        match delete.output {
+            Output::Table | Output::Wide => console.data(&format!("mpijob/{name} deleted\n"))?,
+            Output::Name => console.data(&format!("mpijob/{name}\n"))?,
+            Output::Json | Output::Yaml => {}
+        }
+    }
+    if delete.output.is_for_programs() {
+        let values = objects.iter().map(object::value).collect();
+        console.data(&object::text(&object::together(values, false), delete.output)?)?;
+    }
+    Ok(0)
+}
+
+fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+fn ask(connection: &Connection, delete: &Delete) -> bool {
+    let names: Vec<String> = delete.names.iter().map(|name| styled(STRONG, name)).collect();
+    let stopped = if delete.force { "killed at once" } else { "stopped" };
+    let question = format!(
+        "Delete {} in namespace {}? What still runs is {stopped}; logs and results kept in the pods are lost. [y/N] ",
+        names.join(", "),
+        styled(STRONG, &connection.namespace),
+    );
+    let _ = write!(anstream::stderr().lock(), "{question}");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
+}

@@ -1,0 +1,300 @@
+//! `describe`: all there is to know about a job, the failure first.
+
+use jiff::Timestamp;
+use jobs::describe::{Description, EventView, PodView};
+use jobs::view;
+
+use super::get::state;
+use crate::arguments::{Describe, Global, Output};
+use crate::connect::connect;
+use crate::console::{BAD, CAREFUL, Console, GOOD, STRONG, styled};
+use crate::failure::Failure;
+use crate::shown::ago;
+use crate::{object, table};
+
+/// `odh training describe mpijob NAME`
+pub async fn run(console: &Console, global: &Global, describe: &Describe) -> Result<u8, Failure> {
+    let connection = connect(console, global).await?;
+    let found =
+        jobs::describe::describe(&connection.client, &connection.namespace, &describe.target.name).await?;
+    for unread in &found.unread {
+        console.warn(&format!("could not read {unread}"));
+    }
+    let text = match describe.output {
+        Output::Json | Output::Yaml => {
+            let pods = jobs::describe::pods(&connection.client, &connection.namespace, &describe.target.name)
+                .await
+                .unwrap_or_default();
+            let mut values = vec![object::value(&found.object)];
+            values.extend(pods.iter().filter_map(|pod| typed(pod, "v1", "Pod")));
+            object::text(&object::together(values, true), describe.output)?
+        }
+        Output::Name => object::name(&found.object) + "\n",
+        Output::Table | Output::Wide => text(&found, describe.output == Output::Wide, Timestamp::now()),
+    };
+    console.data(&text)?;
+    Ok(0)
+}
+
+/// Objects from a typed list come without kind and version.
+fn typed(object: &impl serde::Serialize, version: &str, kind: &str) -> Option<serde_json::Value> {
+    let mut value = serde_json::to_value(object).ok()?;
+    let fields = value.as_object_mut()?;
+    fields.insert("apiVersion".to_owned(), version.into());
+    fields.insert("kind".to_owned(), kind.into());
+    Some(value)
+}
+
+/// The description for people; pure.
+pub fn text(found: &Description, wide: bool, now: Timestamp) -> String {
+    let mut text = table::fields(&head(found, now));
+    if let Some(failure) = failure(found) {
+        text.push_str(&section("Failure", &failure));
+    }
+    if !found.pods.is_empty() {
+        text.push_str(&section("Pods", &pods(&found.pods, wide, now)));
+    }
+    let waiting: String = found
+        .pods
+        .iter()
+        .filter_map(|pod| Some(format!("{} waits for {}\n", pod.name, pod.waits_for.as_ref()?)))
+        .collect();
+    if !waiting.is_empty() {
+        text.push_str(&section("Waiting", &waiting));
+    }
+    let conditions = conditions(found, now);
+    if !conditions.is_empty() {
+        text.push_str(&section("Conditions", &conditions));
+    }
+    let events = if found.events.is_empty() { "none\n".to_owned() } else { events(&found.events, wide, now) };
+    text.push_str(&section("Events", &events));
+    text
+}
+
+fn section(title: &str, body: &str) -> String {
+    let body: String = body.lines().map(|line| format!("  {line}\n")).collect();
+    format!("\n{}\n{body}", styled(STRONG, title))
+}
+
+fn head(found: &Description, now: Timestamp) -> Vec<(&'static str, String)> {
+    let row = &found.row;
+    let ranks = row.workers * row.slots_per_worker;
+    let slots = if row.slots_per_worker == 1 { "slot" } else { "slots" };
+    let mut fields = vec![
+        ("Name", row.name.clone()),
+        ("Namespace", row.namespace.clone()),
+        ("State", state(row, false)),
+        (
+            "Workers",
+            format!(
+                "{} of {} ready, {} {slots} each, {ranks} ranks",
+                row.workers_ready, row.workers, row.slots_per_worker
+            ),
+        ),
+        ("MPI", row.mpi.clone()),
+        ("Image", row.image.clone()),
+    ];
+    if let Some(command) = command(found) {
+        fields.push(("Command", command));
+    }
+    if let Some(created) = row.created {
+        fields.push(("Created", format!("{created} ({} ago)", ago(row.age(now)))));
+    }
+    if let Some(runtime) = row.runtime(now) {
+        let word = if row.finished() { "Ran for" } else { "Running for" };
+        fields.push((word, view::duration(runtime)));
+    }
+    fields
+}
+
+fn command(found: &Description) -> Option<String> {
+    let template = found.spec.mpi_replica_specs.get(api::LAUNCHER)?.template.spec.as_ref()?;
+    let container = template.containers.first()?;
+    let words = container.command.iter().flatten().chain(container.args.iter().flatten());
+    let quoted: Vec<String> = words
+        .map(|word| {
+            match word.is_empty() || word.contains(|c: char| c.is_whitespace() || "\"'$&|;<>()*".contains(c))
+            {
+                true => format!("'{}'", word.replace('\'', "'\\''")),
+                false => word.clone(),
+            }
+        })
+        .collect();
+    Some(quoted.join(" ")).filter(|line| !line.is_empty())
+}
+
+fn failure(found: &Description) -> Option<String> {
+    let failure = found.status.failure.as_ref()?;
+    let mut fields = vec![("Reason", styled(BAD, &failure.reason)), ("What", failure.message.clone())];
+    let place = match (failure.worker, &failure.pod) {
+        (Some(worker), Some(pod)) => Some(format!("worker {worker} ({pod})")),
+        (Some(worker), None) => Some(format!("worker {worker}")),
+        (None, Some(pod)) => Some(pod.clone()),
+        (None, None) => None,
+    };
+    fields.extend(place.map(|place| ("Where", place)));
+    fields.extend(failure.exit_code.map(|code| ("Exit code", exit_code(code))));
+    fields.extend(failure.suggestion.clone().map(|suggestion| ("What to do", suggestion)));
+    fields.extend(failure.link.clone().map(|link| ("Read more", link)));
+    Some(table::fields(&fields))
+}
+
+/// An exit code, with the signal that it stands for (128 + signal, as shells count).
+pub fn exit_code(code: i32) -> String {
+    let signal = match code - 128 {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => return code.to_string(),
+    };
+    format!("{code} ({signal})")
+}
+
+fn pods(pods: &[PodView], wide: bool, now: Timestamp) -> String {
+    let mut headings = vec!["POD", "STATE", "READY", "EXIT", "RESTARTS", "NODE"];
+    // Only the embedded cluster has modes.
+    let modes = pods.iter().any(|pod| pod.mode.is_some());
+    if modes {
+        headings.push("MODE");
+    }
+    if wide {
+        headings.push("AGE");
+    }
+    let rows: Vec<Vec<String>> = pods
+        .iter()
+        .map(|pod| {
+            let dash = || "-".to_owned();
+            let style = match pod.state.as_str() {
+                "Running" | "Completed" => GOOD,
+                "Pending" | "Unschedulable" | "ContainerCreating" | "Terminating" => CAREFUL,
+                other if other.starts_with("Init:") => CAREFUL,
+                _ => BAD,
+            };
+            let mut cells = vec![
+                pod.name.clone(),
+                styled(style, &pod.state),
+                if pod.ready { "yes" } else { "no" }.to_owned(),
+                pod.exit_code.map_or_else(dash, |code| code.to_string()),
+                pod.restarts.to_string(),
+                pod.node.clone().unwrap_or_else(dash),
+            ];
+            if modes {
+                cells.push(pod.mode.clone().unwrap_or_else(dash));
+            }
+            if wide {
+                let age =
+                    pod.created.and_then(|created| u64::try_from(now.as_second() - created.as_second()).ok());
+                cells.push(ago(age.map(std::time::Duration::from_secs)));
+            }
+            cells
+        })
+        .collect();
+    table::table(&headings, &rows)
+}
+
+fn conditions(found: &Description, now: Timestamp) -> String {
+    let conditions = &found.status.conditions;
+    if conditions.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = conditions
+        .iter()
+        .map(|condition| {
+            let since = condition.last_transition_time.as_ref().map(|time| time.0);
+            vec![
+                condition.type_.clone(),
+                condition.status.clone(),
+                elapsed(since, now),
+                condition.reason.clone().unwrap_or_default(),
+                condition.message.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    table::table(&["TYPE", "IS", "SINCE", "REASON", "MESSAGE"], &rows)
+}
+
+fn elapsed(at: Option<Timestamp>, now: Timestamp) -> String {
+    ago(at
+        .and_then(|at| u64::try_from(now.as_second() - at.as_second()).ok())
+        .map(std::time::Duration::from_secs))
+}
+
+fn events(events: &[EventView], wide: bool, now: Timestamp) -> String {
+    let rows: Vec<Vec<String>> = events
+        .iter()
+        .map(|event| {
+            let when = match (wide, event.at) {
+                (true, Some(at)) => at.to_string(),
+                _ => elapsed(event.at, now),
+            };
+            let kind =
+                if event.kind == "Warning" { styled(CAREFUL, &event.kind) } else { event.kind.clone() };
+            let times = if event.count > 1 { format!(" (x{})", event.count) } else { String::new() };
+            let message = event.message.replace('\n', " ");
+            vec![when, kind, event.reason.clone(), event.object.clone(), format!("{message}{times}")]
+        })
+        .collect();
+    table::table(&["AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_failed_job_says_who_failed_and_what_to_do() {
+        let at = |second: u32| format!("2026-01-01T00:00:{second:02}Z");
+        let job = serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": {"name": "digits", "namespace": "team", "uid": "u", "creationTimestamp": at(0)},
+            "spec": {"slotsPerWorker": 2, "mpiReplicaSpecs": {
+                "Launcher": {"template": {"spec": {"containers": [{"name": "l", "image": "img", "command": ["mpirun", "python", "-c", "print('x')"]}]}}},
+                "Worker": {"replicas": 2, "template": {"spec": {"containers": [{"name": "w", "image": "img"}]}}}}},
+            "status": {"phase": "Failed", "phaseReason": "OutOfMemory", "startTime": at(1), "completionTime": at(31),
+                "workers": {"running": 1, "pending": 0, "failed": 1, "of": 2},
+                "failure": {"reason": "OutOfMemory", "message": "Worker 1 used more memory than its limit of 1Gi.", "worker": 1,
+                    "pod": "digits-worker-1", "exitCode": 137, "suggestion": "Give the workers more memory."},
+                "conditions": [{"type": "Failed", "status": "True", "reason": "OutOfMemory", "message": "m", "lastTransitionTime": at(31)}]},
+        })).unwrap();
+        let pod = |name: &str, role: &str, status: serde_json::Value| {
+            serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {api::LABEL_JOB_ROLE: role}, "annotations": {api::ANNOTATION_NODE_MODE: "root"}},
+            "spec": {"nodeName": "local", "containers": []}, "status": status})).unwrap()
+        };
+        let container = |state: serde_json::Value| json!([{"name": "w", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]);
+        let pods = [
+            pod(
+                "digits-worker-1",
+                "worker",
+                json!({"phase": "Failed",
+                "containerStatuses": container(json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}))}),
+            ),
+            pod(
+                "digits-worker-0",
+                "worker",
+                json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+                "containerStatuses": container(json!({"running": {}}))}),
+            ),
+        ];
+        let event = serde_json::from_value(json!({"metadata": {}, "type": "Warning", "reason": "OOMKilling", "message": "killed",
+            "involvedObject": {"kind": "Pod", "name": "digits-worker-1"}, "lastTimestamp": at(30), "count": 2})).unwrap();
+        let found = jobs::describe::assemble(job, &pods, &[event], Vec::new());
+        let text = text(&found, false, at(41).parse().unwrap());
+        let expected = include_str!("describe.golden.txt");
+        assert_eq!(anstream::adapter::strip_str(&text).to_string(), expected);
+    }
+
+    #[test]
+    fn exit_codes_name_their_signal() {
+        assert_eq!(exit_code(137), "137 (SIGKILL)");
+        assert_eq!(exit_code(3), "3");
+    }
+}

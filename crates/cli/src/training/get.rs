@@ -1,0 +1,173 @@
+//! `get` and `list`: jobs as rows, names or objects.
+
+use api::Phase;
+use jiff::Timestamp;
+use jobs::list::Selection;
+use jobs::view::{self, Row};
+use kube::api::DynamicObject;
+
+use crate::arguments::{Get, Global, List, Output};
+use crate::connect::connect;
+use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
+use crate::failure::Failure;
+use crate::shown::ago;
+use crate::{object, table};
+
+/// `odh training get mpijob NAME`
+pub async fn get(console: &Console, global: &Global, get: &Get) -> Result<u8, Failure> {
+    let connection = connect(console, global).await?;
+    let job = jobs::list::get(&connection.client, &connection.namespace, &get.target.name).await?;
+    console.data(&printed(&[job], get.output, false, false, Timestamp::now())?)?;
+    Ok(0)
+}
+
+/// `odh training list`
+pub async fn list(console: &Console, global: &Global, list: &List) -> Result<u8, Failure> {
+    let connection = connect(console, global).await?;
+    let namespace = (!list.all_namespaces).then(|| connection.namespace.clone());
+    let selection = Selection { namespace: namespace.clone(), labels: list.selector.clone() };
+    let found = jobs::list::list(&connection.client, &selection).await?;
+    if found.is_empty() && !list.output.is_for_programs() {
+        let place = namespace
+            .map_or_else(|| "any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
+        console.note(&format!("No training jobs in {place}."));
+        return Ok(0);
+    }
+    console.data(&printed(&found, list.output, true, list.all_namespaces, Timestamp::now())?)?;
+    Ok(0)
+}
+
+/// Jobs in a format; pure.
+pub fn printed(
+    found: &[DynamicObject],
+    output: Output,
+    as_list: bool,
+    with_namespace: bool,
+    now: Timestamp,
+) -> Result<String, Failure> {
+    match output {
+        Output::Json | Output::Yaml => {
+            object::text(&object::together(found.iter().map(object::value).collect(), as_list), output)
+        }
+        Output::Name => Ok(found.iter().map(|job| object::name(job) + "\n").collect()),
+        Output::Table | Output::Wide => {
+            let rows: Vec<Row> = found.iter().map(view::row).collect();
+            Ok(rows_text(&rows, output == Output::Wide, with_namespace, now))
+        }
+    }
+}
+
+fn rows_text(rows: &[Row], wide: bool, with_namespace: bool, now: Timestamp) -> String {
+    let mut headings = Vec::new();
+    if with_namespace {
+        headings.push("NAMESPACE");
+    }
+    headings.extend(["NAME", "STATE", "WORKERS", "RUNTIME", "AGE"]);
+    if wide {
+        headings.extend(["REASON", "MPI", "SLOTS", "CREATED", "IMAGE"]);
+    }
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let mut cells = Vec::new();
+            if with_namespace {
+                cells.push(row.namespace.clone());
+            }
+            cells.extend([
+                row.name.clone(),
+                state(row, wide),
+                format!("{}/{}", row.workers_ready, row.workers),
+                ago(row.runtime(now)),
+                ago(row.age(now)),
+            ]);
+            if wide {
+                cells.extend([
+                    row.reason.clone().unwrap_or_else(|| "-".to_owned()),
+                    row.mpi.clone(),
+                    row.slots_per_worker.to_string(),
+                    row.created.map_or_else(|| "-".to_owned(), |created| created.to_string()),
+                    row.image.clone(),
+                ]);
+            }
+            cells
+        })
+        .collect();
+    table::table(&headings, &cells)
+}
+
+/// The phase, with its reason where that says more and has no column of its own.
+pub fn state(row: &Row, bare: bool) -> String {
+    let name = view::phase_name(row.phase);
+    if row.deleting {
+        return styled(CAREFUL, "Deleting");
+    }
+    let telling =
+        row.reason.as_deref().filter(|_| !bare && matches!(row.phase, Phase::Pending | Phase::Failed));
+    let style = match row.phase {
+        Phase::Succeeded => GOOD,
+        Phase::Failed => BAD,
+        Phase::Pending => CAREFUL,
+        Phase::Running => anstyle::Style::new(),
+    };
+    styled(style, &telling.map_or_else(|| name.to_owned(), |reason| format!("{name} ({reason})")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn jobs() -> Vec<DynamicObject> {
+        let job = |name: &str, status: serde_json::Value| {
+            serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+                "metadata": {"name": name, "namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z",
+                    "managedFields": [{"manager": "odh"}]},
+                "spec": {"slotsPerWorker": 2, "mpiReplicaSpecs": {"Worker": {"replicas": 4, "template": {"spec": {"containers": [
+                    {"name": "w", "image": "img"}]}}}}},
+                "status": status})).unwrap()
+        };
+        vec![
+            job(
+                "digits",
+                json!({"phase": "Running", "startTime": "2026-01-01T00:01:00Z", "workers": {"running": 4, "pending": 0, "failed": 0, "of": 4}}),
+            ),
+            job(
+                "pi",
+                json!({"phase": "Failed", "phaseReason": "WorkerLost", "startTime": "2026-01-01T00:01:00Z", "completionTime": "2026-01-01T00:01:30Z"}),
+            ),
+        ]
+    }
+
+    fn text(output: Output, namespaces: bool) -> String {
+        let now = "2026-01-01T00:02:00Z".parse().unwrap();
+        anstream::adapter::strip_str(&printed(&jobs(), output, true, namespaces, now).unwrap()).to_string()
+    }
+
+    #[test]
+    fn a_list_fits_and_says_what_matters() {
+        assert_eq!(
+            text(Output::Table, false),
+            "NAME     STATE                 WORKERS   RUNTIME   AGE\n\
+             digits   Running               4/4       1m        2m\n\
+             pi       Failed (WorkerLost)   0/4       30s       2m\n"
+        );
+        assert_eq!(
+            text(Output::Wide, true),
+            "NAMESPACE   NAME     STATE     WORKERS   RUNTIME   AGE   REASON       MPI       SLOTS   CREATED                IMAGE\n\
+             team        digits   Running   4/4       1m        2m    -            OpenMPI   2       2026-01-01T00:00:00Z   img\n\
+             team        pi       Failed    0/4       30s       2m    WorkerLost   OpenMPI   2       2026-01-01T00:00:00Z   img\n"
+        );
+        assert_eq!(text(Output::Name, false), "mpijob/digits\nmpijob/pi\n");
+    }
+
+    #[test]
+    fn objects_come_as_the_server_has_them() {
+        let value: serde_json::Value = serde_json::from_str(&text(Output::Json, false)).unwrap();
+        assert_eq!(value["kind"], "List");
+        assert_eq!(value["items"][1]["status"]["phaseReason"], "WorkerLost");
+        assert!(value["items"][0]["metadata"].get("managedFields").is_none());
+        let yaml = text(Output::Yaml, false);
+        let read: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
+        assert_eq!(read, value);
+    }
+}

@@ -1,0 +1,204 @@
+//! `wait`, and what `create --wait` and `local run` share with it: progress until the end, and what the end means.
+
+use std::time::Duration;
+
+use jobs::logs::{Choice, Item, Logs};
+use jobs::progress::{self, Outcome, Progress};
+use jobs::wait::Ended;
+use jobs::{Class, Error, view};
+use kube::Client;
+use tokio::time::{Instant, sleep_until};
+
+use crate::arguments::{Global, Output, Wait};
+use crate::connect::connect;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::interrupt::{self, interrupted};
+use crate::object;
+use crate::shown::Shown;
+
+/// How long output that is still under way is waited for once the job has ended.
+const DRAIN: Duration = Duration::from_secs(5);
+/// A time that no command lives to see, for waiting without a timeout.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// Whom to follow and how.
+pub struct Follow<'a> {
+    /// The cluster.
+    pub client: &'a Client,
+    /// The job's namespace.
+    pub namespace: &'a str,
+    /// The job's name.
+    pub name: &'a str,
+    /// Whether to print the Launcher's output.
+    pub logs: bool,
+    /// When to stop.
+    pub timeout: Option<Duration>,
+    /// What to say to someone who presses Ctrl-C.
+    pub interrupted_hint: &'a str,
+}
+
+/// `odh training wait mpijob NAME`
+pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, Failure> {
+    let connection = connect(console, global).await?;
+    let name = &wait.target.name;
+    let hint = format!("the job goes on; come back with: odh training wait mpijob {name}");
+    let follow = Follow {
+        client: &connection.client,
+        namespace: &connection.namespace,
+        name,
+        logs: false,
+        timeout: wait.timeout,
+        interrupted_hint: &hint,
+    };
+    let ended = follow_to_end(console, &follow).await?;
+    if wait.output.is_for_programs()
+        && let Some(object) = &ended.object
+    {
+        console.data(&object::text(&object::value(object), wait.output)?)?;
+    }
+    ending(console, &follow, &ended, wait.propagate_exit_code).await
+}
+
+/// Shows progress, and output if asked, until the job has ended.
+pub async fn follow_to_end(console: &Console, follow: &Follow<'_>) -> Result<Ended, Failure> {
+    let shown = Shown::begin(console, follow.name);
+    let ended = until_end(console, follow, &shown).await;
+    shown.end();
+    ended
+}
+
+async fn until_end(console: &Console, follow: &Follow<'_>, shown: &Shown) -> Result<Ended, Failure> {
+    let mut watch = progress::watch(follow.client, follow.namespace, follow.name);
+    let mut logs: Option<Logs> = None;
+    let stop = interrupted();
+    let over = sleep_until(Instant::now() + follow.timeout.unwrap_or(FOR_EVER));
+    tokio::pin!(stop, over);
+    let outcome = loop {
+        tokio::select! {
+            news = watch.next() => match news? {
+                Some(Progress::Ended(outcome)) => break outcome,
+                Some(news) => {
+                    shown.step(&news);
+                    if follow.logs && logs.is_none() && matches!(news, Progress::LauncherRunning { .. }) {
+                        logs = Some(open(follow).await?);
+                    }
+                }
+                None => return Err(Error::BrokenStream { what: "the watch".to_owned(), detail: "the server ended it".to_owned() }.into()),
+            },
+            item = next(&mut logs), if logs.is_some() => match item {
+                Some(item) => print(console, shown, item)?,
+                None => logs = None,
+            },
+            () = &mut over => return Err(still_running(follow, watch.job())),
+            () = &mut stop => {
+                return Err(interrupt::failure(format!("interrupted while waiting for mpijob/{}", follow.name), follow.interrupted_hint));
+            }
+        }
+    };
+    drain(console, shown, logs).await?;
+    shown.step(&Progress::Ended(outcome.clone()));
+    Ok(Ended { object: watch.job().cloned(), outcome })
+}
+
+async fn open(follow: &Follow<'_>) -> Result<Logs, Failure> {
+    let choice = Choice { follow: true, ..Choice::default() };
+    Ok(jobs::logs::logs(follow.client, follow.namespace, follow.name, choice).await?)
+}
+
+async fn next(logs: &mut Option<Logs>) -> Option<Result<Item, Error>> {
+    match logs {
+        Some(logs) => logs.next().await,
+        None => None,
+    }
+}
+
+/// A log that cannot be read ends the log, not the wait: how the job ends is the more important news.
+fn print(console: &Console, shown: &Shown, item: Result<Item, Error>) -> Result<(), Failure> {
+    match item {
+        Ok(Item::Line { text, .. }) => {
+            // With output for programs stdout belongs to the object alone.
+            shown.aside(|| match console.output.is_for_programs() {
+                true => {
+                    console.event(&serde_json::json!({ "log": text }));
+                    Ok(())
+                }
+                false => console.data(&(text + "\n")),
+            })
+        }
+        Ok(Item::Waiting { .. }) => Ok(()),
+        Ok(Item::Note(note)) => {
+            shown.aside(|| console.note(&note));
+            Ok(())
+        }
+        Err(error) => {
+            shown.aside(|| console.warn(&format!("the output cannot be shown: {error}")));
+            Ok(())
+        }
+    }
+}
+
+async fn drain(console: &Console, shown: &Shown, mut logs: Option<Logs>) -> Result<(), Failure> {
+    let ends = Instant::now() + DRAIN;
+    while logs.is_some() {
+        match tokio::time::timeout_at(ends, next(&mut logs)).await {
+            Ok(Some(item)) => print(console, shown, item)?,
+            Ok(None) | Err(_) => logs = None,
+        }
+    }
+    Ok(())
+}
+
+fn still_running(follow: &Follow<'_>, job: Option<&kube::api::DynamicObject>) -> Failure {
+    let phase = job.map_or("pending", |job| view::phase_name(view::row(job).phase)).to_lowercase();
+    Error::StillRunning { name: follow.name.to_owned(), phase, after: follow.timeout.unwrap_or_default() }
+        .into()
+}
+
+/// What the end of a job means for this command: a line and 0, or a failure with its code.
+pub async fn ending(
+    console: &Console,
+    follow: &Follow<'_>,
+    ended: &Ended,
+    propagate: bool,
+) -> Result<u8, Failure> {
+    let name = follow.name;
+    let mut failure = match &ended.outcome {
+        Outcome::Succeeded => {
+            if matches!(console.output, Output::Table | Output::Wide | Output::Name) {
+                console.data(&format!("mpijob/{name} succeeded{}\n", ran_for(ended)))?;
+            }
+            return Ok(0);
+        }
+        Outcome::Deleted => Error::Deleted { name: name.to_owned() }.into(),
+        Outcome::Failed(failure) => failed(follow, ended, failure),
+    };
+    if propagate {
+        let code = jobs::wait::launcher_exit_code(follow.client, follow.namespace, name).await.ok().flatten();
+        failure.passed_on = code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
+    }
+    Err(failure)
+}
+
+fn ran_for(ended: &Ended) -> String {
+    let runtime = ended.object.as_ref().and_then(|object| view::row(object).runtime(jiff::Timestamp::now()));
+    runtime.map_or_else(String::new, |runtime| format!(" after {}", view::duration(runtime)))
+}
+
+fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> Failure {
+    let name = follow.name;
+    let said = if failure.message.is_empty() { &failure.reason } else { &failure.message };
+    let place = match (failure.worker, failure.exit_code) {
+        (Some(worker), Some(code)) => format!(" (worker {worker}, exit code {code})"),
+        (Some(worker), None) => format!(" (worker {worker})"),
+        (None, Some(code)) => format!(" (exit code {code})"),
+        (None, None) => String::new(),
+    };
+    let message = format!("mpijob/{name} failed{}: {said}{place}", ran_for(ended));
+    let more = format!("see it all: odh training describe mpijob {name} -n {}", follow.namespace);
+    let hint = match &failure.suggestion {
+        Some(suggestion) => format!("{suggestion}\n      {more}"),
+        None => more,
+    };
+    Failure::new(Class::JobFailed, &failure.reason, message).with_hint(hint)
+}
