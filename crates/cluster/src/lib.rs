@@ -60,6 +60,8 @@ pub struct Options {
     pub mode: ModeChoice,
     /// The beginning of the command that runs this program as a pod's sandbox.
     pub sandbox_program: Vec<OsString>,
+    /// Whether controllers and scheduler run; without them it is an API and nothing more.
+    pub controllers: bool,
     /// How many past events each resource remembers: the compaction window, after which a watch is answered 410.
     pub watch_window: usize,
 }
@@ -75,6 +77,7 @@ impl Options {
             gpus: 0,
             mode: ModeChoice::Auto,
             sandbox_program: Vec::new(),
+            controllers: true,
             watch_window: store::DEFAULT_WINDOW,
         }
     }
@@ -145,7 +148,9 @@ impl Cluster {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let endpoint = Endpoint::with_credentials(server.clone());
         tasks.spawn(apiserver::listen::listen(listener, identity.acceptor, endpoint, stop.clone()));
-        // Controllers, scheduler and node start here: each with `client` and `stop`, on `tasks`.
+        if options.controllers {
+            tasks.spawn(controllers::run(client.clone(), stop.clone()));
+        }
         Ok(Self { server, client, address, kubeconfig, stop, tasks })
     }
 

@@ -123,7 +123,7 @@ pub fn table(
             return Err(status::bad_request(message));
         }
     };
-    let mut table = rules::table(&call.entry.kind, objects, include);
+    let mut table = rules::table(&call.entry.kind, objects, include, call.now);
     table["apiVersion"] = format!("meta.k8s.io/{version}").into();
     if let Some(metadata) = metadata.as_object().filter(|metadata| !metadata.is_empty()) {
         table["metadata"] = Value::Object(metadata.clone());

@@ -11,7 +11,7 @@ use super::call::Call;
 use super::negotiate::PatchType;
 use super::query::FieldValidation;
 use super::status::{self, About, Refusal};
-use crate::objects::{self, FieldSelector, LabelSelector, SelectorError};
+use crate::objects::{self, FieldSelector, IncludeObject, LabelSelector, SelectorError};
 pub use crate::objects::{FieldFault, Kind, builtin_kinds, convert_event};
 use crate::patch;
 
@@ -163,19 +163,9 @@ pub fn kinds_of_crd(definition: &Value) -> Result<Vec<Kind>, Vec<FieldFault>> {
     objects::kinds_of_crd(definition)
 }
 
-/// Objects as a Table.
-pub fn table(_kind: &Kind, objects: &[&Value], _include: &str) -> Value {
-    let columns = json!([
-        {"name": "Name", "type": "string", "format": "name", "description": "Name", "priority": 0},
-        {"name": "Created At", "type": "date", "format": "", "description": "Created", "priority": 0}]);
-    let rows = objects
-        .iter()
-        .map(|object| {
-            json!({"cells": [object["metadata"]["name"], object["metadata"]["creationTimestamp"]],
-                "object": super::reply::partial(object, "PartialObjectMetadata")})
-        })
-        .collect::<Vec<_>>();
-    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": columns, "rows": rows})
+/// Objects, in the kind's version, as a Table of `meta.k8s.io/v1`; `include` is one of `includeObject`'s values.
+pub fn table(kind: &Kind, objects: &[&Value], include: &str, now: Timestamp) -> Value {
+    objects::table(kind, objects, IncludeObject::parse(Some(include)), now)
 }
 
 /// Which objects a list or watch is about.

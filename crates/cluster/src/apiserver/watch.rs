@@ -13,6 +13,7 @@ use futures::stream;
 use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
@@ -155,7 +156,7 @@ impl Lines {
             }
             Form::Table(version) => {
                 let value = versions::served(kind, &record.value);
-                let mut table = rules::table(kind, &[&value], &self.include);
+                let mut table = rules::table(kind, &[&value], &self.include, Timestamp::now());
                 table["apiVersion"] = format!("meta.k8s.io/{version}").into();
                 table["metadata"] = json!({"resourceVersion": record.revision.to_string()});
                 if std::mem::replace(&mut self.columns_sent, true) {

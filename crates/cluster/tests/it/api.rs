@@ -13,7 +13,7 @@ use kube::discovery::{ApiResource, Discovery};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::served::{Served, client_of, serve, serve_with, soon};
+use crate::served::{Served, client_of, only_api, serve, serve_with, soon};
 
 fn config_map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
     ConfigMap {
@@ -97,6 +97,7 @@ async fn a_second_start_keeps_the_kubeconfig_valid() {
     cluster.stop().await;
     let mut options = cluster::Options::new(state.path().join("cluster"));
     options.listen = address;
+    only_api(&mut options);
     let again = cluster::Cluster::start(options).await.unwrap();
     assert!(maps(&client_of(before).await).list(&ListParams::default()).await.is_ok());
     let taken = cluster::Options { listen: address, ..cluster::Options::new(state.path().join("cluster")) };
@@ -242,7 +243,11 @@ async fn a_watch_with_selectors_sees_objects_come_and_go() {
 
 #[tokio::test]
 async fn what_has_been_forgotten_is_gone() {
-    let served = serve_with(|options| options.watch_window = 3).await;
+    let served = serve_with(|options| {
+        only_api(options);
+        options.watch_window = 3;
+    })
+    .await;
     let client = served.cluster.client();
     let first = create_map(&client, "m0").await.resource_version().unwrap();
     for index in 1..8 {

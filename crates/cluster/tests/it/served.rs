@@ -15,12 +15,18 @@ pub struct Served {
     pub state: tempfile::TempDir,
 }
 
-/// Starts a cluster on a free port.
+/// Starts an API on a free port, with neither controllers nor nodes.
 pub async fn serve() -> Served {
-    serve_with(|_| {}).await
+    serve_with(only_api).await
 }
 
-/// Starts a cluster with other options.
+/// Leaves the API alone.
+pub fn only_api(options: &mut Options) {
+    options.controllers = false;
+    options.nodes = 0;
+}
+
+/// Starts a whole cluster with other options.
 pub async fn serve_with(change: impl FnOnce(&mut Options)) -> Served {
     let state = tempfile::tempdir().unwrap();
     let mut options = Options::new(state.path().join("cluster"));
