@@ -38,6 +38,9 @@ pub enum Error {
         /// The worst class among them.
         class: Class,
     },
+    /// The definition was written, but MPIJobs are not served.
+    #[error("the cluster does not serve MPIJobs: {0}")]
+    NotServed(String),
     /// No key could be made.
     #[error("cannot make the job's key: {0}")]
     Key(String),
@@ -60,7 +63,7 @@ impl Error {
             Self::CrdMissing => Class::Refused,
             Self::Request { source, .. } => classify(source),
             Self::Apply { class, .. } => *class,
-            Self::Key(_) | Self::Json(_) => Class::Retry,
+            Self::NotServed(_) | Self::Key(_) | Self::Json(_) => Class::Retry,
         }
     }
 }

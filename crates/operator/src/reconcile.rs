@@ -91,7 +91,8 @@ async fn key_for(
     made.map_err(|error| Error::Key(error.to_string()))?.map(Some)
 }
 
-/// Records the events and writes the status, at the same time. Returns when to write what may wait.
+/// Records the events, then writes the status: in this order, as a pass cut off between the two tells again, which
+/// changes nothing, where the other would leave something untold. Returns when to write what may wait.
 async fn publish(
     context: &Context,
     job: &MPIJob,
@@ -99,15 +100,14 @@ async fn publish(
     report: &Report,
     now: Timestamp,
 ) -> Result<Option<Duration>, Error> {
-    let later = (*old != report.status && !plan::is_urgent(old, &report.status))
-        .then(|| counts_wait(context, job))
-        .filter(|wait| !wait.is_zero());
-    let write = async {
-        if later.is_some() { Ok(()) } else { write_status(context, job, old, &report.status).await }
-    };
-    let told = tell(context, job, &report.notices, old.start_time.as_ref(), now);
-    let (written, ()) = futures::join!(write, told);
-    written.map(|()| later)
+    tell(context, job, &report.notices, old.start_time.as_ref(), now).await;
+    if *old != report.status && !plan::is_urgent(old, &report.status) {
+        let wait = counts_wait(context, job);
+        if !wait.is_zero() {
+            return Ok(Some(wait));
+        }
+    }
+    write_status(context, job, old, &report.status).await.map(|()| None)
 }
 
 /// How long counts still have to wait.

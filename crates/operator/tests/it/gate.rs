@@ -1,0 +1,111 @@
+//! A layer between the operator and the API: it records every request, knows how many were in flight at once, and can
+//! cut the operator off at its n-th write, before or after that write is committed.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use cluster::apiserver::Endpoint;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use kube::client::Body;
+use tokio::sync::Notify;
+use tower::{BoxError, Service};
+
+/// Where the operator is cut off.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// The number of the write, from 1.
+    pub at: usize,
+    /// Whether that write is still committed, its answer lost.
+    pub committed: bool,
+}
+
+/// What passed, and what is not to pass.
+#[derive(Default)]
+pub struct Gate {
+    requests: Mutex<VecDeque<String>>,
+    writes: AtomicUsize,
+    in_flight: AtomicUsize,
+    most_in_flight: AtomicUsize,
+    cut: Option<Cut>,
+    pub closed: Notify,
+}
+
+impl Gate {
+    pub fn new(cut: Option<Cut>) -> Arc<Self> {
+        Arc::new(Self { cut, ..Self::default() })
+    }
+
+    /// Requests but for watches and lists, as `METHOD path`.
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().iter().cloned().collect()
+    }
+
+    /// The most writes that were in flight at once.
+    pub fn most_in_flight(&self) -> usize {
+        self.most_in_flight.load(Ordering::SeqCst)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.cut.is_some_and(|cut| self.writes.load(Ordering::SeqCst) >= cut.at)
+    }
+}
+
+/// The API behind a gate.
+#[derive(Clone)]
+pub struct Gated {
+    pub inner: Endpoint,
+    pub gate: Arc<Gate>,
+}
+
+impl Service<Request<Body>> for Gated {
+    type Response = Response<cluster::apiserver::Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (gate, mut inner) = (self.gate.clone(), self.inner.clone());
+        async move {
+            if gate.is_closed() {
+                return Err("cut off".into());
+            }
+            let is_write = request.method() != Method::GET;
+            let path = request.uri().path().to_owned();
+            let is_list = request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("watch=") || query.contains("limit="));
+            if !is_list {
+                gate.requests.lock().unwrap().push_back(format!("{} {path}", request.method()));
+            }
+            if !is_write {
+                return Ok(inner.call(request).await?);
+            }
+            let number = gate.writes.fetch_add(1, Ordering::SeqCst) + 1;
+            let cut = gate.cut.filter(|cut| number >= cut.at);
+            if cut.is_some_and(|cut| number > cut.at || !cut.committed) {
+                gate.closed.notify_one();
+                return Err("cut off before the write".into());
+            }
+            let now = gate.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+            gate.most_in_flight.fetch_max(now, Ordering::SeqCst);
+            // Lets the others of the group come in, as a network would.
+            tokio::task::yield_now().await;
+            let answer = inner.call(request).await;
+            gate.in_flight.fetch_sub(1, Ordering::SeqCst);
+            if cut.is_some() {
+                gate.closed.notify_one();
+                return Err("cut off after the write".into());
+            }
+            Ok(answer?)
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,12 @@
+//! The operator on the embedded cluster's API, without its controllers and its node: the tests say what pods do, so
+//! every moment of a job's life can be held still.
+
+#![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
+#![expect(clippy::panic, reason = "a test's own steps end it where they fail")]
+
+mod crashes;
+mod failures;
+mod gate;
+mod life;
+mod scale;
+mod stage;

@@ -1,0 +1,247 @@
+//! A stage for one test: an API of its own, an operator on it, and hands that do what kubelets and the Job controller
+//! would.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{MPIJob, MPIJobStatus};
+use cluster::apiserver::auth::{Identities, UserInfo};
+use cluster::apiserver::{ApiServer, Endpoint};
+use cluster::store::{DEFAULT_WINDOW, Store, Volatile};
+use futures::StreamExt;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::gate::{Gate, Gated};
+
+/// How long a test waits for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The namespace of every test; each has an API of its own.
+pub const TEAM: &str = "team";
+
+/// An API with the definition of MPIJob and one namespace.
+pub struct Stage {
+    endpoint: Endpoint,
+    pub client: Client,
+}
+
+/// An operator on a stage.
+pub struct Running {
+    pub gate: Arc<Gate>,
+    pub task: JoinHandle<Result<(), operator::Error>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Stage {
+    pub async fn new() -> Self {
+        let stage = Self::bare().await;
+        operator::install_crd(&stage.client).await.unwrap();
+        stage
+    }
+
+    /// Without the definition.
+    pub async fn bare() -> Self {
+        let store = Arc::new(Store::new(DEFAULT_WINDOW, Box::new(Volatile)));
+        let server = Arc::new(ApiServer::new(store, Identities::new("token".to_owned())));
+        let endpoint = Endpoint::trusted(server, UserInfo::admin());
+        let client = Client::new(endpoint.clone(), TEAM);
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let team = serde_json::from_value(json!({ "metadata": { "name": TEAM } })).unwrap();
+        namespaces.create(&PostParams::default(), &team).await.unwrap();
+        Self { endpoint, client }
+    }
+
+    /// Starts an operator.
+    pub fn operate(&self) -> Running {
+        self.operate_behind(Gate::new(None))
+    }
+
+    pub fn operate_behind(&self, gate: Arc<Gate>) -> Running {
+        let client = Client::new(Gated { inner: self.endpoint.clone(), gate: gate.clone() }, TEAM);
+        let run = operator::run(client, operator::Settings::default(), std::future::pending());
+        Running { gate, task: tokio::spawn(run) }
+    }
+
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), TEAM)
+    }
+
+    pub async fn submit(&self, job: &Value) -> MPIJob {
+        let job = serde_json::from_value(job.clone()).unwrap();
+        self.api::<MPIJob>().create(&PostParams::default(), &job).await.unwrap()
+    }
+
+    pub async fn change_job(&self, name: &str, patch: Value) {
+        self.api::<MPIJob>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Waits until an object is as wanted.
+    pub async fn until<K>(&self, name: &str, what: &str, wanted: impl Fn(&K) -> bool) -> K
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+        K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    {
+        let found = await_condition(self.api::<K>(), name, |object: Option<&K>| object.is_some_and(&wanted));
+        match tokio::time::timeout(PATIENCE, found).await {
+            Ok(found) => found.unwrap().unwrap(),
+            Err(_) => panic!("{name} never {what}: {:#?}", self.api::<K>().get_opt(name).await),
+        }
+    }
+
+    /// Waits until an object is gone.
+    pub async fn until_gone<K>(&self, name: &str)
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+        K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    {
+        let gone = await_condition(self.api::<K>(), name, |object: Option<&K>| object.is_none());
+        tokio::time::timeout(PATIENCE, gone).await.unwrap_or_else(|_| panic!("{name} stayed")).unwrap();
+    }
+
+    pub async fn until_true(&self, job: &str, condition: &str) -> MPIJobStatus {
+        let is_true =
+            |job: &MPIJob| job.status.as_ref().is_some_and(|status| plan::is_true(status, condition));
+        self.until(job, &format!("became {condition}"), is_true).await.status.unwrap()
+    }
+
+    /// Merges into a pod's status.
+    pub async fn set_pod(&self, name: &str, status: Value) {
+        let patch = Patch::Merge(json!({ "status": status }));
+        self.api::<Pod>().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Waits for a Worker's pod and lets it run.
+    pub async fn start_worker(&self, job: &str, index: usize) {
+        let name = plan::worker_name(job, index);
+        self.until::<Pod>(&name, "came", |_| true).await;
+        self.set_pod(&name, running("main")).await;
+    }
+
+    /// Waits for the Launcher's Job and lets its pod run.
+    pub async fn start_launcher(&self, job: &str) -> String {
+        let launcher: Job = self.until(&plan::launcher_name(job), "came", |_| true).await;
+        let name = format!("{}-pod", launcher.name_any());
+        if self.api::<Pod>().get_opt(&name).await.unwrap().is_none() {
+            let template = serde_json::to_value(&launcher.spec.as_ref().unwrap().template).unwrap();
+            let mut pod = json!({ "metadata": template["metadata"], "spec": template["spec"] });
+            pod["metadata"]["name"] = json!(name);
+            pod["metadata"]["ownerReferences"] = json!([launcher.controller_owner_ref(&()).unwrap()]);
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            self.api().create(&PostParams::default(), &pod).await.unwrap();
+        }
+        self.set_pod(&name, running("main")).await;
+        name
+    }
+
+    /// Ends the Launcher's Job well.
+    pub async fn complete_launcher(&self, job: &str) {
+        let name = plan::launcher_name(job);
+        self.set_pod(&format!("{name}-pod"), ended("main", "Succeeded", 0)).await;
+        let now = "2026-01-01T00:00:00Z";
+        self.set_job(&name, json!({ "succeeded": 1, "startTime": now, "completionTime": now, "conditions": [
+            { "type": "SuccessCriteriaMet", "status": "True", "reason": "CompletionsReached" },
+            { "type": "Complete", "status": "True", "reason": "CompletionsReached", "message": "Reached expected number of succeeded pods" },
+        ] })).await;
+    }
+
+    pub async fn set_job(&self, name: &str, status: Value) {
+        let patch = Patch::Merge(json!({ "status": status }));
+        self.api::<Job>().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Starts all pods of a job and waits until the job runs.
+    pub async fn bring_up(&self, job: &str, workers: usize) {
+        for index in 0..workers {
+            self.start_worker(job, index).await;
+        }
+        self.start_launcher(job).await;
+        self.until_true(job, "Running").await;
+    }
+
+    /// The reasons of a job's events, in alphabetical order.
+    pub async fn event_reasons(&self, job: &str) -> Vec<String> {
+        let events = self.api::<Event>().list(&ListParams::default()).await.unwrap();
+        let mine =
+            events.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(job));
+        let mut reasons: Vec<String> = mine.filter_map(|event| event.reason).collect();
+        reasons.sort();
+        reasons
+    }
+
+    /// Waits until a job has an event of this reason.
+    pub async fn until_event(&self, job: &str, reason: &str) {
+        let events = watcher(self.api::<Event>(), watcher::Config::default()).applied_objects();
+        let mut events = std::pin::pin!(events);
+        let told = async {
+            while let Some(event) = events.next().await {
+                let event = event.unwrap();
+                if event.involved_object.name.as_deref() == Some(job)
+                    && event.reason.as_deref() == Some(reason)
+                {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("{job} had no event {reason}"));
+    }
+
+    pub async fn names<K>(&self) -> Vec<String>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+        K: Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        let listed = self.api::<K>().list(&ListParams::default()).await.unwrap();
+        let mut names: Vec<String> = listed.items.iter().map(ResourceExt::name_any).collect();
+        names.sort();
+        names
+    }
+}
+
+/// A job of so many Workers; `more` is merged into its spec.
+pub fn job(name: &str, workers: usize, policy: Value) -> Value {
+    let template =
+        json!({ "spec": { "containers": [{ "name": "main", "image": "mpi", "command": ["run"] }] } });
+    json!({
+        "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+        "metadata": { "name": name, "namespace": TEAM, "annotations": {} },
+        "spec": { "runPolicy": policy, "mpiReplicaSpecs": {
+            "Launcher": { "template": template }, "Worker": { "replicas": workers, "template": template },
+        } },
+    })
+}
+
+fn condition(type_: &str) -> Value {
+    json!({ "type": type_, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" })
+}
+
+/// The status of a pod that runs and is ready.
+pub fn running(container: &str) -> Value {
+    let state = json!({ "running": { "startedAt": Time(jiff::Timestamp::now()) } });
+    json!({ "phase": "Running", "conditions": [condition("PodScheduled"), condition("Ready")],
+        "containerStatuses": [{ "name": container, "state": state, "ready": true, "restartCount": 0, "image": "mpi", "imageID": "" }] })
+}
+
+/// The status of a pod that has ended.
+pub fn ended(container: &str, phase: &str, exit_code: i32) -> Value {
+    let reason = if exit_code == 0 { "Completed" } else { "Error" };
+    let state = json!({ "terminated": { "exitCode": exit_code, "reason": reason,
+        "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:00Z" } });
+    json!({ "phase": phase, "conditions": [condition("PodScheduled")],
+        "containerStatuses": [{ "name": container, "state": state, "ready": false, "restartCount": 0, "image": "mpi", "imageID": "" }] })
+}
