@@ -25,8 +25,6 @@ pub struct Settings {
     pub registry: Option<PathBuf>,
     /// `ODH_POD_NAME`: the name to announce in the registry.
     pub pod_name: Option<String>,
-    /// `TMPDIR`: where commands put temporary files; in a registry's pod without it the agent makes a folder.
-    pub temporary: Option<PathBuf>,
     /// `ODH_LAUNCH_START_TIMEOUT`, seconds: how long a caller waits for an agent to come up.
     pub start_timeout: Duration,
     /// `ODH_LAUNCH_PEER_TIMEOUT`, seconds: how long an established peer may be silent.
@@ -53,7 +51,6 @@ impl Settings {
                 .unwrap_or(DEFAULT_PORT),
             registry: given("ODH_LAUNCH_REGISTRY").map(PathBuf::from),
             pod_name: given("ODH_POD_NAME").map(|name| name.to_string_lossy().into_owned()),
-            temporary: given("TMPDIR").map(PathBuf::from),
             start_timeout: seconds(&given, "ODH_LAUNCH_START_TIMEOUT", 0)?.unwrap_or(DEFAULT_START_TIMEOUT),
             peer_timeout: seconds(&given, "ODH_LAUNCH_PEER_TIMEOUT", 1)?.unwrap_or(DEFAULT_PEER_TIMEOUT),
         })

@@ -5,7 +5,6 @@
 mod descendants;
 mod greeting;
 mod listen;
-mod scratch;
 mod session;
 mod spawn;
 
@@ -26,7 +25,6 @@ use nix::unistd::Pid;
 use self::descendants::Process;
 use self::greeting::{Greeting, Verdict};
 use self::listen::{Announcement, ListenFault};
-use self::scratch::Scratch;
 use self::session::{Parting, Session, Terms, code_of};
 use crate::key::{Key, KeyFault};
 use crate::report;
@@ -45,7 +43,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Processes that fork while they are killed are looked for so many times.
 const MAX_LOOKS: u32 = 40;
 /// When the file descriptors are used up, no connection is accepted for so long.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Refused connections are logged at most once in this time.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// An agent that ends waits for its callers to take their exit codes for so long.
@@ -83,17 +81,10 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let (listener, announcement) = listen::listen(settings)?;
     listener.set_nonblocking(true)?;
-    let scratch = match (&settings.registry, &settings.pod_name) {
-        (Some(_), Some(name)) if settings.temporary.is_none() => {
-            Some(Scratch::make(&std::env::temp_dir(), name)?)
-        }
-        _ => None,
-    };
     report::line(&format!("serving on {}", listener.local_addr()?));
     let mut server = Server {
         listener: Some(listener),
         announcement,
-        scratch,
         signals,
         key: settings.key.clone(),
         peer_timeout: settings.peer_timeout,
@@ -111,7 +102,6 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
 struct Server {
     listener: Option<TcpListener>,
     announcement: Option<Announcement>,
-    scratch: Option<Scratch>,
     signals: SignalFd,
     key: Option<PathBuf>,
     peer_timeout: Duration,
@@ -295,8 +285,7 @@ impl Server {
                 Verdict::Dismiss(Some(reason)) => self.complaints.add(greeting.peer, &reason),
                 Verdict::Admit(sealed) => {
                     self.calls += 1;
-                    let scratch = self.scratch.as_ref().map(|scratch| scratch.path().to_owned());
-                    let terms = Terms { number: self.calls, scratch, peer_timeout: self.peer_timeout };
+                    let terms = Terms { number: self.calls, peer_timeout: self.peer_timeout };
                     self.sessions.push(Session::begin(terms, greeting.peer, greeting.socket, sealed));
                 }
             }

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::process::ChildStdin;
 use std::time::{Duration, Instant};
 
@@ -53,8 +52,6 @@ pub struct Session {
 pub struct Terms {
     /// Counts the calls of this agent.
     pub number: u64,
-    /// `TMPDIR` of the command, where it is not the agent's own.
-    pub scratch: Option<PathBuf>,
     /// How long the caller may be silent.
     pub peer_timeout: Duration,
 }
@@ -298,7 +295,7 @@ impl Session {
     }
 
     fn start(&mut self) -> Result<(), Parting> {
-        let mut child = match spawn::spawn(&self.command, self.terms.scratch.as_deref()) {
+        let mut child = match spawn::spawn(&self.command) {
             Ok(child) => child,
             Err(error) => {
                 self.say(&Frame::Refused(format!("cannot start /bin/sh: {error}")))?;

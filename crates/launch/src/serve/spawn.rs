@@ -9,20 +9,15 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::SigSet;
 
 /// Runs `command` with `/bin/sh -c`, with pipes for its standard streams whose ends here do not block. The shell leads a new
-/// session and process group, has no signal blocked, and has the agent's environment and working directory, but
-/// for `TMPDIR` where `scratch` is given.
-pub fn spawn(command: &[u8], scratch: Option<&Path>) -> io::Result<Child> {
+/// session and process group, has no signal blocked, and has the agent's environment and working directory.
+pub fn spawn(command: &[u8]) -> io::Result<Child> {
     let mut shell = Command::new("/bin/sh");
-    if let Some(folder) = scratch {
-        shell.env("TMPDIR", folder);
-    }
     shell.arg("-c").arg(OsStr::from_bytes(command));
     shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: setsid(2) and sigprocmask(2) are async-signal-safe, and nothing else is done, allocated or locked there.

@@ -96,16 +96,18 @@ fn a_hundred_mebibytes_pass_both_ways_in_little_memory() {
 #[test]
 fn a_reader_that_has_stopped_stops_the_writer_and_nothing_else() {
     let job = Job::start(1);
+    // A size that no other test's writer has.
+    let writer = format!("head -c {} /dev/zero", LARGE + std::process::id() as usize);
     let mut child = job
         .command("launcher")
-        .args(["w-0", "trap 'echo caught >&2; exit 9' USR1; head -c 104857600 /dev/zero & wait"])
+        .args(["w-0", &format!("trap 'echo caught >&2; exit 9' USR1; {writer} & wait")])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     // Nobody reads its output; a signal overtakes it all the same, and the trap's word comes back.
-    wait_until("the writer runs", || count_of("head -c 104857600 /dev/zero") > 0);
+    wait_until("the writer runs", || count_of(&writer) > 0);
     kill(pid_of(&child), Signal::SIGUSR1).unwrap();
     let mut said = [0; 7];
     child.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
