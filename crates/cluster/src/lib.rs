@@ -149,7 +149,8 @@ impl Cluster {
         let endpoint = Endpoint::with_credentials(server.clone());
         tasks.spawn(apiserver::listen::listen(listener, identity.acceptor, endpoint, stop.clone()));
         if options.controllers {
-            tasks.spawn(controllers::run(client.clone(), stop.clone()));
+            let known = controllers::Options { root_ca: Some(identity.ca_pem.clone()) };
+            tasks.spawn(controllers::run(client.clone(), known, stop.clone()));
         }
         Ok(Self { server, client, address, kubeconfig, stop, tasks })
     }

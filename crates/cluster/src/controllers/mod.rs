@@ -10,7 +10,11 @@ use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 pub mod cache;
+mod finished;
+mod garbage;
 mod job;
+mod kinds;
+mod namespace;
 pub(crate) mod queue;
 pub(crate) mod record;
 
@@ -74,9 +78,22 @@ impl Watches {
     }
 }
 
+/// What the controllers need to know beyond the API.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The API's certificate authority in PEM, published in each namespace as ConfigMap `kube-root-ca.crt`; None: not
+    /// published.
+    pub root_ca: Option<String>,
+}
+
 /// Runs the shared watches, every controller and the scheduler until `stop`.
-pub async fn run(client: Client, stop: CancellationToken) {
+pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     let watches = Watches::default();
+    let kinds = kinds::Kinds::default();
+    kinds.share(&watches.jobs);
+    kinds.share(&watches.pods);
+    kinds.share(&watches.nodes);
+    kinds.share(&watches.namespaces);
     let recorder = Recorder::start(client.clone(), "controller-manager", stop.clone());
     let job = job::Hands {
         client: client.clone(),
@@ -91,9 +108,19 @@ pub async fn run(client: Client, stop: CancellationToken) {
         namespaces: watches.namespaces.clone(),
         recorder: recorder.named("default-scheduler"),
     };
+    let namespace = namespace::Hands {
+        client: client.clone(),
+        namespaces: watches.namespaces.clone(),
+        kinds: kinds.clone(),
+        root_ca: options.root_ca,
+    };
     tokio::join!(
         watches.follow(&client, &stop),
+        kinds.follow(&client, &stop),
         job::run(job, stop.clone()),
+        finished::run(client.clone(), watches.jobs.clone(), stop.clone()),
+        garbage::run(client.clone(), kinds.clone(), stop.clone()),
+        namespace::run(namespace, stop.clone()),
         scheduler::run(scheduler, stop.clone()),
     );
 }

@@ -27,6 +27,7 @@ mod template;
 mod tests;
 
 pub use apply::Hands;
+pub use conditions::finished_condition;
 
 use super::Error;
 use super::cache::{Cache, Key};

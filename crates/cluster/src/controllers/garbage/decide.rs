@@ -1,0 +1,79 @@
+//! What becomes of an object whose owners end. Pure.
+//!
+//! Rules: `pkg/controller/garbagecollector/garbagecollector.go` (`attemptToDeleteItem`) of Kubernetes 1.36.
+
+use kube::api::PropagationPolicy;
+
+use super::graph::{FOREGROUND, ORPHAN};
+
+/// An owner as a live request found it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Owner {
+    /// It is there.
+    Solid,
+    /// It is there, being deleted, and waits for its dependents.
+    Waiting,
+    /// It is not there, or another object has its name.
+    Absent,
+    /// It cannot be told: its kind is not served, or it is named across namespaces. Never a reason to delete.
+    Unknown,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Leave it.
+    Keep,
+    /// Strike these owners (positions in the list) from it; another one keeps it.
+    Unlink(Vec<usize>),
+    /// Delete it.
+    Delete(PropagationPolicy),
+}
+
+/// Decides from the object's owners, its finalizers and whether it has dependents of its own.
+pub fn decide(owners: &[Owner], finalizers: &[String], has_dependents: bool) -> Action {
+    if owners.is_empty() || owners.contains(&Owner::Unknown) {
+        return Action::Keep;
+    }
+    if owners.contains(&Owner::Solid) {
+        let ending: Vec<usize> = (0..owners.len()).filter(|n| owners[*n] != Owner::Solid).collect();
+        return if ending.is_empty() { Action::Keep } else { Action::Unlink(ending) };
+    }
+    if owners.contains(&Owner::Waiting) && has_dependents {
+        return Action::Delete(PropagationPolicy::Foreground);
+    }
+    let has = |name: &str| finalizers.iter().any(|f| f == name);
+    Action::Delete(if has(ORPHAN) {
+        PropagationPolicy::Orphan
+    } else if has(FOREGROUND) {
+        PropagationPolicy::Foreground
+    } else {
+        PropagationPolicy::Background
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Owner::{Absent, Solid, Unknown, Waiting};
+
+    #[test]
+    fn owners_decide() {
+        let background = || Action::Delete(PropagationPolicy::Background);
+        for (owners, finalizers, dependents, expected) in [
+            (&[][..], &[][..], false, Action::Keep),
+            (&[Solid], &[], false, Action::Keep),
+            (&[Absent], &[], false, background()),
+            (&[Absent, Solid], &[], false, Action::Unlink(vec![0])),
+            (&[Waiting, Solid, Absent], &[], false, Action::Unlink(vec![0, 2])),
+            (&[Absent, Unknown], &[], false, Action::Keep),
+            (&[Waiting], &[], false, background()),
+            (&[Waiting], &[], true, Action::Delete(PropagationPolicy::Foreground)),
+            (&[Absent], &[ORPHAN], false, Action::Delete(PropagationPolicy::Orphan)),
+            (&[Absent], &[FOREGROUND], true, Action::Delete(PropagationPolicy::Foreground)),
+        ] {
+            let finalizers: Vec<String> = finalizers.iter().map(|f| (*f).to_owned()).collect();
+            assert_eq!(decide(owners, &finalizers, dependents), expected, "{owners:?} {finalizers:?}");
+        }
+    }
+}

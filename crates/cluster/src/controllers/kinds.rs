@@ -1,0 +1,246 @@
+//! Which kinds the API serves, custom ones included, and their metadata: one watch per kind, for the garbage collector
+//! and the namespace controller.
+//!
+//! Kinds come in from discovery, asked at the start and whenever a CustomResourceDefinition changes. Kinds that a typed
+//! cache follows already are not followed twice. What it must not do: keep more of an object than its metadata.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::discovery::{Scope, verbs};
+use kube::{Client, Discovery, Resource};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::cache::{Cache, Change, follow};
+use super::queue::doubled;
+
+/// First wait after discovery failed; doubles up to [`RETRY_MAX`].
+const RETRY_FIRST: Duration = Duration::from_millis(20);
+/// Longest wait after discovery failed.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Any object, of which only the metadata is kept.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Bare {
+    /// `metadata`.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+}
+
+impl Resource for Bare {
+    type DynamicType = ApiResource;
+    type Scope = <DynamicObject as Resource>::Scope;
+
+    fn kind(kind: &ApiResource) -> Cow<'_, str> {
+        kind.kind.as_str().into()
+    }
+    fn group(kind: &ApiResource) -> Cow<'_, str> {
+        kind.group.as_str().into()
+    }
+    fn version(kind: &ApiResource) -> Cow<'_, str> {
+        kind.version.as_str().into()
+    }
+    fn api_version(kind: &ApiResource) -> Cow<'_, str> {
+        kind.api_version.as_str().into()
+    }
+    fn plural(kind: &ApiResource) -> Cow<'_, str> {
+        kind.plural.as_str().into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// A kind whose objects can be listed, watched and deleted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Served {
+    /// Group, version, kind, plural.
+    pub resource: ApiResource,
+    /// Its objects live in namespaces.
+    pub namespaced: bool,
+}
+
+impl Served {
+    /// The API of this kind in `namespace`, or for the whole cluster where the kind knows no namespaces.
+    pub fn api(&self, client: &Client, namespace: &str) -> Api<Bare> {
+        if self.namespaced {
+            Api::namespaced_with(client.clone(), namespace, &self.resource)
+        } else {
+            Api::all_with(client.clone(), &self.resource)
+        }
+    }
+
+    fn id(&self) -> (String, String) {
+        (self.resource.group.clone(), self.resource.plural.clone())
+    }
+}
+
+/// A change of some object's metadata.
+pub struct MetaChange<'a> {
+    /// What kind of object.
+    pub served: &'a Arc<Served>,
+    /// None: it was not known before.
+    pub old: Option<&'a ObjectMeta>,
+    /// None: it is gone.
+    pub new: Option<&'a ObjectMeta>,
+}
+
+type Listener = Arc<dyn Fn(&MetaChange) + Send + Sync>;
+
+/// The kinds served now.
+#[derive(Clone, Default)]
+pub struct Kinds(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    served: RwLock<Vec<Arc<Served>>>,
+    /// Group and plural of the kinds that typed caches follow.
+    typed: RwLock<Vec<(String, String)>>,
+    listeners: RwLock<Vec<Listener>>,
+    renewed: RwLock<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    stale: Notify,
+}
+
+impl Kinds {
+    /// Every kind served.
+    pub fn all(&self) -> Vec<Arc<Served>> {
+        self.0.served.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The kind of this name in the group of `api_version`, whatever version is asked for.
+    pub fn find(&self, api_version: &str, kind: &str) -> Option<Arc<Served>> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        self.all().into_iter().find(|s| s.resource.kind == kind && s.resource.group == group)
+    }
+
+    /// Calls `listener` on each change of any object.
+    pub fn on_change(&self, listener: impl Fn(&MetaChange) + Send + Sync + 'static) {
+        self.0.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
+    }
+
+    /// Calls `listener` when the kinds were asked for anew.
+    pub fn on_renewal(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.0.renewed.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
+    }
+
+    /// Takes in the changes of a typed cache, so that its kind is not followed twice.
+    pub fn share<K>(&self, cache: &Cache<K>)
+    where
+        K: Resource<DynamicType = ()> + Send + Sync + 'static,
+    {
+        let resource = ApiResource::erase::<K>(&());
+        let namespaced = std::any::TypeId::of::<K::Scope>()
+            == std::any::TypeId::of::<k8s_openapi::NamespaceResourceScope>();
+        let served = Arc::new(Served { resource, namespaced });
+        self.0.typed.write().unwrap_or_else(PoisonError::into_inner).push(served.id());
+        let kinds = self.clone();
+        cache.on_change(move |change| kinds.tell(&served, change));
+    }
+
+    fn tell<K: Resource>(&self, served: &Arc<Served>, change: &Change<K>) {
+        let meta = |object: &Arc<K>| object.meta().clone();
+        let (old, new) = (change.old.as_ref().map(meta), change.new.as_ref().map(meta));
+        let change = MetaChange { served, old: old.as_ref(), new: new.as_ref() };
+        let listeners = self.0.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for listener in listeners {
+            listener(&change);
+        }
+    }
+
+    /// Keeps the kinds up to date, and follows each that no typed cache follows, until `stop`.
+    pub async fn follow(&self, client: &Client, stop: &CancellationToken) {
+        let mut followed: BTreeMap<(String, String), CancellationToken> = BTreeMap::new();
+        let mut failures = 0;
+        loop {
+            match discover(client).await {
+                Ok(served) => {
+                    failures = 0;
+                    self.adopt(client, stop, served, &mut followed);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "discovery failed");
+                    failures += 1;
+                    let wait = doubled(RETRY_FIRST, failures, RETRY_MAX);
+                    if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+                        return;
+                    }
+                    continue;
+                }
+            }
+            if stop.run_until_cancelled(self.0.stale.notified()).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn adopt(
+        &self,
+        client: &Client,
+        stop: &CancellationToken,
+        served: Vec<Served>,
+        followed: &mut BTreeMap<(String, String), CancellationToken>,
+    ) {
+        let typed = self.0.typed.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let served: Vec<Arc<Served>> = served.into_iter().map(Arc::new).collect();
+        *self.0.served.write().unwrap_or_else(PoisonError::into_inner) = served.clone();
+        followed.retain(|id, token| {
+            let stays = served.iter().any(|s| s.id() == *id);
+            if !stays {
+                token.cancel();
+            }
+            stays
+        });
+        for kind in served {
+            let id = kind.id();
+            // Events own nothing and are owned by nothing; they come and go in numbers.
+            if id.1 == "events" || typed.contains(&id) || followed.contains_key(&id) {
+                continue;
+            }
+            let token = stop.child_token();
+            tokio::spawn(self.clone().follow_kind(client.clone(), kind, token.clone()));
+            followed.insert(id, token);
+        }
+        for listener in self.0.renewed.read().unwrap_or_else(PoisonError::into_inner).clone() {
+            listener();
+        }
+    }
+
+    async fn follow_kind(self, client: Client, kind: Arc<Served>, stop: CancellationToken) {
+        let cache: Cache<Bare> = Cache::default();
+        let definitions = kind.resource.plural == "customresourcedefinitions";
+        let (kinds, of) = (self, kind.clone());
+        cache.on_change(move |change| {
+            if definitions {
+                kinds.0.stale.notify_one();
+            }
+            kinds.tell(&of, change);
+        });
+        follow(Api::all_with(client, &kind.resource), cache.clone(), stop).await;
+        // The kind is no longer served, and with it its objects are gone.
+        cache.replaced(Vec::new(), u64::MAX);
+    }
+}
+
+async fn discover(client: &Client) -> Result<Vec<Served>, kube::Error> {
+    let discovery = Discovery::new(client.clone()).run_aggregated().await?;
+    let mut served = Vec::new();
+    for group in discovery.groups_alphabetical() {
+        for (resource, capabilities) in group.resources_by_stability() {
+            let usable =
+                [verbs::LIST, verbs::WATCH, verbs::DELETE].iter().all(|v| capabilities.supports_operation(v));
+            if usable {
+                served.push(Served { resource, namespaced: capabilities.scope == Scope::Namespaced });
+            }
+        }
+    }
+    Ok(served)
+}
