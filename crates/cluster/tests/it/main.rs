@@ -3,7 +3,10 @@
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod control;
+#[cfg(test)]
 mod kubectl;
+#[cfg(test)]
 mod sandbox;
 #[cfg(test)]
 mod served;
