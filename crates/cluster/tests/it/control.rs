@@ -272,7 +272,8 @@ async fn a_hundred_pods_get_their_node_at_once() {
     .await;
     let took = start.elapsed();
     println!("100 pods were bound in {took:?}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    // Measured: 0.03 s. The bound leaves room for a busy machine.
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 #[tokio::test]
