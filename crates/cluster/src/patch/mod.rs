@@ -1,9 +1,10 @@
 //! Patches: what an object becomes when a client sends a change rather than a whole.
 //!
 //! JSON patch (RFC 6902), JSON merge patch (RFC 7396), strategic merge patch
-//! (`apimachinery/pkg/util/strategicpatch`). The object before and the patch
+//! (`apimachinery/pkg/util/strategicpatch`) and server-side apply ([`apply`], KEP-555). The object before and the patch
 //! come in, the object after goes out; defaults, pruning and validation are for the caller to do on the outcome.
 
+pub mod apply;
 mod json;
 mod strategic;
 

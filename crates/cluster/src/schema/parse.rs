@@ -193,6 +193,13 @@ impl<'a> Reader<'a> {
         if let Some(fact) = owner.and_then(|owner| fact_of(owner, name)) {
             self.apply_fact(fact, &mut property);
         }
+        let port = owner.is_some_and(|o| {
+            matches!(o, "io.k8s.api.core.v1.ContainerPort" | "io.k8s.api.core.v1.ServicePort")
+        });
+        if port && name == "protocol" {
+            // Part of the key of a list, so apply must know it where it is left out.
+            self.nodes[node.0 as usize].default = Some(Value::from("TCP"));
+        }
         Ok(property)
     }
 

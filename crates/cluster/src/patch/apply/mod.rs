@@ -1,0 +1,335 @@
+//! Server-side apply (KEP-555): a client says what it wants, the server keeps who wants what.
+//!
+//! Semantics of structured-merge-diff v6 `merge.Updater` and of `apimachinery/pkg/util/managedfields`: [`apply`] merges
+//! what a manager wants into the live object, drops what it wanted before and no one wants any more, and refuses to
+//! change what others set unless forced; [`update_managed_fields`] keeps the record for every other kind of write.
+//! The present time comes in. Defaults, pruning and validation are the caller's to do on the outcome.
+
+mod fieldset;
+mod managed;
+mod typed;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::fieldset::{FieldSet, show};
+use self::managed::{Entry, Operation};
+use self::typed::{Comparison, Place};
+use super::PatchError;
+use crate::objects::Kind;
+
+/// Who owns what was there before the first apply to an object without records.
+const BEFORE: &str = "before-first-apply";
+/// How many bytes a manager's name may have.
+pub const MAX_MANAGER_BYTES: usize = 128;
+/// Fields of metadata that no one owns.
+const UNOWNED: &[&str] = &[
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+];
+
+/// Who writes, through which door, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
+    /// The field manager's name.
+    pub manager: &'a str,
+    /// The subresource that is written; none for the object itself.
+    pub subresource: Option<&'a str>,
+    /// The present time.
+    pub now: Timestamp,
+}
+
+/// A field that another manager set otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The other manager, as in messages: `"kubectl" using v1`.
+    pub manager: String,
+    /// The field, e.g. `.spec.replicas`.
+    pub field: String,
+}
+
+/// Why a configuration was not applied.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ApplyError {
+    /// Other managers set fields otherwise; `force` would take them.
+    #[error("{}", conflict_text(.0))]
+    Conflicts(Vec<Conflict>),
+    /// The configuration cannot be applied at all.
+    #[error(transparent)]
+    Patch(#[from] PatchError),
+}
+
+impl ApplyError {
+    /// The `Status` that says so.
+    pub fn status(&self) -> Value {
+        match self {
+            ApplyError::Conflicts(conflicts) => {
+                let cause = |c: &Conflict| json!({"reason": "FieldManagerConflict", "message": format!("conflict with {}", c.manager), "field": c.field});
+                let causes: Vec<Value> = conflicts.iter().map(cause).collect();
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.to_string(),
+                    "reason": "Conflict", "details": {"causes": causes}, "code": 409})
+            }
+            ApplyError::Patch(error) => {
+                json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": error.to_string(),
+                    "reason": error.reason(), "code": error.code()})
+            }
+        }
+    }
+}
+
+fn conflict_text(conflicts: &[Conflict]) -> String {
+    if let [one] = conflicts {
+        return format!("Apply failed with 1 conflict: conflict with {}: {}", one.manager, one.field);
+    }
+    let mut managers: Vec<&String> = conflicts.iter().map(|c| &c.manager).collect();
+    managers.sort();
+    managers.dedup();
+    let mut lines = Vec::new();
+    for manager in managers {
+        lines.push(format!("conflicts with {manager}:"));
+        lines.extend(conflicts.iter().filter(|c| c.manager == *manager).map(|c| format!("- {}", c.field)));
+    }
+    format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+}
+
+/// Applies a configuration: the object as it then is, with its record of managers.
+///
+/// `live` is the object as stored, `None` where there is none yet. An apply that changes nothing returns `live` as it
+/// is, so that nothing need be stored.
+///
+/// # Errors
+/// Conflicts with other managers, or a configuration that is malformed.
+pub fn apply(
+    kind: &Kind,
+    live: Option<&Value>,
+    applied: &Value,
+    by: Writer<'_>,
+    force: bool,
+) -> Result<Value, ApplyError> {
+    check(kind, applied, by)?;
+    let schema = kind.schema();
+    let root = Place::root(schema);
+    let empty = skeleton(applied);
+    let before = live.unwrap_or(&empty);
+    let mut entries = managed::read(before).unwrap_or_default();
+    if let (Some(live), true) = (live, entries.is_empty()) {
+        let first = Writer { manager: BEFORE, subresource: None, ..by };
+        record(kind, &mut entries, &typed::compare(root, &empty, &without_managers(live)), &first);
+    }
+    let bare = without_managers(before);
+    let malformed =
+        |text: String| PatchError::Malformed(format!("failed to create typed patch object: {text}"));
+    let wanted = typed::field_set(root, applied, true).map_err(malformed)?;
+    let wanted = owned(kind, by.subresource, wanted);
+    let merged = typed::merge(root, Some(&bare), Some(applied), 0).map_err(malformed)?.unwrap_or_default();
+    let mut mine = Entry {
+        manager: by.manager.to_owned(),
+        operation: Operation::Apply,
+        api_version: kind.api_version(),
+        subresource: by.subresource.unwrap_or_default().to_owned(),
+        time: managed::stamp(by.now),
+        set: wanted,
+    };
+    let last = entries.iter().find(|e| e.same_manager(&mine)).cloned();
+    entries.retain(|e| !e.same_manager(&mine));
+    let result = match &last {
+        Some(last) if !last.set.is_empty() => {
+            let all = entries.iter().fold(mine.set.clone(), |all, entry| all.union(&entry.set));
+            give_up(root, &merged, &last.set, &all)
+        }
+        _ => merged,
+    };
+    let difference = typed::compare(root, &bare, &result);
+    settle(kind, &mut entries, &difference, by, force)?;
+    let mut result = result;
+    if live.is_some() && canonical(kind, &result) == canonical(kind, &bare) {
+        result = bare;
+        if let Some(last) = last {
+            mine.time = last.time;
+        }
+    }
+    entries.push(mine);
+    managed::write(&mut result, entries);
+    Ok(result)
+}
+
+/// The form in which an object is stored, in which empty lists and `1024Mi` beside `1Gi` make no difference.
+fn canonical(kind: &Kind, object: &Value) -> Value {
+    let mut canonical = object.clone();
+    if kind.is_builtin() && kind.schema().normalize(&mut canonical).is_err() {
+        return object.clone();
+    }
+    canonical
+}
+
+fn check(kind: &Kind, applied: &Value, by: Writer<'_>) -> Result<(), PatchError> {
+    let bad = |text: String| Err(PatchError::Malformed(text));
+    if !applied.is_object() {
+        return bad("an apply patch must be an object".to_owned());
+    }
+    if by.manager.is_empty() {
+        return bad("fieldManager: Required value: is required for apply patch".to_owned());
+    }
+    if by.manager.len() > MAX_MANAGER_BYTES {
+        return bad(format!("fieldManager: Too long: may not be more than {MAX_MANAGER_BYTES} bytes"));
+    }
+    let version = applied["apiVersion"].as_str().unwrap_or_default();
+    if version != kind.api_version() {
+        return bad(format!(
+            "Incorrect version specified in apply patch. Specified patch version: {version}, expected: {}",
+            kind.api_version()
+        ));
+    }
+    if !applied["metadata"]["managedFields"].is_null() {
+        return bad("metadata.managedFields must be nil".to_owned());
+    }
+    Ok(())
+}
+
+/// What the merged object is without what the manager wanted before and no one wants now.
+fn give_up(root: Place<'_>, merged: &Value, last: &FieldSet, wanted: &FieldSet) -> Value {
+    let named = |set: &FieldSet| typed::with_named_fields(root, set);
+    let set_of = |value: &Value| named(&typed::field_set(root, value, false).unwrap_or_default());
+    let (all, last) = (set_of(merged), named(last));
+    let pruned = typed::remove(root, merged, &last).unwrap_or_else(|| json!({}));
+    // What any manager still wants comes back,
+    let kept = set_of(&pruned).union(&named(wanted));
+    let pruned = typed::remove(root, merged, &all.difference(&kept)).unwrap_or_else(|| json!({}));
+    // and so does what this manager did not own itself.
+    let gone = all.difference(&set_of(&pruned)).intersection(&last);
+    typed::remove(root, merged, &gone).unwrap_or_else(|| json!({}))
+}
+
+/// Takes changed fields from the other managers, if they agree or are forced to.
+fn settle(
+    kind: &Kind,
+    entries: &mut Vec<Entry>,
+    difference: &Comparison,
+    by: Writer<'_>,
+    force: bool,
+) -> Result<(), ApplyError> {
+    let changed = owned(kind, by.subresource, difference.modified.clone().union(&difference.added));
+    let mut conflicts = Vec::new();
+    for entry in entries.iter() {
+        let fields = entry.set.intersection(&changed).paths();
+        conflicts.extend(fields.iter().map(|path| Conflict { manager: entry.show(), field: show(path) }));
+    }
+    if !force && !conflicts.is_empty() {
+        return Err(ApplyError::Conflicts(conflicts));
+    }
+    take(entries, &changed, &difference.removed);
+    Ok(())
+}
+
+fn take(entries: &mut Vec<Entry>, changed: &FieldSet, removed: &FieldSet) {
+    for entry in entries.iter_mut() {
+        entry.set = entry.set.difference(changed).difference(removed);
+    }
+    entries.retain(|entry| !entry.set.is_empty());
+}
+
+/// Keeps the record of a create, update or patch: `new` goes out with `managedFields` as they then are.
+///
+/// `live` is the object as stored before, `None` on create. Records that a client sends itself are believed; one that
+/// sends a single empty record clears them.
+pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value, by: Writer<'_>) {
+    let sent = new["metadata"]["managedFields"].as_array();
+    let cleared = sent.is_some_and(|all| matches!(all.as_slice(), [Value::Object(one)] if one.is_empty()));
+    if cleared {
+        *new = without_managers(new);
+        return;
+    }
+    let sent = sent.filter(|all| !all.is_empty()).and(managed::read(new));
+    let stored = || live.and_then(managed::read).unwrap_or_default();
+    let mut entries = if by.subresource.is_some() { stored() } else { sent.unwrap_or_else(stored) };
+    let bare = without_managers(new);
+    let before = live.map_or_else(|| skeleton(new), without_managers);
+    let difference = typed::compare(Place::root(kind.schema()), &before, &bare);
+    record(kind, &mut entries, &difference, &by);
+    managed::write(new, entries);
+}
+
+/// Gives the writer of an update what it changed, and takes it from the others.
+fn record(kind: &Kind, entries: &mut Vec<Entry>, difference: &Comparison, by: &Writer<'_>) {
+    let filter = |set: &FieldSet| owned(kind, by.subresource, set.clone());
+    let changed = filter(&difference.modified.clone().union(&difference.added));
+    let removed = filter(&difference.removed);
+    let mut manager = by.manager.to_owned();
+    let mut end = MAX_MANAGER_BYTES.min(manager.len());
+    while !manager.is_char_boundary(end) {
+        end -= 1;
+    }
+    manager.truncate(end);
+    let mut mine = Entry {
+        manager,
+        operation: Operation::Update,
+        api_version: kind.api_version(),
+        subresource: by.subresource.unwrap_or_default().to_owned(),
+        time: managed::stamp(by.now),
+        set: changed.clone(),
+    };
+    let previous = entries.iter().position(|e| e.same_manager(&mine)).map(|at| entries.remove(at));
+    take(entries, &changed, &removed);
+    if let Some(previous) = previous {
+        if mine.set.is_empty() {
+            mine.time.clone_from(&previous.time);
+        }
+        mine.set = previous.set.difference(&removed).union(&mine.set);
+    }
+    entries.push(mine);
+}
+
+/// The part of a set that a writer through this door can own.
+fn owned(kind: &Kind, subresource: Option<&str>, set: FieldSet) -> FieldSet {
+    let mut unowned = FieldSet::default();
+    for name in ["apiVersion", "kind", "metadata"] {
+        unowned.insert(&[fieldset::field(name)]);
+    }
+    for name in UNOWNED {
+        unowned.insert(&[fieldset::field("metadata"), fieldset::field(name)]);
+    }
+    let set = set.difference(&unowned);
+    match subresource {
+        Some("status") if kind.is_builtin() => {
+            set.filter_root(|field| matches!(field, "metadata" | "status"))
+        }
+        Some("status") => set.filter_root(|field| field == "status"),
+        None if kind.subresource("status").is_some() => set.filter_root(|field| field != "status"),
+        _ => set,
+    }
+}
+
+fn without_managers(object: &Value) -> Value {
+    let mut bare = object.clone();
+    if let Some(meta) = bare.get_mut("metadata").and_then(Value::as_object_mut) {
+        meta.remove("managedFields");
+    }
+    bare
+}
+
+/// The object before there was one: what a typed server's empty object has, so that it is no one's addition.
+fn skeleton(like: &Value) -> Value {
+    json!({"apiVersion": like["apiVersion"], "kind": like["kind"], "metadata": {}, "spec": {"template": {"metadata": {}, "spec": {"containers": null}}, "containers": null}, "status": {}})
+        .as_object()
+        .map(|all| trimmed(all, like))
+        .unwrap_or_default()
+}
+
+/// Keeps the parts of the skeleton that `like` has too: a kind without a spec has no empty one.
+fn trimmed(skeleton: &serde_json::Map<String, Value>, like: &Value) -> Value {
+    let kept = skeleton.iter().filter_map(|(name, value)| {
+        let part = like.get(name)?;
+        Some((name.clone(), value.as_object().map_or_else(|| value.clone(), |inner| trimmed(inner, part))))
+    });
+    Value::Object(kept.collect())
+}
+
+#[cfg(test)]
+mod tests;
