@@ -133,3 +133,64 @@ fn same_secret(given: &[u8], secret: &[u8]) -> bool {
     use sha2::{Digest as _, Sha256};
     Sha256::digest(given) == Sha256::digest(secret)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_worded_as_kubernetes_words_them() {
+        let nobody = UserInfo { name: "u".into(), uid: String::new(), groups: Vec::new() };
+        let action = Action {
+            verb: "list",
+            group: "",
+            version: "v1",
+            namespace: Some("default"),
+            resource: "pods",
+            name: "",
+            subresource: "",
+        };
+        let text = |action: Action<'_>| {
+            authorize(&nobody, &action).map_err(|refusal| (refusal.code, refusal.message))
+        };
+        let one = Action { verb: "get", name: "p", subresource: "log", ..action };
+        let global = Action { group: "batch", resource: "jobs", namespace: None, ..action };
+        let table = [
+            (
+                action,
+                r#"pods is forbidden: User "u" cannot list resource "pods" in API group "" in the namespace "default""#,
+            ),
+            (
+                one,
+                r#"pods "p" is forbidden: User "u" cannot get resource "pods/log" in API group "" in the namespace "default""#,
+            ),
+            (
+                global,
+                r#"jobs.batch is forbidden: User "u" cannot list resource "jobs" in API group "batch" at the cluster scope"#,
+            ),
+        ];
+        for (action, message) in table {
+            assert_eq!(text(action), Err((403, message.to_owned())));
+        }
+        assert!(authorize(&UserInfo::admin(), &action).is_ok());
+        assert!(authorize_path(&nobody, "get", "/apis/batch/v1").is_ok());
+        let refused = authorize_path(&nobody, "get", "/metrics").map_err(|refusal| refusal.message);
+        assert_eq!(refused, Err(r#"forbidden: User "u" cannot get path "/metrics""#.to_owned()));
+    }
+
+    #[test]
+    fn credentials_are_told_apart() {
+        let identities = Identities::new("secret".into());
+        let with = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, value.parse().unwrap());
+            authenticate(&identities, &headers)
+                .map(|user| user.map(|user| user.name))
+                .map_err(|refusal| refusal.code)
+        };
+        assert_eq!(with("Bearer secret"), Ok(Some("kubernetes-admin".into())));
+        assert_eq!(with("bearer  secret"), Ok(Some("kubernetes-admin".into())));
+        assert_eq!((with("Bearer x"), with("Basic secret"), with("secret")), (Err(401), Err(401), Err(401)));
+        assert_eq!(authenticate(&identities, &HeaderMap::new()), Ok(None));
+    }
+}

@@ -233,6 +233,19 @@ fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Resul
     Ok(answer)
 }
 
+/// Parts of built-in objects that Kubernetes has and this cluster has not.
+const UNSUPPORTED: [(&str, &str); 9] = [
+    ("pods", "attach"),
+    ("pods", "ephemeralcontainers"),
+    ("pods", "exec"),
+    ("pods", "portforward"),
+    ("pods", "proxy"),
+    ("pods", "resize"),
+    ("services", "proxy"),
+    ("nodes", "proxy"),
+    ("serviceaccounts", "token"),
+];
+
 /// The kind that an action is about, if it can be done to it.
 fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
     let catalog = server.catalog();
@@ -246,7 +259,14 @@ fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
     }
     let verbs = match action.subresource {
         "" => kind.verbs,
-        name => kind.subresource(name).ok_or_else(status::no_such_resource)?.verbs,
+        name => match kind.subresource(name) {
+            Some(part) => part.verbs,
+            None if UNSUPPORTED.contains(&(kind.resource_name().as_str(), name)) => {
+                let what = format!("{}/{name}", kind.resource_name());
+                return Err(status::not_implemented(&what));
+            }
+            None => return Err(status::no_such_resource()),
+        },
     };
     let of_all_namespaces = matches!(action.verb, "list" | "watch") && action.name.is_empty();
     let is_misplaced = kind.namespaced && action.namespace.is_none() && !of_all_namespaces;

@@ -65,12 +65,12 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     };
     let mut watcher = if with_state {
         let (snapshot, watch) = store.list_and_watch(resource, call.action.namespace);
-        Watcher::new(call, lines, watch.events, seconds).with_state(&snapshot.records, watch.revision)
+        Watcher::new(call, lines, watch.events, seconds).with_state(snapshot.records, watch.revision)
     } else {
         // `sendInitialEvents=false` without a revision begins with the present.
         let start = call.query.resource_version.filter(|asked| *asked > 0).map_or(Start::Now, Start::After);
         match store.watch(resource, start) {
-            Ok(watch) => Watcher::new(call, lines, watch.events, seconds).with_backlog(&watch.backlog),
+            Ok(watch) => Watcher::new(call, lines, watch.events, seconds).with_backlog(watch.backlog),
             Err(gone) => return Ok(expired(gone.asked, gone.oldest)),
         }
     };
@@ -111,6 +111,12 @@ struct Lines {
 }
 
 impl Lines {
+    fn of_state(&mut self, record: &Record) -> Option<Bytes> {
+        let is_selected = self.selection.is_everything()
+            || self.selection.matches(&versions::served(&self.entry.kind, &record.value));
+        is_selected.then(|| self.of_record(Verb::Added, record, None))
+    }
+
     fn of_event(&mut self, event: &Event) -> Option<Bytes> {
         if !event.record.key.is_in(self.namespace.as_deref()) {
             return None;
@@ -192,11 +198,18 @@ impl Lines {
     }
 }
 
+/// What is to become lines. Lines are made as the client takes them, so that a slow one costs pointers only.
+enum Waiting {
+    State(Arc<Record>),
+    Change(Arc<Event>),
+    Bookmark(Bytes),
+}
+
 /// One watch that is under way.
 struct Watcher {
     store: Arc<Store>,
     lines: Lines,
-    waiting: VecDeque<Bytes>,
+    waiting: VecDeque<Waiting>,
     events: mpsc::Receiver<Arc<Event>>,
     /// Every event up to here has become a line, or was not for this watcher.
     revision: u64,
@@ -219,33 +232,25 @@ impl Watcher {
         }
     }
 
-    fn with_state(mut self, records: &[Arc<Record>], revision: u64) -> Self {
-        for record in records {
-            let kind = &self.lines.entry.kind;
-            if self.lines.selection.matches(&versions::served(kind, &record.value)) {
-                let line = self.lines.of_record(Verb::Added, record, None);
-                self.waiting.push_back(line);
-            }
-        }
+    fn with_state(mut self, records: Vec<Arc<Record>>, revision: u64) -> Self {
+        self.waiting.extend(records.into_iter().map(Waiting::State));
         self.revision = revision;
         self
     }
 
-    fn with_backlog(mut self, events: &[Arc<Event>]) -> Self {
-        events.iter().for_each(|event| self.take(event));
+    fn with_backlog(mut self, events: Vec<Arc<Event>>) -> Self {
+        events.into_iter().for_each(|event| self.take(event));
         self
     }
 
-    fn take(&mut self, event: &Event) {
+    fn take(&mut self, event: Arc<Event>) {
         self.revision = event.revision();
-        if let Some(line) = self.lines.of_event(event) {
-            self.waiting.push_back(line);
-        }
+        self.waiting.push_back(Waiting::Change(event));
     }
 
     fn push_bookmark(&mut self, ends_initial_events: bool) {
         let bookmark = self.lines.bookmark(self.revision, ends_initial_events);
-        self.waiting.push_back(bookmark);
+        self.waiting.push_back(Waiting::Bookmark(bookmark));
     }
 
     /// What goes out next; `None` ends the stream.
@@ -254,15 +259,18 @@ impl Watcher {
             while self.waiting.len() < BATCH
                 && let Ok(event) = self.events.try_recv()
             {
-                self.take(&event);
+                self.take(event);
+            }
+            if let Some(batch) = self.batch() {
+                return Some(batch);
             }
             if !self.waiting.is_empty() {
-                return Some(self.batch());
+                continue;
             }
             tokio::select! {
                 biased;
                 event = self.events.recv() => match event {
-                    Some(event) => self.take(&event),
+                    Some(event) => self.take(event),
                     None => return None,
                 },
                 () = sleep_until(self.deadline) => return None,
@@ -275,19 +283,29 @@ impl Watcher {
     fn progress(&mut self) {
         let revision = self.store.revision();
         while let Ok(event) = self.events.try_recv() {
-            self.take(&event);
+            self.take(event);
         }
         self.revision = self.revision.max(revision);
         self.push_bookmark(false);
     }
 
-    fn batch(&mut self) -> Bytes {
-        let count = self.waiting.len().min(BATCH);
-        if count == 1 {
-            return self.waiting.pop_front().unwrap_or_default();
+    /// The next lines in one piece; `None` when none of what waited was for this watcher.
+    fn batch(&mut self) -> Option<Bytes> {
+        let mut lines = Vec::new();
+        for _ in 0..BATCH {
+            let line = match self.waiting.pop_front() {
+                None => break,
+                Some(Waiting::State(record)) => self.lines.of_state(&record),
+                Some(Waiting::Change(event)) => self.lines.of_event(&event),
+                Some(Waiting::Bookmark(line)) => Some(line),
+            };
+            lines.extend(line);
         }
-        let lines = self.waiting.drain(..count).collect::<Vec<_>>();
-        lines.concat().into()
+        match lines.len() {
+            0 => None,
+            1 => lines.pop(),
+            _ => Some(lines.concat().into()),
+        }
     }
 }
 

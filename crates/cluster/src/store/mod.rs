@@ -12,6 +12,8 @@
 mod event;
 mod journal;
 mod record;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;

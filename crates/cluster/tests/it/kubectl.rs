@@ -133,3 +133,83 @@ async fn a_watch_prints_changes_as_they_come() {
     reader.join().unwrap();
     assert_eq!(line.as_deref(), Ok("configmap/m"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_create_sends_in_protobuf_is_understood() {
+    let served = serve().await;
+    let Some(kubectl) = Kubectl::of(&served) else { return };
+    assert_eq!(kubectl.ok(&["create", "namespace", "one"]).await, "namespace/one created\n");
+    let map = kubectl.ok(&["create", "configmap", "m", "-n", "one", "--from-literal=a=b"]).await;
+    assert_eq!(map, "configmap/m created\n");
+    assert_eq!(kubectl.ok(&["get", "configmap", "m", "-n", "one", "-o", "jsonpath={.data.a}"]).await, "b");
+    let secret = ["create", "secret", "generic", "s", "--from-literal=a=b"];
+    assert_eq!(kubectl.ok(&secret).await, "secret/s created\n");
+    assert_eq!(kubectl.ok(&["get", "secret", "s", "-o", "jsonpath={.data.a}"]).await, "Yg==");
+    kubectl.ok(&["create", "job", "j", "--image=i", "--", "echo", "x"]).await;
+    let command =
+        kubectl.ok(&["get", "job", "j", "-o", "jsonpath={.spec.template.spec.containers[0].command}"]).await;
+    assert_eq!(command, r#"["echo","x"]"#);
+    assert!(kubectl.ok(&["describe", "job", "j"]).await.contains("Completions:"));
+    assert!(kubectl.ok(&["describe", "namespace", "one"]).await.contains("Active"));
+    assert!(
+        kubectl.fails(&["create", "namespace", "one"]).await.contains("namespaces \"one\" already exists")
+    );
+    assert!(kubectl.fails(&["create", "namespace", "One"]).await.contains("Invalid value: \"One\""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn definitions_are_applied_and_waited_for() {
+    let served = serve().await;
+    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let definition = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boats.test.io}
+spec:
+  group: test.io
+  scope: Namespaced
+  names: {plural: boats, kind: Boat, shortNames: [bt]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    additionalPrinterColumns: [{name: Sails, type: integer, jsonPath: .spec.sails}]
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {sails: {type: integer}}}}
+";
+    let file = manifest(served.state.path(), "crd.yaml", definition);
+    kubectl.ok(&["apply", "-f", &file]).await;
+    kubectl.ok(&["wait", "--for=condition=Established", "crd/boats.test.io", "--timeout=10s"]).await;
+    let boat = "apiVersion: test.io/v1\nkind: Boat\nmetadata: {name: b}\nspec: {sails: 3}\n";
+    let boat = manifest(served.state.path(), "boat.yaml", boat);
+    assert_eq!(kubectl.ok(&["apply", "-f", &boat]).await, "boat.test.io/b created\n");
+    let table = kubectl.ok(&["get", "bt"]).await;
+    assert_eq!(table.split_whitespace().collect::<Vec<_>>(), ["NAME", "SAILS", "b", "3"], "{table}");
+    let patched = kubectl.ok(&["patch", "boat", "b", "--type=merge", "-p", r#"{"spec":{"sails":4}}"#]).await;
+    assert_eq!(patched, "boat.test.io/b patched\n");
+    let wrong = manifest(
+        served.state.path(),
+        "wrong.yaml",
+        "apiVersion: test.io/v1\nkind: Boat\nmetadata: {name: c}\nspec: {sails: x, oars: 2}\n",
+    );
+    let text = kubectl.fails(&["apply", "-f", &wrong]).await;
+    assert!(text.contains("unknown field \"spec.oars\""), "{text}");
+    assert_eq!(kubectl.ok(&["delete", "-f", &boat]).await, "boat.test.io \"b\" deleted\n");
+    kubectl.ok(&["delete", "crd", "boats.test.io", "--timeout=10s"]).await;
+    assert!(
+        kubectl.fails(&["get", "boats"]).await.contains("the server doesn't have a resource type \"boats\"")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_missing_says_so() {
+    let served = serve().await;
+    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let file = manifest(served.state.path(), "pod.yaml", POD);
+    kubectl.ok(&["apply", "-f", &file]).await;
+    let text = kubectl.fails(&["exec", "p", "--", "true"]).await;
+    assert!(text.contains("the embedded cluster does not support pods/exec"), "{text}");
+    let text = kubectl.fails(&["logs", "p", "-c", "other"]).await;
+    assert!(text.contains("container other is not valid for pod p"), "{text}");
+}
