@@ -8,6 +8,7 @@
 mod conditions;
 mod defaults;
 mod diagnose;
+pub mod diagnosis;
 mod duration;
 mod objects;
 mod observed;

@@ -1,0 +1,249 @@
+//! Puts a verdict into words: message, worker, evidence, advice.
+
+use std::collections::BTreeMap;
+
+use super::cause::Cause;
+use super::facts::Facts;
+use super::judge::{Candidate, Material, Verdict};
+use super::lines::{Line, escaped};
+use super::rules::{Phase, Speaker};
+use super::scan::Finding;
+use super::{Confidence, Diagnosis, Ending, Evidence};
+
+/// Lines of evidence that a diagnosis carries.
+const MAX_EVIDENCE: usize = 6;
+/// Lines from the end in which a program's last exception is looked for.
+const CLUE_LINES: usize = 2000;
+/// What a message adds where the program itself may have printed the evidence.
+const WEAK: &str = " (weak evidence: the program itself may have printed these lines)";
+
+/// The diagnosis that a verdict amounts to.
+pub(crate) fn explain(
+    verdict: &Verdict<'_>,
+    material: &Material<'_>,
+    told: &[Line<'_>],
+    facts: &Facts,
+) -> Option<Diagnosis> {
+    match verdict {
+        Verdict::Nothing => None,
+        Verdict::Found(candidate, confidence) => Some(found(candidate, *confidence, material, told, facts)),
+        Verdict::Lonely(at, confidence) => {
+            let evidence = at.iter().take(MAX_EVIDENCE).map(|at| quote(&material.lines[*at])).collect();
+            let message = Cause::WrongMpi.advice().message.to_owned();
+            Some(diagnosis(Cause::WrongMpi, *confidence, evidence, None, message, None))
+        }
+        Verdict::Ended(cause, message, confidence) => {
+            let clue = matches!(cause, Cause::RankExited | Cause::Unknown)
+                .then(|| exception(material.lines))
+                .flatten();
+            let message = with_clue(message.clone(), clue);
+            let evidence = ending_evidence(material, clue);
+            Some(diagnosis(*cause, *confidence, evidence, None, message, None))
+        }
+    }
+}
+
+fn diagnosis(
+    cause: Cause,
+    confidence: Confidence,
+    evidence: Vec<Evidence>,
+    worker: Option<String>,
+    message: String,
+    suggestion: Option<&str>,
+) -> Diagnosis {
+    Diagnosis {
+        cause,
+        confidence,
+        evidence,
+        worker,
+        message: escaped(&message),
+        suggestion: suggestion.unwrap_or(cause.advice().suggestion).to_owned(),
+        link: cause.link(),
+    }
+}
+
+fn found(
+    candidate: &Candidate<'_>,
+    confidence: Confidence,
+    material: &Material<'_>,
+    told: &[Line<'_>],
+    facts: &Facts,
+) -> Diagnosis {
+    let finding = candidate.finding;
+    let rule = finding.rule;
+    let (lines, findings) =
+        if candidate.from_cluster { (told, material.cluster) } else { (material.lines, material.output) };
+    let mut values = finding.values.clone();
+    if let Some(rank) = lines[finding.at].rank.filter(|_| rule.speaker != Speaker::Launcher) {
+        values.entry("rank".to_owned()).or_insert_with(|| rank.to_string());
+    }
+    let worker = worker(&values, material.lines, facts).or_else(|| pod_of(&lines[finding.at].text));
+    if let Some(worker) = &worker {
+        values.entry("host".to_owned()).or_insert_with(|| worker.clone());
+    }
+    let same: Vec<&Finding> =
+        findings.iter().filter(|other| other.rule.cause == rule.cause && other.at != finding.at).collect();
+    let clue = (rule.phase == Phase::Report && matches!(rule.cause, Cause::RankExited | Cause::RankAborted))
+        .then(|| exception(material.lines))
+        .flatten();
+    let message =
+        fill(rule.says.unwrap_or(rule.cause.advice().message), &values) + &others(worker.as_ref(), &same);
+    let mut message = with_clue(message, clue);
+    if candidate.weak {
+        message.push_str(WEAK);
+    }
+    let mut evidence = vec![quote(&lines[finding.at])];
+    evidence.extend(finding.also.iter().map(|at| quote(&lines[*at])));
+    evidence.extend(clue.map(quote));
+    evidence.extend(same.iter().map(|other| quote(&lines[other.at])));
+    diagnosis(rule.cause, confidence, trimmed(evidence), worker, message, rule.advice)
+}
+
+/// No line twice, and no more than fit.
+fn trimmed(evidence: Vec<Evidence>) -> Vec<Evidence> {
+    let mut kept: Vec<Evidence> = Vec::new();
+    for item in evidence {
+        if kept.len() < MAX_EVIDENCE && !kept.contains(&item) {
+            kept.push(item);
+        }
+    }
+    kept
+}
+
+fn quote(line: &Line<'_>) -> Evidence {
+    Evidence { line: (line.number > 0).then_some(line.number), text: escaped(&line.text) }
+}
+
+/// The last lines, where only the ending speaks.
+fn ending_evidence(material: &Material<'_>, clue: Option<&Line<'_>>) -> Vec<Evidence> {
+    let ended = match material.ending {
+        Ending::Exited(code) => Some(format!("exit code {code}")),
+        Ending::Running { silent_seconds } => Some(format!("still running, silent for {silent_seconds} s")),
+        Ending::Unknown => None,
+    };
+    let last = material.lines.iter().rev().find(|line| !line.text.trim().is_empty());
+    let mut evidence: Vec<Evidence> = ended.map(|text| Evidence { line: None, text }).into_iter().collect();
+    evidence.extend(clue.map(quote));
+    evidence.extend(last.map(quote));
+    trimmed(evidence)
+}
+
+/// The worker's name: the captured host where it is not the launcher, else the one that the rank runs on.
+fn worker(values: &BTreeMap<String, String>, lines: &[Line<'_>], facts: &Facts) -> Option<String> {
+    let host = values.get("host").map(|host| pod_name(host));
+    if let Some(host) = host {
+        return (is_name(&host) && !host.contains("launcher")).then_some(host);
+    }
+    let rank: u32 = values.get("rank")?.parse().ok()?;
+    if let Some(world) = facts.world.as_ref().filter(|world| world.slots > 0) {
+        return world.workers.get((rank / world.slots) as usize).cloned();
+    }
+    lines.iter().find_map(|line| host_of_rank(&line.text, rank))
+}
+
+/// The pod that a line about a status or event begins with.
+fn pod_of(text: &str) -> Option<String> {
+    let (name, _) = text.strip_prefix("pod ")?.split_once(": ")?;
+    (is_name(name) && !name.contains("launcher")).then(|| name.to_owned())
+}
+
+/// What can be a host's name or address; anything else was captured from something else.
+fn is_name(host: &str) -> bool {
+    !host.is_empty()
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':'))
+}
+
+/// What ranks print of themselves: `rank 1 host train-worker-1`, `rank 1 of 4 on train-worker-1`.
+fn host_of_rank(text: &str, rank: u32) -> Option<String> {
+    let between = |letter: char| letter.is_whitespace() || matches!(letter, '=' | ':' | ',');
+    let names_host =
+        |word: &&str| ["host", "on", "node", "hostname"].iter().any(|name| word.eq_ignore_ascii_case(name));
+    let mut words = text.split(between).filter(|word| !word.is_empty());
+    words.by_ref().find(|word| word.eq_ignore_ascii_case("rank"))?;
+    if words.next()?.split('/').next()?.parse() != Ok(rank) {
+        return None;
+    }
+    words.by_ref().take(5).find(names_host)?;
+    let host = pod_name(words.find(|word| !names_host(word))?);
+    (is_name(&host) && host.contains(|letter: char| letter.is_ascii_alphabetic())).then_some(host)
+}
+
+/// A pod's name is the first label of its host name; an address stays as it is.
+fn pod_name(host: &str) -> String {
+    let host = host.trim_start_matches('[');
+    let host = host.split_once(']').map_or(host, |(name, _)| name);
+    if host.contains(|letter: char| letter.is_ascii_alphabetic()) && !host.contains(':') {
+        host.split('.').next().unwrap_or(host).to_owned()
+    } else {
+        host.to_owned()
+    }
+}
+
+/// How many other workers the same happened on.
+fn others(worker: Option<&String>, same: &[&Finding]) -> String {
+    if worker.is_none() {
+        return String::new();
+    }
+    let mut names: Vec<String> =
+        same.iter().filter_map(|other| other.values.get("host")).map(|host| pod_name(host)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| Some(name) != worker && !name.contains("launcher"));
+    match names.len() {
+        0 => String::new(),
+        1 => format!("; the same on {}", names[0]),
+        count => format!("; the same on {count} other workers"),
+    }
+}
+
+fn with_clue(message: String, clue: Option<&Line<'_>>) -> String {
+    match clue {
+        Some(line) => format!("{message}; before that the program printed: {}", line.text.trim()),
+        None => message,
+    }
+}
+
+/// The last line of a program's last Python traceback.
+fn exception<'a>(lines: &'a [Line<'a>]) -> Option<&'a Line<'a>> {
+    let from = lines.len().saturating_sub(CLUE_LINES);
+    let begin = from
+        + lines[from..].iter().rposition(|line| line.text.contains("Traceback (most recent call last)"))?;
+    lines[begin + 1..].iter().find(|line| {
+        let name = line.text.split(':').next().unwrap_or_default();
+        !line.text.starts_with([' ', '\t'])
+            && name.contains(|letter: char| letter.is_ascii_uppercase())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'))
+    })
+}
+
+/// A template with its values: `{name|what to say without}`.
+fn fill(template: &str, values: &BTreeMap<String, String>) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, tail)) = rest.split_once('{') {
+        text.push_str(before);
+        let (field, after) = tail.split_once('}').unwrap_or((tail, ""));
+        let (name, otherwise) = field.split_once('|').unwrap_or((field, ""));
+        match values.get(name).map(String::as_str) {
+            Some(value) if name == "host" || name == "peer" => text.push_str(&pod_name(value)),
+            value => text.push_str(value.unwrap_or(otherwise)),
+        }
+        rest = after;
+    }
+    text.push_str(rest);
+    let text = text.trim_end().trim_end_matches(':');
+    match text.chars().next() {
+        Some(first)
+            if template.starts_with('{') && first.is_lowercase() && !values_start(template, values) =>
+        {
+            first.to_uppercase().collect::<String>() + &text[first.len_utf8()..]
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Whether the text begins with a captured value, whose spelling is not ours to change.
+fn values_start(template: &str, values: &BTreeMap<String, String>) -> bool {
+    let name = template[1..].split(['|', '}']).next().unwrap_or_default();
+    values.contains_key(name)
+}

@@ -1,0 +1,253 @@
+//! What Kubernetes knows of a job's pods, and how it is put into lines that the rules can read.
+//!
+//! The caller fills these structs from statuses and events, or takes them from a [`Pod`]; nothing is fetched here.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+
+/// No more events of one object are looked at.
+const MAX_EVENTS: usize = 50;
+
+/// What is known beside the output; all of it optional.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The job's pods, launcher and workers.
+    pub pods: Vec<PodFacts>,
+    /// Events and conditions of the job and its other children: `(reason, message)`.
+    pub events: Vec<(String, String)>,
+    /// GPUs that the whole job asks for and that its nodes have to offer.
+    pub gpus: Option<Gpus>,
+    /// The names of the workers in the order of the hostfile, with their slots each.
+    pub world: Option<World>,
+}
+
+/// GPUs wanted and there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gpus {
+    /// By all pods of the job together.
+    pub requested: u64,
+    /// Free on all nodes together.
+    pub available: u64,
+}
+
+/// Which worker a rank runs on: ranks fill one worker's slots after the other's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct World {
+    /// In the hostfile's order.
+    pub workers: Vec<String>,
+    /// Slots of each.
+    pub slots: u32,
+}
+
+/// What is known of one pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a worker, which must not end before the job does.
+    pub worker: bool,
+    /// It is gone, or being deleted by somebody else than its job.
+    pub deleted: bool,
+    /// `status.reason` and `status.message`, where the pod failed.
+    pub failure: Option<(String, String)>,
+    /// Conditions that tell of trouble: type, reason, message.
+    pub conditions: Vec<(String, String, String)>,
+    /// Its containers, init containers too.
+    pub containers: Vec<ContainerFacts>,
+    /// Its node's name, and the message of its Ready condition where that is not True.
+    pub lost_node: Option<(String, String)>,
+    /// Its events: `(reason, message)`.
+    pub events: Vec<(String, String)>,
+}
+
+/// What is known of one container.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContainerFacts {
+    /// Its name.
+    pub name: String,
+    /// What it waits for: reason, message.
+    pub waiting: Option<(String, String)>,
+    /// How it ended, now or the last time.
+    pub terminated: Option<Terminated>,
+    /// `resources.limits.memory`, e.g. `16Gi`.
+    pub memory_limit: Option<String>,
+    /// Processes that the kernel killed in its control group for want of memory.
+    pub oom_kills: u64,
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Terminated {
+    /// Its exit code.
+    pub exit_code: i32,
+    /// `OOMKilled`, `Error`, `StartError`, ….
+    pub reason: String,
+    /// What the kubelet adds.
+    pub message: String,
+}
+
+impl PodFacts {
+    /// What a pod's status says; events and the node are the caller's to add.
+    #[must_use]
+    pub fn of(pod: &Pod, worker: bool) -> Self {
+        let status = pod.status.clone().unwrap_or_default();
+        let failed = status.phase.as_deref() == Some("Failed");
+        let reason = status.reason.clone().unwrap_or_default();
+        Self {
+            name: pod.metadata.name.clone().unwrap_or_default(),
+            worker,
+            deleted: false,
+            failure: (failed && !reason.is_empty())
+                .then(|| (reason, status.message.clone().unwrap_or_default())),
+            conditions: troubles(&status),
+            containers: containers(pod, &status),
+            lost_node: None,
+            events: Vec::new(),
+        }
+    }
+}
+
+/// Conditions that say that something is wrong: not scheduled, or about to be disrupted.
+fn troubles(status: &PodStatus) -> Vec<(String, String, String)> {
+    let told = |text: &Option<String>| text.clone().unwrap_or_default();
+    let wrong = |kind: &str, value: &str| {
+        matches!((kind, value), ("PodScheduled", "False") | ("DisruptionTarget", "True"))
+    };
+    let conditions = status.conditions.iter().flatten();
+    conditions
+        .filter(|condition| wrong(&condition.type_, &condition.status))
+        .map(|condition| (condition.type_.clone(), told(&condition.reason), told(&condition.message)))
+        .collect()
+}
+
+fn containers(pod: &Pod, status: &PodStatus) -> Vec<ContainerFacts> {
+    let statuses =
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    statuses.map(|status| container(status, memory_limit(pod, &status.name))).collect()
+}
+
+fn container(status: &ContainerStatus, memory_limit: Option<String>) -> ContainerFacts {
+    let state = status.state.as_ref();
+    let waiting = state.and_then(|state| state.waiting.as_ref());
+    let ended = state
+        .and_then(|state| state.terminated.as_ref())
+        .or_else(|| status.last_state.as_ref().and_then(|state| state.terminated.as_ref()));
+    ContainerFacts {
+        name: status.name.clone(),
+        waiting: waiting.map(|waiting| {
+            (waiting.reason.clone().unwrap_or_default(), waiting.message.clone().unwrap_or_default())
+        }),
+        terminated: ended.map(|ended| Terminated {
+            exit_code: ended.exit_code,
+            reason: ended.reason.clone().unwrap_or_default(),
+            message: ended.message.clone().unwrap_or_default(),
+        }),
+        memory_limit,
+        oom_kills: 0,
+    }
+}
+
+fn memory_limit(pod: &Pod, container: &str) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let found = all.into_iter().find(|candidate| candidate.name == container)?;
+    Some(found.resources.as_ref()?.limits.as_ref()?.get("memory")?.0.clone())
+}
+
+/// The facts as lines, in the forms that the rules of [`super::rules`] read.
+pub(crate) fn lines(facts: &Facts) -> Vec<String> {
+    let mut lines: Vec<String> = facts.pods.iter().flat_map(pod_lines).collect();
+    lines.extend(
+        facts
+            .events
+            .iter()
+            .take(MAX_EVENTS)
+            .map(|(reason, message)| one_line(&format!("event {reason}: {message}"))),
+    );
+    let short_of_gpus =
+        lines.iter().any(|line| line.contains("nodes are available") && line.contains("/gpu"));
+    if let Some(gpus) = facts.gpus.filter(|gpus| short_of_gpus && gpus.requested > gpus.available) {
+        lines.push(format!("Insufficient GPUs: requested {}, available {}", gpus.requested, gpus.available));
+    }
+    lines
+}
+
+fn pod_lines(pod: &PodFacts) -> Vec<String> {
+    let name = &pod.name;
+    let mut lines = Vec::new();
+    if let Some((reason, message)) = &pod.failure {
+        lines.push(format!("pod {name}: Failed: {reason}: {message}"));
+    }
+    lines.extend(
+        pod.conditions
+            .iter()
+            .map(|(kind, reason, message)| format!("pod {name}: condition {kind} {reason}: {message}")),
+    );
+    if let Some((node, message)) = &pod.lost_node {
+        lines.push(format!("node {node} of pod {name}: Ready=Unknown: {message}"));
+    }
+    if pod.deleted {
+        lines.push(format!("pod {name}: deleted"));
+    }
+    lines.extend(pod.containers.iter().flat_map(|container| container_lines(pod, container)));
+    lines.extend(
+        pod.events
+            .iter()
+            .take(MAX_EVENTS)
+            .map(|(reason, message)| format!("pod {name}: event {reason}: {message}")),
+    );
+    lines.iter().map(|line| one_line(line)).collect()
+}
+
+fn container_lines(pod: &PodFacts, container: &ContainerFacts) -> Vec<String> {
+    let (pod_name, name) = (&pod.name, &container.name);
+    let limit = container
+        .memory_limit
+        .as_deref()
+        .map(|limit| format!(", memory limit ({})", quantity_text(limit)))
+        .unwrap_or_default();
+    let mut lines = Vec::new();
+    if let Some((reason, message)) = &container.waiting {
+        lines.push(format!("pod {pod_name}: container {name} waiting: {reason}: {message}"));
+    }
+    if container.oom_kills > 0 {
+        lines.push(format!(
+            "pod {pod_name}: container {name}: {} out-of-memory kills{limit}",
+            container.oom_kills
+        ));
+    }
+    if let Some(ended) = container.terminated.as_ref().filter(|ended| ended.exit_code != 0) {
+        let tail = match ended.reason.as_str() {
+            "OOMKilled" => limit,
+            _ if ended.message.is_empty() => String::new(),
+            _ => format!(": {}", ended.message),
+        };
+        lines.push(format!(
+            "pod {pod_name}: container {name} terminated: {}, exit code {}{tail}",
+            ended.reason, ended.exit_code
+        ));
+        if pod.worker {
+            lines.push(format!(
+                "worker {pod_name}: container {name} ended with exit code {}, terminated: {}",
+                ended.exit_code, ended.reason
+            ));
+        }
+    }
+    lines
+}
+
+/// `16Gi` as people say it, `16 GB`; what is no plain quantity stays as it is.
+fn quantity_text(quantity: &str) -> String {
+    let digits = quantity.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &quantity[digits.len()..] {
+        "Ki" | "k" => "kB",
+        "Mi" | "M" => "MB",
+        "Gi" | "G" => "GB",
+        "Ti" | "T" => "TB",
+        _ => return quantity.to_owned(),
+    };
+    format!("{digits} {unit}")
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}

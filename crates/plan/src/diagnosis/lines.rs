@@ -1,0 +1,209 @@
+//! From the bytes of an output to lines that rules can be matched against.
+//!
+//! Terminal escapes are taken out; what launchers and log tools put before a line (time stamps, rank tags) is cut off
+//! and remembered; a progress bar's rewrites (`\r`) are lines of their own; an endless line is cut into pieces.
+//! Nothing is printed unescaped: see [`escaped`].
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::collect::Output;
+
+/// A longer line is cut into pieces of this many bytes.
+const MAX_PIECE_BYTES: usize = 4096;
+/// No more lines than this are looked at.
+const MAX_LINES: usize = 400_000;
+/// Prefixes that can stand before one another: log tool, time stamp, rank tag.
+const MAX_PREFIXES: usize = 4;
+/// Evidence is cut after this many characters.
+const MAX_EVIDENCE_CHARS: usize = 400;
+
+/// One line, or a piece of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    /// Counted from 1 over line feeds, as editors do.
+    pub number: usize,
+    /// Without prefixes and terminal escapes.
+    pub text: Cow<'a, str>,
+    /// The launcher tagged it as printed by a rank: whatever it says, the launcher did not say it.
+    pub by_rank: bool,
+    /// The rank in that tag.
+    pub rank: Option<u32>,
+}
+
+/// All lines of an output's head and tail.
+pub(crate) fn lines<'a>(head: &'a str, tail: &'a str, output: &Output) -> Vec<Line<'a>> {
+    let mut all = Vec::new();
+    let ends = split(head, 1, &mut all);
+    if !tail.is_empty() {
+        split(tail, 1 + ends + output.skipped_lines, &mut all);
+    }
+    all
+}
+
+/// Adds the lines of `text`, the first of which has the number `first`; answers how many line ends there are.
+fn split<'a>(text: &'a str, first: usize, all: &mut Vec<Line<'a>>) -> usize {
+    let mut ends = 0;
+    for line in text.split('\n') {
+        for segment in line.split('\r').filter(|segment| !segment.is_empty()) {
+            for piece in pieces(segment) {
+                if all.len() < MAX_LINES {
+                    all.push(read_line(first + ends, piece));
+                }
+            }
+        }
+        ends += 1;
+    }
+    ends - 1
+}
+
+/// Cuts at character borders.
+fn pieces(mut rest: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut end = MAX_PIECE_BYTES.min(rest.len());
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let (piece, left) = rest.split_at(end);
+        rest = left;
+        Some(piece)
+    })
+}
+
+fn read_line(number: usize, raw: &str) -> Line<'_> {
+    let clean = without_escapes(raw);
+    let (start, by_rank, rank) = prefixes(&clean);
+    let text = match clean {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[start..]),
+        Cow::Owned(text) => Cow::Owned(text[start..].to_owned()),
+    };
+    Line { number, text, by_rank, rank }
+}
+
+/// `kubectl logs --prefix`, time stamps of log tools, and the rank tags of Open MPI 4 and 5 (`--tag-output`) and of
+/// MPICH and Intel MPI (`-l`, `-prepend-rank`).
+static PREFIX: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"^\s*(?:\[pod/[\w./-]+\]|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|(?:[A-Z][a-z]{2} ){2}[ \d]\d \d\d:\d\d:\d\d(?: \d{4})?|(?P<tag>\[(?:[\w.@:-]+[,@])?(?:\d+,)?(?P<rank>\d+)\](?:\[[\w.-]+:\d+\])?<(?:stdout|stderr|stddiag)>:?)|(?P<plain>\[(?P<mpich>\d+)\](?: |$)))[ \t]?",
+    )
+    .ok()
+});
+
+/// Where the line itself begins, whether a rank printed it, and which.
+fn prefixes(line: &str) -> (usize, bool, Option<u32>) {
+    let (mut start, mut by_rank, mut rank) = (0, false, None);
+    let Some(prefix) = PREFIX.as_ref() else { return (0, false, None) };
+    for _ in 0..MAX_PREFIXES {
+        let rest = &line[start..];
+        let plausible =
+            rest.trim_start().starts_with(|first: char| first == '[' || first.is_ascii_alphanumeric());
+        let Some(found) = plausible.then(|| prefix.captures(rest)).flatten() else { break };
+        by_rank |= found.name("tag").is_some() || found.name("plain").is_some();
+        rank = found
+            .name("rank")
+            .or(found.name("mpich"))
+            .and_then(|digits| digits.as_str().parse().ok())
+            .or(rank);
+        start += found.get_match().end();
+    }
+    (start, by_rank, rank)
+}
+
+/// Takes out CSI and OSC sequences and other control characters but tabulators.
+fn without_escapes(raw: &str) -> Cow<'_, str> {
+    if !raw.bytes().any(|byte| byte < 0x20 && byte != b'\t' || byte == 0x7f) {
+        return Cow::Borrowed(raw);
+    }
+    let mut clean = String::with_capacity(raw.len());
+    let mut rest = raw.chars().peekable();
+    while let Some(next) = rest.next() {
+        match (next, rest.peek()) {
+            ('\u{1b}', Some('[')) => {
+                rest.next();
+                rest.by_ref().find(|end| ('\u{40}'..='\u{7e}').contains(end));
+            }
+            ('\u{1b}', Some(']')) => {
+                let mut before = ' ';
+                rest.by_ref().find(|end| {
+                    let ends = *end == '\u{7}' || (before == '\u{1b}' && *end == '\\');
+                    before = *end;
+                    ends
+                });
+            }
+            ('\u{1b}', Some(_)) => {
+                rest.next();
+            }
+            (control, _) if control.is_control() && control != '\t' => {}
+            (other, _) => clean.push(other),
+        }
+    }
+    Cow::Owned(clean)
+}
+
+/// Text as it may be shown: no control character, no direction override, not longer than evidence may be.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut shown = String::new();
+    for (count, letter) in text.trim_end().chars().enumerate() {
+        if count == MAX_EVIDENCE_CHARS {
+            shown.push('…');
+            break;
+        }
+        match letter {
+            '\t' => shown.push(' '),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
+                shown.extend(letter.escape_unicode());
+            }
+            _ if letter.is_control() => shown.extend(letter.escape_unicode()),
+            _ => shown.push(letter),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn only(raw: &str) -> (String, bool, Option<u32>) {
+        let line = read_line(1, raw);
+        (line.text.into_owned(), line.by_rank, line.rank)
+    }
+
+    #[test]
+    fn prefixes_are_cut_off_and_remembered() {
+        for (raw, text, by_rank, rank) in [
+            ("ssh: x", "ssh: x", false, None),
+            ("[1,3]<stderr>:ssh: x", "ssh: x", true, Some(3)),
+            ("[prterun-w-1-17@1,2]<stdout>: hello", "hello", true, Some(2)),
+            ("2026-11-21T09:10:11.123456789Z [1,0]<stdout>:hello", "hello", true, Some(0)),
+            ("[pod/job-launcher-x/mpi] 2026-11-21T09:10:11Z hello", "hello", false, None),
+            ("[7] hello", "hello", true, Some(7)),
+            ("[w-0:00419] *** An error", "[w-0:00419] *** An error", false, None),
+            ("[[43557,1],1][file.c:1:f] from a", "[[43557,1],1][file.c:1:f] from a", false, None),
+            ("[ 0] /lib/libc.so", "[ 0] /lib/libc.so", false, None),
+        ] {
+            assert_eq!(only(raw), (text.to_owned(), by_rank, rank), "{raw}");
+        }
+    }
+
+    #[test]
+    fn terminal_escapes_do_not_hide_or_fake_anything() {
+        assert_eq!(only("\u{1b}[31mssh: \u{1b}[0mx").0, "ssh: x");
+        assert_eq!(only("\u{1b}]0;title\u{7}ssh: x").0, "ssh: x");
+        assert_eq!(only("s\u{0}s\u{8}h").0, "ssh");
+        assert_eq!(escaped("a\u{202e}b\u{1b}c"), "a\\u{202e}b\\u{1b}c");
+    }
+
+    #[test]
+    fn numbers_count_line_feeds_only() {
+        let text = format!("a\r\nb\rc\n\n{}d\n", "x".repeat(3 * MAX_PIECE_BYTES));
+        let output = Output::from(text.as_str());
+        let numbers: Vec<_> = lines(&text, "", &output).iter().map(|line| line.number).collect();
+        assert_eq!(numbers, [1, 2, 2, 4, 4, 4, 4]);
+    }
+}

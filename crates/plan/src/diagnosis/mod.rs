@@ -1,0 +1,107 @@
+//! Why a job failed, hangs or cannot start, from what its launcher printed and what Kubernetes says of its pods.
+//!
+//! [`diagnose`] is pure: an [`Output`] (bounded by [`Collector`]), how the launcher ended and [`Facts`] come in, a
+//! [`Diagnosis`] comes out, or nothing where nothing failed. It reads no file and asks nobody. Where it does not know
+//! it says [`Cause::Unknown`]: a wrong cause is worse than none. Lines that the user's own program may have printed
+//! are weak evidence and the message says so. Steps: [`collect`] → [`lines`] → [`scan`] (the [`rules`] as data)
+//! → [`judge`] → [`explain`]; [`guide`] writes the same texts down for people.
+
+mod cause;
+mod collect;
+mod explain;
+mod facts;
+mod guide;
+mod judge;
+mod lines;
+mod rules;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use serde::Serialize;
+
+pub use cause::{Advice, Cause};
+pub use collect::{Collector, Output};
+pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
+pub use guide::troubleshooting;
+
+/// How the launcher ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Ending {
+    /// Nobody knows.
+    #[default]
+    Unknown,
+    /// With this exit code.
+    Exited(i32),
+    /// Not at all so far.
+    Running {
+        /// How long nothing has been printed, in seconds.
+        silent_seconds: u64,
+    },
+}
+
+/// How far a diagnosis can be relied on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// It rests on what a program may have printed, on an exit code, or on silence.
+    Low,
+    /// The evidence fits, and another explanation is possible.
+    Medium,
+    /// Whoever knows has said so.
+    High,
+}
+
+/// A line that a diagnosis rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// Its number in the output, from 1; none for a status or event.
+    pub line: Option<usize>,
+    /// Its text, escaped and cut to a readable length.
+    pub text: String,
+}
+
+/// What is wrong, why that is believed, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// The cause.
+    pub cause: Cause,
+    /// How far it can be relied on.
+    pub confidence: Confidence,
+    /// What it rests on, the strongest first.
+    pub evidence: Vec<Evidence>,
+    /// The worker that it happened on, where one can be named.
+    pub worker: Option<String>,
+    /// One line for people.
+    pub message: String,
+    /// What to do.
+    pub suggestion: String,
+    /// Where more is written.
+    pub link: String,
+}
+
+/// The diagnosis; nothing where nothing failed.
+#[must_use]
+pub fn diagnose(output: &Output, ending: Ending, facts: &Facts) -> Option<Diagnosis> {
+    let head = String::from_utf8_lossy(&output.head);
+    let tail = String::from_utf8_lossy(&output.tail);
+    let printed = lines::lines(&head, &tail, output);
+    let told = facts::lines(facts);
+    let told: Vec<lines::Line<'_>> = told
+        .iter()
+        .map(|line| lines::Line { number: 0, text: line.into(), by_rank: false, rank: None })
+        .collect();
+    let ranks = facts.world.as_ref().map(|world| world.slots.saturating_mul(world.workers.len() as u32));
+    let in_output = scan::scan(&printed);
+    let in_cluster = scan::scan(&told);
+    let material = judge::Material {
+        ending,
+        lines: &printed,
+        output: &in_output,
+        cluster: &in_cluster,
+        lonely: world::lonely(&printed, ranks),
+    };
+    let verdict = judge::judge(&material);
+    explain::explain(&verdict, &material, &told, facts)
+}

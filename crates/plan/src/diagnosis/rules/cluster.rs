@@ -1,0 +1,394 @@
+//! What Kubernetes says in statuses and events, as [`super::super::facts`] writes them down, or as `kubectl describe` and `kubectl get events` print them.
+
+use super::super::cause::Cause;
+use super::weight::{EXIT, REASON, ROOT, STATUS, SYMPTOM};
+use super::{Rule, Speaker, rule};
+
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        "status-oom",
+        Cause::OutOfMemory,
+        STATUS,
+        "OOMKilled",
+        r"^pod (?P<host>\S+): container \S+ terminated: OOMKilled, exit code (?P<code>\d+)(?:, memory limit(?P<name> \(.+\)))?$",
+        "pod train-worker-1: container mpi terminated: OOMKilled, exit code 137, memory limit (16 GB)",
+    )
+    .by(Speaker::Cluster)
+    .says("exit code {code|137} (OOMKilled) – memory limit{name| of the container} exceeded"),
+    rule(
+        "status-oom-counted",
+        Cause::OutOfMemory,
+        STATUS - 1,
+        "out-of-memory kill",
+        r"^pod (?P<host>\S+): container \S+: (?P<count>\d+) out-of-memory kills?\b(?:, memory limit(?P<name> \(.+\)))?",
+        "pod train-worker-1: container mpi: 1 out-of-memory kills, memory limit (16 GB)",
+    )
+    .by(Speaker::Cluster)
+    .says("A process on {host|a worker} was killed because the memory limit{name| of the container} was exceeded"),
+    rule(
+        "status-evicted",
+        Cause::Evicted,
+        STATUS + 2,
+        "Evicted",
+        r"^pod (?P<host>\S+): (?:Failed: |condition \S+ )?(?:Evicted|TerminationByKubelet|EvictionByEvictionAPI): ?(?P<reason>.*)",
+        "pod train-worker-1: Failed: Evicted: The node was low on resource: memory.",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "status-evicted-api",
+        Cause::Evicted,
+        STATUS + 2,
+        "condition DisruptionTarget ",
+        r"^pod (?P<host>\S+): condition DisruptionTarget (?:TerminationByKubelet|EvictionByEvictionAPI): ?(?P<reason>.*)",
+        "pod train-worker-1: condition DisruptionTarget EvictionByEvictionAPI: Eviction API: evicting",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "status-preempted",
+        Cause::Preempted,
+        STATUS + 3,
+        "reempt",
+        r"^pod (?P<host>\S+): (?:condition DisruptionTarget PreemptionByScheduler|Failed: Preempting|Failed: Preempted|event Preempted): ?(?P<reason>.*)",
+        "pod train-worker-1: condition DisruptionTarget PreemptionByScheduler: default-scheduler: preempting to accommodate a higher priority pod",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "workload-preempted",
+        Cause::Preempted,
+        STATUS + 3,
+        "Preempted to accommodate a workload",
+        r"(?P<reason>Preempted to accommodate a workload.*)",
+        "event Preempted: Preempted to accommodate a workload (UID: 3f5) due to prioritization in the ClusterQueue",
+    )
+    .by(Speaker::Cluster)
+    .says("The job was preempted: {reason|}"),
+    rule(
+        "status-node-lost",
+        Cause::NodeLost,
+        STATUS + 1,
+        "Ready=",
+        r"^node (?P<name>\S+) of pod (?P<host>\S+): Ready=(?:Unknown|False)(?:: (?P<reason>.*))?",
+        "node gpu-7 of pod train-worker-1: Ready=Unknown: Kubelet stopped posting node status.",
+    )
+    .by(Speaker::Cluster)
+    .says("Node {name|}, on which {host|a worker} ran, was lost: {reason|it does not report}"),
+    rule(
+        "status-node-lost-pod",
+        Cause::NodeLost,
+        STATUS + 1,
+        ": Failed: |condition DisruptionTarget |event NodeNotReady",
+        r"^pod (?P<host>\S+): (?:Failed: NodeLost|Failed: NodeShutdown|Failed: Terminated: Pod was terminated in response to imminent node shutdown|condition DisruptionTarget (?:DeletionByTaintManager|DeletionByPodGC)|event NodeNotReady): ?(?P<reason>.*)",
+        "pod train-worker-1: condition DisruptionTarget DeletionByTaintManager: Taint manager: deleting due to NoExecute taint",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "status-deleted",
+        Cause::WorkerLost,
+        STATUS - 5,
+        ": deleted",
+        r"^pod (?P<host>\S+): deleted$",
+        "pod train-worker-1: deleted",
+    )
+    .by(Speaker::Cluster)
+    .says("The pod {host|of a worker} was deleted while the job was running"),
+    // Images
+    rule(
+        "image-authentication",
+        Cause::ImagePull,
+        ROOT + 3,
+        "image \"",
+        r#"(?:^pod (?P<host>\S+): )?.*(?:Failed to pull|Back-off pulling|ErrImagePull:.*) image "(?P<image>[^"]+)".*(?:unauthorized|authentication required|no basic auth credentials|unauthenticated|access.* denied|denied: |403 Forbidden|401 Unauthorized)"#,
+        "pod train-worker-1: event Failed: Failed to pull image \"registry.example/team/train:1\": rpc error: code = Unknown desc = unauthorized: authentication required",
+    )
+    .by(Speaker::Cluster)
+    .says("Failed to pull image '{image|}': authentication required"),
+    rule(
+        "image-not-found",
+        Cause::ImagePull,
+        ROOT + 2,
+        "image \"",
+        r#"(?:^pod (?P<host>\S+): )?.*(?:Failed to pull|Back-off pulling) image "(?P<image>[^"]+)".*(?:not found|manifest unknown|does not exist)"#,
+        "pod train-worker-1: event Failed: Failed to pull image \"registry.example/team/train:2\": rpc error: code = NotFound desc = failed to resolve reference: not found",
+    )
+    .by(Speaker::Cluster)
+    .says("Failed to pull image '{image|}': no such image or tag"),
+    rule(
+        "image-rate-limit",
+        Cause::ImagePull,
+        ROOT + 4,
+        "image \"",
+        r#"(?:^pod (?P<host>\S+): )?.*(?:Failed to pull|Back-off pulling) image "(?P<image>[^"]+)".*(?:toomanyrequests|429 Too Many Requests|pull rate limit|QPS exceeded)"#,
+        "pod train-worker-1: event Failed: Failed to pull image \"train:1\": 429 Too Many Requests - Server message: toomanyrequests: You have reached your pull rate limit.",
+    )
+    .by(Speaker::Cluster)
+    .says("Failed to pull image '{image|}': the registry's rate limit is reached")
+    .advice("Log in to the registry with a pull secret, or mirror the image into a registry of your own."),
+    rule(
+        "image-registry-down",
+        Cause::ImagePull,
+        ROOT + 3,
+        "image \"",
+        r#"(?:^pod (?P<host>\S+): )?.*(?:Failed to pull|Back-off pulling) image "(?P<image>[^"]+)".*(?P<reason>no such host|i/o timeout|connection refused|TLS handshake timeout|x509: [^"]*|context deadline exceeded)"#,
+        "pod train-worker-1: event Failed: Failed to pull image \"registry.example/train:1\": dial tcp: lookup registry.example: no such host",
+    )
+    .by(Speaker::Cluster)
+    .says("Failed to pull image '{image|}': the registry cannot be reached ({reason|})")
+    .advice("Check the registry's name in the image, and that the node can reach it (DNS, proxy, certificates)."),
+    rule(
+        "image-no-space",
+        Cause::ImagePull,
+        ROOT + 4,
+        "no space left on device",
+        r#"(?:^pod (?P<host>\S+): )?.*(?:Failed to pull|Back-off pulling) image "(?P<image>[^"]+)".*no space left on device"#,
+        "pod train-worker-1: event Failed: Failed to pull image \"train:1\": write /var/lib/containers/x: no space left on device",
+    )
+    .by(Speaker::Cluster)
+    .says("Failed to pull image '{image|}': the node's disk is full"),
+    rule(
+        "image-failed",
+        Cause::ImagePull,
+        ROOT,
+        "image \"",
+        r#"(?:^pod (?P<host>\S+): )?.*(?:Failed to pull|Back-off pulling) image "(?P<image>[^"]+)"(?:: (?P<reason>.*))?"#,
+        "pod train-worker-1: container mpi waiting: ImagePullBackOff: Back-off pulling image \"registry.example/train:1\"",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "image-name",
+        Cause::ImagePull,
+        ROOT,
+        "InvalidImageName",
+        r#"^pod (?P<host>\S+): container \S+ waiting: InvalidImageName(?:: Failed to apply default image tag "(?P<image>[^"]+)".*)?"#,
+        "pod train-worker-1: container mpi waiting: InvalidImageName: Failed to apply default image tag \"Train:1\": couldn't parse image name",
+    )
+    .by(Speaker::Cluster)
+    .says("Failed to pull image '{image|}': this is no image name"),
+    rule(
+        "image-never-pull",
+        Cause::ImagePull,
+        ROOT,
+        "ErrImageNeverPull",
+        r#"^pod (?P<host>\S+): container \S+ waiting: ErrImageNeverPull(?:: Container image "(?P<image>[^"]+)".*)?"#,
+        "pod train-worker-1: container mpi waiting: ErrImageNeverPull: Container image \"train:1\" is not present with pull policy of Never",
+    )
+    .by(Speaker::Cluster)
+    .says("Failed to pull image '{image|}': it is not on the node, and its pull policy is Never"),
+    // Starting containers
+    rule(
+        "start-no-program",
+        Cause::ExecutableNotFound,
+        ROOT,
+        "executable file not found in $PATH",
+        r#"(?:^pod (?P<host>\S+): )?.*exec: "(?P<path>[^"]+)": executable file not found in \$PATH"#,
+        "pod train-worker-1: container mpi terminated: StartError, exit code 128: failed to create containerd task: exec: \"/usr/sbin/sshd\": executable file not found in $PATH: unknown",
+    )
+    .by(Speaker::Cluster)
+    .says("The image of {host|the pod} has no {path|program of the given name}"),
+    rule(
+        "start-no-file",
+        Cause::ExecutableNotFound,
+        ROOT - 1,
+        ": no such file or directory",
+        r#"(?:^pod (?P<host>\S+): )?.*exec: "(?P<path>[^"]+)": stat \S+: no such file or directory"#,
+        "pod train-worker-1: container mpi waiting: RunContainerError: exec: \"/usr/sbin/sshd\": stat /usr/sbin/sshd: no such file or directory",
+    )
+    .by(Speaker::Cluster)
+    .says("The image of {host|the pod} has no {path|program of the given name}"),
+    rule(
+        "start-no-permission",
+        Cause::ExecutableNotPermitted,
+        ROOT,
+        ": permission denied",
+        r#"(?:^pod (?P<host>\S+): )?.*exec: "(?P<path>[^"]+)": permission denied"#,
+        "pod train-worker-1: container mpi terminated: StartError, exit code 128: exec: \"/train.sh\": permission denied: unknown",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "crash-loop",
+        Cause::CrashLoop,
+        SYMPTOM,
+        "CrashLoopBackOff",
+        r"^pod (?P<host>\S+): container (?P<name>\S+) waiting: CrashLoopBackOff",
+        "pod train-worker-1: container mpi waiting: CrashLoopBackOff: back-off 40s restarting failed container",
+    )
+    .by(Speaker::Cluster)
+    .says("Container {name|} of {host|a pod} crashes again and again"),
+    rule(
+        "worker-container-ended",
+        Cause::WorkerLost,
+        EXIT + 5,
+        " terminated: ",
+        r"^worker (?P<host>\S+): container (?P<name>\S+) ended with exit code (?P<code>\d+)",
+        "worker train-worker-1: container mpi ended with exit code 1, terminated: Error",
+    )
+    .by(Speaker::Cluster)
+    .says("Container {name|} of {host|a worker} ended with exit code {code|}"),
+    rule(
+        "container-killed",
+        Cause::RankKilled,
+        SYMPTOM,
+        "exit code 137",
+        r"^pod (?P<host>\S+): container \S+ terminated: Error, exit code 137$",
+        "pod train-worker-1: container mpi terminated: Error, exit code 137",
+    )
+    .by(Speaker::Cluster)
+    .says("The container of {host|a worker} was killed by signal 9"),
+    // Scheduling
+    rule(
+        "gpus-insufficient",
+        Cause::Unschedulable,
+        ROOT + 1,
+        "Insufficient GPUs: ",
+        r"(?P<reason>Insufficient GPUs: requested \d+, available \d+)",
+        "job train: Insufficient GPUs: requested 32, available 24",
+    )
+    .by(Speaker::Cluster)
+    .says("{reason|}"),
+    rule(
+        "unschedulable",
+        Cause::Unschedulable,
+        ROOT,
+        " nodes are available",
+        r"(?:^pod (?P<host>\S+): )?.*?(?P<reason>0/\d+ nodes are available: .*?\.)(?: preemption:.*)?(?:$| )",
+        "pod train-worker-3: condition PodScheduled Unschedulable: 0/5 nodes are available: 3 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {gpu: true}. preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling.",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "gang-not-ready",
+        Cause::Unschedulable,
+        SYMPTOM,
+        "in gang unschedulable",
+        r"(?P<reason>\d+/\d+ tasks in gang unschedulable: .*)",
+        "event Unschedulable: 4/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "kueue-quota",
+        Cause::QuotaExceeded,
+        ROOT,
+        "insufficient ",
+        r"(?P<reason>couldn't assign flavors to pod set .*: insufficient (?:unused )?quota .*)",
+        "condition QuotaReserved Pending: couldn't assign flavors to pod set worker: insufficient unused quota for nvidia.com/gpu in flavor default, 8 more needed",
+    )
+    .by(Speaker::Cluster)
+    .says("Quota exceeded: {reason|}"),
+    rule(
+        "resource-quota",
+        Cause::QuotaExceeded,
+        ROOT + 2,
+        "exceeded quota: ",
+        r"exceeded quota: (?P<reason>.*)",
+        "event FailedCreate: Error creating: pods \"train-worker-1\" is forbidden: exceeded quota: compute, requested: requests.nvidia.com/gpu=8, used: requests.nvidia.com/gpu=20, limited: requests.nvidia.com/gpu=24",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "resource-quota-missing",
+        Cause::QuotaExceeded,
+        ROOT + 1,
+        "failed quota: ",
+        r"failed quota: (?P<reason>.*must specify .*)",
+        "event FailedCreate: Error creating: pods \"train-worker-1\" is forbidden: failed quota: compute: must specify limits.cpu for: mpi",
+    )
+    .by(Speaker::Cluster)
+    .says("The namespace's quota demands more of the pod template: {reason|}")
+    .advice("Set the requests and limits that the quota counts on every container of the pod template."),
+    rule(
+        "job-quota",
+        Cause::QuotaExceeded,
+        ROOT + 2,
+        "Quota exceeded: ",
+        r"Quota exceeded: (?P<reason>\d+/\d+ jobs running)",
+        "Quota exceeded: 5/5 jobs running",
+    )
+    .by(Speaker::Cluster),
+    // References
+    rule(
+        "mount-missing",
+        Cause::MissingReference,
+        ROOT,
+        " not found",
+        r#"(?:^pod (?P<host>\S+): )?.*MountVolume\.SetUp failed for volume "(?P<path>[^"]+)" ?: (?:references non-existent \S+ key: (?P<count>\S+)|(?P<name>(?:secret|configmap) "[^"]+") not found)"#,
+        "pod train-worker-1: event FailedMount: MountVolume.SetUp failed for volume \"keys\" : secret \"train-ssh\" not found",
+    )
+    .by(Speaker::Cluster)
+    .says("The {name|object} that volume {path|} of the pod refers to does not exist"),
+    rule(
+        "env-missing",
+        Cause::MissingReference,
+        ROOT,
+        " not found",
+        r#"(?:^pod (?P<host>\S+): )?.*(?:CreateContainerConfigError|Failed): (?:Error: )?(?P<name>(?:secret|configmap) "[^"]+") not found"#,
+        "pod train-worker-1: container mpi waiting: CreateContainerConfigError: secret \"tokens\" not found",
+    )
+    .by(Speaker::Cluster)
+    .says("The {name|object} that the container's environment refers to does not exist"),
+    rule(
+        "env-key-missing",
+        Cause::MissingReference,
+        ROOT,
+        "couldn't find key ",
+        r"couldn't find key (?P<path>\S+) in (?P<name>(?:Secret|ConfigMap) \S+)",
+        "pod train-worker-1: container mpi waiting: CreateContainerConfigError: couldn't find key token in Secret team/tokens",
+    )
+    .by(Speaker::Cluster)
+    .says("{name|The object} has no key {path|of the given name}"),
+    rule(
+        "claim-missing",
+        Cause::MissingReference,
+        ROOT + 2,
+        "persistentvolumeclaim \"",
+        r#"(?P<name>persistentvolumeclaim "[^"]+") not found"#,
+        "pod train-worker-1: condition PodScheduled Unschedulable: persistentvolumeclaim \"datasets\" not found",
+    )
+    .by(Speaker::Cluster)
+    .says("The {name|claim} does not exist"),
+    rule(
+        "service-account-missing",
+        Cause::MissingReference,
+        ROOT + 2,
+        "serviceaccount \"",
+        r#"(?P<name>serviceaccount "[^"]+") not found"#,
+        "event FailedCreate: Error creating: pods \"train-launcher-\" is forbidden: error looking up service account team/trainer: serviceaccount \"trainer\" not found",
+    )
+    .by(Speaker::Cluster)
+    .says("The {name|service account} does not exist"),
+    // Admission
+    rule(
+        "pod-security",
+        Cause::AdmissionRefused,
+        ROOT + 1,
+        "violates PodSecurity",
+        r#"(?P<reason>violates PodSecurity "[^"]+": .*)"#,
+        "event FailedCreate: Error creating: pods \"train-worker-1\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "security-context-constraint",
+        Cause::AdmissionRefused,
+        ROOT + 1,
+        "security context constraint",
+        r"(?P<reason>unable to validate against any security context constraint: .*)",
+        "event FailedCreate: Error creating: pods \"train-worker-1\" is forbidden: unable to validate against any security context constraint: [provider restricted-v2: .spec.securityContext.runAsUser: Invalid value: 0]",
+    )
+    .by(Speaker::Cluster),
+    rule(
+        "admission-webhook",
+        Cause::AdmissionRefused,
+        ROOT,
+        "admission webhook \"",
+        r#"admission webhook "(?P<name>[^"]+)" denied the request: (?P<reason>.*)"#,
+        "event FailedCreate: Error creating: admission webhook \"policy.example\" denied the request: image is not signed",
+    )
+    .by(Speaker::Cluster),
+    // Deadlines and readiness
+    rule(
+        "deadline",
+        Cause::Timeout,
+        REASON,
+        "DeadlineExceeded",
+        r"^(?:job \S+|pod (?P<host>\S+)): (?:Failed: |condition \S+ )?DeadlineExceeded\b:? ?(?P<reason>.*)",
+        "job train-launcher: condition Failed DeadlineExceeded: Job was active longer than specified deadline",
+    )
+    .by(Speaker::Cluster)
+    .says("The time limit of the job was reached (activeDeadlineSeconds)"),
+];

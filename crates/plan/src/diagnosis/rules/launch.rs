@@ -1,0 +1,594 @@
+//! How starting the daemons and the program on the workers fails: names, connections, keys, programs.
+
+use super::super::cause::Cause;
+use super::weight::{CONNECT, CONSEQUENCE, EXIT, ROOT, SYMPTOM};
+use super::{Rule, Speaker, rule};
+
+/// Programs that MPI starts on the workers.
+macro_rules! daemons {
+    () => {
+        r"(?:orted|prted|hydra_pmi_proxy|hydra_bstrap_proxy|pmi_proxy|bstrap_proxy)"
+    };
+}
+
+pub(super) const RULES: &[Rule] = &[
+    // Names
+    rule(
+        "ssh-unresolvable",
+        Cause::HostUnresolvable,
+        ROOT,
+        "Could not resolve host",
+        r#"^(?:[\w.-]+: )?Could not resolve host(?:name)? "?(?P<host>[^\s":]+)"?:?(?P<reason>.*)"#,
+        "ssh: Could not resolve hostname train-worker-3: Temporary failure in name resolution",
+    ),
+    rule(
+        "agent-unresolvable",
+        Cause::HostUnresolvable,
+        ROOT,
+        "annot resolve",
+        r"^(?:[\w.-]+: )?[Cc]annot resolve (?P<host>[^\s:]+): (?P<reason>.*)",
+        "mpi-agent: cannot resolve train-worker-3: failed to lookup address information: Name or service not known",
+    ),
+    rule(
+        "hydra-unresolvable",
+        Cause::HostUnresolvable,
+        ROOT,
+        "unable to get host address for",
+        r"unable to get host address for (?P<host>[^\s(]+)",
+        "[proxy:0:1@train-worker-1] HYDU_sock_connect (utils/sock/sock.c:113): unable to get host address for train-launcher (1)",
+    ),
+    rule(
+        "gethostbyname",
+        Cause::HostUnresolvable,
+        CONNECT,
+        "gethostbyname failed",
+        r"gethostbyname failed, (?P<host>[^\s(,]+)",
+        "gethostbyname failed, train-worker-1 (errno 1)",
+    ),
+    rule(
+        "rendezvous-unresolvable",
+        Cause::HostUnresolvable,
+        ROOT,
+        "network addresses of (",
+        r"The IPv[46] network addresses of \((?P<host>[^\s,]+), (?P<port>\d+)\) cannot be retrieved \(gai error: (?P<reason>[^)]*)",
+        "[W socket.cpp:601] [c10d] The IPv4 network addresses of (train-worker-0, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
+    )
+    .by(Speaker::Rank),
+    // Connections
+    rule(
+        "connect-refused",
+        Cause::ConnectionRefused,
+        ROOT,
+        "connect to host ",
+        r"^(?:[\w.-]+: )?connect to host (?P<host>\S+) (?:\([^)]*\) )?port (?P<port>\d+): (?:Connection refused|Connection reset)",
+        "ssh: connect to host train-worker-1 port 22: Connection refused",
+    ),
+    rule(
+        "connect-timeout",
+        Cause::ConnectionTimeout,
+        ROOT,
+        "connect to host ",
+        r"^(?:[\w.-]+: )?connect to host (?P<host>\S+) (?:\([^)]*\) )?port (?P<port>\d+): (?:(?:Connection|Operation) timed out|timed out|no answer)",
+        "ssh: connect to host train-worker-1 port 2222: Connection timed out",
+    ),
+    rule(
+        "connect-no-route",
+        Cause::PeerUnreachable,
+        ROOT,
+        "connect to host ",
+        r"^(?:[\w.-]+: )?connect to host (?P<host>\S+) (?:\([^)]*\) )?port (?P<port>\d+): (?P<reason>No route to host|Network is unreachable|Host is unreachable)",
+        "ssh: connect to host train-worker-1 port 22: No route to host",
+    )
+    .says("MPI communication failure – check NetworkPolicies: the launcher cannot reach {host|a worker}: {reason|no route}"),
+    rule(
+        "agent-waits-refused",
+        Cause::ConnectionRefused,
+        EXIT - 5,
+        "waiting for ",
+        r"waiting for (?P<host>\S+) \((?P<seconds>[6-9]\d|\d{3,}) s of \d+ s\): .*: (?:Connection refused|Connection reset)",
+        "odh-launch: waiting for train-worker-1 (120 s of 600 s): connect to host train-worker-1 (10.0.0.7) port 7222: Connection refused (os error 111)",
+    )
+    .says("{host|A worker} has refused the connection for {seconds|many} s: it is not up yet"),
+    rule(
+        "agent-waits-unresolvable",
+        Cause::HostUnresolvable,
+        EXIT - 5,
+        "waiting for ",
+        r"waiting for (?P<host>\S+) \((?P<seconds>[6-9]\d|\d{3,}) s of \d+ s\): Could not resolve",
+        "odh-launch: waiting for train-worker-1 (120 s of 600 s): Could not resolve hostname train-worker-1: Name or service not known",
+    )
+    .says("The name {host|of a worker} has not resolved for {seconds|many} s: its pod is not up yet"),
+    rule(
+        "agent-waits-timeout",
+        Cause::ConnectionTimeout,
+        EXIT - 5,
+        "waiting for ",
+        r"waiting for (?P<host>\S+) \((?P<seconds>[6-9]\d|\d{3,}) s of \d+ s\): .*timed out",
+        "odh-launch: waiting for train-worker-1 (120 s of 600 s): connect to host train-worker-1 (10.0.0.7) port 7222: Connection timed out (os error 110)",
+    ),
+    rule(
+        "ssh-closed-early",
+        Cause::ConnectionRefused,
+        CONNECT,
+        "exchange_identification: ",
+        r"exchange_identification: (?P<reason>.*(?:[Cc]onnection (?:closed|reset)|Broken pipe).*)",
+        "kex_exchange_identification: Connection closed by remote host",
+    )
+    .says("A worker's sshd closes the connection before any login: {reason|}")
+    .advice("sshd is overloaded or still starting: raise MaxStartups in sshd_config (its default drops parallel logins), and start the launcher when the workers are ready."),
+    rule(
+        "ssh-closed-by",
+        Cause::ConnectionRefused,
+        SYMPTOM,
+        "Connection closed by |Connection reset by ",
+        r"^Connection (?:closed|reset) by (?P<host>\S+) port (?P<port>\d+)",
+        "Connection closed by 10.0.0.7 port 22",
+    ),
+    // Keys
+    rule(
+        "ssh-permission-denied",
+        Cause::AuthenticationFailed,
+        ROOT,
+        "Permission denied (",
+        r"^(?:\S+@)?(?P<host>[^\s:@]+): Permission denied \((?P<reason>[\w,-]+)\)\.?",
+        "mpiuser@train-worker-1: Permission denied (publickey,password,keyboard-interactive).",
+    ),
+    rule(
+        "agent-rejected",
+        Cause::AuthenticationFailed,
+        ROOT,
+        "authentication failed",
+        r"^(?:[\w.-]+: )?(?P<host>[\w.-]+): authentication failed\b",
+        "odh-launch: train-worker-1: authentication failed: the key of this job does not match",
+    ),
+    rule(
+        "ssh-too-many-failures",
+        Cause::AuthenticationFailed,
+        ROOT,
+        "Too many authentication failures",
+        r"(?:Received disconnect from (?P<host>\S+) port \d+.*)?Too many authentication failures",
+        "Received disconnect from 10.0.0.7 port 22:2: Too many authentication failures",
+    ),
+    rule(
+        "ssh-key-mode",
+        Cause::AuthenticationFailed,
+        ROOT + 1,
+        "are too open",
+        r"Permissions (?P<code>0\d+) for '?(?P<path>[^']+?)'? are too open",
+        "Permissions 0640 for '/root/.ssh/id_rsa' are too open.",
+    )
+    .says("ssh refuses the key {path|file}: its mode {code|} lets others read it"),
+    rule(
+        "ssh-load-key",
+        Cause::AuthenticationFailed,
+        ROOT + 1,
+        "Load key ",
+        r#"^Load key "(?P<path>[^"]+)": (?P<reason>.+)"#,
+        "Load key \"/root/.ssh/id_rsa\": bad permissions",
+    )
+    .says("ssh cannot use the key {path|file}: {reason|}"),
+    rule(
+        "ssh-config-owner",
+        Cause::AuthenticationFailed,
+        ROOT + 1,
+        "Bad owner or permissions on ",
+        r"Bad owner or permissions on (?P<path>\S+)",
+        "Bad owner or permissions on /root/.ssh/config",
+    )
+    .says("ssh refuses {path|its configuration}: wrong owner or mode"),
+    rule(
+        "ssh-no-user",
+        Cause::AuthenticationFailed,
+        ROOT + 1,
+        "No user exists for uid ",
+        r"^No user exists for uid (?P<code>\d+)",
+        "No user exists for uid 1000660000",
+    )
+    .says("ssh does not run for uid {code|}: it has no entry in the password file"),
+    rule(
+        "plm-no-user",
+        Cause::AuthenticationFailed,
+        ROOT + 1,
+        ") is unknown to the system",
+        r"^The user \((?P<code>\d+)\) is unknown to the system",
+        "The user (1000660000) is unknown to the system (i.e. there is no corresponding",
+    )
+    .says("mpirun cannot start daemons by ssh: uid {code|} has no entry in the password file"),
+    rule(
+        "agent-key",
+        Cause::AuthenticationFailed,
+        ROOT + 1,
+        "odh-launch: ",
+        r"^odh-launch: (?P<reason>(?:cannot read the key of this job from (?P<path>\S+):|the key file (?P<file>\S+) is ).*)",
+        "odh-launch: cannot read the key of this job from /root/.ssh/id_rsa: Permission denied (os error 13)",
+    )
+    .says("The launch agent cannot use the job's key: {reason|}"),
+    rule(
+        "oob-authentication",
+        Cause::AuthenticationFailed,
+        CONNECT,
+        "the connection was refused due to a failure to",
+        r"Unfortunately, the connection was refused due to a failure to",
+        "Unfortunately, the connection was refused due to a failure to",
+    ),
+    rule(
+        "host-key-failed",
+        Cause::HostKeyMismatch,
+        ROOT,
+        "Host key verification failed",
+        r"^Host key verification failed",
+        "Host key verification failed.",
+    ),
+    rule(
+        "host-key-unknown",
+        Cause::HostKeyMismatch,
+        ROOT + 1,
+        " host key is known for ",
+        r"^No \S+ host key is known for (?P<host>\S+) and you have requested strict checking",
+        "No ED25519 host key is known for train-worker-1 and you have requested strict checking.",
+    ),
+    rule(
+        "host-key-for",
+        Cause::HostKeyMismatch,
+        ROOT + 1,
+        "ost key for ",
+        r"ost key for (?P<host>\S+) has changed and you have requested strict checking",
+        "Host key for [train-worker-1]:2222 has changed and you have requested strict checking.",
+    ),
+    rule(
+        "host-key-changed",
+        Cause::HostKeyMismatch,
+        SYMPTOM,
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        r"WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @",
+    ),
+    // Programs of the launcher
+    rule(
+        "rsh-agent-missing",
+        Cause::LaunchProgramMissing,
+        ROOT,
+        "The value of the MCA parameter \"plm_",
+        r#"The value of the MCA parameter "(?P<name>plm_[rs]sh_agent)" was set to a path"#,
+        "The value of the MCA parameter \"plm_rsh_agent\" was set to a path\nthat could not be found:\n\n  plm_rsh_agent: ssh : rsh",
+    )
+    .details(&[r"plm_[rs]sh_agent: (?P<path>\S.*)"]),
+    rule(
+        "hydra-launcher-missing",
+        Cause::LaunchProgramMissing,
+        ROOT,
+        "execvp error on file ",
+        r"\[mpiexec@[^\]]*\].*execvp error on file (?P<path>\S+) \(No such file",
+        "[mpiexec@train-launcher] HYDU_create_process (utils/launch/launch.c:73): execvp error on file /usr/bin/ssh (No such file or directory)",
+    ),
+    rule(
+        "shell-no-launcher",
+        Cause::LaunchProgramMissing,
+        ROOT,
+        "not found",
+        r"(?:^|[:/ ])(?P<path>ssh|rsh|mpirun(?:\.\w+)?|mpiexec(?:\.\w+)?|prterun|orterun|odh-launch): (?:command )?not found",
+        "/bin/sh: 1: mpirun: not found",
+    ),
+    rule(
+        "no-launch-agents",
+        Cause::LaunchProgramMissing,
+        CONNECT,
+        "No available launching agents were found",
+        r"No available launching agents were found",
+        "No available launching agents were found.",
+    ),
+    // Daemons
+    rule(
+        "shell-no-daemon",
+        Cause::DaemonMissing,
+        ROOT,
+        "orted|prted|pmi_proxy|bstrap_proxy",
+        concat!(r"(?P<path>\S*", daemons!(), r"\S*): (?:(?:command )?not found|No such file or directory|Permission denied)"),
+        "bash: line 1: /opt/openmpi/bin/orted: No such file or directory",
+    ),
+    rule(
+        "hydra-no-daemon",
+        Cause::DaemonMissing,
+        ROOT + 1,
+        "execvp error on file ",
+        concat!(r"execvp error on file (?P<path>\S*", daemons!(), r")\b"),
+        "[mpiexec@train-launcher] HYDU_create_process (utils/launch/launch.c:73): execvp error on file /usr/bin/hydra_pmi_proxy (No such file or directory)",
+    ),
+    rule(
+        "bstrap-proxy-missing",
+        Cause::DaemonMissing,
+        ROOT,
+        "Unable to run bstrap_proxy on ",
+        r"Unable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code (?:32512|127)\)",
+        "[mpiexec@train-launcher] Error: Unable to run bstrap_proxy on train-worker-0 (pid 27, exit code 32512)",
+    ),
+    rule(
+        "daemon-status-127",
+        Cause::DaemonMissing,
+        CONNECT,
+        "A daemon died unexpectedly with status 127",
+        r"A daemon died unexpectedly with status 127",
+        "A daemon died unexpectedly with status 127 while attempting",
+    ),
+    rule(
+        "daemon-report-127",
+        Cause::DaemonMissing,
+        CONNECT,
+        "A daemon failed to report back after being spawned",
+        r"A daemon failed to report back after being spawned",
+        "A daemon failed to report back after being spawned. This could\n  Remote host:   train-worker-0\n  Daemon exit status: 127",
+    )
+    .block(r"Daemon exit status: 127\b")
+    .details(&[r"Remote host: +(?P<host>\S+)"]),
+    rule(
+        "no-local-daemon",
+        Cause::DaemonMissing,
+        ROOT,
+        "component was not able to find the executable \"orted\"",
+        r#"component was not able to find the executable "(?P<path>orted)""#,
+        "The rsh PLS component was not able to find the executable \"orted\" in",
+    ),
+    rule(
+        "daemon-lost",
+        Cause::DaemonLost,
+        CONNECT,
+        "has lost communication with a remote daemon",
+        r"(?:ORTE|PRTE|PRRTE) has lost communication with a remote daemon",
+        "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[42993,0],0] on node train-launcher\n  Remote daemon: [[42993,0],1] on node train-worker-0",
+    )
+    .details(&[r"Remote daemon: .*on node (?P<host>\S+)"])
+    .run(),
+    rule(
+        "daemon-failed",
+        Cause::DaemonLost,
+        SYMPTOM,
+        "daemon has unexpectedly failed after launch",
+        r"daemon has unexpectedly failed after launch",
+        "An ORTE daemon has unexpectedly failed after launch and before",
+    ),
+    rule(
+        "daemon-died",
+        Cause::DaemonLost,
+        SYMPTOM,
+        "A daemon died unexpectedly on signal ",
+        r"A daemon died unexpectedly on signal (?P<signal>\d+)",
+        "A daemon died unexpectedly on signal 9  while attempting to",
+    ),
+    rule(
+        "required-daemon-ended",
+        Cause::DaemonLost,
+        SYMPTOM,
+        "a required daemon terminated during execution",
+        r"has detected that a required daemon terminated during execution",
+        "mpirun has detected that a required daemon terminated during execution",
+    )
+    .run(),
+    rule(
+        "hydra-proxy-lost",
+        Cause::DaemonLost,
+        CONSEQUENCE + 5,
+        "assert (!closed) failed",
+        r"\[mpiexec@[^\]]*\] \S*control_cb .*assert \(!closed\) failed",
+        "[mpiexec@train-launcher] control_cb (pm/pmiserv/pmiserv_cb.c:208): assert (!closed) failed",
+    )
+    .run(),
+    rule(
+        "hydra-downstream",
+        Cause::DaemonLost,
+        SYMPTOM,
+        "ownstream from host ",
+        r"[Dd]ownstream from host (?P<host>\S+) (?P<reason>was killed by signal \d+|exited abnormally)",
+        "[mpiexec@train-launcher] check_downstream_work_complete (mpiexec.c:945): downstream from host train-worker-1 was killed by signal 9 (Killed)",
+    )
+    .run(),
+    // The program
+    rule(
+        "exe-not-found",
+        Cause::ExecutableNotFound,
+        ROOT,
+        "was unable to find the specified executable file",
+        r"was unable to find the specified executable file",
+        "mpirun was unable to find the specified executable file, and therefore\ndid not launch the job.\n\nNode:       train-worker-1\nExecutable: train",
+    )
+    .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
+    .run(),
+    rule(
+        "exe-no-access",
+        Cause::ExecutableNotPermitted,
+        ROOT,
+        "was unable to launch the specified application as it could not",
+        r"was unable to launch the specified application as it could not",
+        "prterun was unable to launch the specified application as it could not\naccess an executable:\n\n   Executable: /workspace/train.py\n   Node: train-worker-1",
+    )
+    .block(r"\baccess\s+an executable")
+    .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
+    .run(),
+    // Open MPI 4 prints this text for both: a file that is missing and one that lacks the executable bit. Only the
+    // name can tip the balance: scripts, and names that say so, are mostly there and not executable.
+    rule(
+        "exe-missing-or-no-access",
+        Cause::ExecutableNotFound,
+        ROOT - 1,
+        "was unable to launch the specified application as it could not",
+        r"was unable to launch the specified application as it could not access",
+        "mpirun was unable to launch the specified application as it could not access\nor execute an executable:\n\nExecutable: /opt/train/run\nNode: train-worker-2",
+    )
+    .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
+    .says("{path|The program} does not exist on {host|a worker}, or may not be executed there")
+    .run(),
+    rule(
+        "exe-script-no-access",
+        Cause::ExecutableNotPermitted,
+        ROOT,
+        "was unable to launch the specified application as it could not",
+        r"was unable to launch the specified application as it could not access",
+        "mpirun was unable to launch the specified application as it could not access\nor execute an executable:\n\nExecutable: /workspace/train.py\nNode: train-worker-2",
+    )
+    .block(r"Executable: +\S*(?i:\.(?:py|sh|pl|r|jl|txt|json|ya?ml)\b|no_?-?exec|not_?-?exec|no_?-?perm|no_?-?x\b)")
+    .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
+    .says("{path|The program} may not be executed on {host|a worker}, or does not exist there")
+    .run(),
+    rule(
+        "hydra-exe-not-found",
+        Cause::ExecutableNotFound,
+        ROOT - 1,
+        "execvp error on file ",
+        r"(?:\[proxy:[^@\]]*@(?P<host>[^\]]+)\].*)?execvp error on file (?P<path>\S+) \((?:No such file|Not a directory)",
+        "[proxy:0:1@train-worker-1] HYDU_create_process (utils/launch/launch.c:73): execvp error on file /opt/train (No such file or directory)",
+    )
+    .run(),
+    rule(
+        "hydra-exe-no-access",
+        Cause::ExecutableNotPermitted,
+        ROOT - 1,
+        "execvp error on file ",
+        r"(?:\[proxy:[^@\]]*@(?P<host>[^\]]+)\].*)?execvp error on file (?P<path>\S+) \((?P<reason>Permission denied|Exec format error)",
+        "[proxy:0:1@train-worker-1] HYDU_create_process (utils/launch/launch.c:73): execvp error on file /opt/train (Permission denied)",
+    )
+    .run(),
+    rule(
+        "execve-error",
+        Cause::ExecutableNotPermitted,
+        ROOT,
+        "tried to fork a new process via the \"execve\"",
+        r#"tried to fork a new process via the "execve" system call"#,
+        "Open MPI tried to fork a new process via the \"execve\" system call but\n  Local host:        train-worker-1\n  Application name:  /opt/train\n  Error:             Exec format error",
+    )
+    .details(&[r"Local host: +(?P<host>\S+)", r"Application name: +(?P<path>\S+)", r"Error: +(?P<reason>\S.*)"])
+    .run(),
+    rule(
+        "python-no-script",
+        Cause::ExecutableNotFound,
+        ROOT - 2,
+        "can't open file ",
+        r"python[\w./]*: can't open file '?(?P<path>[^']+)'?: \[Errno 2\]",
+        "python: can't open file '/workspace/train.py': [Errno 2] No such file or directory",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "shell-no-program",
+        Cause::ExecutableNotFound,
+        ROOT - 5,
+        "ot found",
+        r"^(?:/\S+/)?(?:ba|da|k|z)?sh: (?:(?:line )?\d+: )?(?:exec: )?(?P<path>[^\s:]+): (?:command )?not found",
+        "/bin/sh: 1: ./train: not found",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "shell-no-file",
+        Cause::ExecutableNotFound,
+        ROOT - 5,
+        "No such file or directory",
+        r"^(?:/\S+/)?(?:ba|da|k|z)?sh: (?:(?:line )?\d+: )?(?:exec: )?(?P<path>[./][^\s:]+): No such file or directory",
+        "bash: line 1: ./train: No such file or directory",
+    )
+    .by(Speaker::Rank),
+    // The remote shell does not find what the launcher asked it for, and the daemons do not start.
+    rule(
+        "shell-no-custom-daemon",
+        Cause::DaemonMissing,
+        ROOT + 1,
+        "ot found",
+        r"^(?:/\S+/)?(?:ba|da|k|z)?sh: (?:(?:line )?\d+: )?(?:exec: )?(?P<path>[^\s:]+): (?:command )?not found",
+        "/bin/sh: 1: my-orted: not found\nORTE was unable to reliably start one or more daemons.",
+    )
+    .block(r"unable to reliably start one or more daemons|HYDU_sock_write"),
+    rule(
+        "shell-no-permission",
+        Cause::ExecutableNotPermitted,
+        ROOT - 5,
+        "Permission denied",
+        r"^(?:/\S+/)?(?:ba|da|k|z)?sh: (?:(?:line )?\d+: )?(?:exec: )?(?P<path>[./][^\s:]+): Permission denied",
+        "/bin/sh: 1: /workspace/train.py: Permission denied",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "exec-format",
+        Cause::ExecutableNotPermitted,
+        ROOT - 5,
+        "xec format error",
+        r"(?:exec )?(?P<path>/\S+?):? (?:cannot execute binary file: )?[Ee]xec format error",
+        "exec /opt/train: exec format error",
+    )
+    .by(Speaker::Rank)
+    .says("{path|The program} is built for another architecture"),
+    // Libraries
+    rule(
+        "loader",
+        Cause::LibraryMissing,
+        ROOT + 2,
+        "error while loading shared libraries",
+        r"(?P<path>\S+): error while loading shared libraries: (?P<name>\S+?): cannot open shared object file",
+        "/opt/train: error while loading shared libraries: libfoo.so.2: cannot open shared object file: No such file or directory",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "python-shared-object",
+        Cause::LibraryMissing,
+        ROOT - 4,
+        "cannot open shared object file",
+        r"(?:ImportError|OSError|RuntimeError): (?P<name>\S+?): cannot open shared object file",
+        "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+    )
+    .by(Speaker::Rank)
+    .says("The program needs {name|a library}, which is not there"),
+    rule(
+        "python-no-module",
+        Cause::LibraryMissing,
+        ROOT - 6,
+        "ModuleNotFoundError: No module named ",
+        r"^ModuleNotFoundError: No module named '(?P<name>[^']+)'",
+        "ModuleNotFoundError: No module named 'horovod'",
+    )
+    .by(Speaker::Program)
+    .says("The program needs the Python module {name|}, which is not there"),
+    rule(
+        "loader-version",
+        Cause::VersionMismatch,
+        ROOT + 2,
+        "' not found (required by ",
+        r"(?P<path>\S+): version [`'](?P<name>[^']+)' not found \(required by (?P<reason>[^)]+)\)",
+        "/opt/train: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /opt/train)",
+    )
+    .by(Speaker::Rank)
+    .says("Versions do not match: {reason|the program} needs {name|a newer library} than {path|the one in the image} has"),
+    rule(
+        "loader-symbol",
+        Cause::VersionMismatch,
+        ROOT,
+        "symbol lookup error",
+        r"(?P<path>\S+): symbol lookup error: (?P<reason>\S+): undefined symbol: (?P<name>[^\s,]+)",
+        "/opt/train: symbol lookup error: /opt/train: undefined symbol: ompi_mpi_comm_world",
+    )
+    .by(Speaker::Rank)
+    .says("Versions do not match: {path|the program} needs the symbol {name|}, which the library in the image lacks"),
+    // What follows
+    rule(
+        "daemons-not-started",
+        Cause::Unknown,
+        CONSEQUENCE,
+        "unable to reliably start one or more daemons",
+        r"was unable to reliably start one or more daemons",
+        "ORTE was unable to reliably start one or more daemons.",
+    )
+    .says("mpirun could not start its daemons on the workers; the reason is not in this output"),
+    rule(
+        "daemon-report",
+        Cause::Unknown,
+        CONSEQUENCE + 1,
+        "A daemon failed to report back after being spawned",
+        r"A daemon failed to report back after being spawned",
+        "A daemon failed to report back after being spawned. This could\n  Remote host:   train-worker-0\n  Daemon exit status: 255",
+    )
+    .details(&[r"Remote host: +(?P<host>\S+)", r"Daemon exit status: (?P<code>\d+)"])
+    .says("mpirun could not start its daemon on {host|a worker} (exit status {code|unknown}); the reason is not in this output"),
+    rule(
+        "bstrap-proxy",
+        Cause::Unknown,
+        CONSEQUENCE,
+        "Unable to run bstrap_proxy on ",
+        r"Unable to run bstrap_proxy on (?P<host>\S+)",
+        "[mpiexec@train-launcher] Error: Unable to run bstrap_proxy on train-worker-0 (pid 27, exit code 65280)",
+    )
+    .says("mpiexec could not start its daemon on {host|a worker}; the reason is not in this output"),
+];

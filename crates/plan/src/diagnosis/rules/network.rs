@@ -1,0 +1,285 @@
+//! How daemons and ranks fail to reach one another: MPI, UCX, NCCL, Gloo, PyTorch's rendezvous.
+
+use super::super::cause::Cause;
+use super::weight::{CONNECT, CONSEQUENCE, EXIT, REASON, ROOT, SYMPTOM, WARNING};
+use super::{Rule, Speaker, rule};
+
+pub(super) const RULES: &[Rule] = &[
+    // Back to the launcher
+    rule(
+        "oob-connect",
+        Cause::CallbackBlocked,
+        ROOT - 3,
+        "daemon was unable to complete a TCP connection",
+        r"^A (?:process or )?daemon was unable to complete a TCP connection",
+        "A process or daemon was unable to complete a TCP connection\nto another process:\n  Local host:    train-worker-1\n  Remote host:   train-launcher",
+    )
+    .details(&[r"Local host: +(?P<host>\S+)", r"Remote host: +(?P<peer>\S+)"]),
+    rule(
+        "errmgr-no-connect",
+        Cause::CallbackBlocked,
+        CONNECT,
+        "is unable to establish a communication connection to the",
+        r"(?:ORTE|PRTE) is unable to establish a communication connection to the",
+        "ORTE is unable to establish a communication connection to the\nspecified daemon located on the indicated node:\n\n  my node:   train-worker-0\n  target node:  train-launcher",
+    )
+    .details(&[r"my node: +(?P<host>\S+)", r"target node: +(?P<peer>\S+)"]),
+    rule(
+        "hydra-callback",
+        Cause::CallbackBlocked,
+        ROOT - 3,
+        "unable to connect from \"",
+        r#"unable to connect from "(?P<host>[^"]+)" to "(?P<peer>[^"]+)" \((?P<reason>[^)]+)\)"#,
+        "[proxy:0:0@train-worker-0] HYDU_sock_connect (utils/sock/sock.c:141): unable to connect from \"train-worker-0\" to \"train-launcher\" (Connection timed out)",
+    ),
+    rule(
+        "hydra-callback-server",
+        Cause::CallbackBlocked,
+        CONNECT,
+        "unable to connect to server ",
+        r"\[proxy:[^@\]]*@(?P<host>[^\]]+)\].*unable to connect to server (?P<peer>[^\s:]+)",
+        "[proxy:0:0@train-worker-0] main (pm/pmiserv/pmip.c:183): unable to connect to server train-launcher at port 33211 (check for firewalls!)",
+    ),
+    rule(
+        "rendezvous-timeout",
+        Cause::CallbackBlocked,
+        REASON + 2,
+        "The client socket has ",
+        r"The client socket has (?:timed out after \S+ while trying to connect|failed to connect) to (?:any network address of )?\(?(?P<peer>[\w.-]+), ?(?P<port>\d+)\)?",
+        "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (train-worker-0, 29500).",
+    )
+    .by(Speaker::Rank)
+    .says("MPI communication failure – check NetworkPolicies: a rank cannot reach PyTorch's rendezvous at {peer|rank 0} port {port|}"),
+    // Between workers
+    rule(
+        "ompi-unreachable",
+        Cause::PeerUnreachable,
+        CONNECT,
+        "At least one pair of MPI processes are unable to reach each other",
+        r"At least one pair of MPI processes are unable to reach each other",
+        "At least one pair of MPI processes are unable to reach each other for\nMPI communications.\n  Process 1 ([[42050,1],0]) is on host: train-worker-0\n  Process 2 ([[42050,1],1]) is on host: train-worker-1",
+    )
+    .by(Speaker::Rank)
+    .details(&[r"Process 1 .*is on host: (?P<host>\S+)", r"Process 2 .*is on host: (?P<peer>\S+)"]),
+    rule(
+        "ompi-no-transport",
+        Cause::BadOption,
+        CONNECT + 1,
+        "At least one pair of MPI processes are unable to reach each other",
+        r"At least one pair of MPI processes are unable to reach each other",
+        "At least one pair of MPI processes are unable to reach each other for\n  Process 1 ([[42050,1],0]) is on host: train-worker-0\n  Process 2 ([[42050,1],1]) is on host: train-worker-1\n  BTLs attempted: self",
+    )
+    .by(Speaker::Rank)
+    .block(r"BTLs attempted:(?: (?:self|vader|sm|smcuda|ofi|uct))+ *(?:\n|$)")
+    .details(&[r"Process 1 .*is on host: (?P<host>\S+)", r"Process 2 .*is on host: (?P<peer>\S+)"])
+    .says("Open MPI has no transport from {host|a worker} to {peer|another}: the list of BTLs leaves tcp out, or it found no interface")
+    .advice("Leave the parameter btl (OMPI_MCA_btl) unset, or name tcp,self,vader in it."),
+    rule(
+        "ompi-init-unreachable",
+        Cause::PeerUnreachable,
+        CONNECT - 2,
+        "MPI_INIT has failed because at least one MPI process is unreachable",
+        r"MPI_INIT has failed because at least one MPI process is unreachable",
+        "MPI_INIT has failed because at least one MPI process is unreachable",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "ompi-endpoint",
+        Cause::PeerUnreachable,
+        CONNECT + 3,
+        "Unable to connect to the peer ",
+        r"from (?P<host>\S+) to: (?P<peer>\S+) Unable to connect to the peer \S+ on port (?P<port>\d+): (?P<reason>.*)",
+        "[[43557,1],1][btl_tcp_endpoint.c:793:mca_btl_tcp_endpoint_start_connect] from train-worker-1 to: train-worker-2 Unable to connect to the peer 10.77.1.5 on port 1024: No route to host",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "ompi-connect-warning",
+        Cause::PeerUnreachable,
+        EXIT - 1,
+        "Open MPI failed to TCP connect to a peer MPI process",
+        r"WARNING: Open MPI failed to TCP connect to a peer MPI process",
+        "WARNING: Open MPI failed to TCP connect to a peer MPI process.  This\n  Local host: train-worker-0\n  Message:    connect() to 10.77.1.4:1024 failed\n  Error:      Connection timed out (110)",
+    )
+    .by(Speaker::Rank)
+    .details(&[r"Local host: (?P<host>\S+)", r"connect\(\) to (?P<peer>\S+) failed"]),
+    rule(
+        "ompi-handshake-warning",
+        Cause::PeerUnreachable,
+        EXIT - 2,
+        "Open MPI failed to handshake with a connecting peer",
+        r"WARNING: Open MPI failed to handshake with a connecting peer",
+        "WARNING: Open MPI failed to handshake with a connecting peer MPI\n  Local host: train-worker-0",
+    )
+    .by(Speaker::Rank)
+    .details(&[r"Local host: (?P<host>\S+)"]),
+    rule(
+        "ucx-connect",
+        Cause::PeerUnreachable,
+        CONNECT + 2,
+        "UCX  ERROR ",
+        r"(?:\[(?P<host>[\w.-]+):\d+ *:\d+\].*)?UCX  ERROR .*connect\(.*dest_addr=(?P<peer>[^:)]+).*failed: (?P<reason>.*)",
+        "[1795253853.87] [train-worker-0:595  :0]  sock.c:323  UCX  ERROR   connect(fd=27, dest_addr=10.77.1.5:40213) failed: No route to host",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "ucx-no-transport",
+        Cause::PeerUnreachable,
+        SYMPTOM + 5,
+        "Destination is unreachable",
+        r"(?:\[(?P<host>[\w.-]+):\d+ *:\d+\].*)?UCX  ERROR .*no .*transport to .*Destination is unreachable",
+        "[1795254001.897569] [train-worker-1:809  :0]          select.c:549  UCX  ERROR   no active messages transport to <no debug data>: self/memory0 - Destination is unreachable",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "nccl-connect",
+        Cause::PeerUnreachable,
+        REASON + 1,
+        "NCCL WARN ",
+        r"(?:(?P<host>[\w.-]+):\d+:\d+ \[\d+\] .*)?NCCL WARN .*[Cc]onnect(?:ion)? to (?P<peer>[^\s<]+)<(?P<port>\d+)> failed ?:? (?P<reason>.*)",
+        "train-worker-1:37:112 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.0.0.7<45763> failed : Connection refused",
+    )
+    .by(Speaker::Rank)
+    .says("MPI communication failure – check NetworkPolicies: NCCL on {host|a worker} cannot connect to {peer|another worker}: {reason|}"),
+    rule(
+        "gloo-connect",
+        Cause::PeerUnreachable,
+        REASON,
+        "gloo/transport/tcp/",
+        r"gloo/transport/tcp/\S+\]? ?.*(?:connect|SO_ERROR).*?(?:\[(?P<peer>[\d.:a-f]+)\]:?\d*)?.*: (?P<reason>Connection refused|Connection timed out|No route to host)",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [10.0.0.7]:40213: No route to host",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "nccl-watchdog",
+        Cause::Timeout,
+        SYMPTOM + 6,
+        "Watchdog caught collective operation timeout",
+        r"\[Rank (?P<rank>\d+)\] Watchdog caught collective operation timeout: Work\w*\((?P<reason>[^)]*)",
+        "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=1, Timeout(ms)=600000) ran for 600021 milliseconds before timing out.",
+    )
+    .by(Speaker::Rank)
+    .says("A collective operation timed out on rank {rank|of the job}: another rank did not take part in it")
+    .advice("Look for the rank that prints nothing, or something else, at that time: it crashed, waits for data, or took another branch; if none did, check NetworkPolicies between the workers."),
+    rule(
+        "nccl-peer-closed",
+        Cause::WorkerLost,
+        EXIT - 3,
+        "Connection closed by remote peer",
+        r"(?:(?P<peer>[\w.-]+):\d+:\d+ \[\d+\] .*)?NCCL WARN .*Connection closed by remote peer (?P<host>[^\s<]+)",
+        "train-worker-0:37:112 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer train-worker-1<57557>",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "nccl-remote-error",
+        Cause::WorkerLost,
+        EXIT - 5,
+        "ncclRemoteError: ",
+        r"ncclRemoteError: A call failed possibly due to a network error or a remote process exiting",
+        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+    )
+    .by(Speaker::Rank)
+    .says("A worker was lost, or the network to it, while the job was running"),
+    rule(
+        "gloo-peer-closed",
+        Cause::WorkerLost,
+        EXIT - 3,
+        "gloo/transport/tcp/",
+        r"gloo/transport/tcp/\S+ .*(?:Connection closed by peer|Connection reset by peer)(?: \[(?P<host>[^\]]+)\])?",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.7]:40213",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "errmgr-no-path",
+        Cause::Unknown,
+        CONSEQUENCE - 1,
+        "does not know how to route a message to the specified daemon",
+        r"(?:ORTE|PRTE) does not know how to route a message to the specified daemon",
+        "ORTE does not know how to route a message to the specified daemon",
+    )
+    .says("mpirun could not reach its daemons; the reason is not in this output"),
+    // Interfaces
+    rule(
+        "btl-interface",
+        Cause::BadInterface,
+        WARNING,
+        "WARNING: An invalid value was given for ",
+        r"An invalid value was given for (?P<reason>(?:btl|oob)_tcp_if_(?:include|exclude))",
+        "WARNING: An invalid value was given for btl_tcp_if_include.  This\nvalue will be ignored.\n\n  Local host: train-worker-0\n  Value:      ib0\n  Message:    Unknown interface name",
+    )
+    .by(Speaker::Rank)
+    .details(&[r"Local host: (?P<host>\S+)", r"Value: +(?P<name>\S+)"]),
+    rule(
+        "oob-interface",
+        Cause::BadInterface,
+        ROOT,
+        "of the TCP networks specified to be included",
+        r"None of the TCP networks specified to be included for out-of-band communications",
+        "None of the TCP networks specified to be included for out-of-band communications\ncould be found:\n\n  Value given: ib0",
+    )
+    .details(&[r"Value given: +(?P<name>\S+)"]),
+    rule(
+        "oob-excluded",
+        Cause::BadInterface,
+        ROOT,
+        "The specified list of networks to be excluded for TCP",
+        r"The specified list of networks to be excluded for TCP out-of-band communications",
+        "The specified list of networks to be excluded for TCP out-of-band communications\n  Value given: eth0",
+    )
+    .details(&[r"Value given: +(?P<name>\S+)"])
+    .says("No network interface is left: {name|all} are excluded"),
+    rule(
+        "oob-no-interface",
+        Cause::BadInterface,
+        ROOT - 1,
+        "No network interfaces were found for out-of-band communications",
+        r"No network interfaces were found for out-of-band communications",
+        "No network interfaces were found for out-of-band communications. We require",
+    ),
+    rule(
+        "hydra-interface",
+        Cause::BadInterface,
+        ROOT,
+        "unable to find interface ",
+        r"\[[^\]@]*@(?P<host>[^\]]+)\].*unable to find interface (?P<name>\S+)",
+        "[mpiexec@train-launcher] HYDU_sock_get_iface_ip (utils/sock/sock.c:451): unable to find interface ib0",
+    ),
+    rule(
+        "ucx-device",
+        Cause::BadInterface,
+        WARNING,
+        "' is not available, please use one or more of",
+        r"(?:\[(?P<host>[\w.-]+):\d+ *:\d+\].*)?network device '(?P<name>[^']+)' is not available, please use one or more of",
+        "[1795254001.849898] [train-worker-0:825  :0]     ucp_context.c:1014 UCX  WARN  network device 'ib0' is not available, please use one or more of: 'eth0'(tcp), 'lo'(tcp)",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "nccl-interface",
+        Cause::BadInterface,
+        REASON + 1,
+        "NCCL WARN ",
+        r"(?:(?P<host>[\w.-]+):\d+:\d+ \[\d+\] .*)?NCCL WARN .*[Nn]o (?:socket )?interface found",
+        "train-worker-0:37:112 [0] bootstrap.cc:53 NCCL WARN Bootstrap : no socket interface found",
+    )
+    .by(Speaker::Rank)
+    .says("NCCL finds no network interface on {host|a worker} that NCCL_SOCKET_IFNAME allows"),
+    rule(
+        "gloo-interface",
+        Cause::BadInterface,
+        REASON + 1,
+        "Unable to find ",
+        r"gloo/transport/tcp/device\.cc:\d+\].*Unable to find (?:address|interface) for:? (?P<name>\S+)",
+        "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: ib0",
+    )
+    .by(Speaker::Rank),
+    rule(
+        "ofi-no-provider",
+        Cause::BadInterface,
+        SYMPTOM + 6,
+        "OFI ",
+        r"OFI (?:addrinfo\(\)|fi_getinfo\(\)|get address vector).*failed.*No data available",
+        "MPIDI_OFI_mpi_init_hook(1151): OFI addrinfo() failed (ofi_init.c:1151:MPIDI_OFI_mpi_init_hook:No data available)",
+    )
+    .by(Speaker::Rank)
+    .says("libfabric offers no provider for the fabric that was asked for")
+    .advice("Set FI_PROVIDER=tcp (and I_MPI_OFI_PROVIDER=tcp), or install the provider that the pod's network needs."),
+];

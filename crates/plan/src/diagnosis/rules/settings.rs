@@ -1,0 +1,351 @@
+//! What was asked for and cannot be: slots, options, hostfiles, versions, limits.
+
+use super::super::cause::Cause;
+use super::weight::{CONNECT, CONSEQUENCE, REASON, ROOT, SYMPTOM};
+use super::{Rule, Speaker, rule};
+
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        "not-enough-slots",
+        Cause::NotEnoughSlots,
+        ROOT,
+        "here are not enough slots available in the system",
+        r"here are not enough slots available in the system to (?:satisfy the (?P<count>\d+)|launch)",
+        "There are not enough slots available in the system to satisfy the 8\nslots that were requested by the application:",
+    ),
+    rule(
+        "already-filled",
+        Cause::NotEnoughSlots,
+        ROOT - 1,
+        "All nodes which are allocated for this job are already filled",
+        r"All nodes which are allocated for this job are already filled",
+        "All nodes which are allocated for this job are already filled.",
+    )
+    .says("Not enough slots: all nodes of the job are already filled")
+    .advice("Ask for at most Worker.replicas × slotsPerWorker processes. Open MPI prints this too where plm_rsh_agent is set to an empty value: then unset it."),
+    rule(
+        "binding-overload",
+        Cause::NotEnoughSlots,
+        ROOT,
+        "A request was made to bind",
+        r"A request was made to bind (?:to )?that would re(?:sult in|quire) binding",
+        "A request was made to bind to that would result in binding more\nprocesses than cpus on a resource:\n\n   Bind to:     CORE\n   Node:        train-worker-0\n   #processes:  2\n   #cpus:       1",
+    )
+    .details(&[r"Node: +(?P<host>\S+)", r"#processes: +(?P<count>\d+)"])
+    .says("Not enough cores on {host|a worker} to bind {count|its} processes to")
+    .advice("Ask for at least as many CPUs as slots per worker, or do not bind: --bind-to none, or add overload-allowed."),
+    rule(
+        "no-allocated-resources",
+        Cause::NotEnoughSlots,
+        CONNECT,
+        "There are no allocated resources for the application",
+        r"There are no allocated resources for the application",
+        "There are no allocated resources for the application:",
+    ),
+    rule(
+        "root-refused",
+        Cause::RootRefused,
+        ROOT,
+        "has detected an attempt to run as root",
+        r"has detected an attempt to run as root",
+        "mpirun has detected an attempt to run as root.",
+    ),
+    // Hostfile
+    rule(
+        "hostfile-open",
+        Cause::BadHostfile,
+        ROOT,
+        "was unable to open the hostfile",
+        r"was unable to open the hostfile",
+        "Open RTE was unable to open the hostfile:\n    /etc/mpi/hostfile\nCheck to make sure the path and filename are correct.",
+    )
+    .details(&[r"\n\s*(?P<path>/?\S+)"]),
+    rule(
+        "hydra-hostfile-open",
+        Cause::BadHostfile,
+        ROOT,
+        "nable to open ",
+        r"[Uu]nable to open (?:the )?(?:host|machine) ?file:? *(?P<path>\S*)",
+        "[mpiexec@train-launcher] HYDU_parse_hostfile (utils/args/args.c:319): unable to open host file: /etc/mpi/hostfile",
+    ),
+    rule(
+        "hydra-hostfile-token",
+        Cause::BadHostfile,
+        ROOT,
+        " not supported at this time",
+        r"\[mpiexec@.*token (?P<name>\S+) not supported at this time",
+        "[mpiexec@train-launcher] HYDU_process_mfile_token (utils/args/args.c:296): token slots not supported at this time",
+    )
+    .says("MPICH cannot read the hostfile: it does not know the word {name|in it}")
+    .advice("MPICH and Intel MPI want `host:N` where Open MPI wants `host slots=N`: set mpiImplementation to the MPI of the image."),
+    rule(
+        "hostfile-parse",
+        Cause::BadHostfile,
+        ROOT,
+        "in the hostfile",
+        r"detected a (?:parse error|bad parameter) in the hostfile",
+        "Open RTE detected a parse error in the hostfile:\n    /etc/mpi/hostfile\nIt occured on line number 2 on token 5:",
+    )
+    .details(&[r"\n\s*(?P<path>/?\S+)"]),
+    rule(
+        "hostfile-not-allocated",
+        Cause::BadHostfile,
+        CONNECT,
+        "requested hosts are not included in the current",
+        r"Some of the requested hosts are not included in the current",
+        "Some of the requested hosts are not included in the current allocation for the",
+    ),
+    rule(
+        "hostfile-extra",
+        Cause::BadHostfile,
+        ROOT,
+        "A hostfile was provided that contains ",
+        r"A hostfile was provided that contains (?:at least one node not present|multiple definitions)",
+        "A hostfile was provided that contains at least one node not present in the\nallocation:\n\n  hostfile:  /etc/mpi/hostfile\n  node:      train-worker-9",
+    )
+    .details(&[r"hostfile: +(?P<path>\S+)", r"node: +(?P<host>\S+)"]),
+    // Options
+    rule(
+        "unknown-option",
+        Cause::BadOption,
+        ROOT,
+        "rror: unknown option",
+        r#"^(?:\S*(?:mpirun|mpiexec|orterun|prterun|prun)\S*): Error: unknown option "?(?P<name>[^"]+)"#,
+        "mpirun: Error: unknown option \"--no-such-option\"",
+    ),
+    rule(
+        "prte-unrecognized-option",
+        Cause::BadOption,
+        ROOT,
+        "An unrecognized option was included on the ",
+        r"An unrecognized option was included on the \S+ command line",
+        "An unrecognized option was included on the mpirun command line:\n\n   Option: --no-such-option",
+    )
+    .details(&[r"Option: +(?P<name>\S+)"]),
+    rule(
+        "hydra-unrecognized",
+        Cause::BadOption,
+        ROOT,
+        "nrecognized argument",
+        r"\[mpiexec@.*unrecognized argument (?P<name>\S+)",
+        "[mpiexec@train-launcher] match_arg (utils/args/args.c:166): unrecognized argument no-such-option",
+    ),
+    rule(
+        "hydra-unrecognized-launcher",
+        Cause::BadOption,
+        ROOT,
+        "unrecognized ",
+        r"\[mpiexec@.*unrecognized (?P<name>launcher|RMK): ",
+        "[mpiexec@train-launcher] HYDT_bsci_init (tools/bootstrap/src/bsci_init.c:175): unrecognized launcher: sssh",
+    ),
+    rule(
+        "tmpdir-conflict",
+        Cause::BadOption,
+        ROOT - 2,
+        "tmpdir_base was specified, which sets the base",
+        r"The MCA param (?P<name>\w+_tmpdir_base) was specified, which sets the base",
+        "The MCA param orte_tmpdir_base was specified, which sets the base",
+    )
+    .run(),
+    rule(
+        "component-not-found",
+        Cause::BadOption,
+        REASON - 8,
+        "A requested component was not found",
+        r"A requested component was not found, or was unable to be opened",
+        "A requested component was not found, or was unable to be opened.  This\n\nHost:      train-worker-0\nFramework: btl\nComponent: openib",
+    )
+    .details(&[r"Host: +(?P<host>\S+)", r"Component: +(?P<name>\S+)"])
+    .says("MPI on {host|a worker} has no component {name|of the requested name}")
+    .run(),
+    rule(
+        "no-components",
+        Cause::BadOption,
+        REASON - 8,
+        "No components were able to be opened in the ",
+        r"No components were able to be opened in the (?P<name>\w+) framework",
+        "No components were able to be opened in the pml framework.",
+    )
+    .says("MPI has no usable component for {name|what was requested}")
+    .run(),
+    rule(
+        "policy-not-recognized",
+        Cause::BadOption,
+        ROOT,
+        " is not recognized:",
+        r"^The specified .*(?:policy|directive) is not recognized:",
+        "The specified mapping policy is not recognized:\n\n  Policy: BYCOFFEE",
+    )
+    .details(&[r"(?:Policy|Directive): +(?P<name>\S+)"]),
+    rule(
+        "policy-conflict",
+        Cause::BadOption,
+        ROOT - 2,
+        "Conflicting directives for ",
+        r"^Conflicting directives for (?P<name>.*) (?:policy|are|were)",
+        "Conflicting directives for mapping policy are causing the policy",
+    ),
+    rule(
+        "generic-mca",
+        Cause::BadOption,
+        ROOT,
+        "The command line contains a generic MCA param",
+        r"The command line contains a generic MCA param",
+        "The command line contains a generic MCA param that is not\n\n  Param name:   plm_rsh_agnet",
+    )
+    .details(&[r"Param name: +(?P<name>\S+)"]),
+    rule(
+        "mca-twice",
+        Cause::BadOption,
+        ROOT,
+        "an MCA param",
+        r"(?:detected multiple instances of an MCA param|an MCA parameter was listed more than once)",
+        "Error: an MCA parameter was listed more than once on the command line, or\n  Param:  btl",
+    )
+    .details(&[r"(?i)param: +(?P<name>\S+)"]),
+    rule(
+        "option-twice",
+        Cause::BadOption,
+        ROOT,
+        "listed more than once on the command line",
+        r#"The "(?P<name>[^"]+)" command line option was listed more than once"#,
+        "ERROR: The \"np\" command line option was listed more than once on the command line.",
+    ),
+    rule(
+        "no-executable-given",
+        Cause::BadOption,
+        ROOT,
+        "No executable was specified",
+        r"^No executable was specified on the \S+ command line",
+        "No executable was specified on the mpirun command line.",
+    )
+    .says("mpirun was given no program to run"),
+    rule(
+        "working-directory",
+        Cause::BadOption,
+        ROOT,
+        "was unable to launch the specified application as it could not",
+        r"was unable to launch the specified application as it could not",
+        "mpirun was unable to launch the specified application as it could not\nchange to the specified working directory:\n\nWorking directory: /no/such\nNode: train-worker-0",
+    )
+    .block(r"the specified working directory")
+    .details(&[r"Working directory: +(?P<path>\S+)", r"Node: +(?P<host>\S+)"])
+    .says("The working directory {path|that was given} does not exist on {host|a worker}")
+    .advice("Correct -wdir (or the container's workingDir), and mount the volume at the same path in every worker.")
+    .run(),
+    rule(
+        "agent-command-line",
+        Cause::BadOption,
+        ROOT,
+        "odh-launch: ",
+        r"^odh-launch: (?:option -(?P<name>\S+) is not supported|unknown option (?P<reason>\S+);|.*ODH_LAUNCH_\w+=.* is not )",
+        "odh-launch: ODH_LAUNCH_PORT=x is not a port",
+    ),
+    // Versions
+    rule(
+        "version-mismatch",
+        Cause::VersionMismatch,
+        ROOT,
+        "detected a mismatch in versions between two processes",
+        r"detected a mismatch in versions between two processes",
+        "Open MPI detected a mismatch in versions between two processes.  This\n  Local host:             train-launcher\n  Local Open MPI version: v4.1.4\n  Peer host:              train-worker-0\n  Peer Open MPI version:  v5.0.3",
+    )
+    .details(&[r"Peer host: +(?P<host>\S+)", r"Local \w+(?: MPI)? version: +(?P<name>\S+)", r"Peer \w+(?: MPI)? version: +(?P<reason>\S+)"])
+    .says("Versions do not match: mpirun is {name|one version}, {host|a worker} has {reason|another}"),
+    rule(
+        "agent-version",
+        Cause::VersionMismatch,
+        ROOT,
+        " of the launch protocol",
+        r"(?:(?P<host>[\w.-]+): )?it speaks version \S+ of the launch protocol",
+        "odh-launch: train-worker-0: it speaks version 2 of the launch protocol, this program version 1: use one version in all pods of a job",
+    ),
+    rule(
+        "help-topic-missing",
+        Cause::VersionMismatch,
+        SYMPTOM,
+        "You were supposed to get help about:",
+        r"^Sorry!  You were supposed to get help about:",
+        "Sorry!  You were supposed to get help about:\n    mpi_errors_are_fatal unknown handle\nfrom the file:\n    /opt/openmpi/share/openmpi/help-mpi-errors.txt: No such file or directory\nBut I couldn't find that topic in the file.  Sorry!",
+    )
+    .details(&[r"(?s)help about:\s+(?P<name>\S[^\n]*)"])
+    .says("Versions do not match: the program's MPI library does not belong to this mpirun (it lacks its own help text on \"{name|an error}\")")
+    .run(),
+    rule(
+        "cuda-driver",
+        Cause::VersionMismatch,
+        ROOT - 4,
+        "CUDA driver version is insufficient",
+        r"CUDA driver version is insufficient for CUDA runtime version",
+        "CUDA error: CUDA driver version is insufficient for CUDA runtime version",
+    )
+    .by(Speaker::Program)
+    .says("Versions do not match: the node's CUDA driver is older than the program's CUDA runtime"),
+    rule(
+        "cuda-driver-old",
+        Cause::VersionMismatch,
+        ROOT - 4,
+        "The NVIDIA driver on your system is too old",
+        r"The NVIDIA driver on your system is too old \(found version (?P<name>\d+)",
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
+    )
+    .by(Speaker::Program)
+    .says("Versions do not match: the node's NVIDIA driver (version {name|}) is too old for the program's PyTorch"),
+    // Other MPI
+    rule(
+        "pmi-server-missing",
+        Cause::WrongMpi,
+        CONNECT,
+        "PMI server not found",
+        r"MPI startup\(\): PMI server not found",
+        "MPI startup(): PMI server not found. Please set I_MPI_PMI_LIBRARY variable if it is not a singleton case.",
+    )
+    .run(),
+    rule(
+        "direct-launched",
+        Cause::WrongMpi,
+        CONNECT,
+        "The application appears to have been direct launched",
+        r"The application appears to have been direct launched",
+        "The application appears to have been direct launched using \"srun\",",
+    )
+    .run(),
+    // Limits
+    rule(
+        "mpirun-timeout",
+        Cause::Timeout,
+        ROOT,
+        "The user-provided time limit for job execution has been reached",
+        r"The user-provided time limit for job execution has been reached",
+        "The user-provided time limit for job execution has been reached:\n\n  Timeout: 3600 seconds",
+    )
+    .details(&[r"Timeout: (?P<seconds>\d+ seconds)"])
+    .run(),
+    rule(
+        "hydra-timeout",
+        Cause::Timeout,
+        ROOT,
+        "APPLICATION TIMED OUT",
+        r"APPLICATION TIMED OUT, TIMEOUT = (?P<seconds>\d+ ?s)",
+        "[mpiexec@train-launcher] APPLICATION TIMED OUT, TIMEOUT = 3600s",
+    )
+    .run(),
+    rule(
+        "hydra-asked-to-stop",
+        Cause::Terminated,
+        CONSEQUENCE,
+        "unable to send signal downstream",
+        r"\[mpiexec@[^\]]*\] ui_cmd_cb .*unable to send signal downstream",
+        "[mpiexec@train-launcher] ui_cmd_cb (pm/pmiserv/pmiserv_pmci.c:42): unable to send signal downstream",
+    )
+    .says("mpiexec was told to stop while it waited for its daemons"),
+    rule(
+        "interrupted",
+        Cause::Terminated,
+        SYMPTOM,
+        "Sending Ctrl-C to processes as requested",
+        r"Sending Ctrl-C to processes as requested",
+        "[mpiexec@train-launcher] Sending Ctrl-C to processes as requested",
+    )
+    .run(),
+];

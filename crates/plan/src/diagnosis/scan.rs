@@ -1,0 +1,183 @@
+//! Applies the rules to lines: one pass finds which lines can matter, and only those are looked at closely.
+//!
+//! Input: lines, in order. Output: findings, in order. Bounded: so many findings and so many tries a rule, so many
+//! lines a block.
+
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, OnceLock};
+
+use aho_corasick::AhoCorasick;
+use regex::Regex;
+
+use super::lines::Line;
+use super::rules::{self, Rule};
+
+/// Findings of one rule that are kept; more are counted by nobody.
+const MAX_FINDINGS: usize = 32;
+/// Lines that one rule looks at closely.
+const MAX_TRIES: usize = 20_000;
+/// How many lines a help text, a frame or a stack is long.
+const BLOCK_LINES: usize = 24;
+/// A captured value is cut after this many characters.
+const MAX_VALUE_CHARS: usize = 200;
+
+/// A rule that matched.
+#[derive(Debug, Clone)]
+pub(crate) struct Finding {
+    pub rule: &'static Rule,
+    /// Index of the line.
+    pub at: usize,
+    /// What the rule's groups hold.
+    pub values: BTreeMap<String, String>,
+    /// Indices of further lines that gave values.
+    pub also: Vec<usize>,
+}
+
+struct Compiled {
+    line: Regex,
+    block: Option<Regex>,
+    details: Vec<Regex>,
+}
+
+struct Matcher {
+    needles: AhoCorasick,
+    /// For each needle the rule that it belongs to.
+    owners: Vec<usize>,
+    rules: Vec<(&'static Rule, OnceLock<Option<Compiled>>)>,
+}
+
+static MATCHER: LazyLock<Option<Matcher>> = LazyLock::new(|| {
+    let rules: Vec<_> = rules::all().map(|rule| (rule, OnceLock::new())).collect();
+    let (needles, owners): (Vec<&str>, Vec<usize>) = rules
+        .iter()
+        .enumerate()
+        .flat_map(|(index, (rule, _))| rule.needle.split('|').map(move |needle| (needle, index)))
+        .unzip();
+    Some(Matcher { needles: AhoCorasick::new(needles).ok()?, owners, rules })
+});
+
+fn compile(rule: &Rule) -> Option<Compiled> {
+    Some(Compiled {
+        line: Regex::new(rule.line).ok()?,
+        block: rule.block.map(Regex::new).transpose().ok()?,
+        details: rule.details.iter().map(|detail| Regex::new(detail)).collect::<Result<_, _>>().ok()?,
+    })
+}
+
+/// All findings in the lines, in their order.
+pub(crate) fn scan(lines: &[Line<'_>]) -> Vec<Finding> {
+    let Some(matcher) = MATCHER.as_ref() else { return Vec::new() };
+    let mut findings = Vec::new();
+    let mut found = vec![0usize; matcher.rules.len()];
+    let mut tried = vec![0usize; matcher.rules.len()];
+    let mut last = vec![usize::MAX; matcher.rules.len()];
+    for (at, line) in lines.iter().enumerate() {
+        for hit in matcher.needles.find_overlapping_iter(line.text.as_ref()) {
+            let owner = matcher.owners[hit.pattern().as_usize()];
+            if last[owner] == at || found[owner] == MAX_FINDINGS || tried[owner] == MAX_TRIES {
+                continue;
+            }
+            last[owner] = at;
+            tried[owner] += 1;
+            let (rule, compiled) = &matcher.rules[owner];
+            let Some(compiled) = compiled.get_or_init(|| compile(rule)) else { continue };
+            if let Some(finding) = apply(rule, compiled, lines, at) {
+                found[owner] += 1;
+                findings.push(finding);
+            }
+        }
+    }
+    findings
+}
+
+fn apply(rule: &'static Rule, compiled: &Compiled, lines: &[Line<'_>], at: usize) -> Option<Finding> {
+    let captures = compiled.line.captures(&lines[at].text)?;
+    let mut finding = Finding { rule, at, values: BTreeMap::new(), also: Vec::new() };
+    keep(&mut finding.values, &compiled.line, &captures);
+    if compiled.block.is_none() && compiled.details.is_empty() {
+        return Some(finding);
+    }
+    let (block, starts) = block(lines, at);
+    if let Some(wanted) = &compiled.block {
+        let matched = wanted.find(&block)?;
+        rest_on(&mut finding, at + line_at(&starts, matched.end() - 1));
+    }
+    for detail in &compiled.details {
+        let Some(captures) = detail.captures(&block) else { continue };
+        keep(&mut finding.values, detail, &captures);
+        let position =
+            captures.iter().skip(1).flatten().map(|group| group.start()).next().unwrap_or_default();
+        rest_on(&mut finding, at + line_at(&starts, position));
+    }
+    Some(finding)
+}
+
+/// Which of the lines that begin at `starts` holds a position.
+fn line_at(starts: &[usize], position: usize) -> usize {
+    starts.partition_point(|start| *start <= position).saturating_sub(1)
+}
+
+fn rest_on(finding: &mut Finding, line: usize) {
+    if line != finding.at && !finding.also.contains(&line) {
+        finding.also.push(line);
+    }
+}
+
+fn keep(values: &mut BTreeMap<String, String>, regex: &Regex, captures: &regex::Captures<'_>) {
+    for name in regex.capture_names().flatten() {
+        if let Some(value) =
+            captures.name(name).map(|group| group.as_str().trim_end()).filter(|value| !value.is_empty())
+        {
+            values.entry(name.to_owned()).or_insert_with(|| value.chars().take(MAX_VALUE_CHARS).collect());
+        }
+    }
+}
+
+/// The line and those after it up to the end of its frame, and where in that text each line begins.
+fn block(lines: &[Line<'_>], at: usize) -> (String, Vec<usize>) {
+    let mut text = String::new();
+    let mut starts = Vec::new();
+    for (offset, line) in lines[at..].iter().take(BLOCK_LINES).enumerate() {
+        if offset > 0 && is_frame(&line.text) {
+            break;
+        }
+        starts.push(text.len());
+        text.push_str(&line.text);
+        text.push('\n');
+    }
+    (text, starts)
+}
+
+/// A rule of dashes or equals signs, which ends a help text.
+fn is_frame(text: &str) -> bool {
+    let text = text.trim();
+    text.len() >= 20 && (text.bytes().all(|byte| byte == b'-') || text.bytes().all(|byte| byte == b'='))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::collect::Output;
+    use super::super::lines;
+    use super::*;
+
+    #[test]
+    fn every_rule_compiles_has_its_own_name_and_matches_its_example() {
+        let mut names = BTreeSet::new();
+        assert!(MATCHER.is_some());
+        for rule in rules::all() {
+            assert!(names.insert(rule.id), "{} twice", rule.id);
+            assert!(compile(rule).is_some(), "{} does not compile", rule.id);
+            let output = Output::from(rule.example);
+            let lines = lines::lines(rule.example, "", &output);
+            let found = scan(&lines);
+            assert!(
+                found.iter().any(|finding| finding.rule.id == rule.id),
+                "{}: {:?}",
+                rule.id,
+                rule.example
+            );
+        }
+    }
+}

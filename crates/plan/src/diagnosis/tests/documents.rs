@@ -1,0 +1,71 @@
+//! The documents that are written from the rules and the samples. `UPDATE=1 cargo test -p plan generated_` rewrites them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use super::super::{Cause, Ending, troubleshooting};
+use super::{of, samples};
+
+fn compare(path: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+    }
+    let stored = fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == text, "{} is out of date: UPDATE=1 cargo test -p plan generated_", path.display());
+}
+
+#[test]
+fn generated_troubleshooting_guide() {
+    let guide = troubleshooting();
+    for cause in Cause::ALL {
+        let anchor = cause.link().split_once('#').unwrap().1.to_owned();
+        assert!(guide.contains(&format!("\n## {}\n", cause.word())), "{cause:?}");
+        assert!(guide.contains(&format!("](#{anchor})")), "{cause:?}");
+    }
+    compare("docs/guides/troubleshooting.md", &guide);
+}
+
+#[test]
+fn generated_diagnosis_samples() {
+    let mut rows = String::new();
+    let mut table: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for sample in samples::all() {
+        let got = of(&sample.text, sample.ending);
+        let cause = got.as_ref().map_or("null", |diagnosis| diagnosis.cause.word());
+        let expected = sample.right.iter().find(|right| *right == cause).unwrap_or(&sample.right[0]);
+        *table.entry((expected.clone(), cause.to_owned())).or_default() += 1;
+        let ended = match sample.ending {
+            Ending::Exited(code) => format!("exit code {code}"),
+            Ending::Running { silent_seconds } => format!("hung, {silent_seconds} s"),
+            Ending::Unknown => "unknown".to_owned(),
+        };
+        let confidence =
+            got.as_ref().map_or(String::new(), |found| format!("{:?}", found.confidence).to_lowercase());
+        let worker = got.as_ref().and_then(|found| found.worker.clone()).unwrap_or_default();
+        let message = got.map_or(String::new(), |found| found.message.replace('|', "\\|"));
+        let _ = writeln!(
+            rows,
+            "| {} | {ended} | {} | {cause} | {confidence} | {worker} | {message} |",
+            sample.name,
+            sample.right.join(" or ")
+        );
+    }
+    let mut text = String::from(
+        "# What the diagnosis makes of measured failures\n\n\
+         <!-- Written by the test `generated_diagnosis_samples` of crates/plan; UPDATE=1 rewrites it. -->\n\n\
+         58 outputs of real launches that failed, with Open MPI 4.1 and 5.0, MPICH 4.0 and 5.0 and Intel MPI 2021, in pods with their \
+         own network namespaces. They lie in `crates/plan/testdata/diagnose/samples`. `null` means that nothing failed.\n\n\
+         ## Confusion table\n\n| expected | diagnosed | outputs |\n|---|---|---|\n",
+    );
+    for ((expected, got), count) in &table {
+        let mark = if expected == got { "" } else { " **wrong**" };
+        let _ = writeln!(text, "| {expected} | {got}{mark} | {count} |");
+    }
+    text.push_str("\n## One by one\n\n| output | ended | right | diagnosed | confidence | worker | message |\n|---|---|---|---|---|---|---|\n");
+    text.push_str(&rows);
+    compare("docs/reference/diagnosis-samples.md", &text);
+}

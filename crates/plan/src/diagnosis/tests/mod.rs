@@ -1,0 +1,21 @@
+//! What the diagnosis must get right: the measured samples, the same disturbed, runs that did not fail, hostile input,
+//! and statuses and events; and the documents that are generated from it.
+
+mod cluster;
+mod disturbed;
+mod documents;
+mod hostile;
+mod samples;
+mod written;
+
+use super::{Diagnosis, Ending, Facts, Output, diagnose};
+
+/// The diagnosis of a text alone.
+fn of(text: &str, ending: Ending) -> Option<Diagnosis> {
+    diagnose(&Output::from(text), ending, &Facts::default())
+}
+
+/// Its cause's word; `null` where nothing failed.
+fn word(text: &str, ending: Ending) -> &'static str {
+    of(text, ending).map_or("null", |diagnosis| diagnosis.cause.word())
+}
