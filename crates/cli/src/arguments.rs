@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use local::{Doctor, Down, Kubeconfig, LocalVerb, Mode, Run, Status, Up};
+pub use local::{ClusterOptions, Doctor, Down, Kubeconfig, LocalVerb, Mode, Run, Status, Up};
 pub use training::{
     Create, Delete, Describe, DryRun, Flags, Get, Kind, List, Logs, MpiFlavour, TrainingVerb, Wait,
 };
@@ -55,8 +55,8 @@ pub struct Global {
     /// The context of the kubeconfig to use
     #[arg(long, global = true, value_name = "NAME", help_heading = "Cluster")]
     pub context: Option<String>,
-    /// When to use colours; NO_COLOR is honoured too
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", help_heading = "Cluster")]
+    /// When to use colours: auto, always, never; NO_COLOR is honoured too
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_possible_values = true, hide_default_value = true, display_order = 900)]
     pub color: Color,
 }
 
@@ -112,8 +112,8 @@ pub enum Command {
     },
     /// Which version this is
     Version {
-        /// The format
-        #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+        /// The format: table, json, yaml
+        #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
         output: Output,
     },
     /// Print a completion script for your shell

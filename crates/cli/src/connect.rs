@@ -91,6 +91,9 @@ fn default_file() -> Option<PathBuf> {
 
 async fn from_file(file: &Path, options: &KubeConfigOptions) -> Result<Config, Failure> {
     let name = file.display().to_string();
+    if !file.exists() {
+        return Err(Failure::new(Class::Error, "Kubeconfig", format!("there is no kubeconfig {name}")));
+    }
     let kubeconfig = Kubeconfig::read_from(file).map_err(|error| unreadable(&name, &error))?;
     loaded(kubeconfig, options, &name).await
 }

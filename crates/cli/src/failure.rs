@@ -8,11 +8,11 @@ pub struct Failure {
     /// From which the exit code follows.
     pub class: Class,
     /// One CamelCase word for programs.
-    pub reason: String,
+    pub reason: Box<str>,
     /// What is wrong and where.
     pub message: String,
     /// Lines that show the place, if there are any.
-    pub excerpt: Option<String>,
+    pub excerpt: Option<Box<str>>,
     /// What to do.
     pub hint: Option<String>,
     /// Faults of fields, each with its place.
@@ -26,7 +26,7 @@ impl Failure {
     pub fn new(class: Class, reason: &str, message: impl Into<String>) -> Self {
         Failure {
             class,
-            reason: reason.to_owned(),
+            reason: reason.into(),
             message: message.into(),
             excerpt: None,
             hint: None,
@@ -56,12 +56,12 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let excerpt = match &error {
-            Error::Syntax { excerpt, .. } if !excerpt.is_empty() => Some(excerpt.clone()),
+            Error::Syntax { excerpt, .. } if !excerpt.is_empty() => Some(excerpt.as_str().into()),
             _ => None,
         };
         Failure {
             class: error.class(),
-            reason: error.reason().to_owned(),
+            reason: error.reason().into(),
             message: error.to_string(),
             excerpt,
             hint: error.hint(),

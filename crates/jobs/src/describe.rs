@@ -115,7 +115,7 @@ pub fn assemble(object: DynamicObject, pods: &[Pod], events: &[Event], unread: V
     });
     let mut told: Vec<EventView> =
         events.iter().filter(|event| concerns(event, &object)).map(event_view).collect();
-    told.sort_by(|a, b| a.at.cmp(&b.at));
+    told.sort_by_key(|event| event.at);
     let told = told.split_off(told.len().saturating_sub(MAX_EVENTS));
     Description {
         row: view::row(&object),

@@ -209,7 +209,7 @@ fn warn(told: &mut Told, seen: &Seen, event: &Event) -> Option<Progress> {
 
 enum Change {
     Job(Option<Box<DynamicObject>>),
-    Pod(watcher::Event<Pod>),
+    Pod(Box<watcher::Event<Pod>>),
     Event(Box<Event>),
     Broken(watcher::Error),
 }
@@ -276,7 +276,7 @@ fn pod_changes(client: &Client, namespace: &str, name: &str) -> BoxStream<'stati
     watcher(api, watcher::Config::default().labels(&describe::pod_selector(name)))
         .default_backoff()
         .map(|event| match event {
-            Ok(event) => Change::Pod(event),
+            Ok(event) => Change::Pod(Box::new(event)),
             Err(error) => Change::Broken(error),
         })
         .boxed()
@@ -349,8 +349,8 @@ impl Watch {
             }
             Change::Job(None) => self.seen.gone = true,
             Change::Pod(event) => {
-                self.pods_listed |= matches!(event, watcher::Event::InitDone);
-                take_in_pod(&mut self.seen.pods, event);
+                self.pods_listed |= matches!(*event, watcher::Event::InitDone);
+                take_in_pod(&mut self.seen.pods, *event);
             }
         }
         self.breaks = 0;

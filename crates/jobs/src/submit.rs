@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::Value;
 
-use crate::manifest::{self, Document};
+use crate::manifest::{self, Document, Step};
 use crate::{Attempt, Error, Fault, explain, mpijobs};
 
 /// The field manager that the API server keeps for what was created here.
@@ -79,7 +79,11 @@ pub fn check(job: MPIJob) -> Result<Draft, Error> {
 
 fn draft(document: &Document) -> Result<Draft, Vec<Fault>> {
     let mut faults = manifest::check_fields(document);
-    let job = match serde_json::from_value::<MPIJob>(document.value.clone()) {
+    let mut readable = document.value.clone();
+    for fault in &faults {
+        mend(&mut readable, &fault.path);
+    }
+    let job = match serde_json::from_value::<MPIJob>(readable) {
         Ok(job) => job,
         Err(_) if !faults.is_empty() => return Err(faults),
         Err(error) => return Err(vec![document.fault("", error.to_string(), None)]),
@@ -91,6 +95,38 @@ fn draft(document: &Document) -> Result<Draft, Vec<Fault>> {
     }
     faults.sort_by_key(|fault| fault.position);
     if faults.is_empty() { Ok(Draft { object: document.value.clone(), job }) } else { Err(faults) }
+}
+
+/// Makes a faulty field readable, so that the rules can be asked about the rest: a number or boolean becomes text,
+/// anything else goes away. The job that comes of it is never created.
+fn mend(value: &mut Value, path: &str) {
+    let steps = manifest::steps(path);
+    let Some((last, above)) = steps.split_last() else { return };
+    let mut at = value;
+    for step in above {
+        let next = match step {
+            Step::Key(key) => at.get_mut(key),
+            Step::Index(index) => at.get_mut(index),
+        };
+        match next {
+            Some(next) => at = next,
+            None => return,
+        }
+    }
+    match (last, at) {
+        (Step::Key(key), Value::Object(fields)) => match fields.get_mut(key) {
+            Some(field @ (Value::Bool(_) | Value::Number(_))) => *field = Value::String(field.to_string()),
+            _ => {
+                fields.remove(key);
+            }
+        },
+        (Step::Index(index), Value::Array(items)) => {
+            if let Some(item @ (Value::Bool(_) | Value::Number(_))) = items.get_mut(*index) {
+                *item = Value::String(item.to_string());
+            }
+        }
+        _ => {}
+    }
 }
 
 /// A fault of the schema at a field makes a rule's fault at or under that field old news.
@@ -141,4 +177,55 @@ async fn create_one(
         PostParams { dry_run: dry_run == DryRun::Server, field_manager: Some(FIELD_MANAGER.to_owned()) };
     let attempt = Attempt { verb: "create", what: "MPIJobs", name: draft.name(), namespace };
     mpijobs(client, namespace).create(&parameters, &object).await.map_err(|error| explain(error, attempt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults_of(text: &str) -> Vec<String> {
+        match read(text.as_bytes(), "job.yaml") {
+            Ok(_) => Vec::new(),
+            Err(Error::Invalid { faults }) => {
+                faults.iter().map(|fault| format!("{} {}", fault.position.unwrap(), fault.path)).collect()
+            }
+            Err(error) => vec![error.to_string()],
+        }
+    }
+
+    #[test]
+    fn schema_and_rules_are_told_together_and_nothing_twice() {
+        let text = concat!(
+            "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata:\n  name: Bad_Name\nspec:\n",
+            "  slotPerWorker: 2\n  mpiImplementation: openmpi\n  mpiReplicaSpecs:\n    Launcher:\n      replicas: 2\n",
+            "      template:\n        spec:\n          containers:\n          - name: l\n            image: x\n",
+            "            env:\n            - name: A\n              value: yes\n",
+            "    Worker:\n      replicas: 0\n      template:\n        spec:\n          containers: []\n",
+        );
+        assert_eq!(
+            faults_of(text),
+            [
+                "4:9 metadata.name",
+                "6:3 spec.slotPerWorker",
+                "7:22 spec.mpiImplementation",
+                "10:17 spec.mpiReplicaSpecs[Launcher].replicas",
+                "18:22 spec.mpiReplicaSpecs[Launcher].template.spec.containers[0].env[0].value",
+                "20:17 spec.mpiReplicaSpecs[Worker].replicas",
+                "23:11 spec.mpiReplicaSpecs[Worker].template.spec.containers",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_sound_job_is_kept_as_it_was_written() {
+        let text = concat!(
+            "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata:\n  name: pi\n  labels: {a: b}\nspec:\n  mpiReplicaSpecs:\n",
+            "    Launcher: {template: {spec: {containers: [{name: l, image: x, resources: {limits: {cpu: 1}}}]}}}\n",
+            "    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: x}]}}}\n",
+        );
+        let drafts = read(text.as_bytes(), "-").unwrap();
+        assert_eq!(drafts[0].name(), "pi");
+        assert_eq!(drafts[0].object["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"], 2);
+        assert!(drafts[0].object["spec"].get("slotsPerWorker").is_none());
+    }
 }

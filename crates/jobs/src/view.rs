@@ -48,8 +48,11 @@ impl Row {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    /// From the start to the end, or to `now` while it runs.
+    /// From the start to the end, or to `now` while it runs; nothing before it runs.
     pub fn runtime(&self, now: Timestamp) -> Option<Duration> {
+        if self.phase == Phase::Pending {
+            return None;
+        }
         since(self.started?, self.ended.unwrap_or(now))
     }
 
@@ -219,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_row_counts_workers_and_time() {
-        let status = json!({"workers": {"running": 3, "pending": 1, "failed": 0, "of": 4}, "startTime": "2026-01-01T00:00:10Z"});
+        let status = json!({"phase": "Running", "workers": {"running": 3, "pending": 1, "failed": 0, "of": 4}, "startTime": "2026-01-01T00:00:10Z"});
         let row = row(&object(status));
         assert_eq!((row.workers_ready, row.workers, row.slots_per_worker), (3, 4, 2));
         assert_eq!(row.image, "img");

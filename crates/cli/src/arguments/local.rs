@@ -53,26 +53,14 @@ pub enum Mode {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   odh local up
-  odh local up --image my-env=$HOME/venv             jobs with image my-env run with ~/venv/bin first on PATH
+  odh local up --image my-env=$HOME/venv             image my-env: ~/venv/bin first on PATH
   odh local up --nodes 4 --gpus 8                    pretend: four nodes of eight GPUs each
 
 State is kept in $ODH_HOME (~/.local/share/odh if not set).")]
 pub struct Up {
-    /// Map an image name to a directory whose bin/ comes first on PATH; may be given more than once
-    #[arg(long = "image", value_name = "NAME=DIR", value_parser = read_image)]
-    pub images: Vec<(String, PathBuf)>,
-    /// How many nodes to show; all are this machine
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub nodes: u32,
-    /// How many GPUs each node is said to have
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub gpus: u32,
-    /// How pods are kept apart
-    #[arg(long, value_enum, default_value_t = Mode::Auto)]
-    pub mode: Mode,
-    /// The port on 127.0.0.1; any free one if 0
-    #[arg(long, default_value_t = 0, value_name = "PORT")]
-    pub port: u16,
+    /// What the cluster is to be like.
+    #[command(flatten)]
+    pub cluster: ClusterOptions,
     /// Stay in the foreground until interrupted
     #[arg(long)]
     pub foreground: bool,
@@ -81,18 +69,24 @@ pub struct Up {
     pub detached: bool,
 }
 
-impl Default for Up {
-    fn default() -> Self {
-        Up {
-            images: Vec::new(),
-            nodes: 1,
-            gpus: 0,
-            mode: Mode::Auto,
-            port: 0,
-            foreground: false,
-            detached: false,
-        }
-    }
+/// What the cluster is to be like.
+#[derive(Clone, Debug, Args)]
+pub struct ClusterOptions {
+    /// Map an image name to a directory whose bin/ comes first on PATH; repeatable
+    #[arg(long = "image", value_name = "NAME=DIR", value_parser = read_image)]
+    pub images: Vec<(String, PathBuf)>,
+    /// How many nodes to show; all are this machine
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub nodes: u32,
+    /// How many GPUs each node is said to have
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub gpus: u32,
+    /// How pods are kept apart: auto, rootless, root, plain
+    #[arg(long, value_enum, default_value_t = Mode::Auto, hide_possible_values = true)]
+    pub mode: Mode,
+    /// The port on 127.0.0.1; if 0, the last one or any free one
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    pub port: u16,
 }
 
 fn read_image(text: &str) -> Result<(String, PathBuf), String> {
@@ -118,8 +112,8 @@ pub struct Down {
 /// Show the cluster's state.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// The format
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    /// The format: table, json, yaml
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -153,18 +147,18 @@ pub struct Run {
     /// Delete an older job of the same name first
     #[arg(long)]
     pub replace: bool,
-    /// For the cluster, if it has to be started.
-    #[command(flatten)]
-    pub up: Up,
-    /// The format of what is printed at the end
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    /// The format: table, or json and yaml for the job as it ended
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
+    /// For the cluster, if it has to be started.
+    #[command(flatten, next_help_heading = "The cluster, if it is not up yet")]
+    pub cluster: ClusterOptions,
 }
 
 /// Look at this machine.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// The format
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    /// The format: table, json, yaml
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }

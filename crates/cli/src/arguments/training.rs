@@ -53,8 +53,8 @@ impl TrainingVerb {
 /// One job by kind and name.
 #[derive(Debug, Args)]
 pub struct Target {
-    /// The kind of job
-    #[arg(value_enum)]
+    /// The kind of job: mpijob
+    #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
     /// The job's name
     pub name: String,
@@ -91,13 +91,13 @@ pub enum DryRun {
   cat job.yaml | odh training create -f -            from standard input
   odh training create -f job.yaml --dry-run          say all that is wrong, create nothing
   odh training create mpijob digits --workers 4 --image IMAGE -- python train.py --epochs 10
-  odh training create mpijob big --workers 8 --gpus 4 --memory 64Gi --image IMAGE --wait -- python train.py
+  odh training create mpijob big --workers 8 --gpus 4 --image IMAGE --wait -- python train.py
 
-The command after -- runs on every rank: mpirun is put before it, unless it names mpirun or mpiexec itself
-or --in-launcher is given.")]
+The command after -- runs on every rank: mpirun is put before it, unless it names mpirun or
+mpiexec itself or --in-launcher is given.")]
 pub struct Create {
-    /// The kind of job; not needed with --file
-    #[arg(value_enum, required_unless_present = "file")]
+    /// The kind of job: mpijob; not needed with --file
+    #[arg(value_enum, required_unless_present = "file", hide_possible_values = true)]
     pub kind: Option<Kind>,
     /// The job's name
     #[arg(value_name = "NAME", conflicts_with = "file")]
@@ -105,11 +105,8 @@ pub struct Create {
     /// A YAML or JSON file, or - for standard input; may be given more than once
     #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE")]
     pub file: Vec<PathBuf>,
-    /// The job, from flags.
-    #[command(flatten)]
-    pub flags: Flags,
-    /// Check only: client (if no word follows) or server
-    #[arg(long, value_enum, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    /// Check only, create nothing: here (client, if no word follows) or by the server (server)
+    #[arg(long, value_enum, value_name = "WHERE", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub dry_run: Option<DryRun>,
     /// Wait until the job has ended; the exit code tells how
     #[arg(long)]
@@ -123,9 +120,12 @@ pub struct Create {
     /// After --wait, exit with the launcher's own exit code
     #[arg(long)]
     pub propagate_exit_code: bool,
-    /// The format
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
+    /// The job, from flags.
+    #[command(flatten)]
+    pub flags: Flags,
 }
 
 /// The common case without a file.
@@ -159,8 +159,8 @@ pub struct Flags {
     /// Ranks on each worker; as many as GPUs, else 1
     #[arg(long, conflicts_with = "file", value_name = "N", allow_negative_numbers = true)]
     pub slots: Option<i32>,
-    /// Which MPI the image holds
-    #[arg(long, conflicts_with = "file", value_enum)]
+    /// Which MPI the image holds: openmpi, intel, mpich
+    #[arg(long, conflicts_with = "file", value_enum, hide_possible_values = true)]
     pub mpi: Option<MpiFlavour>,
     /// A variable for launcher, workers and ranks; may be given more than once
     #[arg(short, long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
@@ -220,8 +220,8 @@ pub struct Get {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// The format
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -232,8 +232,8 @@ pub struct Get {
   odh training list -A -o wide
   odh training list -l team=vision -o name")]
 pub struct List {
-    /// The kind of job; all kinds if not given
-    #[arg(value_enum)]
+    /// The kind of job: mpijob; all kinds if not given
+    #[arg(value_enum, hide_possible_values = true)]
     pub kind: Option<Kind>,
     /// Of all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
@@ -241,8 +241,8 @@ pub struct List {
     /// Only those with these labels, e.g. team=vision,stage!=test
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// The format
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -254,8 +254,8 @@ pub struct Describe {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// The format; json and yaml print a List of the job, its pods and their events
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    /// The format: table, wide, json, yaml, name; json and yaml print a List of the job and its pods
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -294,8 +294,8 @@ pub struct Logs {
     /// The container, if not the first
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
-    /// The format; json prints an object a line
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    /// The format: table, or json for an object a line
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -338,8 +338,8 @@ fn read_indices(text: &str) -> Result<Indices, String> {
   odh training delete mpijob pi pi-2 --yes
   odh training delete mpijob stuck --yes --force")]
 pub struct Delete {
-    /// The kind of job
-    #[arg(value_enum)]
+    /// The kind of job: mpijob
+    #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
     /// The jobs' names
     #[arg(required = true, value_name = "NAME")]
@@ -356,8 +356,8 @@ pub struct Delete {
     /// How long to wait until everything is gone
     #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "60s")]
     pub timeout: Duration,
-    /// The format
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -378,8 +378,8 @@ pub struct Wait {
     /// Exit with the launcher's own exit code
     #[arg(long)]
     pub propagate_exit_code: bool,
-    /// The format
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 

@@ -12,7 +12,8 @@ use jobs::Class;
 use crate::failure::Failure;
 
 /// What may lie in the directory; nothing else is ever removed from it.
-const FILES: [&str; 6] = ["lock", "state.json", "state.json.new", "kubeconfig", "log", "port"];
+const FILES: [&str; 8] =
+    ["lock", "state.json", "state.json.new", "kubeconfig", "kubeconfig.new", "log", "port", "port.new"];
 const FOLDERS: [&str; 2] = ["cluster", "launch"];
 
 /// The state directory.

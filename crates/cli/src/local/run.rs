@@ -54,8 +54,8 @@ fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> 
     if let Some(state) = State::alive(home) {
         return Ok(state);
     }
-    let up = up::checked(&run.up)?;
-    match up::start(home, &up)? {
+    let options = up::checked(&run.cluster)?;
+    match up::start(home, &options)? {
         Started::New(state) => {
             console.note(&styled(
                 FAINT,

@@ -24,7 +24,7 @@ use super::home::{Home, unusable};
 use super::state::{State, process_started_ticks, write_private};
 use super::up::{Message, launch_program};
 use crate::SANDBOX;
-use crate::arguments::{Mode, Up};
+use crate::arguments::{ClusterOptions, Mode};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::interrupt::interrupted;
@@ -37,18 +37,19 @@ const STOP: Duration = Duration::from_secs(25);
 const THREADS: usize = 2;
 
 /// Runs the cluster until it is told to end.
-pub fn run(console: &Console, home: &Home, up: &Up) -> Result<u8, Failure> {
-    if up.detached {
+pub fn run(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) -> Result<u8, Failure> {
+    if detached {
         // Out of the terminal's session: closing the window or Ctrl-C there is not meant for the cluster.
         let _ = nix::unistd::setsid();
     }
     log_to_stderr();
-    let outcome = serve(console, home, up);
-    match (outcome, up.detached) {
+    let outcome = serve(console, home, up, detached);
+    match (outcome, detached) {
         (Ok(()), _) => Ok(0),
         (Err(failure), true) => {
             say(&Message::Failed {
-                reason: failure.reason.clone(),
+                code: failure.exit_code(),
+                reason: failure.reason.to_string(),
                 message: failure.message.clone(),
                 hint: failure.hint.clone(),
             });
@@ -58,9 +59,9 @@ pub fn run(console: &Console, home: &Home, up: &Up) -> Result<u8, Failure> {
     }
 }
 
-fn serve(console: &Console, home: &Home, up: &Up) -> Result<(), Failure> {
+fn serve(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) -> Result<(), Failure> {
     let Some(lock) = home.try_lock()? else {
-        if up.detached {
+        if detached {
             say(&Message::Already);
             return Ok(());
         }
@@ -73,7 +74,7 @@ fn serve(console: &Console, home: &Home, up: &Up) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Class::Error, "Runtime", format!("cannot start: {error}")))?;
-    let served = runtime.block_on(live(console, home, up, launch));
+    let served = runtime.block_on(live(console, home, up, launch, detached));
     // What still hangs in a thread must not keep the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
     let _ = std::fs::remove_file(home.state());
@@ -81,42 +82,66 @@ fn serve(console: &Console, home: &Home, up: &Up) -> Result<(), Failure> {
     served
 }
 
-async fn live(console: &Console, home: &Home, up: &Up, launch: PathBuf) -> Result<(), Failure> {
+async fn live(
+    console: &Console,
+    home: &Home,
+    up: &ClusterOptions,
+    launch: PathBuf,
+    detached: bool,
+) -> Result<(), Failure> {
     let mut images: BTreeMap<String, PathBuf> = up.images.iter().cloned().collect();
     images.insert(api::LAUNCH_IMAGE.to_owned(), launch);
     let cluster = start(home, up, &images).await?;
     let shutdown = CancellationToken::new();
+    let state = describe(&cluster, up, images);
+    let tell = |state: &State| {
+        if detached {
+            say(&Message::Ready(state.clone()));
+        } else {
+            let kubeconfig = home.kubeconfig();
+            console.note(&format!(
+                "serving at https://{}; KUBECONFIG={}",
+                state.address,
+                kubeconfig.display()
+            ));
+        }
+    };
+    let lived = until_told(home, &state, &cluster, &shutdown, tell).await;
+    tracing::info!("stopping");
+    shutdown.cancel();
+    if tokio::time::timeout(STOP, cluster.stop()).await.is_err() {
+        tracing::warn!("not everything has ended after {} s", STOP.as_secs());
+    }
+    lived
+}
+
+/// Runs the operator, says that jobs can be created, and waits to be told to end.
+async fn until_told(
+    home: &Home,
+    state: &State,
+    cluster: &Cluster,
+    shutdown: &CancellationToken,
+    tell: impl FnOnce(&State),
+) -> Result<(), Failure> {
     install(cluster.client()).await?;
     let operator = tokio::spawn(operate(cluster.client(), shutdown.clone()));
-    let state = describe(&cluster, up, images);
     let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).map_err(|error| not_written(&error))?;
     write_private(&home.kubeconfig(), kubeconfig.as_bytes())?;
     write_private(&home.port(), state.address.port().to_string().as_bytes())?;
     state.write(home)?;
-    if up.detached {
-        say(&Message::Ready(state));
-    } else {
-        console.note(&format!(
-            "serving at https://{}; KUBECONFIG={}",
-            state.address,
-            home.kubeconfig().display()
-        ));
+    tell(state);
+    tokio::select! {
+        () = interrupted() => Ok(()),
+        ended = operator => Err(Failure::new(Class::Error, "OperatorEnded", format!("the operator ended: {ended:?}"))),
     }
-    interrupted().await;
-    tracing::info!("stopping");
-    shutdown.cancel();
-    let ending = async {
-        let _ = operator.await;
-        cluster.stop().await;
-    };
-    if tokio::time::timeout(STOP, ending).await.is_err() {
-        tracing::warn!("not everything has ended after {} s", STOP.as_secs());
-    }
-    Ok(())
 }
 
 /// Starts the cluster at the port asked for, at the last one used, or at any.
-async fn start(home: &Home, up: &Up, images: &BTreeMap<String, PathBuf>) -> Result<Cluster, Failure> {
+async fn start(
+    home: &Home,
+    up: &ClusterOptions,
+    images: &BTreeMap<String, PathBuf>,
+) -> Result<Cluster, Failure> {
     let last = std::fs::read_to_string(home.port()).ok().and_then(|text| text.trim().parse().ok());
     let port = if up.port == 0 { last.unwrap_or(0) } else { up.port };
     match Cluster::start(options(home, up, images, port)?).await {
@@ -130,7 +155,7 @@ async fn start(home: &Home, up: &Up, images: &BTreeMap<String, PathBuf>) -> Resu
 
 fn options(
     home: &Home,
-    up: &Up,
+    up: &ClusterOptions,
     images: &BTreeMap<String, PathBuf>,
     port: u16,
 ) -> Result<cluster::Options, Failure> {
@@ -211,15 +236,13 @@ async fn install(client: Client) -> Result<(), Failure> {
 }
 
 /// The operator, with what holds on a machine of one's own: the launch agent is the usual way.
-async fn operate(client: Client, shutdown: CancellationToken) {
+async fn operate(client: Client, shutdown: CancellationToken) -> Result<(), operator::Error> {
     let plan = plan::Settings { default_launch: plan::Launch::Agent, ..plan::Settings::default() };
     let settings = operator::Settings { plan, ..operator::Settings::default() };
-    if let Err(error) = operator::run(client, settings, shutdown.cancelled_owned()).await {
-        tracing::error!("the operator ended: {error}");
-    }
+    operator::run(client, settings, shutdown.cancelled_owned()).await
 }
 
-fn describe(cluster: &Cluster, up: &Up, images: BTreeMap<String, PathBuf>) -> State {
+fn describe(cluster: &Cluster, up: &ClusterOptions, images: BTreeMap<String, PathBuf>) -> State {
     let mode = mode_of(cluster);
     let pid = std::process::id();
     State {

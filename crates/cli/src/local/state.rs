@@ -65,7 +65,8 @@ impl State {
 
 /// Writes a file of mode 0600 at once: a reader sees the old content or the new.
 pub fn write_private(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    let new = path.with_extension("json.new");
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
     let write = || {
         let mut file =
             std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;

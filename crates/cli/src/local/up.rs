@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::home::{Home, unusable};
 use super::server;
 use super::state::State;
-use crate::arguments::{Mode, Up};
+use crate::arguments::{ClusterOptions, Mode, Up};
 use crate::console::{Console, GOOD, STRONG, styled};
 use crate::failure::Failure;
 
@@ -37,6 +37,8 @@ pub enum Message {
     Already,
     /// It cannot start.
     Failed {
+        /// The exit code.
+        code: u8,
         /// One CamelCase word.
         reason: String,
         /// Why not.
@@ -50,12 +52,12 @@ pub enum Message {
 pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
     let home = Home::find()?;
     home.make()?;
-    let up = checked(up)?;
+    let options = checked(&up.cluster)?;
     if up.foreground {
-        return server::run(console, &home, &up);
+        return server::run(console, &home, &options, up.detached);
     }
     let began = Instant::now();
-    match start(&home, &up)? {
+    match start(&home, &options)? {
         Started::New(state) => {
             console.data(&ready_text(&home, &state, began.elapsed()))?;
             limits(console, &state);
@@ -66,7 +68,7 @@ pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
                 state.address, state.pid
             );
             console.data(&text)?;
-            differs(console, &up, &state);
+            differs(console, &options, &state);
         }
     }
     Ok(0)
@@ -81,7 +83,7 @@ pub enum Started {
 }
 
 /// Starts the cluster in the background unless it is up.
-pub fn start(home: &Home, up: &Up) -> Result<Started, Failure> {
+pub fn start(home: &Home, up: &ClusterOptions) -> Result<Started, Failure> {
     home.make()?;
     if let Some(state) = State::alive(home) {
         return Ok(Started::Already(state));
@@ -91,9 +93,9 @@ pub fn start(home: &Home, up: &Up) -> Result<Started, Failure> {
     match said.and_then(|said| said.recv_timeout(START).ok()).flatten() {
         Some(Message::Ready(state)) => Ok(Started::New(state)),
         Some(Message::Already) => other(home).map(Started::Already),
-        Some(Message::Failed { reason, message, hint }) => {
+        Some(Message::Failed { code, reason, message, hint }) => {
             let _ = child.wait();
-            Err(Failure { hint, ..Failure::new(Class::Error, &reason, message) })
+            Err(Failure { hint, passed_on: Some(code), ..Failure::new(Class::Error, &reason, message) })
         }
         None => Err(died(home, &mut child)),
     }
@@ -117,7 +119,7 @@ fn other(home: &Home) -> Result<State, Failure> {
 }
 
 /// Images given as absolute directories that are there.
-pub fn checked(up: &Up) -> Result<Up, Failure> {
+pub fn checked(up: &ClusterOptions) -> Result<ClusterOptions, Failure> {
     let mut up = up.clone();
     for (name, directory) in &mut up.images {
         let found = std::fs::canonicalize(&*directory).ok().filter(|directory| directory.is_dir());
@@ -131,7 +133,7 @@ pub fn checked(up: &Up) -> Result<Up, Failure> {
     Ok(up)
 }
 
-fn spawn(home: &Home, up: &Up) -> Result<Child, Failure> {
+fn spawn(home: &Home, up: &ClusterOptions) -> Result<Child, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::new(Class::Error, "Program", format!("this program cannot find itself: {error}"))
     })?;
@@ -153,7 +155,7 @@ fn spawn(home: &Home, up: &Up) -> Result<Child, Failure> {
         .map_err(|error| Failure::new(Class::Error, "Program", format!("cannot start the cluster: {error}")))
 }
 
-fn flags(up: &Up) -> Vec<String> {
+fn flags(up: &ClusterOptions) -> Vec<String> {
     let mode = match up.mode {
         Mode::Auto => "auto",
         Mode::Rootless => "rootless",
@@ -190,7 +192,7 @@ fn died(home: &Home, child: &mut Child) -> Failure {
     let last = lines.get(lines.len().saturating_sub(LAST_WORDS)..).unwrap_or_default().join("\n");
     let mut failure = Failure::new(Class::Error, "DidNotStart", format!("the cluster did not start ({how})"))
         .with_hint(format!("its log: {}; what this machine can do: odh local doctor", home.log().display()));
-    failure.excerpt = Some(last).filter(|last| !last.is_empty());
+    failure.excerpt = Some(last.into_boxed_str()).filter(|last| !last.is_empty());
     failure
 }
 
@@ -231,7 +233,7 @@ pub fn limits(console: &Console, state: &State) {
 }
 
 /// Options that a running cluster does not take on.
-fn differs(console: &Console, up: &Up, state: &State) {
+fn differs(console: &Console, up: &ClusterOptions, state: &State) {
     let images_there = up.images.iter().all(|(name, directory)| state.images.get(name) == Some(directory));
     let mode = match up.mode {
         Mode::Auto => true,

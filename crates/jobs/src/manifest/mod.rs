@@ -15,6 +15,7 @@ use serde_json::Value;
 
 pub use fields::nearest;
 use node::{Node, Shape, SyntaxError};
+pub use path::{Step, steps};
 
 use crate::{Error, Fault, Position};
 

@@ -1,0 +1,7 @@
+//! The program `odh` as people and scripts meet it: real processes, a real local cluster, real exit codes.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod cluster;
+mod odh;
+mod transcripts;
