@@ -12,7 +12,7 @@ pub fn track_create(call: &Call<'_>, value: &mut Value) {
     if call.is_apply() {
         return;
     }
-    rules::track(&call.entry.kind, None, value, &call.manager(), "", call.now);
+    rules::track(call, None, value);
 }
 
 /// Notes who changed an object.
@@ -20,7 +20,7 @@ pub fn track_update(call: &Call<'_>, old: &Value, new: &mut Value) {
     if call.is_apply() {
         return;
     }
-    rules::track(&call.entry.kind, Some(old), new, &call.manager(), call.action.subresource, call.now);
+    rules::track(call, Some(old), new);
 }
 
 /// Whether two states differ in nothing but the times of their managedFields.

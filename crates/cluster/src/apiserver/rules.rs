@@ -13,7 +13,7 @@ use super::query::FieldValidation;
 use super::status::{self, About, Refusal};
 use crate::objects::{self, FieldSelector, IncludeObject, LabelSelector, SelectorError};
 pub use crate::objects::{FieldFault, Kind, builtin_kinds, convert_event};
-use crate::patch;
+use crate::patch::{self, apply};
 
 /// A built-in kind by group and kind.
 pub fn builtin_kind(group: &str, kind: &str) -> Option<Arc<Kind>> {
@@ -133,26 +133,26 @@ pub fn patched(kind: &Kind, patch_type: PatchType, live: &Value, change: &Value)
     .map_err(|error| Refusal::new(error.code(), error.reason(), error.to_string()))
 }
 
-/// A server-side apply's result.
+/// A server-side apply's result, with its managedFields.
 ///
 /// # Errors
-/// 409 for fields that others own.
+/// 409 for fields that others own, 400 for what is no configuration.
 pub fn applied(call: &Call<'_>, live: Option<&Value>, intent: &Value) -> Result<Value, Refusal> {
-    let _ = call;
-    let mut value = live.cloned().unwrap_or_else(|| json!({}));
-    json_patch::merge(&mut value, intent);
-    Ok(value)
+    let manager = call.manager();
+    let writer = writer(&manager, call.action.subresource, call.now);
+    apply::apply(&call.entry.kind, live, intent, writer, call.query.force)
+        .map_err(|error| Refusal::of_status(&error.status(), error.to_string()))
 }
 
 /// Brings managedFields up to date after a write that was no apply.
-pub fn track(
-    _kind: &Kind,
-    _old: Option<&Value>,
-    _new: &mut Value,
-    _manager: &str,
-    _subresource: &str,
-    _now: Timestamp,
-) {
+pub fn track(call: &Call<'_>, old: Option<&Value>, new: &mut Value) {
+    let manager = call.manager();
+    let writer = writer(&manager, call.action.subresource, call.now);
+    apply::update_managed_fields(&call.entry.kind, old, new, writer);
+}
+
+fn writer<'a>(manager: &'a str, subresource: &'a str, now: Timestamp) -> apply::Writer<'a> {
+    apply::Writer { manager, subresource: (!subresource.is_empty()).then_some(subresource), now }
 }
 
 /// The kinds that a CustomResourceDefinition makes.

@@ -58,6 +58,14 @@ impl Refusal {
         Self { code, reason, message: message.into(), details: None, next: None }
     }
 
+    /// A refusal that was worked out as a `Status` already.
+    pub fn of_status(status: &Value, message: String) -> Self {
+        const REASONS: [&str; 4] = ["Conflict", "BadRequest", "Invalid", "RequestEntityTooLarge"];
+        let reason = REASONS.into_iter().find(|reason| status["reason"] == *reason).unwrap_or_default();
+        let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
+        Self { details: status["details"].as_object().cloned(), ..Self::new(code, reason, message) }
+    }
+
     fn about(mut self, about: About<'_>) -> Self {
         self.details = Some(about.details());
         self

@@ -177,6 +177,35 @@ async fn patches_of_every_type_change_what_they_say() {
 }
 
 #[tokio::test]
+async fn fields_have_owners() {
+    let served = serve().await;
+    let client = served.cluster.client();
+    let applied = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data});
+    let apply = |manager: &str, force: bool, data: Value| {
+        let params = PatchParams { force, ..PatchParams::apply(manager) };
+        let maps = maps(&client);
+        async move { maps.patch("m", &params, &Patch::Apply(applied(data))).await }
+    };
+    let made = apply("one", false, json!({"a": "1", "b": "1"})).await.unwrap();
+    assert_eq!(made.managed_fields()[0].manager.as_deref(), Some("one"));
+    let same = apply("one", false, json!({"a": "1", "b": "1"})).await.unwrap();
+    assert_eq!(same.resource_version(), made.resource_version());
+    let (code, reason, message) = refused(apply("two", false, json!({"a": "2"})).await);
+    assert_eq!((code, reason.as_str()), (409, "Conflict"));
+    assert_eq!(message, "Apply failed with 1 conflict: conflict with \"one\": .data.a");
+    let taken = apply("two", true, json!({"a": "2"})).await.unwrap();
+    assert_eq!(taken.data.unwrap()["a"], "2");
+    let given_up = apply("one", false, json!({})).await.unwrap();
+    assert_eq!(given_up.data.unwrap(), BTreeMap::from([("a".into(), "2".into())]));
+    let patch = Patch::Merge(json!({"data": {"c": "3"}}));
+    let params = PatchParams { field_manager: Some("three".into()), ..PatchParams::default() };
+    let patched = maps(&client).patch("m", &params, &patch).await.unwrap();
+    let managers =
+        patched.managed_fields().iter().filter_map(|entry| entry.manager.clone()).collect::<Vec<_>>();
+    assert!(managers.contains(&"three".to_owned()), "{managers:?}");
+}
+
+#[tokio::test]
 async fn concurrent_patches_are_all_kept() {
     let served = serve().await;
     let client = served.cluster.client();
