@@ -16,6 +16,8 @@ use crate::{LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US, MPIJob, WORKER};
 const INJECTED_POD_FIELDS: [&str; 3] = ["nodeSelector", "tolerations", "schedulingGates"];
 /// Fields of a template's metadata that Kueue injects while a job is suspended.
 const INJECTED_METADATA_FIELDS: [&str; 2] = ["labels", "annotations"];
+/// Fields of a pod spec that people try to change in a running job.
+const TRIED_POD_FIELDS: [&str; 3] = ["containers", "initContainers", "volumes"];
 /// Pod fields compared in one rule. The API server estimates up to 0.3 million cost units for each and refuses a
 /// rule of more than 10 million.
 const FIELDS_PER_RULE: usize = 8;
@@ -293,9 +295,11 @@ fn template_rules(role: &str, pod_fields: &[String]) -> Vec<Value> {
             path,
         ),
     ];
-    let frozen_fields: Vec<&String> =
-        pod_fields.iter().filter(|field| !INJECTED_POD_FIELDS.contains(&field.as_str())).collect();
-    for fields in frozen_fields.chunks(FIELDS_PER_RULE) {
+    let frozen_fields = pod_fields.iter().filter(|field| !INJECTED_POD_FIELDS.contains(&field.as_str()));
+    // Those that people do try to change get a rule, and so a message, of their own.
+    let (tried, others): (Vec<&String>, Vec<&String>) =
+        frozen_fields.partition(|field| TRIED_POD_FIELDS.contains(&field.as_str()));
+    for fields in tried.chunks(1).chain(others.chunks(FIELDS_PER_RULE)) {
         let checks: Vec<String> = fields
             .iter()
             .map(|field| {
@@ -306,9 +310,10 @@ fn template_rules(role: &str, pod_fields: &[String]) -> Vec<Value> {
             })
             .collect();
         let names: Vec<&str> = fields.iter().map(|field| field.as_str()).collect();
+        let names = if let [name] = names[..] { name.to_owned() } else { format!("{{{}}}", names.join(",")) };
         rules.push(rule(
             &format!("!({templates}) || ({})", checks.join(" && ")),
-            &frozen(&format!("mpiReplicaSpecs[{role}].template.spec.{{{}}}", names.join(","))),
+            &frozen(&format!("mpiReplicaSpecs[{role}].template.spec.{names}")),
             path,
         ));
     }
