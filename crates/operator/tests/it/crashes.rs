@@ -1,6 +1,8 @@
 //! Crashes: the operator is cut off at its n-th write, for every n, with that write committed or not; a fresh one then
 //! ends in the same objects and the same status as one that was never cut off.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use kube::Resource;
@@ -33,13 +35,15 @@ async fn a_crash_at_any_write_of_a_job_that_fails_changes_nothing() {
 
 async fn survives(story: Story) {
     let gate = Gate::new(None);
-    let expected = play(story, gate.clone(), false).await;
+    let stage = Stage::new().await;
+    let expected = play(&stage.in_namespace("whole").await, story, gate.clone(), false).await;
     let writes = gate.requests().iter().filter(|request| !request.starts_with("GET")).count();
     assert!(writes >= 12, "{writes} writes are too few to prove anything");
     for at in 1..=writes {
         for committed in [false, true] {
             let cut = Cut { at, committed };
-            let found = play(story, Gate::new(Some(cut)), true).await;
+            let stage = stage.in_namespace(&format!("cut-{at}-{committed}")).await;
+            let found = play(&stage, story, Gate::new(Some(cut)), true).await;
             let differs = differences("", &found, &expected);
             assert!(differs.is_empty(), "{story:?} {cut:?} of {writes}:\n{}", differs.join("\n"));
         }
@@ -47,8 +51,7 @@ async fn survives(story: Story) {
 }
 
 /// Plays the story, with a second operator taking over where the first is cut off, and returns what is there at the end.
-async fn play(story: Story, gate: std::sync::Arc<Gate>, cut: bool) -> Value {
-    let stage = Stage::new().await;
+async fn play(stage: &Stage, story: Story, gate: Arc<Gate>, cut: bool) -> Value {
     let first = stage.operate_behind(gate.clone());
     let take_over = async {
         if cut {
@@ -61,7 +64,7 @@ async fn play(story: Story, gate: std::sync::Arc<Gate>, cut: bool) -> Value {
     };
     let end = async {
         stage.submit(&job("pi", 2, policy(story))).await;
-        act(story, &stage).await;
+        act(story, stage).await;
     };
     let mut take_over = std::pin::pin!(take_over);
     let mut end = std::pin::pin!(end);
@@ -70,7 +73,7 @@ async fn play(story: Story, gate: std::sync::Arc<Gate>, cut: bool) -> Value {
         running = &mut take_over => { end.await; Some(running) }
         () = &mut end => None,
     };
-    let snapshot = snapshot(&stage).await;
+    let snapshot = snapshot(stage).await;
     drop(running);
     snapshot
 }
@@ -119,7 +122,9 @@ async fn snapshot(stage: &Stage) -> Value {
         "events": stage.event_reasons("pi").await,
     });
     strip(&mut snapshot);
-    snapshot
+    // Every run has a namespace of its own.
+    let text = snapshot.to_string().replace(&stage.namespace, "team");
+    serde_json::from_str(&text).unwrap()
 }
 
 async fn all<K>(stage: &Stage) -> Vec<Value>

@@ -24,13 +24,14 @@ use crate::gate::{Gate, Gated};
 
 /// How long a test waits for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The namespace of every test; each has an API of its own.
-pub const TEAM: &str = "team";
+/// The namespace of a test that needs but one.
+const TEAM: &str = "team";
 
 /// An API with the definition of MPIJob and one namespace.
 pub struct Stage {
     endpoint: Endpoint,
     pub client: Client,
+    pub namespace: String,
 }
 
 /// An operator on a stage.
@@ -58,10 +59,15 @@ impl Stage {
         let server = Arc::new(ApiServer::new(store, Identities::new("token".to_owned())));
         let endpoint = Endpoint::trusted(server, UserInfo::admin());
         let client = Client::new(endpoint.clone(), TEAM);
-        let namespaces: Api<Namespace> = Api::all(client.clone());
-        let team = serde_json::from_value(json!({ "metadata": { "name": TEAM } })).unwrap();
-        namespaces.create(&PostParams::default(), &team).await.unwrap();
-        Self { endpoint, client }
+        Self { endpoint, client, namespace: String::new() }.in_namespace(TEAM).await
+    }
+
+    /// The same API, with a new namespace.
+    pub async fn in_namespace(&self, name: &str) -> Self {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+        namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+        Self { endpoint: self.endpoint.clone(), client: self.client.clone(), namespace: name.to_owned() }
     }
 
     /// Starts an operator.
@@ -71,7 +77,10 @@ impl Stage {
 
     pub fn operate_behind(&self, gate: Arc<Gate>) -> Running {
         let client = Client::new(Gated { inner: self.endpoint.clone(), gate: gate.clone() }, TEAM);
-        let run = operator::run(client, operator::Settings::default(), std::future::pending());
+        // In a namespace of its own, an operator looks after that one only.
+        let namespace = (self.namespace != TEAM).then(|| self.namespace.clone());
+        let settings = operator::Settings { namespace, ..operator::Settings::default() };
+        let run = operator::run(client, settings, std::future::pending());
         Running { gate, task: tokio::spawn(run) }
     }
 
@@ -79,7 +88,7 @@ impl Stage {
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     {
-        Api::namespaced(self.client.clone(), TEAM)
+        Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     pub async fn submit(&self, job: &Value) -> MPIJob {
@@ -219,7 +228,7 @@ pub fn job(name: &str, workers: usize, policy: Value) -> Value {
         json!({ "spec": { "containers": [{ "name": "main", "image": "mpi", "command": ["run"] }] } });
     json!({
         "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
-        "metadata": { "name": name, "namespace": TEAM, "annotations": {} },
+        "metadata": { "name": name, "annotations": {} },
         "spec": { "runPolicy": policy, "mpiReplicaSpecs": {
             "Launcher": { "template": template }, "Worker": { "replicas": workers, "template": template },
         } },
