@@ -35,7 +35,7 @@ use tokio_util::task::TaskTracker;
 
 use apiserver::auth::{self, Identities, UserInfo};
 use apiserver::{ApiServer, Endpoint, SYSTEM_NAMESPACES};
-use node::ModeChoice;
+use node::{Mode, ModeChoice, NodeHandle, NodeOptions};
 use store::{Store, Volatile};
 
 /// The file of the state directory that holds the administrator's token.
@@ -58,7 +58,8 @@ pub struct Options {
     pub gpus: u32,
     /// How pods are isolated.
     pub mode: ModeChoice,
-    /// The beginning of the command that runs this program as a pod's sandbox.
+    /// The beginning of the command that runs this program into [`node::sandbox_main`]; if it is empty, the cluster has no
+    /// node and only serves its API.
     pub sandbox_program: Vec<OsString>,
     /// Whether controllers and scheduler run; without them it is an API and nothing more.
     pub controllers: bool,
@@ -111,6 +112,9 @@ pub enum Error {
     /// The kubeconfig could not be made.
     #[error("the kubeconfig could not be made: {0}")]
     Kubeconfig(#[from] serde_json::Error),
+    /// The node does not start.
+    #[error(transparent)]
+    Node(#[from] node::NodeError),
     /// The cluster's own objects could not be made.
     #[error("the cluster's first objects could not be made: {0}")]
     Client(#[from] kube::Error),
@@ -124,6 +128,7 @@ pub struct Cluster {
     kubeconfig: Kubeconfig,
     stop: CancellationToken,
     tasks: TaskTracker,
+    node: Option<NodeHandle>,
 }
 
 impl Cluster {
@@ -144,6 +149,7 @@ impl Cluster {
         let server = Arc::new(ApiServer::new(store, Identities::new(token)));
         let client = kube::Client::new(Endpoint::trusted(server.clone(), UserInfo::admin()), "default");
         make_system_namespaces(&client).await?;
+        let node = start_node(&options, &client, &server).await?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let endpoint = Endpoint::with_credentials(server.clone());
@@ -152,7 +158,7 @@ impl Cluster {
             let known = controllers::Options { root_ca: Some(identity.ca_pem.clone()) };
             tasks.spawn(controllers::run(client.clone(), known, stop.clone()));
         }
-        Ok(Self { server, client, address, kubeconfig, stop, tasks })
+        Ok(Self { server, client, address, kubeconfig, stop, tasks, node })
     }
 
     /// A client in this process, as the administrator; it takes the same way as every other.
@@ -170,13 +176,21 @@ impl Cluster {
         self.kubeconfig.clone()
     }
 
+    /// How pods are isolated, and why not better; `None` without a node.
+    pub fn mode(&self) -> Option<Mode> {
+        self.node.as_ref().map(NodeHandle::mode)
+    }
+
     /// The API server: where nodes register, and where tests make events old ([`Store::compact`]).
     pub fn server(&self) -> &Arc<ApiServer> {
         &self.server
     }
 
     /// Ends the cluster, and returns when nothing of it runs any more.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
+        if let Some(node) = self.node.take() {
+            node.stop().await;
+        }
         self.stop.cancel();
         self.server.store().close();
         self.tasks.close();
@@ -188,6 +202,29 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.stop.cancel();
     }
+}
+
+async fn start_node(
+    options: &Options,
+    client: &kube::Client,
+    server: &ApiServer,
+) -> Result<Option<NodeHandle>, Error> {
+    if options.sandbox_program.is_empty() {
+        return Ok(None);
+    }
+    let wanted = NodeOptions {
+        state: options.state.clone(),
+        images: options.images.clone(),
+        nodes: options.nodes,
+        gpus: options.gpus,
+        mode: options.mode,
+        sandbox_program: options.sandbox_program.clone(),
+    };
+    let node = node::run(client.clone(), wanted).await?;
+    for name in node.names() {
+        server.kubelets.register(name, node.kubelet());
+    }
+    Ok(Some(node))
 }
 
 fn make_state_directory(path: &Path) -> Result<(), Error> {

@@ -1,7 +1,351 @@
 //! The node: runs pods as local processes, with the semantics of a kubelet.
+//!
+//! An ordinary client of the API: it registers its nodes, watches pods that are bound to them, and gives each a task of
+//! its own ([`pod`]), which has containers run by the [`sandbox`] process and reports what becomes of them ([`status`]).
+//! It never reaches into the API server's store, and never touches the machine's own network or file system.
 
+mod environment;
+mod events;
+mod hosts;
+mod logs;
 mod mode;
+mod pod;
+mod register;
+mod status;
+mod volumes;
+mod watching;
+
 pub mod sandbox;
 
-pub use mode::{Mode, ModeChoice, ModeKind};
-pub use sandbox::sandbox_main;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use self::mode::{Mode, ModeChoice, ModeKind};
+pub use self::sandbox::sandbox_main;
+pub use self::status::LIMITS_NOT_ENFORCED;
+pub use crate::apiserver::kubelet::{Kubelet, LogError, LogRequest, LogStream};
+
+use self::environment::{Facts, Variables};
+use self::events::Events;
+use self::hosts::Hosts;
+use self::logs::{RunLog, Wanted};
+use self::sandbox::client::{Sandbox, SandboxError};
+use self::sandbox::protocol::{Begin, User};
+
+/// The user of containers that name none, where the caller is root and has no other id to lend.
+const DEFAULT_UID: u32 = 1000;
+/// The node's address, as pods' status shows it; the machine's own addresses are nobody's business.
+const HOST_IP: &str = "127.0.0.1";
+/// Where programs are looked for if the caller has no `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Runs of a container whose logs are kept: the present one and the one before.
+const KEPT_RUNS: usize = 2;
+
+/// What a node is to be like.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// The directory for volumes, logs and the like; it must exist and be private to the caller.
+    pub state: PathBuf,
+    /// Image names and the local environments that stand for them.
+    pub images: BTreeMap<String, PathBuf>,
+    /// How many nodes the machine poses as. Each shows the whole machine: they share it.
+    pub nodes: u32,
+    /// GPUs per node.
+    pub gpus: u32,
+    /// How pods are isolated.
+    pub mode: ModeChoice,
+    /// The beginning of the command that runs this program into [`sandbox_main`].
+    pub sandbox_program: Vec<OsString>,
+}
+
+/// Why there is no node.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// Its directory cannot be used.
+    #[error("the node's directory {path}: {source}")]
+    State {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its sandbox process does not start, or the mode asked for is not possible.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The API refused its registration.
+    #[error("the node could not be registered: {0}")]
+    Register(#[from] kube::Error),
+}
+
+/// A running node. [`NodeHandle::stop`] ends it; dropping it ends it too, but does not wait.
+pub struct NodeHandle {
+    node: Arc<LocalNode>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl NodeHandle {
+    /// How pods are isolated, and why not better.
+    pub fn mode(&self) -> Mode {
+        self.node.mode.clone()
+    }
+
+    /// The names under which the node is registered.
+    pub fn names(&self) -> &[String] {
+        &self.node.names
+    }
+
+    /// Who answers for logs.
+    pub fn kubelet(&self) -> Arc<dyn Kubelet> {
+        Arc::clone(&self.node) as Arc<dyn Kubelet>
+    }
+
+    /// Ends every pod's processes and returns when nothing of them is left. The API is not told: it ends too.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.node.sandbox.end().await;
+        self.tasks.wait().await;
+        let runtime = self.node.runtime.clone();
+        let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(runtime)).await;
+    }
+}
+
+impl Drop for NodeHandle {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// What all pods of the node share.
+pub struct LocalNode {
+    client: kube::Client,
+    sandbox: Sandbox,
+    mode: Mode,
+    names: Vec<String>,
+    gpus: u32,
+    images: BTreeMap<String, PathBuf>,
+    runtime: PathBuf,
+    log_folder: PathBuf,
+    host_ip: String,
+    facts: Facts,
+    hosts: Mutex<Hosts>,
+    events: Events,
+    logs: Mutex<HashMap<(String, String), Vec<Arc<RunLog>>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the node: its sandbox, its registration, its watch. Returns when it is registered.
+///
+/// # Errors
+/// See [`NodeError`]; nothing is left running then.
+pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandle, NodeError> {
+    let runtime = options.state.join("run");
+    let unusable = |source| NodeError::State { path: runtime.clone(), source };
+    for folder in ["root", "hosts", "pods", "registry"] {
+        std::fs::create_dir_all(runtime.join(folder)).map_err(unusable)?;
+    }
+    let runtime = runtime.canonicalize().map_err(unusable)?;
+    let cgroup = format!("odh-{}", &hex(&Sha256::digest(runtime.as_os_str().as_encoded_bytes()))[..12]);
+    let begin = Begin { mode: options.mode, runtime: runtime.clone(), cgroup };
+    let (sandbox, mode) = Sandbox::begin(&options.sandbox_program, begin).await?;
+    let tasks = TaskTracker::new();
+    let (events, writer) = Events::new(client.clone());
+    let node = Arc::new(LocalNode {
+        client,
+        sandbox,
+        mode,
+        names: (0..options.nodes.max(1)).map(|number| format!("node-{number}")).collect(),
+        gpus: options.gpus,
+        images: options.images,
+        hosts: Mutex::new(Hosts::new(runtime.join("hosts"))),
+        log_folder: options.state.join("logs"),
+        runtime,
+        host_ip: HOST_IP.to_owned(),
+        facts: register::machine_facts(HOST_IP),
+        events,
+        logs: Mutex::default(),
+    });
+    let stop = CancellationToken::new();
+    if let Err(error) = register::register(&node).await {
+        node.sandbox.end().await;
+        return Err(error.into());
+    }
+    for work in [
+        Box::pin(writer) as BoxFuture<'static, ()>,
+        Box::pin(register::heartbeat(Arc::clone(&node))),
+        Box::pin(watching::follow_pods(Arc::clone(&node), tasks.clone(), stop.clone())),
+    ] {
+        let stopped = stop.clone();
+        tasks.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = stopped.cancelled() => {}
+            }
+        });
+    }
+    Ok(NodeHandle { node, stop, tasks })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl LocalNode {
+    /// The local environment that an image name stands for.
+    fn environment_of(&self, image: &str) -> Option<&PathBuf> {
+        self.images.get(image)
+    }
+
+    /// What stands in a container's `imageID`: no digest, since nothing was pulled.
+    fn image_id(&self, image: &str) -> String {
+        match self.environment_of(image) {
+            Some(directory) => format!("local:{}", directory.display()),
+            None => "local:/".to_owned(),
+        }
+    }
+
+    fn tell_environment(&self, pod: &Pod, container: &Container, restarts: i32) {
+        if restarts > 0 {
+            return;
+        }
+        let image = container.image.as_deref().unwrap_or_default();
+        let message = match self.environment_of(image) {
+            Some(directory) => {
+                format!(
+                    "No image was pulled: {image:?} is mapped to the local environment {}",
+                    directory.display()
+                )
+            }
+            None => {
+                format!("No image was pulled: {image:?} is not mapped, the machine's own file system is used")
+            }
+        };
+        self.events.normal(pod, Some(&container.name), "LocalEnvironment", message);
+    }
+
+    /// As whom a container runs that names no user.
+    fn default_user(&self) -> User {
+        let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+        match self.mode.kind {
+            ModeKind::Rootless if uid == 0 => User { uid: DEFAULT_UID, gid: DEFAULT_UID, groups: Vec::new() },
+            _ => User { uid, gid, groups: Vec::new() },
+        }
+    }
+
+    /// The group that volumes shall belong to, where this node may change owners.
+    fn owner_group(&self, spec: &PodSpec) -> Option<u32> {
+        let group = spec.security_context.as_ref().and_then(|context| context.fs_group);
+        group.and_then(|group| u32::try_from(group).ok()).filter(|_| self.mode.kind == ModeKind::Root)
+    }
+
+    /// The variables that an image would bring. Nothing of the caller's environment but `LANG` and its `PATH`.
+    fn base_variables(&self, pod: &Pod, container: &Container, user: &User, temporary: &Path) -> Variables {
+        let mut variables = Variables::default();
+        let own = std::env::var("PATH").unwrap_or_default();
+        let mut path: Vec<String> =
+            own.split(':').filter(|entry| entry.starts_with('/')).map(str::to_owned).collect();
+        if path.is_empty() {
+            path = DEFAULT_PATH.split(':').map(str::to_owned).collect();
+        }
+        if let Some(directory) = self.environment_of(container.image.as_deref().unwrap_or_default()) {
+            path.insert(0, directory.join("bin").display().to_string());
+        }
+        variables.set("PATH", path.join(":"));
+        variables.set("HOSTNAME", pod::hostname(pod));
+        if let Ok(language) = std::env::var("LANG") {
+            variables.set("LANG", language);
+        }
+        if user.uid == 0 {
+            // An image made for root would have them.
+            variables.set("OMPI_ALLOW_RUN_AS_ROOT", "1");
+            variables.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        }
+        if !self.mode.kind.isolates() {
+            variables.set("ODH_LAUNCH_REGISTRY", self.registry(pod).display().to_string());
+            variables.set("ODH_POD_NAME", pod::hostname(pod));
+            variables.set("TMPDIR", temporary.display().to_string());
+        }
+        variables
+    }
+
+    /// Plain mode: the directory in which the namespace's launch agents tell where they listen.
+    fn registry(&self, pod: &Pod) -> PathBuf {
+        let folder =
+            self.runtime.join("registry").join(pod.metadata.namespace.as_deref().unwrap_or_default());
+        let _ = std::fs::create_dir_all(&folder);
+        folder
+    }
+
+    fn pod_log_folder(&self, pod: &Pod) -> PathBuf {
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let meta = &pod.metadata;
+        self.log_folder.join(format!("{}_{}_{}", text(&meta.namespace), text(&meta.name), text(&meta.uid)))
+    }
+
+    fn begin_log(&self, pod: &Pod, container: &str, restarts: i32) -> io::Result<Arc<RunLog>> {
+        let folder = self.pod_log_folder(pod).join(container);
+        let log = RunLog::create(folder.join(format!("{restarts}.log")))?;
+        let key = (pod.metadata.uid.clone().unwrap_or_default(), container.to_owned());
+        let mut logs = lock(&self.logs);
+        let runs = logs.entry(key).or_default();
+        runs.push(Arc::clone(&log));
+        if runs.len() > KEPT_RUNS {
+            runs.remove(0).remove();
+        }
+        Ok(log)
+    }
+
+    fn forget_logs(&self, pod: &Pod) {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        lock(&self.logs).retain(|(owner, _), _| *owner != uid);
+        let _ = std::fs::remove_dir_all(self.pod_log_folder(pod));
+        let _ = std::fs::remove_file(self.registry(pod).join(pod::hostname(pod)));
+    }
+}
+
+impl Kubelet for LocalNode {
+    fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        let LogRequest {
+            namespace: _,
+            pod,
+            uid,
+            container,
+            follow,
+            tail_lines,
+            since,
+            timestamps,
+            previous,
+            limit_bytes,
+        } = request;
+        let runs = lock(&self.logs).get(&(uid, container.clone())).cloned().unwrap_or_default();
+        let wanted = Wanted { follow, tail_lines, since, timestamps, limit_bytes };
+        let outcome = if previous {
+            let run = runs.len().checked_sub(2).and_then(|index| runs.get(index)).cloned();
+            run.ok_or_else(|| {
+                LogError::NotFound(format!(
+                    "previous terminated container {container:?} in pod {pod:?} not found"
+                ))
+            })
+        } else {
+            runs.last().cloned().ok_or_else(|| {
+                LogError::NotReady(format!(
+                    "container {container:?} in pod {pod:?} is waiting to start: ContainerCreating"
+                ))
+            })
+        };
+        Box::pin(async move { Ok(outcome?.read(wanted)?) })
+    }
+}

@@ -7,6 +7,8 @@ mod control;
 #[cfg(test)]
 mod kubectl;
 #[cfg(test)]
+mod pods;
+#[cfg(test)]
 mod sandbox;
 #[cfg(test)]
 mod served;

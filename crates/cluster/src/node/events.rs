@@ -1,0 +1,123 @@
+//! Events about pods, worded as kubelet's; a repeated event is counted, not written again.
+//!
+//! Best effort by design: a full queue or a failed write loses an event, never a pod.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+/// Events that may wait to be written; a hundred pods of two containers make six hundred.
+const MAX_QUEUED: usize = 4096;
+/// Events whose count is remembered; beyond it counting starts anew.
+const MAX_REMEMBERED: usize = 8192;
+/// The component that kubelet's events name; dashboards filter by it.
+const COMPONENT: &str = "kubelet";
+
+/// Something that happened to a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Happening {
+    namespace: String,
+    pod: String,
+    uid: String,
+    container: Option<String>,
+    warning: bool,
+    reason: &'static str,
+    message: String,
+}
+
+/// Where events are handed in.
+#[derive(Clone)]
+pub struct Events {
+    queue: mpsc::Sender<(Happening, String, Timestamp)>,
+}
+
+impl Events {
+    /// Where events are handed in, and the work of writing them, to be driven by the caller.
+    pub fn new(client: kube::Client) -> (Events, impl Future<Output = ()>) {
+        let (queue, receiver) = mpsc::channel(MAX_QUEUED);
+        (Events { queue }, write_all(client, receiver))
+    }
+
+    /// Tells of something normal.
+    pub fn normal(&self, pod: &Pod, container: Option<&str>, reason: &'static str, message: String) {
+        self.tell(pod, container, false, reason, message);
+    }
+
+    /// Tells of something that went wrong.
+    pub fn warning(&self, pod: &Pod, container: Option<&str>, reason: &'static str, message: String) {
+        self.tell(pod, container, true, reason, message);
+    }
+
+    fn tell(&self, pod: &Pod, container: Option<&str>, warning: bool, reason: &'static str, message: String) {
+        let meta = pod.metadata.clone();
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        let happening = Happening {
+            namespace: meta.namespace.unwrap_or_default(),
+            pod: meta.name.unwrap_or_default(),
+            uid: meta.uid.unwrap_or_default(),
+            container: container.map(str::to_owned),
+            warning,
+            reason,
+            message,
+        };
+        let _ = self.queue.try_send((happening, node, Timestamp::now()));
+    }
+}
+
+async fn write_all(client: kube::Client, mut queue: mpsc::Receiver<(Happening, String, Timestamp)>) {
+    let mut seen: HashMap<Happening, (String, i32)> = HashMap::new();
+    while let Some((happening, node, time)) = queue.recv().await {
+        let api: Api<Event> = Api::namespaced(client.clone(), &happening.namespace);
+        if seen.len() > MAX_REMEMBERED {
+            seen.clear();
+        }
+        if let Some((name, count)) = seen.get_mut(&happening) {
+            *count += 1;
+            let patch = json!({"count": *count, "lastTimestamp": Time(time)});
+            if api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.is_ok() {
+                continue;
+            }
+        }
+        match api.create(&PostParams::default(), &event(&happening, node, time)).await {
+            Ok(made) => {
+                seen.insert(happening, (made.metadata.name.unwrap_or_default(), 1));
+            }
+            Err(error) => tracing::debug!(%error, "an event is lost"),
+        }
+    }
+}
+
+fn event(happening: &Happening, node: String, time: Timestamp) -> Event {
+    let number = u64::try_from(time.as_nanosecond()).unwrap_or_default();
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{}.{number:x}", happening.pod)),
+            namespace: Some(happening.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: Some(happening.pod.clone()),
+            namespace: Some(happening.namespace.clone()),
+            uid: Some(happening.uid.clone()),
+            field_path: happening.container.as_ref().map(|name| format!("spec.containers{{{name}}}")),
+            ..ObjectReference::default()
+        },
+        type_: Some(if happening.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(happening.reason.to_owned()),
+        message: Some(happening.message.clone()),
+        source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: Some(node.clone()) }),
+        reporting_component: Some(COMPONENT.to_owned()),
+        reporting_instance: Some(node),
+        first_timestamp: Some(Time(time)),
+        last_timestamp: Some(Time(time)),
+        count: Some(1),
+        ..Event::default()
+    }
+}

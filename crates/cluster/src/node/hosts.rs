@@ -1,0 +1,158 @@
+//! Addresses and names of pods: who has which address, and the hosts file of each namespace.
+//!
+//! A hosts file is mounted into the namespace's containers, so it is changed in place: new names are appended by one
+//! write, and only when a pod goes is the text written anew (never empty in between).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The pods' addresses are 10.77.0.0/16, of which the first is left out.
+const NETWORK: [u8; 2] = [10, 77];
+/// As many pods as there are addresses.
+const MAX_ADDRESSES: u32 = (1 << 16) - 2;
+/// What every hosts file begins with, as kubelet writes it.
+const HEAD: &str =
+    "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
+
+/// How a pod is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: String,
+    /// `spec.hostname`, or its name.
+    pub hostname: String,
+    /// `spec.subdomain`.
+    pub subdomain: Option<String>,
+}
+
+impl PodName {
+    fn line(&self, address: Ipv4Addr) -> String {
+        let PodName { namespace, hostname, subdomain } = self;
+        match subdomain {
+            None => format!("{address}\t{hostname}\n"),
+            Some(subdomain) => {
+                let name = format!("{hostname}.{subdomain}");
+                let full = format!("{name}.{namespace}.svc");
+                format!("{address}\t{full}.cluster.local {full} {name}.{namespace} {name} {hostname}\n")
+            }
+        }
+    }
+}
+
+/// All addresses and names of this node.
+#[derive(Debug)]
+pub struct Hosts {
+    folder: PathBuf,
+    used: BTreeSet<u32>,
+    next: u32,
+    /// By namespace, then by pod uid.
+    names: BTreeMap<String, BTreeMap<String, (Ipv4Addr, PodName)>>,
+}
+
+impl Hosts {
+    /// Keeps hosts files in `folder`, which must exist.
+    pub fn new(folder: PathBuf) -> Hosts {
+        Hosts { folder, used: BTreeSet::new(), next: 1, names: BTreeMap::new() }
+    }
+
+    /// The hosts file of a namespace.
+    pub fn file(&self, namespace: &str) -> PathBuf {
+        self.folder.join(namespace)
+    }
+
+    /// Gives a pod an address and makes its names known; asked again, the same one.
+    ///
+    /// # Errors
+    /// Where no address is left, or the hosts file cannot be written.
+    pub fn add(&mut self, uid: &str, name: PodName) -> io::Result<Ipv4Addr> {
+        if let Some((address, _)) = self.names.get(&name.namespace).and_then(|pods| pods.get(uid)) {
+            return Ok(*address);
+        }
+        let number = (0..MAX_ADDRESSES)
+            .map(|step| (self.next - 1 + step) % MAX_ADDRESSES + 1)
+            .find(|number| !self.used.contains(number))
+            .ok_or_else(|| io::Error::other("no pod address is left"))?;
+        // Onwards, so that an address is not soon given to another pod.
+        self.next = number % MAX_ADDRESSES + 1;
+        self.used.insert(number);
+        let [.., high, low] = number.to_be_bytes();
+        let address = Ipv4Addr::new(NETWORK[0], NETWORK[1], high, low);
+        let path = self.file(&name.namespace);
+        if !path.exists() {
+            std::fs::write(&path, HEAD)?;
+        }
+        std::fs::File::options().append(true).open(&path)?.write_all(name.line(address).as_bytes())?;
+        self.names.entry(name.namespace.clone()).or_default().insert(uid.to_owned(), (address, name));
+        Ok(address)
+    }
+
+    /// Forgets a pod.
+    pub fn remove(&mut self, namespace: &str, uid: &str) {
+        let Some(pods) = self.names.get_mut(namespace) else { return };
+        let Some((address, _)) = pods.remove(uid) else { return };
+        let [.., high, low] = address.octets();
+        self.used.remove(&u32::from_be_bytes([0, 0, high, low]));
+        let path = self.folder.join(namespace);
+        if pods.is_empty() {
+            self.names.remove(namespace);
+            let _ = std::fs::remove_file(path);
+            return;
+        }
+        let text: String =
+            std::iter::once(HEAD.to_owned()).chain(pods.values().map(|(ip, name)| name.line(*ip))).collect();
+        let _ = rewrite(&path, &text);
+    }
+}
+
+fn rewrite(path: &Path, text: &str) -> io::Result<()> {
+    let file = std::fs::File::options().write(true).open(path)?;
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_and_go_in_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut hosts = Hosts::new(dir.path().to_owned());
+        let name = |hostname: &str| PodName {
+            namespace: "team".into(),
+            hostname: hostname.into(),
+            subdomain: Some("job".into()),
+        };
+        let first = hosts.add("u1", name("job-worker-0")).unwrap();
+        let second = hosts.add("u2", name("job-worker-1")).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(hosts.add("u1", name("job-worker-0")).unwrap(), first);
+        let text = std::fs::read_to_string(hosts.file("team")).unwrap();
+        assert!(text.starts_with(HEAD));
+        assert!(text.contains(
+            "10.77.0.1\tjob-worker-0.job.team.svc.cluster.local job-worker-0.job.team.svc job-worker-0.job.team \
+             job-worker-0.job job-worker-0\n"
+        ));
+        hosts.remove("team", "u1");
+        let text = std::fs::read_to_string(hosts.file("team")).unwrap();
+        assert!(!text.contains("worker-0") && text.contains("worker-1"), "{text}");
+        assert_eq!(hosts.add("u3", name("other")).unwrap(), Ipv4Addr::new(10, 77, 0, 3));
+        hosts.remove("team", "u2");
+        hosts.remove("team", "u3");
+        assert!(!hosts.file("team").exists());
+    }
+
+    #[test]
+    fn addresses_run_out_with_an_error_and_are_used_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut hosts = Hosts::new(dir.path().to_owned());
+        hosts.used = (1..=MAX_ADDRESSES).collect();
+        let name = PodName { namespace: "n".into(), hostname: "h".into(), subdomain: None };
+        assert!(hosts.add("u", name.clone()).is_err());
+        hosts.used.remove(&300);
+        assert_eq!(hosts.add("u", name).unwrap(), Ipv4Addr::new(10, 77, 1, 44));
+    }
+}

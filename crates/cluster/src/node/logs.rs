@@ -1,0 +1,376 @@
+//! Container logs: written in the CRI format (`time stream P|F text`, one file per container run), rotated, bounded,
+//! and read back as `kubectl logs` wants them.
+//!
+//! A run's log is a row of generations of which the newest few are kept. Readers hold open files, so rotation never
+//! cuts a reader off.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use jiff::Timestamp;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt};
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+
+/// A file that reached this size is put aside; kubelet's `containerLogMaxSize`.
+const MAX_FILE_BYTES: u64 = 10 << 20;
+/// Files kept per container run; kubelet's `containerLogMaxFiles`.
+const MAX_FILES: u64 = 5;
+/// A longer line is written in pieces marked `P`; containerd's bound.
+const MAX_PIECE_BYTES: u64 = 16 << 10;
+/// Lines read between two looks at the rest of the world.
+const LINES_PER_STEP: usize = 512;
+
+/// Which lines are wanted (`v1.PodLogOptions`).
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Stay while the container runs.
+    pub follow: bool,
+    /// Only this many of the last lines.
+    pub tail_lines: Option<u64>,
+    /// Only lines from then on.
+    pub since: Option<Timestamp>,
+    /// Begin each line with its time.
+    pub timestamps: bool,
+    /// No more than this many bytes.
+    pub limit_bytes: Option<u64>,
+}
+
+/// The log of one run of one container.
+#[derive(Debug)]
+pub struct RunLog {
+    path: PathBuf,
+    file: Mutex<Open>,
+    state: watch::Sender<LogState>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LogState {
+    generation: u64,
+    writes: u64,
+    closed: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn generation_path(path: &Path, generation: u64, newest: u64) -> PathBuf {
+    if generation == newest { path.to_owned() } else { path.with_extension(format!("log.{generation}")) }
+}
+
+impl RunLog {
+    /// Begins the log of one run at `path` (ending in `.log`), making its folder.
+    ///
+    /// # Errors
+    /// Where the file cannot be made.
+    pub fn create(path: PathBuf) -> io::Result<Arc<RunLog>> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let file = File::options().create(true).append(true).open(&path)?;
+        let (state, _) = watch::channel(LogState { generation: 0, writes: 0, closed: false });
+        Ok(Arc::new(RunLog { path, file: Mutex::new(Open { file, bytes: 0 }), state }))
+    }
+
+    /// Removes its files; whoever is reading may read on.
+    pub fn remove(&self) {
+        let newest = self.state.borrow().generation;
+        for generation in (newest + 1).saturating_sub(MAX_FILES)..=newest {
+            let _ = std::fs::remove_file(generation_path(&self.path, generation, newest));
+        }
+    }
+
+    /// Takes two pipes' worth of output until both end, then closes the log.
+    pub async fn collect(self: Arc<Self>, out: pipe::Receiver, err: pipe::Receiver) {
+        tokio::join!(self.collect_stream("stdout", out), self.collect_stream("stderr", err));
+        self.state.send_modify(|state| state.closed = true);
+    }
+
+    async fn collect_stream(&self, stream: &str, pipe: pipe::Receiver) {
+        let mut reader = tokio::io::BufReader::with_capacity(32 << 10, pipe);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = (&mut reader).take(MAX_PIECE_BYTES).read_until(b'\n', &mut line).await;
+            if !matches!(read, Ok(count) if count > 0) {
+                return;
+            }
+            let whole = line.last() == Some(&b'\n');
+            if whole {
+                line.pop();
+            }
+            // A full disk must not end the container; its log has a gap then.
+            let _ = self.write(stream, whole, &line);
+        }
+    }
+
+    fn write(&self, stream: &str, whole: bool, text: &[u8]) -> io::Result<()> {
+        let head = format!("{:.9} {stream} {} ", Timestamp::now(), if whole { 'F' } else { 'P' });
+        let record = [head.as_bytes(), text, b"\n"].concat();
+        let mut open = lock(&self.file);
+        if open.bytes + record.len() as u64 > MAX_FILE_BYTES {
+            self.rotate(&mut open)?;
+        }
+        open.file.write_all(&record)?;
+        open.bytes += record.len() as u64;
+        self.state.send_modify(|state| state.writes += 1);
+        Ok(())
+    }
+
+    fn rotate(&self, open: &mut Open) -> io::Result<()> {
+        let generation = self.state.borrow().generation;
+        std::fs::rename(&self.path, generation_path(&self.path, generation, generation + 1))?;
+        *open = Open { file: File::options().create(true).append(true).open(&self.path)?, bytes: 0 };
+        self.state.send_modify(|state| state.generation += 1);
+        if let Some(old) = (generation + 2).checked_sub(MAX_FILES + 1) {
+            let _ = std::fs::remove_file(generation_path(&self.path, old, generation + 1));
+        }
+        Ok(())
+    }
+
+    /// Reads the log.
+    ///
+    /// # Errors
+    /// Where it cannot be opened.
+    pub fn read(self: &Arc<Self>, wanted: Wanted) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
+        let mut reader = Reader::open(Arc::clone(self), wanted)?;
+        if let Some(count) = reader.wanted.tail_lines {
+            reader.skip_to_tail(usize::try_from(count).unwrap_or(usize::MAX))?;
+        }
+        let stream = stream::unfold(Some(reader), |reader| async move {
+            let mut reader = reader?;
+            match reader.next().await {
+                Ok(Some(bytes)) => Some((Ok(bytes), Some(reader))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        Ok(stream.boxed())
+    }
+
+    /// The end of the log as text, for a termination message: at most `lines` lines and `bytes` bytes.
+    pub fn last_words(self: &Arc<Self>, lines: usize, bytes: usize) -> String {
+        let Ok(mut reader) = Reader::open(Arc::clone(self), Wanted::default()) else { return String::new() };
+        if reader.skip_to_tail(lines).is_err() {
+            return String::new();
+        }
+        let text: Vec<u8> = reader.pending.into_iter().flatten().collect();
+        let start = text.len().saturating_sub(bytes);
+        String::from_utf8_lossy(&text[start..]).into_owned()
+    }
+}
+
+/// A place in a log.
+struct Reader {
+    log: Arc<RunLog>,
+    wanted: Wanted,
+    changes: watch::Receiver<LogState>,
+    file: BufReader<File>,
+    generation: u64,
+    /// Whether the next piece begins a line.
+    at_line_start: bool,
+    /// A record of which only a part has been written yet.
+    unfinished: Vec<u8>,
+    /// Lines read ahead to find the tail.
+    pending: VecDeque<Vec<u8>>,
+    sent: u64,
+}
+
+impl Reader {
+    fn open(log: Arc<RunLog>, wanted: Wanted) -> io::Result<Reader> {
+        let mut changes = log.state.subscribe();
+        // Under the writer's lock, so that no rotation comes between the number and the file.
+        let guard = lock(&log.file);
+        let newest = changes.borrow_and_update().generation;
+        let generation = (newest + 1).saturating_sub(MAX_FILES);
+        let file = BufReader::new(File::open(generation_path(&log.path, generation, newest))?);
+        drop(guard);
+        Ok(Reader {
+            log,
+            wanted,
+            changes,
+            file,
+            generation,
+            at_line_start: true,
+            unfinished: Vec::new(),
+            pending: VecDeque::new(),
+            sent: 0,
+        })
+    }
+
+    /// The next piece of text that is wanted; `None` at the present end.
+    fn piece(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            self.file.read_until(b'\n', &mut self.unfinished)?;
+            if self.unfinished.last() != Some(&b'\n') {
+                if !self.next_generation()? {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let record = std::mem::take(&mut self.unfinished);
+            if let Some(text) = self.select(&record) {
+                return Ok(Some(text));
+            }
+        }
+    }
+
+    fn next_generation(&mut self) -> io::Result<bool> {
+        let guard = lock(&self.log.file);
+        let newest = self.log.state.borrow().generation;
+        if self.generation >= newest {
+            return Ok(false);
+        }
+        let oldest = (newest + 1).saturating_sub(MAX_FILES);
+        self.generation = (self.generation + 1).max(oldest);
+        self.file = BufReader::new(File::open(generation_path(&self.log.path, self.generation, newest))?);
+        drop(guard);
+        Ok(true)
+    }
+
+    /// Turns a record into the text wanted, or nothing where it is too old or garbled.
+    fn select(&mut self, record: &[u8]) -> Option<Vec<u8>> {
+        let mut parts = record.splitn(4, |byte| *byte == b' ');
+        let time = std::str::from_utf8(parts.next()?).ok()?;
+        let (_, tag, text) = (parts.next()?, parts.next()?, parts.next()?);
+        if let Some(since) = self.wanted.since
+            && time.parse::<Timestamp>().is_ok_and(|time| time < since)
+        {
+            return None;
+        }
+        let text = if tag == b"P" { text.strip_suffix(b"\n").unwrap_or(text) } else { text };
+        let prefix = self.wanted.timestamps && self.at_line_start;
+        self.at_line_start = tag != b"P";
+        Some(if prefix { [time.as_bytes(), b" ", text].concat() } else { text.to_vec() })
+    }
+
+    fn skip_to_tail(&mut self, lines: usize) -> io::Result<()> {
+        let mut current = Vec::new();
+        while let Some(piece) = self.piece()? {
+            current.extend(piece);
+            if current.last() == Some(&b'\n') {
+                self.pending.push_back(std::mem::take(&mut current));
+            }
+            if self.pending.len() > lines {
+                self.pending.pop_front();
+            }
+        }
+        if !current.is_empty() && lines > 0 {
+            self.pending.push_back(current);
+        }
+        Ok(())
+    }
+
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            if self.wanted.limit_bytes.is_some_and(|limit| self.sent >= limit) {
+                return Ok(None);
+            }
+            // Seen before the reading, so that what is written during it wakes us again.
+            let closed = self.changes.borrow_and_update().closed;
+            let mut text: Vec<u8> = self.pending.drain(..).flatten().collect();
+            for _ in 0..LINES_PER_STEP {
+                match self.piece()? {
+                    Some(piece) => text.extend(piece),
+                    None => break,
+                }
+            }
+            if !text.is_empty() {
+                if let Some(limit) = self.wanted.limit_bytes {
+                    text.truncate(usize::try_from(limit - self.sent).unwrap_or(usize::MAX));
+                }
+                self.sent += text.len() as u64;
+                return Ok(Some(text.into()));
+            }
+            if closed || !self.wanted.follow || self.changes.changed().await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// A pipe for a process to write and for us to read.
+///
+/// # Errors
+/// Where the process has no descriptors left.
+pub fn output_pipe() -> io::Result<(OwnedFd, pipe::Receiver)> {
+    let (sender, receiver) = pipe::pipe()?;
+    Ok((sender.into_blocking_fd()?, receiver))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn text(log: &Arc<RunLog>, wanted: Wanted) -> String {
+        let parts: Vec<_> = log.read(wanted).unwrap().map(|part| part.unwrap().to_vec()).collect().await;
+        String::from_utf8(parts.concat()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn lines_come_back_as_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = RunLog::create(dir.path().join("0.log")).unwrap();
+        for number in 0..10 {
+            log.write("stdout", true, format!("line {number}").as_bytes()).unwrap();
+        }
+        log.write("stderr", false, b"half").unwrap();
+        log.write("stderr", true, b" whole").unwrap();
+        let all = text(&log, Wanted::default()).await;
+        assert!(all.starts_with("line 0\nline 1\n") && all.ends_with("line 9\nhalf whole\n"), "{all}");
+        let tail = text(&log, Wanted { tail_lines: Some(2), ..Wanted::default() }).await;
+        assert_eq!(tail, "line 9\nhalf whole\n");
+        assert_eq!(text(&log, Wanted { tail_lines: Some(0), ..Wanted::default() }).await, "");
+        assert_eq!(text(&log, Wanted { limit_bytes: Some(8), ..Wanted::default() }).await, "line 0\nl");
+        let stamped = text(&log, Wanted { tail_lines: Some(1), timestamps: true, ..Wanted::default() }).await;
+        let (time, rest) = stamped.split_once(' ').unwrap();
+        assert!(time.parse::<Timestamp>().is_ok() && rest == "half whole\n", "{stamped}");
+        let future = Timestamp::now() + jiff::SignedDuration::from_secs(60);
+        assert_eq!(text(&log, Wanted { since: Some(future), ..Wanted::default() }).await, "");
+        assert_eq!(log.last_words(1, 6), "whole\n");
+    }
+
+    #[tokio::test]
+    async fn following_ends_with_the_container_and_survives_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = RunLog::create(dir.path().join("0.log")).unwrap();
+        let follow = Wanted { follow: true, ..Wanted::default() };
+        let reading = tokio::spawn({
+            let log = Arc::clone(&log);
+            async move { text(&log, follow).await }
+        });
+        let line = [b'x'; 1 << 20];
+        for _ in 0..25 {
+            log.write("stdout", true, &line).unwrap();
+            tokio::task::yield_now().await;
+        }
+        log.state.send_modify(|state| state.closed = true);
+        assert_eq!(reading.await.unwrap().len(), 25 * ((1 << 20) + 1));
+        assert!(std::fs::read_dir(dir.path()).unwrap().count() <= 5);
+    }
+
+    #[tokio::test]
+    async fn old_files_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = RunLog::create(dir.path().join("0.log")).unwrap();
+        let line = [b'x'; 5 << 20];
+        for _ in 0..20 {
+            log.write("stdout", true, &line).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 5);
+        assert_eq!(text(&log, Wanted::default()).await.len(), 5 * ((5 << 20) + 1));
+    }
+}

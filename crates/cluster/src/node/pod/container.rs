@@ -1,0 +1,473 @@
+//! One container: start it, watch it, start it again as the restart policy says, end it gracefully.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, LifecycleHandler};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::hooks::{self, Target};
+use super::{PodRun, Slot, mounting, probes, spec};
+use crate::node::environment::{self, EnvironmentError, Variables, expand, nanos, relocate};
+use crate::node::logs::{RunLog, output_pipe};
+use crate::node::sandbox::client::Running;
+use crate::node::sandbox::protocol::{ContainerSpec, Exit, Failure, Limits, User};
+use crate::node::status::State;
+
+/// kubelet's back-off between restarts: none before the first, then this, doubling.
+const FIRST_BACK_OFF: Duration = Duration::from_secs(10);
+/// The longest back-off.
+const LAST_BACK_OFF: Duration = Duration::from_secs(300);
+/// A container that ran this long begins its back-off anew.
+const BACK_OFF_RESET: Duration = Duration::from_secs(600);
+/// Before a missing ConfigMap or Secret is looked for again; doubles.
+const FIRST_CONFIG_RETRY: Duration = Duration::from_millis(500);
+/// The longest such pause.
+const LAST_CONFIG_RETRY: Duration = Duration::from_secs(10);
+/// What a preStop hook leaves at least for SIGTERM (`minimumGracePeriodInSeconds`).
+const LEAST_GRACE: Duration = Duration::from_secs(2);
+/// Bounds of a termination message (`pkg/kubelet/kuberuntime`).
+const MAX_MESSAGE_BYTES: usize = 4096;
+const MAX_MESSAGE_LOG_LINES: usize = 80;
+const MAX_MESSAGE_LOG_BYTES: usize = 2048;
+/// The exit code that containerd shows for a container that could not be started.
+const START_ERROR_CODE: i32 = 128;
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+/// What part a container plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Runs to its end before the next.
+    Init,
+    /// An init container that keeps running beside the others.
+    Sidecar,
+    /// A container.
+    Main,
+}
+
+/// The limits of a container that a node can enforce.
+pub fn limits(container: &Container) -> BTreeMap<&'static str, i128> {
+    let table = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    ["cpu", "memory"].into_iter().filter_map(|name| Some((name, nanos(table?.get(name)?)))).collect()
+}
+
+/// The end of a container whose process was lost with an earlier process of this node.
+pub fn lost(id: &Option<String>) -> ContainerStateTerminated {
+    ContainerStateTerminated {
+        container_id: id.clone(),
+        exit_code: 128 + SIGKILL,
+        reason: Some("ContainerStatusUnknown".to_owned()),
+        message: Some("The container could not be located when the node came back".to_owned()),
+        finished_at: Some(Time(Timestamp::now())),
+        ..ContainerStateTerminated::default()
+    }
+}
+
+enum StartFault {
+    /// Something the container names is missing.
+    Config(String),
+    /// It could not be run.
+    Start(Failure),
+}
+
+struct Started {
+    running: Running,
+    target: Target,
+    log: Arc<RunLog>,
+    collected: tokio::task::JoinHandle<()>,
+}
+
+/// Runs a container as often as its policy wants; true if it ended well. `ready` is told each time it has started.
+pub async fn run(run: Arc<PodRun>, slot: Slot, container: Container, role: Role, ready: Arc<Notify>) -> bool {
+    let stop = if role == Role::Sidecar { run.stop_sidecars.clone() } else { run.stop.clone() };
+    let policy = spec(&run.pod()).restart_policy.unwrap_or_else(|| "Always".to_owned());
+    let mut back_off: Option<Duration> = None;
+    loop {
+        let Some(attempt) = start_patiently(&run, slot, &container, &stop).await else { return false };
+        let began = Instant::now();
+        let ended = match attempt {
+            Ok(started) => watch(&run, slot, &container, started, &stop, &ready).await,
+            Err(failure) => start_error(&run, slot, &container, &failure),
+        };
+        let code = ended.exit_code;
+        run.update(|record| {
+            let entry = slot.of(record);
+            (entry.ready, entry.started) = (role == Role::Init && code == 0, false);
+            entry.state = State::Terminated(Box::new(ended.clone()));
+        });
+        let again = match role {
+            Role::Sidecar => true,
+            Role::Init => code != 0 && policy != "Never",
+            Role::Main => policy == "Always" || (policy == "OnFailure" && code != 0),
+        };
+        if !again || stop.is_cancelled() {
+            return code == 0;
+        }
+        if began.elapsed() > BACK_OFF_RESET {
+            back_off = None;
+        }
+        if !wait_to_restart(&run, slot, &container, back_off, &stop).await {
+            return code == 0;
+        }
+        back_off = Some(back_off.map_or(FIRST_BACK_OFF, |pause| (pause * 2).min(LAST_BACK_OFF)));
+    }
+}
+
+async fn wait_to_restart(
+    run: &PodRun,
+    slot: Slot,
+    container: &Container,
+    back_off: Option<Duration>,
+    stop: &CancellationToken,
+) -> bool {
+    let Some(pause) = back_off else {
+        again(run, slot, "ContainerCreating", None);
+        return true;
+    };
+    let pod = run.pod();
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let text = format!("restarting failed container={} pod={name}_{namespace}({})", container.name, run.uid);
+    run.node.events.warning(&pod, Some(&container.name), "BackOff", format!("Back-off {text}"));
+    let message = format!("back-off {}s {text}", pause.as_secs());
+    let ended = slot.of(&mut run.record()).state.clone();
+    again(run, slot, "CrashLoopBackOff", Some(message));
+    tokio::select! {
+        () = stop.cancelled() => {
+            // It will not be started again: its end is its state.
+            run.update(|record| {
+                let entry = slot.of(record);
+                entry.restarts -= 1;
+                entry.state = ended;
+            });
+            false
+        }
+        () = tokio::time::sleep(pause) => true,
+    }
+}
+
+/// Moves the end of a run to where the run before is kept.
+fn again(run: &PodRun, slot: Slot, reason: &'static str, message: Option<String>) {
+    run.update(|record| {
+        let entry = slot.of(record);
+        if let State::Terminated(ended) = std::mem::replace(&mut entry.state, State::Waiting(reason, message))
+        {
+            entry.last = Some(*ended);
+        }
+        entry.restarts += 1;
+    });
+}
+
+/// Starts a container, waiting for what it names; `None` where the pod is to end before.
+async fn start_patiently(
+    run: &Arc<PodRun>,
+    slot: Slot,
+    container: &Container,
+    stop: &CancellationToken,
+) -> Option<Result<Started, Failure>> {
+    let mut pause = FIRST_CONFIG_RETRY;
+    loop {
+        if stop.is_cancelled() {
+            return None;
+        }
+        match start(run, slot, container).await {
+            Ok(started) => return Some(Ok(started)),
+            Err(StartFault::Start(failure)) => return Some(Err(failure)),
+            Err(StartFault::Config(message)) => {
+                let events = &run.node.events;
+                events.warning(&run.pod(), Some(&container.name), "Failed", format!("Error: {message}"));
+                run.update(|record| {
+                    slot.of(record).state = State::Waiting("CreateContainerConfigError", Some(message));
+                });
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return None,
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(LAST_CONFIG_RETRY),
+        }
+    }
+}
+
+async fn start(run: &Arc<PodRun>, slot: Slot, container: &Container) -> Result<Started, StartFault> {
+    let pod = run.pod();
+    let restarts = slot.of(&mut run.record()).restarts;
+    let user = user_of(run, container).map_err(StartFault::Config)?;
+    let base = run.node.base_variables(&pod, container, &user, &mounting::temporary_folder(run, container));
+    let variables = environment::resolve(&run.node.client, &pod, container, &run.facts(), base)
+        .await
+        .map_err(|error: EnvironmentError| StartFault::Config(error.to_string()))?;
+    let mounts = mounting::mounts(run, container, &user, &variables, restarts).map_err(StartFault::Config)?;
+    let spec = container_spec(run, container, user, variables, mounts);
+    let failed = |e: std::io::Error| StartFault::Start(Failure::new(format!("the container's output: {e}")));
+    let ((out, read_out), (err, read_err)) = (output_pipe().map_err(failed)?, output_pipe().map_err(failed)?);
+    let log = run.node.begin_log(&pod, &container.name, restarts).map_err(failed)?;
+    run.node.tell_environment(&pod, container, restarts);
+    run.node.events.normal(
+        &pod,
+        Some(&container.name),
+        "Created",
+        format!("Created container: {}", container.name),
+    );
+    let target = Target {
+        process: 0,
+        env: spec.env.clone(),
+        working_directory: spec.working_directory.clone(),
+        user: spec.user.clone(),
+    };
+    let collected = tokio::spawn(Arc::clone(&log).collect(read_out, read_err));
+    let id = Some(format!("odh://{}-{}-{restarts}", run.uid, container.name));
+    slot.of(&mut run.record()).id = id;
+    let running = run.node.sandbox.start(spec, [out, err]).await.map_err(StartFault::Start)?;
+    run.node.events.normal(
+        &pod,
+        Some(&container.name),
+        "Started",
+        format!("Started container {}", container.name),
+    );
+    let target = Target { process: running.id, ..target };
+    Ok(Started { running, target, log, collected })
+}
+
+fn container_spec(
+    run: &PodRun,
+    container: &Container,
+    user: User,
+    variables: Variables,
+    mounts: Vec<crate::node::sandbox::protocol::MountSpec>,
+) -> ContainerSpec {
+    let isolates = run.node.mode.kind.isolates();
+    let lookup = |name: &str| variables.get(name).map(str::to_owned);
+    let command = container.command.iter().flatten().chain(container.args.iter().flatten());
+    let argv: Vec<String> = command.map(|text| expand(text, lookup)).collect();
+    let argv = run.relocate_all(&argv);
+    let working_directory = container.working_dir.clone().unwrap_or_default();
+    let (env, working_directory) = if isolates {
+        (variables.0, working_directory)
+    } else {
+        let paths = run.relocations();
+        let env = variables.0.iter().map(|(key, value)| (key.clone(), relocate(value, &paths))).collect();
+        let fallback = mounting::temporary_folder(run, container).display().to_string();
+        let there =
+            if working_directory.is_empty() { fallback } else { relocate(&working_directory, &paths) };
+        (env, there)
+    };
+    let limits = limits(container);
+    let security = container.security_context.as_ref();
+    ContainerSpec {
+        pod: run.uid.clone(),
+        name: container.name.clone(),
+        argv,
+        env,
+        working_directory,
+        user,
+        may_gain_privileges: security.and_then(|security| security.allow_privilege_escalation) != Some(false),
+        mounts,
+        limits: Limits {
+            memory_bytes: limits.get("memory").map(|amount| (amount / 1_000_000_000) as u64),
+            cpu_millis: limits.get("cpu").map(|amount| (amount / 1_000_000) as u64),
+        },
+    }
+}
+
+/// As whom the container runs.
+fn user_of(run: &PodRun, container: &Container) -> Result<User, String> {
+    let spec = spec(&run.pod());
+    let (own, shared) =
+        (container.security_context.clone().unwrap_or_default(), spec.security_context.unwrap_or_default());
+    let number =
+        |value: i64| u32::try_from(value).map_err(|_| format!("user or group id {value} is out of range"));
+    let default = run.node.default_user();
+    let wanted = own.run_as_user.or(shared.run_as_user).map(number).transpose()?;
+    let uid = wanted.unwrap_or(default.uid);
+    let group = own.run_as_group.or(shared.run_as_group).map(number).transpose()?;
+    let gid = group.unwrap_or(if wanted.is_some() { 0 } else { default.gid });
+    if own.run_as_non_root.or(shared.run_as_non_root) == Some(true) && uid == 0 {
+        return Err(format!(
+            "container has runAsNonRoot and image will run as root (pod: {:?}, container: {})",
+            format!("{}({})", run.pod().metadata.name.clone().unwrap_or_default(), run.uid),
+            container.name
+        ));
+    }
+    let groups = shared.supplemental_groups.into_iter().flatten().chain(shared.fs_group);
+    Ok(User { uid, gid, groups: groups.map(number).collect::<Result<_, _>>()? })
+}
+
+fn start_error(
+    run: &PodRun,
+    slot: Slot,
+    container: &Container,
+    failure: &Failure,
+) -> ContainerStateTerminated {
+    let message = format!("failed to start container {:?}: {failure}", container.name);
+    run.node.events.warning(&run.pod(), Some(&container.name), "Failed", format!("Error: {message}"));
+    ContainerStateTerminated {
+        container_id: slot.of(&mut run.record()).id.clone(),
+        exit_code: START_ERROR_CODE,
+        reason: Some("StartError".to_owned()),
+        message: Some(message),
+        started_at: Some(Time(Timestamp::UNIX_EPOCH)),
+        finished_at: Some(Time(Timestamp::now())),
+        signal: None,
+    }
+}
+
+/// From a running container to its end, whoever ends it.
+async fn watch(
+    run: &Arc<PodRun>,
+    slot: Slot,
+    container: &Container,
+    started: Started,
+    stop: &CancellationToken,
+    ready: &Notify,
+) -> ContainerStateTerminated {
+    let Started { running, target, log, collected } = started;
+    let began = Timestamp::now();
+    let probed = container.startup_probe.is_some() || container.readiness_probe.is_some();
+    run.update(|record| {
+        let entry = slot.of(record);
+        entry.state = State::Running(began);
+        entry.started = container.startup_probe.is_none();
+        entry.ready = !probed;
+    });
+    let unhealthy = Arc::new(Notify::new());
+    let beside = async {
+        let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref());
+        if let Some(Err(why)) = run_hook(run, container, &target, hook).await {
+            let message = format!("PostStartHook failed: {why}");
+            run.node.events.warning(&run.pod(), Some(&container.name), "FailedPostStartHook", message);
+            unhealthy.notify_one();
+            return;
+        }
+        ready.notify_one();
+        probes::watch(Arc::clone(run), slot, container.clone(), target.clone(), Arc::clone(&unhealthy)).await;
+    };
+    let exit = {
+        let mut ended = std::pin::pin!(running.ended());
+        let mut beside = std::pin::pin!(beside);
+        let mut beside_done = false;
+        loop {
+            tokio::select! {
+                exit = &mut ended => break exit,
+                () = &mut beside, if !beside_done => beside_done = true,
+                () = stop.cancelled() => break terminate(run, container, &target, ended, run.grace()).await,
+                () = unhealthy.notified() => {
+                    let grace = spec(&run.pod()).termination_grace_period_seconds.unwrap_or(30);
+                    let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+                    break terminate(run, container, &target, ended, grace).await;
+                }
+            }
+        }
+    };
+    // The pipes end with the processes; what a survivor in another session holds open is not waited for.
+    let _ = tokio::time::timeout(Duration::from_secs(1), collected).await;
+    terminated(run, slot, container, exit, began, &log)
+}
+
+async fn run_hook(
+    run: &PodRun,
+    container: &Container,
+    target: &Target,
+    hook: Option<&LifecycleHandler>,
+) -> Option<Result<(), String>> {
+    /// kubelet bounds an HTTP hook so.
+    const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
+    let hook = hook?;
+    Some(if let Some(action) = &hook.exec {
+        let command = action.command.as_deref().unwrap_or_default();
+        hooks::exec(run, target, command, LAST_BACK_OFF).await
+    } else if let Some(action) = &hook.http_get {
+        hooks::http(run, container, action, HTTP_TIMEOUT).await
+    } else if let Some(action) = &hook.sleep {
+        tokio::time::sleep(Duration::from_secs(u64::try_from(action.seconds).unwrap_or(0))).await;
+        Ok(())
+    } else {
+        Err("this kind of hook is not supported by this node".to_owned())
+    })
+}
+
+/// preStop, SIGTERM, grace, SIGKILL. A deletion with a shorter grace period that comes meanwhile is heard.
+async fn terminate(
+    run: &PodRun,
+    container: &Container,
+    target: &Target,
+    mut ended: std::pin::Pin<&mut impl Future<Output = Exit>>,
+    grace: Duration,
+) -> Exit {
+    let message = format!("Stopping container {}", container.name);
+    run.node.events.normal(&run.pod(), Some(&container.name), "Killing", message);
+    let mut deadline = Instant::now() + grace;
+    let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
+    if hook.is_some() && !grace.is_zero() {
+        tokio::select! {
+            exit = &mut ended => return exit,
+            outcome = tokio::time::timeout_at(deadline, run_hook(run, container, target, hook)) => {
+                if let Ok(Some(Err(why))) = outcome {
+                    let message = format!("PreStopHook failed: {why}");
+                    run.node.events.warning(&run.pod(), Some(&container.name), "FailedPreStopHook", message);
+                }
+            }
+        }
+        deadline = deadline.max(Instant::now() + LEAST_GRACE);
+    }
+    if !grace.is_zero() {
+        run.node.sandbox.signal(target.process, SIGTERM).await;
+        let mut wish = run.wish.clone();
+        loop {
+            tokio::select! {
+                exit = &mut ended => return exit,
+                () = tokio::time::sleep_until(deadline) => break,
+                changed = wish.changed() => match changed {
+                    Ok(()) => deadline = deadline.min(Instant::now() + run.grace()),
+                    Err(_) => break,
+                },
+            }
+        }
+    }
+    run.node.sandbox.signal(target.process, SIGKILL).await;
+    ended.await
+}
+
+fn terminated(
+    run: &PodRun,
+    slot: Slot,
+    container: &Container,
+    exit: Exit,
+    began: Timestamp,
+    log: &Arc<RunLog>,
+) -> ContainerStateTerminated {
+    let (id, restarts) = {
+        let mut record = run.record();
+        let entry = slot.of(&mut record);
+        (entry.id.clone(), entry.restarts)
+    };
+    let reason = match exit {
+        Exit { out_of_memory: true, code, .. } if code != 0 => "OOMKilled",
+        Exit { code: 0, .. } => "Completed",
+        Exit { .. } => "Error",
+    };
+    let file = mounting::termination_file(run, container, restarts);
+    let mut message = std::fs::read(&file).unwrap_or_default();
+    message.truncate(MAX_MESSAGE_BYTES);
+    let mut message = String::from_utf8_lossy(&message).into_owned();
+    let falls_back = container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
+    if message.is_empty() && falls_back && exit.code != 0 {
+        message = log.last_words(MAX_MESSAGE_LOG_LINES, MAX_MESSAGE_LOG_BYTES);
+    }
+    let _ = std::fs::remove_file(file);
+    ContainerStateTerminated {
+        container_id: id,
+        exit_code: exit.code,
+        signal: exit.signal,
+        reason: Some(reason.to_owned()),
+        message: (!message.is_empty()).then_some(message),
+        started_at: Some(Time(began)),
+        finished_at: Some(Time(Timestamp::now())),
+    }
+}

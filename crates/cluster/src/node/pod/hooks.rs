@@ -1,0 +1,143 @@
+//! What is run or asked beside a container: commands inside it, connections to it. Probes and hooks both use it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, HTTPGetAction, TCPSocketAction};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::PodRun;
+use crate::node::logs::output_pipe;
+use crate::node::sandbox::client::read_output;
+use crate::node::sandbox::protocol::{CheckSpec, ExecSpec, HttpGet, User};
+
+/// Of a command's output this much is kept for a message; kubelet's bound.
+const MAX_OUTPUT_BYTES: u64 = 10 << 10;
+/// The kernel's number of SIGKILL.
+const SIGKILL: i32 = 9;
+
+/// A running container, as far as hooks need it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The sandbox's number of it.
+    pub process: u64,
+    /// Its environment.
+    pub env: Vec<(String, String)>,
+    /// Its working directory.
+    pub working_directory: String,
+    /// Its user.
+    pub user: User,
+}
+
+/// Runs a command inside the container; well if it ends with 0 within the time.
+///
+/// # Errors
+/// What to tell in the event.
+pub async fn exec(
+    run: &PodRun,
+    target: &Target,
+    command: &[String],
+    timeout: Duration,
+) -> Result<(), String> {
+    let pipes = || output_pipe().map_err(|e| e.to_string());
+    let ((out, read_out), (err, read_err)) = (pipes()?, pipes()?);
+    let spec = ExecSpec {
+        container: target.process,
+        argv: run.relocate_all(command),
+        env: target.env.clone(),
+        working_directory: target.working_directory.clone(),
+        user: target.user.clone(),
+    };
+    let running = run.node.sandbox.exec(spec, [out, err]).await.map_err(|failure| failure.message)?;
+    let process = running.id;
+    let finish = async {
+        let (exit, out, err) = tokio::join!(
+            running.ended(),
+            read_output(read_out, MAX_OUTPUT_BYTES),
+            read_output(read_err, MAX_OUTPUT_BYTES)
+        );
+        (exit.code, out + &err)
+    };
+    match tokio::time::timeout(timeout, finish).await {
+        Ok((0, _)) => Ok(()),
+        Ok((code, text)) if text.trim().is_empty() => Err(format!("command exited with {code}")),
+        Ok((_, text)) => Err(text.trim_end().to_owned()),
+        Err(_) => {
+            run.node.sandbox.signal(process, SIGKILL).await;
+            Err(format!("command {command:?} timed out after {timeout:?}"))
+        }
+    }
+}
+
+/// Asks by HTTP.
+///
+/// # Errors
+/// What to tell in the event.
+pub async fn http(
+    run: &PodRun,
+    container: &Container,
+    action: &HTTPGetAction,
+    timeout: Duration,
+) -> Result<(), String> {
+    if action.scheme.as_deref() == Some("HTTPS") {
+        return Err("HTTPS probes are not supported by this node".to_owned());
+    }
+    let headers: Vec<(String, String)> = action
+        .http_headers
+        .iter()
+        .flatten()
+        .map(|header| (header.name.clone(), header.value.clone()))
+        .collect();
+    let port = port(container, &action.port)?;
+    let path = action
+        .path
+        .clone()
+        .filter(|path| path.starts_with('/'))
+        .unwrap_or_else(|| format!("/{}", action.path.as_deref().unwrap_or_default()));
+    let named =
+        headers.iter().find(|(key, _)| key.eq_ignore_ascii_case("host")).map(|(_, value)| value.clone());
+    let host = named.unwrap_or_else(|| format!("{}:{port}", run.address));
+    let headers = headers.into_iter().filter(|(key, _)| !key.eq_ignore_ascii_case("host")).collect();
+    connect(run, action.host.as_deref(), port, timeout, Some(HttpGet { path, host, headers })).await
+}
+
+/// Connects by TCP.
+///
+/// # Errors
+/// What to tell in the event.
+pub async fn tcp(
+    run: &PodRun,
+    container: &Container,
+    action: &TCPSocketAction,
+    timeout: Duration,
+) -> Result<(), String> {
+    connect(run, action.host.as_deref(), port(container, &action.port)?, timeout, None).await
+}
+
+async fn connect(
+    run: &PodRun,
+    host: Option<&str>,
+    port: u16,
+    timeout: Duration,
+    http: Option<HttpGet>,
+) -> Result<(), String> {
+    let address = match host.filter(|host| !host.is_empty()) {
+        None => run.address,
+        Some(host) => {
+            host.parse().map_err(|_| format!("host {host:?} is no IPv4 address; names are not resolved"))?
+        }
+    };
+    let timeout_millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+    let spec = CheckSpec { address, port, timeout_millis, http };
+    run.node.sandbox.check(spec).await.map_err(|failure| failure.message)?
+}
+
+fn port(container: &Container, port: &IntOrString) -> Result<u16, String> {
+    let number = match port {
+        IntOrString::Int(number) => Some(*number),
+        IntOrString::String(name) => name.parse().ok().or_else(|| {
+            let mut ports = container.ports.iter().flatten();
+            ports.find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port)
+        }),
+    };
+    number.and_then(|number| u16::try_from(number).ok()).ok_or_else(|| format!("invalid port {port:?}"))
+}

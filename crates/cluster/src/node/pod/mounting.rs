@@ -1,0 +1,138 @@
+//! What a container gets mounted, and the small files about its identity (`/etc/hostname`, `/etc/passwd`, …).
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
+
+use super::{PodRun, hostname};
+use crate::node::environment::{Variables, expand};
+use crate::node::lock;
+use crate::node::sandbox::protocol::{MountSpec, User};
+use crate::node::volumes::make_directory;
+
+/// Where a container leaves its last words if it names no other place.
+const DEFAULT_TERMINATION_PATH: &str = "/dev/termination-log";
+/// Anyone may make files here, and remove only their own.
+const SHARED_MODE: u32 = 0o1777;
+
+/// Writes what all containers of the pod share.
+///
+/// # Errors
+/// What the file system answers.
+pub fn write_identity(run: &PodRun, pod: &Pod) -> io::Result<()> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    std::fs::write(run.folder.join("hostname"), format!("{}\n", hostname(pod)))?;
+    // No name server: names of pods stand in the hosts file, and nothing else can be reached.
+    let search = format!(
+        "search {namespace}.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5 timeout:1 attempts:1\n"
+    );
+    std::fs::write(run.folder.join("resolv.conf"), search)
+}
+
+/// The folder of one container.
+pub fn container_folder(run: &PodRun, container: &Container) -> PathBuf {
+    run.folder.join("containers").join(&container.name)
+}
+
+/// The private directory that a container sees as `/tmp` (plain mode: as `TMPDIR`).
+pub fn temporary_folder(run: &PodRun, container: &Container) -> PathBuf {
+    container_folder(run, container).join("tmp")
+}
+
+/// The file that receives a run's last words.
+pub fn termination_file(run: &PodRun, container: &Container, restarts: i32) -> PathBuf {
+    container_folder(run, container).join(format!("termination-{restarts}"))
+}
+
+/// Makes the container's own folders and files, and lists its mounts, parents before children.
+///
+/// # Errors
+/// What is wrong with a mount, for `CreateContainerConfigError`.
+pub fn mounts(
+    run: &PodRun,
+    container: &Container,
+    user: &User,
+    variables: &Variables,
+    restarts: i32,
+) -> Result<Vec<MountSpec>, String> {
+    let text = |error: io::Error| error.to_string();
+    let group = run.node.owner_group(&super::spec(&run.pod()));
+    make_directory(&temporary_folder(run, container), SHARED_MODE, group).map_err(text)?;
+    let last_words = termination_file(run, container, restarts);
+    std::fs::write(&last_words, "").map_err(text)?;
+    std::fs::set_permissions(&last_words, std::os::unix::fs::PermissionsExt::from_mode(0o666))
+        .map_err(text)?;
+    if !run.node.mode.kind.isolates() {
+        return Ok(Vec::new());
+    }
+    let namespace = run.pod().metadata.namespace.clone().unwrap_or_default();
+    let bind =
+        |source: PathBuf, target: &str, read_only| MountSpec { source, target: target.into(), read_only };
+    let termination = container.termination_message_path.as_deref().unwrap_or(DEFAULT_TERMINATION_PATH);
+    let mut mounts = vec![
+        bind(temporary_folder(run, container), "/tmp", false),
+        bind(lock(&run.node.hosts).file(&namespace), "/etc/hosts", true),
+        bind(run.folder.join("hostname"), "/etc/hostname", true),
+        bind(run.folder.join("resolv.conf"), "/etc/resolv.conf", true),
+        bind(last_words, termination, false),
+    ];
+    if let Some(passwd) = passwd_file(run, container, user).map_err(text)? {
+        mounts.push(bind(passwd, "/etc/passwd", true));
+    }
+    if let Some(directory) = run.node.environment_of(container.image.as_deref().unwrap_or_default()) {
+        // It must stay visible where the pod's own /tmp would hide it.
+        if directory.starts_with("/tmp") {
+            mounts.push(MountSpec { source: directory.clone(), target: directory.clone(), read_only: true });
+        }
+    }
+    let mut wanted: Vec<&VolumeMount> = container.volume_mounts.iter().flatten().collect();
+    wanted.sort_by_key(|mount| Path::new(&mount.mount_path).components().count());
+    for mount in wanted {
+        mounts.push(volume_mount(run, mount, variables)?);
+    }
+    Ok(mounts)
+}
+
+fn volume_mount(run: &PodRun, mount: &VolumeMount, variables: &Variables) -> Result<MountSpec, String> {
+    let volume = lock(&run.volumes).get(&mount.name).cloned();
+    let volume = volume.ok_or_else(|| format!("volume {:?} is not defined", mount.name))?;
+    let lookup = |name: &str| variables.get(name).map(str::to_owned);
+    let below = match (&mount.sub_path, &mount.sub_path_expr) {
+        (Some(path), _) if !path.is_empty() => path.clone(),
+        (_, Some(expression)) => expand(expression, lookup),
+        _ => String::new(),
+    };
+    let mut source = volume.path.clone();
+    if !below.is_empty() {
+        if Path::new(&below).components().any(|part| !matches!(part, Component::Normal(_))) {
+            return Err(format!("subPath {below:?} must be relative and without '..'"));
+        }
+        source.push(&below);
+        if !source.exists() {
+            std::fs::create_dir_all(&source).map_err(|e| format!("subPath {below:?}: {e}"))?;
+        }
+        // Whoever can write to the volume must not be able to point us elsewhere.
+        let inside = |path: &Path| path.canonicalize().map_err(|e| format!("subPath {below:?}: {e}"));
+        if !inside(&source)?.starts_with(inside(&volume.path)?) {
+            return Err(format!("subPath {below:?} leads out of the volume"));
+        }
+    }
+    let read_only = volume.read_only || mount.read_only == Some(true);
+    Ok(MountSpec { source, target: PathBuf::from(&mount.mount_path), read_only })
+}
+
+/// A copy of the machine's `/etc/passwd` with a line for the container's user, where it has none (as CRI-O does).
+fn passwd_file(run: &PodRun, container: &Container, user: &User) -> io::Result<Option<PathBuf>> {
+    let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let uid = user.uid.to_string();
+    if text.lines().any(|line| line.split(':').nth(2) == Some(uid.as_str())) {
+        return Ok(None);
+    }
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    // CRI-O writes /sbin/nologin; a login shell lets sshd serve such a user, as MPI launchers need.
+    let line = format!("default:x:{uid}:{}:default user:/tmp:/bin/sh\n", user.gid);
+    let path = container_folder(run, container).join("passwd");
+    std::fs::write(&path, text + end + &line)?;
+    Ok(Some(path))
+}

@@ -1,0 +1,233 @@
+//! The node's registration: Node objects with what the machine has, and Leases as heartbeats.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::{
+    Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus, NodeSystemInfo,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference, Time};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use super::LocalNode;
+use super::environment::Facts;
+
+/// kubelet's `nodeLeaseDurationSeconds`; the lease is renewed every quarter of it.
+const LEASE_SECONDS: i32 = 40;
+/// Between two renewals.
+const RENEWAL: Duration = Duration::from_secs(10);
+/// Every so many renewals the whole status is written too; kubelet's `nodeStatusReportFrequency` is five minutes.
+const RENEWALS_PER_STATUS: u32 = 30;
+/// Pods per node. kubelet's default of 110 is for machines whose pods are heavier.
+const MAX_PODS: u32 = 500;
+/// Where leases of nodes live.
+const LEASE_NAMESPACE: &str = "kube-node-lease";
+/// The Kubernetes release whose kubelet this node stands for.
+const KUBELET_VERSION: &str = "v1.36.0";
+
+/// What the machine has.
+pub fn machine_facts(host_ip: &str) -> Facts {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kibibytes = memory.lines().find_map(|line| {
+        line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+    });
+    Facts {
+        pod_ip: String::new(),
+        host_ip: host_ip.to_owned(),
+        cpu_millis: processors as u64 * 1000,
+        memory_bytes: kibibytes.unwrap_or(0) * 1024,
+    }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+fn status(node: &LocalNode, name: &str, since: Timestamp) -> NodeStatus {
+    let amount = |value: String| Quantity(value);
+    let mut capacity = BTreeMap::from([
+        ("cpu".to_owned(), amount((node.facts.cpu_millis / 1000).to_string())),
+        ("memory".to_owned(), amount(format!("{}Ki", node.facts.memory_bytes / 1024))),
+        ("pods".to_owned(), amount(MAX_PODS.to_string())),
+    ]);
+    if node.gpus > 0 {
+        capacity.insert("nvidia.com/gpu".to_owned(), amount(node.gpus.to_string()));
+    }
+    let now = Timestamp::now();
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| NodeCondition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_heartbeat_time: Some(Time(now)),
+        last_transition_time: Some(Time(since)),
+    };
+    let address = |kind: &str, value: &str| NodeAddress { type_: kind.to_owned(), address: value.to_owned() };
+    NodeStatus {
+        allocatable: Some(capacity.clone()),
+        capacity: Some(capacity),
+        conditions: Some(vec![
+            condition(
+                "MemoryPressure",
+                "False",
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+            ),
+            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            condition(
+                "PIDPressure",
+                "False",
+                "KubeletHasSufficientPID",
+                "kubelet has sufficient PID available",
+            ),
+            condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+        ]),
+        addresses: Some(vec![address("InternalIP", &node.host_ip), address("Hostname", name)]),
+        daemon_endpoints: Some(NodeDaemonEndpoints::default()),
+        node_info: Some(NodeSystemInfo {
+            architecture: architecture().to_owned(),
+            boot_id: read("/proc/sys/kernel/random/boot_id"),
+            container_runtime_version: format!("odh://{}", env!("CARGO_PKG_VERSION")),
+            kernel_version: read("/proc/sys/kernel/osrelease"),
+            kubelet_version: KUBELET_VERSION.to_owned(),
+            kube_proxy_version: String::new(),
+            machine_id: read("/etc/machine-id"),
+            operating_system: "linux".to_owned(),
+            os_image: os_image(),
+            ..NodeSystemInfo::default()
+        }),
+        ..NodeStatus::default()
+    }
+}
+
+/// Go's names of architectures, which Kubernetes uses.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn os_image() -> String {
+    let text = read("/etc/os-release");
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("Linux");
+    name.trim_matches('"').to_owned()
+}
+
+fn node_object(node: &LocalNode, name: &str) -> Node {
+    let labels = [
+        ("kubernetes.io/hostname", name),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", architecture()),
+        (api::ANNOTATION_NODE_MODE, node.mode.kind.as_str()),
+    ];
+    let mut annotations =
+        BTreeMap::from([(api::ANNOTATION_NODE_MODE.to_owned(), node.mode.kind.to_string())]);
+    if let Some(reason) = &node.mode.reason {
+        annotations.insert(format!("{}-reason", api::ANNOTATION_NODE_MODE), reason.clone());
+    }
+    Node {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(
+                labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        },
+        spec: Some(NodeSpec::default()),
+        status: None,
+    }
+}
+
+/// Makes or renews the Node objects.
+///
+/// # Errors
+/// What the API answers.
+pub async fn register(node: &Arc<LocalNode>) -> Result<(), kube::Error> {
+    let api: Api<Node> = Api::all(node.client.clone());
+    for name in &node.names {
+        let object = node_object(node, name);
+        match api.create(&PostParams::default(), &object).await {
+            Err(kube::Error::Api(answer)) if answer.is_already_exists() => {
+                let patch = json!({"metadata": {"labels": object.metadata.labels, "annotations": object.metadata.annotations}});
+                api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            }
+            result => {
+                result?;
+            }
+        }
+        write_status(node, &api, name, Timestamp::now()).await?;
+    }
+    Ok(())
+}
+
+async fn write_status(
+    node: &LocalNode,
+    api: &Api<Node>,
+    name: &str,
+    since: Timestamp,
+) -> Result<(), kube::Error> {
+    let patch = json!({"status": status(node, name, since)});
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
+}
+
+/// Renews leases, and rarely the status, until dropped.
+pub async fn heartbeat(node: Arc<LocalNode>) {
+    let since = Timestamp::now();
+    let nodes: Api<Node> = Api::all(node.client.clone());
+    let mut tick = tokio::time::interval(RENEWAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for round in 0u32.. {
+        tick.tick().await;
+        for name in &node.names {
+            if let Err(error) = renew(&node, &nodes, name).await {
+                tracing::warn!(%error, node = name, "the lease could not be renewed");
+            }
+            if round > 0
+                && round % RENEWALS_PER_STATUS == 0
+                && let Err(error) = write_status(&node, &nodes, name, since).await
+            {
+                tracing::warn!(%error, node = name, "the node's status could not be written");
+            }
+        }
+    }
+}
+
+async fn renew(node: &LocalNode, nodes: &Api<Node>, name: &str) -> Result<(), kube::Error> {
+    let api: Api<Lease> = Api::namespaced(node.client.clone(), LEASE_NAMESPACE);
+    let now = MicroTime(Timestamp::now());
+    let patch = json!({"spec": {"renewTime": now}});
+    match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        Err(kube::Error::Api(answer)) if answer.code == 404 => {}
+        other => return other.map(drop),
+    }
+    let owner = nodes.get(name).await?;
+    let lease = Lease {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            owner_references: Some(vec![OwnerReference {
+                api_version: "v1".to_owned(),
+                kind: "Node".to_owned(),
+                name: name.to_owned(),
+                uid: owner.metadata.uid.unwrap_or_default(),
+                ..OwnerReference::default()
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(name.to_owned()),
+            lease_duration_seconds: Some(LEASE_SECONDS),
+            renew_time: Some(now),
+            ..LeaseSpec::default()
+        }),
+    };
+    api.create(&PostParams::default(), &lease).await.map(drop)
+}

@@ -1,0 +1,397 @@
+//! A pod's volumes, made as directories outside and mounted (or, in plain mode, named) by its containers.
+//!
+//! ConfigMaps, Secrets, projected and downward volumes are written as kubelet's atomic writer does: a dated folder,
+//! `..data` pointing at it, and a link per entry, so that an update is seen as a whole or not at all.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt, chown, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, Pod, Secret, Volume,
+};
+
+use super::environment::{self, EnvironmentError, Facts};
+
+/// The mode of files where none is given (`v1.ConfigMapVolumeSourceDefaultMode`).
+const DEFAULT_FILE_MODE: i32 = 0o644;
+
+/// A volume that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Whether its kind is always read-only.
+    pub read_only: bool,
+    /// `emptyDir` of medium `Memory`: to be backed by memory, with its size in bytes where limited.
+    pub memory: Option<Option<u64>>,
+}
+
+/// Why a volume is not there; the text goes into the `FailedMount` event.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// Something it names is missing, or its kind is not supported here.
+    #[error("{0}")]
+    Refused(String),
+    /// A named object is missing or the API did not answer.
+    #[error("{0}")]
+    Reference(#[from] EnvironmentError),
+    /// The state directory.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+fn refused<T>(message: String) -> Result<T, VolumeError> {
+    Err(VolumeError::Refused(message))
+}
+
+/// Files of a volume: path, bytes, mode.
+type Files = BTreeMap<String, (Vec<u8>, i32)>;
+
+/// Where and for whom volumes are made.
+pub struct Place<'a> {
+    /// The API.
+    pub client: &'a kube::Client,
+    /// The pod.
+    pub pod: &'a Pod,
+    /// What the downward API needs.
+    pub facts: &'a Facts,
+    /// The folder that holds the pod's volumes.
+    pub folder: &'a Path,
+    /// The group that shall own them, where the node may change owners.
+    pub group: Option<u32>,
+}
+
+/// Makes a volume, or brings it up to date.
+///
+/// # Errors
+/// What is missing or not supported.
+pub async fn prepare(volume: &Volume, place: &Place<'_>) -> Result<Ready, VolumeError> {
+    let path = place.folder.join(&volume.name);
+    let ready = |read_only| Ready { path: path.clone(), read_only, memory: None };
+    if let Some(source) = &volume.empty_dir {
+        make_directory(&path, 0o777, place.group)?;
+        let size = source.size_limit.as_ref().map(|size| (environment::nanos(size) / 1_000_000_000) as u64);
+        let memory = (source.medium.as_deref() == Some("Memory")).then_some(size);
+        return Ok(Ready { memory, ..ready(false) });
+    }
+    if let Some(source) = &volume.host_path {
+        check_host_path(source)?;
+        return Ok(Ready { path: PathBuf::from(&source.path), ..ready(false) });
+    }
+    let files = match files_of(volume, place).await? {
+        Some(files) => files,
+        None => {
+            return refused(format!(
+                "volumes of the kind {} are not supported by this node",
+                kind_of(volume)
+            ));
+        }
+    };
+    make_directory(&path, 0o755, place.group)?;
+    write_atomically(&path, &files, place.group)?;
+    Ok(ready(true))
+}
+
+/// Whether a volume's files follow changes of the object `kind` named `name`.
+pub fn follows(volume: &Volume, kind: &str, name: &str) -> bool {
+    let projected = || volume.projected.iter().flat_map(|source| source.sources.iter().flatten());
+    match kind {
+        "ConfigMap" => {
+            volume.config_map.as_ref().is_some_and(|source| source.name == name)
+                || projected().any(|part| part.config_map.as_ref().is_some_and(|source| source.name == name))
+        }
+        _ => {
+            volume.secret.as_ref().is_some_and(|source| source.secret_name.as_deref() == Some(name))
+                || projected().any(|part| part.secret.as_ref().is_some_and(|source| source.name == name))
+        }
+    }
+}
+
+fn kind_of(volume: &Volume) -> String {
+    let value = serde_json::to_value(volume).unwrap_or_default();
+    let kinds = value.as_object().into_iter().flat_map(|map| map.keys());
+    kinds.filter(|key| *key != "name").cloned().collect::<Vec<_>>().join(", ")
+}
+
+async fn files_of(volume: &Volume, place: &Place<'_>) -> Result<Option<Files>, VolumeError> {
+    let mut files = Files::new();
+    if let Some(source) = &volume.config_map {
+        let mode = source.default_mode.unwrap_or(DEFAULT_FILE_MODE);
+        add_config_map(&mut files, place, &source.name, source.items.as_deref(), source.optional, mode)
+            .await?;
+    } else if let Some(source) = &volume.secret {
+        let mode = source.default_mode.unwrap_or(DEFAULT_FILE_MODE);
+        let name = source.secret_name.as_deref().unwrap_or_default();
+        add_secret(&mut files, place, name, source.items.as_deref(), source.optional, mode).await?;
+    } else if let Some(source) = &volume.downward_api {
+        let mode = source.default_mode.unwrap_or(DEFAULT_FILE_MODE);
+        add_downward(&mut files, place, source.items.iter().flatten(), mode)?;
+    } else if let Some(source) = &volume.projected {
+        let mode = source.default_mode.unwrap_or(DEFAULT_FILE_MODE);
+        for part in source.sources.iter().flatten() {
+            if let Some(map) = &part.config_map {
+                add_config_map(&mut files, place, &map.name, map.items.as_deref(), map.optional, mode)
+                    .await?;
+            } else if let Some(secret) = &part.secret {
+                add_secret(&mut files, place, &secret.name, secret.items.as_deref(), secret.optional, mode)
+                    .await?;
+            } else if let Some(downward) = &part.downward_api {
+                add_downward(&mut files, place, downward.items.iter().flatten(), mode)?;
+            } else {
+                return refused("this kind of projection is not supported by this node".to_owned());
+            }
+        }
+    } else {
+        return Ok(None);
+    }
+    Ok(Some(files))
+}
+
+async fn add_config_map(
+    files: &mut Files,
+    place: &Place<'_>,
+    name: &str,
+    items: Option<&[KeyToPath]>,
+    optional: Option<bool>,
+    mode: i32,
+) -> Result<(), VolumeError> {
+    let map = environment::config_map(place.client, place.pod, name, optional).await?.unwrap_or_default();
+    let ConfigMap { data, binary_data, .. } = map;
+    let mut entries: BTreeMap<String, Vec<u8>> =
+        data.into_iter().flatten().map(|(key, value)| (key, value.into_bytes())).collect();
+    entries.extend(binary_data.into_iter().flatten().map(|(key, value)| (key, value.0)));
+    select(files, entries, items, optional, mode, "configmap references non-existent config key")
+}
+
+async fn add_secret(
+    files: &mut Files,
+    place: &Place<'_>,
+    name: &str,
+    items: Option<&[KeyToPath]>,
+    optional: Option<bool>,
+    mode: i32,
+) -> Result<(), VolumeError> {
+    let secret = environment::secret(place.client, place.pod, name, optional).await?.unwrap_or_default();
+    let Secret { data, .. } = secret;
+    let entries = data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect();
+    select(files, entries, items, optional, mode, "references non-existent secret key")
+}
+
+fn select(
+    files: &mut Files,
+    mut entries: BTreeMap<String, Vec<u8>>,
+    items: Option<&[KeyToPath]>,
+    optional: Option<bool>,
+    mode: i32,
+    fault: &str,
+) -> Result<(), VolumeError> {
+    let Some(items) = items.filter(|items| !items.is_empty()) else {
+        files.extend(entries.into_iter().map(|(key, bytes)| (key, (bytes, mode))));
+        return Ok(());
+    };
+    for item in items {
+        match entries.remove(&item.key) {
+            Some(bytes) => {
+                files.insert(item.path.clone(), (bytes, item.mode.unwrap_or(mode)));
+            }
+            None if optional == Some(true) => {}
+            None => return refused(format!("{fault}: {}", item.key)),
+        }
+    }
+    Ok(())
+}
+
+fn add_downward<'a>(
+    files: &mut Files,
+    place: &Place<'_>,
+    items: impl Iterator<Item = &'a DownwardAPIVolumeFile>,
+    mode: i32,
+) -> Result<(), VolumeError> {
+    for item in items {
+        let text = if let Some(reference) = &item.field_ref {
+            environment::field(place.pod, place.facts, &reference.field_path)?
+        } else if let Some(reference) = &item.resource_field_ref {
+            let first = place.pod.spec.as_ref().and_then(|spec| spec.containers.first());
+            let container = first.map_or_else(|| refused("the pod has no container".to_owned()), Ok)?;
+            environment::resource(place.pod, container, place.facts, reference)?
+        } else {
+            continue;
+        };
+        files.insert(item.path.clone(), (text.into_bytes(), item.mode.unwrap_or(mode)));
+    }
+    Ok(())
+}
+
+fn check_host_path(source: &HostPathVolumeSource) -> Result<(), VolumeError> {
+    let path = Path::new(&source.path);
+    let kind = source.type_.as_deref().unwrap_or_default();
+    let fault = |what: &str| refused(format!("hostPath type check failed: {} is not {what}", source.path));
+    match kind {
+        // An empty type means no check; container runtimes make the directory.
+        "" | "DirectoryOrCreate" if !path.exists() => fs::create_dir_all(path)?,
+        "FileOrCreate" if !path.exists() => fs::write(path, "")?,
+        _ => {}
+    }
+    let found = fs::metadata(path).map(|found| found.file_type());
+    let is = |test: fn(&fs::FileType) -> bool| found.as_ref().is_ok_and(test);
+    match kind {
+        "" => Ok(()),
+        "Directory" | "DirectoryOrCreate" if is(fs::FileType::is_dir) => Ok(()),
+        "Directory" | "DirectoryOrCreate" => fault("a directory"),
+        "File" | "FileOrCreate" if is(fs::FileType::is_file) => Ok(()),
+        "File" | "FileOrCreate" => fault("a file"),
+        "Socket" if is(FileTypeExt::is_socket) => Ok(()),
+        "Socket" => fault("a socket file"),
+        "CharDevice" if is(FileTypeExt::is_char_device) => Ok(()),
+        "CharDevice" => fault("a character device"),
+        "BlockDevice" if is(FileTypeExt::is_block_device) => Ok(()),
+        "BlockDevice" => fault("a block device"),
+        other => refused(format!("hostPath type {other:?} is not known")),
+    }
+}
+
+/// Makes a directory with exactly this mode.
+///
+/// # Errors
+/// What the file system answers.
+pub fn make_directory(path: &Path, mode: u32, group: Option<u32>) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;
+    let sticky = if group.is_some() { 0o2000 } else { 0 };
+    if group.is_some() {
+        chown(path, None, group)?;
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode | sticky))
+}
+
+/// Writes the files as one new version (`k8s.io/kubernetes/pkg/volume/util/atomic_writer.go`).
+fn write_atomically(folder: &Path, files: &Files, group: Option<u32>) -> Result<(), VolumeError> {
+    let data = folder.join("..data");
+    let old = fs::read_link(&data).ok();
+    if old.as_ref().is_some_and(|old| same(&folder.join(old), files)) {
+        return Ok(());
+    }
+    let version = format!("..{}", jiff::Timestamp::now().as_nanosecond());
+    let fresh = folder.join(&version);
+    fs::create_dir(&fresh)?;
+    for (path, (bytes, mode)) in files {
+        if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
+            return refused(format!("invalid path {path:?} in a volume"));
+        }
+        let target = fresh.join(path);
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let mode = *mode as u32 & 0o777;
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&target)?;
+        io::Write::write_all(&mut &file, bytes)?;
+        // A group that is to read them may, as kubelet's fsGroup does.
+        let mode = if group.is_some() { mode | 0o440 } else { mode };
+        chown(&target, None, group)?;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+    }
+    let next = folder.join("..data_tmp");
+    let _ = fs::remove_file(&next);
+    symlink(&version, &next)?;
+    fs::rename(&next, &data)?;
+    link_entries(folder, files)?;
+    if let Some(old) = old {
+        fs::remove_dir_all(folder.join(old))?;
+    }
+    Ok(())
+}
+
+fn same(version: &Path, files: &Files) -> bool {
+    let count = walk(version).len();
+    count == files.len()
+        && files.iter().all(|(path, (bytes, _))| fs::read(version.join(path)).is_ok_and(|old| old == *bytes))
+}
+
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.path().is_dir() { found.extend(walk(&entry.path())) } else { found.push(entry.path()) }
+    }
+    found
+}
+
+/// One link per first path component; links of entries that are gone go too.
+fn link_entries(folder: &Path, files: &Files) -> io::Result<()> {
+    let wanted: std::collections::BTreeSet<&str> =
+        files.keys().filter_map(|path| path.split('/').next()).collect();
+    for entry in fs::read_dir(folder)?.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !name.starts_with("..") && !wanted.contains(name.as_ref()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    for name in wanted {
+        match symlink(Path::new("..data").join(name), folder.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(entries: &[(&str, &str)]) -> Files {
+        entries.iter().map(|(path, text)| ((*path).to_owned(), (text.as_bytes().to_vec(), 0o640))).collect()
+    }
+
+    #[test]
+    fn a_version_replaces_the_one_before_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path();
+        write_atomically(folder, &files(&[("a", "1"), ("deep/b", "2")]), None).unwrap();
+        assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "1");
+        assert_eq!(fs::read_to_string(folder.join("deep/b")).unwrap(), "2");
+        assert_eq!(fs::metadata(folder.join("a")).unwrap().permissions().mode() & 0o777, 0o640);
+        write_atomically(folder, &files(&[("a", "3"), ("c", "4")]), None).unwrap();
+        assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "3");
+        assert!(!folder.join("deep").exists() && folder.join("c").exists());
+        // One version, `..data`, and two links.
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 4);
+        let before = fs::read_link(folder.join("..data")).unwrap();
+        write_atomically(folder, &files(&[("a", "3"), ("c", "4")]), None).unwrap();
+        assert_eq!(
+            fs::read_link(folder.join("..data")).unwrap(),
+            before,
+            "unchanged files are not written again"
+        );
+    }
+
+    #[test]
+    fn no_entry_leaves_its_volume() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["../a", "/a", "a/../../b"] {
+            assert!(write_atomically(dir.path(), &files(&[(path, "x")]), None).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn host_paths_are_checked_by_type() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        fs::write(&file, "").unwrap();
+        let check = |path: &Path, kind: &str| {
+            check_host_path(&HostPathVolumeSource {
+                path: path.display().to_string(),
+                type_: Some(kind.into()),
+            })
+        };
+        assert!(check(dir.path(), "Directory").is_ok() && check(&file, "File").is_ok());
+        let fault = check(&file, "Directory").unwrap_err().to_string();
+        assert_eq!(fault, format!("hostPath type check failed: {} is not a directory", file.display()));
+        assert!(
+            check(&dir.path().join("new"), "DirectoryOrCreate").is_ok() && dir.path().join("new").is_dir()
+        );
+        assert!(check(&dir.path().join("none"), "File").is_err());
+    }
+}

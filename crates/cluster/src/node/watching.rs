@@ -1,0 +1,145 @@
+//! From the API to pods' tasks: which pods are ours, what is wished of each, and which mounted ConfigMaps changed.
+//!
+//! One watch for all nodes that the machine poses as. A pod's task is started when the pod is first seen bound to one
+//! of them and ends by itself; what is wished of it is passed on and never decided here.
+
+use std::collections::{HashMap, HashSet};
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Api;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::hosts::PodName;
+use super::pod::{self, Wish};
+use super::{LocalNode, lock, volumes};
+
+type Wishes = HashMap<String, (watch::Sender<Wish>, tokio::task::AbortHandle)>;
+
+/// Follows pods until dropped.
+pub async fn follow_pods(node: Arc<LocalNode>, tasks: TaskTracker, stop: CancellationToken) {
+    let mut wishes = Wishes::new();
+    let mut listed: HashSet<String> = HashSet::new();
+    let pods: Api<Pod> = Api::all(node.client.clone());
+    let maps: Api<ConfigMap> = Api::all(node.client.clone());
+    let mut pods = pin!(watcher(pods, watcher::Config::default()).default_backoff());
+    let mut maps = pin!(watcher(maps, watcher::Config::default()).default_backoff());
+    loop {
+        tokio::select! {
+            event = pods.next() => match event {
+                None => return,
+                Some(Err(error)) => tracing::debug!(%error, "the watch on pods begins anew"),
+                Some(Ok(Event::Init)) => listed.clear(),
+                Some(Ok(Event::InitApply(pod))) => {
+                    listed.extend(pod.metadata.uid.clone());
+                    see(&node, &tasks, &stop, &mut wishes, pod);
+                }
+                Some(Ok(Event::InitDone)) => {
+                    wishes.iter().filter(|(uid, _)| !listed.contains(*uid)).for_each(|(_, (wish, _))| lose(wish));
+                }
+                Some(Ok(Event::Apply(pod))) => see(&node, &tasks, &stop, &mut wishes, pod),
+                Some(Ok(Event::Delete(pod))) => {
+                    if let Some((wish, _)) = pod.metadata.uid.as_ref().and_then(|uid| wishes.get(uid)) {
+                        lose(wish);
+                    }
+                }
+            },
+            event = maps.next() => if let Some(Ok(Event::Apply(map))) = event {
+                refresh(&node, &wishes, &map);
+            },
+        }
+        wishes.retain(|_, (_, task)| !task.is_finished());
+    }
+}
+
+fn lose(wish: &watch::Sender<Wish>) {
+    wish.send_modify(|wish| wish.gone = true);
+}
+
+fn is_over(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+fn see(node: &Arc<LocalNode>, tasks: &TaskTracker, stop: &CancellationToken, wishes: &mut Wishes, pod: Pod) {
+    let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    let (Some(uid), true) = (pod.metadata.uid.clone(), bound.is_some_and(|name| node.names.contains(name)))
+    else {
+        return;
+    };
+    let pod = Arc::new(pod);
+    if let Some((wish, _)) = wishes.get(&uid) {
+        wish.send_modify(|wish| wish.pod = Arc::clone(&pod));
+        return;
+    }
+    if is_over(&pod) {
+        if pod.metadata.deletion_timestamp.is_some() {
+            // Of a time before this process: nothing runs, and only we may let it go.
+            let client = node.client.clone();
+            tasks.spawn(async move { pod::delete(&client, &pod).await });
+        }
+        return;
+    }
+    let name = PodName {
+        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        hostname: pod::hostname(&pod),
+        subdomain: pod.spec.as_ref().and_then(|spec| spec.subdomain.clone()).filter(|name| !name.is_empty()),
+    };
+    let address = match lock(&node.hosts).add(&uid, name) {
+        Ok(address) if node.mode.kind.isolates() => address,
+        Ok(_) => std::net::Ipv4Addr::LOCALHOST,
+        Err(error) => {
+            let message = format!("Failed to create pod sandbox: {error}");
+            node.events.warning(&pod, None, "FailedCreatePodSandBox", message);
+            return;
+        }
+    };
+    let (sender, receiver) = watch::channel(Wish { pod, gone: false });
+    let (node, stop) = (Arc::clone(node), stop.clone());
+    let task = tasks.spawn(async move {
+        tokio::select! {
+            () = pod::run(node, receiver, address) => {}
+            () = stop.cancelled() => {}
+        }
+    });
+    wishes.insert(uid, (sender, task.abort_handle()));
+}
+
+/// Brings mounted copies of a ConfigMap up to date.
+fn refresh(node: &Arc<LocalNode>, wishes: &Wishes, map: &ConfigMap) {
+    let (Some(name), Some(namespace)) = (&map.metadata.name, &map.metadata.namespace) else { return };
+    for (uid, (wish, _)) in wishes {
+        let pod = Arc::clone(&wish.borrow().pod);
+        let spec = pod.spec.as_ref();
+        let uses = spec.is_some_and(|spec| {
+            spec.volumes.iter().flatten().any(|volume| volumes::follows(volume, "ConfigMap", name))
+        });
+        if !uses || pod.metadata.namespace.as_ref() != Some(namespace) {
+            continue;
+        }
+        let folder = node.runtime.join("pods").join(uid).join("volumes");
+        let (node, name) = (Arc::clone(node), name.clone());
+        tokio::spawn(async move {
+            let facts = node.facts.clone();
+            let spec = pod.spec.clone().unwrap_or_default();
+            let group = node.owner_group(&spec);
+            let place =
+                volumes::Place { client: &node.client, pod: &pod, facts: &facts, folder: &folder, group };
+            let all = spec.volumes.iter().flatten();
+            for volume in all.filter(|volume| volumes::follows(volume, "ConfigMap", &name)) {
+                // Not there yet: its pod is just being prepared and will read the new text itself.
+                if folder.join(&volume.name).join("..data").exists()
+                    && let Err(error) = volumes::prepare(volume, &place).await
+                {
+                    tracing::debug!(%error, volume = volume.name, "a mounted ConfigMap could not be renewed");
+                }
+            }
+        });
+    }
+}
