@@ -155,7 +155,7 @@ impl Cluster {
         let endpoint = Endpoint::with_credentials(server.clone());
         tasks.spawn(apiserver::listen::listen(listener, identity.acceptor, endpoint, stop.clone()));
         if options.controllers {
-            let known = controllers::Options { root_ca: Some(identity.ca_pem.clone()) };
+            let known = controllers::Options { root_ca: Some(identity.ca_pem.clone()), ..Default::default() };
             tasks.spawn(controllers::run(client.clone(), known, stop.clone()));
         }
         Ok(Self { server, client, address, kubeconfig, stop, tasks, node })

@@ -43,10 +43,8 @@ impl Key {
 
     /// The key of an object.
     pub fn of<K: Resource>(object: &K) -> Self {
-        Self {
-            namespace: object.meta().namespace.clone().unwrap_or_default(),
-            name: object.meta().name.clone().unwrap_or_default(),
-        }
+        let meta = object.meta();
+        Self::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
     }
 }
 

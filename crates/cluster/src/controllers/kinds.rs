@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::discovery::{Scope, verbs};
 use kube::{Client, Discovery, Resource};
@@ -25,12 +25,16 @@ const RETRY_FIRST: Duration = Duration::from_millis(20);
 /// Longest wait after discovery failed.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Any object, of which only the metadata is kept.
+/// Any object, of which only the metadata is kept (and an Event's last time).
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Bare {
     /// `metadata`.
     #[serde(default)]
     pub metadata: ObjectMeta,
+    /// `lastTimestamp`, which Events have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_timestamp: Option<Time>,
 }
 
 impl Resource for Bare {

@@ -4,17 +4,25 @@
 //! ([`Watches`]); requests go out through the client. What a controller must not do: list by itself, wait in a loop, or
 //! delete on the word of a cache alone where the deletion cannot be undone by a later step.
 
+use std::time::Duration;
+
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 pub mod cache;
+mod endpoints;
+mod event_expiry;
 mod finished;
 mod garbage;
 mod job;
 mod kinds;
 mod namespace;
+mod node_lifecycle;
+mod pod_garbage;
 pub(crate) mod queue;
 pub(crate) mod record;
 
@@ -63,6 +71,12 @@ pub struct Watches {
     pub nodes: Cache<Node>,
     /// Namespaces.
     pub namespaces: Cache<Namespace>,
+    /// Services.
+    pub services: Cache<Service>,
+    /// EndpointSlices.
+    pub slices: Cache<EndpointSlice>,
+    /// Leases.
+    pub leases: Cache<Lease>,
 }
 
 impl Watches {
@@ -74,16 +88,28 @@ impl Watches {
             follow(Api::all(c.clone()), self.pods.clone(), s.clone()),
             follow(Api::all(c.clone()), self.nodes.clone(), s.clone()),
             follow(Api::all(c.clone()), self.namespaces.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.services.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.slices.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.leases.clone(), s.clone()),
         );
     }
 }
 
 /// What the controllers need to know beyond the API.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The API's certificate authority in PEM, published in each namespace as ConfigMap `kube-root-ca.crt`; None: not
     /// published.
     pub root_ca: Option<String>,
+    /// How long a node may give no sign of life, or be missing while it has pods, before it counts as lost.
+    pub node_grace: Duration,
+}
+
+impl Default for Options {
+    /// As kube-controller-manager: 40 s of grace (`--node-monitor-grace-period`, pod collector's `quarantineTime`).
+    fn default() -> Self {
+        Self { root_ca: None, node_grace: Duration::from_secs(40) }
+    }
 }
 
 /// Runs the shared watches, every controller and the scheduler until `stop`.
@@ -94,6 +120,9 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     kinds.share(&watches.pods);
     kinds.share(&watches.nodes);
     kinds.share(&watches.namespaces);
+    kinds.share(&watches.services);
+    kinds.share(&watches.slices);
+    kinds.share(&watches.leases);
     let recorder = Recorder::start(client.clone(), "controller-manager", stop.clone());
     let job = job::Hands {
         client: client.clone(),
@@ -114,6 +143,26 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
         kinds: kinds.clone(),
         root_ca: options.root_ca,
     };
+    let node_lifecycle = node_lifecycle::Hands {
+        client: client.clone(),
+        nodes: watches.nodes.clone(),
+        pods: watches.pods.clone(),
+        leases: watches.leases.clone(),
+        recorder: recorder.named("node-controller"),
+        grace: options.node_grace,
+    };
+    let pod_garbage = pod_garbage::Hands {
+        client: client.clone(),
+        nodes: watches.nodes.clone(),
+        pods: watches.pods.clone(),
+        quarantine: options.node_grace,
+    };
+    let endpoints = endpoints::Hands {
+        client: client.clone(),
+        services: watches.services.clone(),
+        slices: watches.slices.clone(),
+        pods: watches.pods.clone(),
+    };
     tokio::join!(
         watches.follow(&client, &stop),
         kinds.follow(&client, &stop),
@@ -121,6 +170,10 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
         finished::run(client.clone(), watches.jobs.clone(), stop.clone()),
         garbage::run(client.clone(), kinds.clone(), stop.clone()),
         namespace::run(namespace, stop.clone()),
+        node_lifecycle::run(node_lifecycle, stop.clone()),
+        pod_garbage::run(pod_garbage, stop.clone()),
+        endpoints::run(endpoints, stop.clone()),
+        event_expiry::run(client.clone(), stop.clone()),
         scheduler::run(scheduler, stop.clone()),
     );
 }

@@ -25,8 +25,8 @@ mod order;
 mod place;
 mod resources;
 mod score;
-mod selectors;
-mod snapshot;
+pub(crate) mod selectors;
+pub(crate) mod snapshot;
 mod spread;
 #[cfg(test)]
 mod tests;

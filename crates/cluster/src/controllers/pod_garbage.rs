@@ -1,0 +1,144 @@
+//! Removes pods that no kubelet will ever remove: those of a node that does not exist, and those deleted before they
+//! got a node.
+//!
+//! Rules: `pkg/controller/podgc` of Kubernetes 1.36: a node must be missing for a while, and is read live before its pods
+//! go; the pod is first marked Failed, so that who waits for its end sees one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::cache::{Cache, Key};
+use super::queue::{Queue, work};
+use super::{Error, refusal};
+use crate::scheduler::snapshot::{has_ended, node_name};
+
+/// Pods worked on at once.
+const CONCURRENCY: usize = 8;
+
+/// What the controller works with.
+pub struct Hands {
+    /// The API.
+    pub client: Client,
+    /// Every node.
+    pub nodes: Cache<Node>,
+    /// Every pod.
+    pub pods: Cache<Pod>,
+    /// How long a node must be missing.
+    pub quarantine: Duration,
+}
+
+/// Why a pod is removed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Waif {
+    /// It was deleted before it got a node.
+    Unscheduled,
+    /// Its node does not exist.
+    Homeless,
+}
+
+/// What the pod is, if nobody else sees to its end.
+fn waif(pod: &Pod, node_exists: impl Fn(&str) -> bool) -> Option<Waif> {
+    match node_name(pod) {
+        None => pod.metadata.deletion_timestamp.is_some().then_some(Waif::Unscheduled),
+        Some(node) => (!node_exists(node)).then_some(Waif::Homeless),
+    }
+}
+
+/// Runs until `stop`.
+pub async fn run(hands: Hands, stop: CancellationToken) {
+    let queue: Arc<Queue<(Key, String)>> = Arc::default();
+    let (to, nodes, quarantine) = (queue.clone(), hands.nodes.clone(), hands.quarantine);
+    let consider = move |pod: &Pod| {
+        let item = (Key::of(pod), pod.uid().unwrap_or_default());
+        match waif(pod, |node| nodes.get(&Key::new("", node)).is_some()) {
+            Some(Waif::Unscheduled) => to.add(item),
+            Some(Waif::Homeless) => to.add_after(item, quarantine),
+            None => {}
+        }
+    };
+    let consider = Arc::new(consider);
+    let each = consider.clone();
+    hands.pods.on_change(move |change| {
+        if let Some(pod) = &change.new {
+            each(pod);
+        }
+    });
+    let (each, pods) = (consider.clone(), hands.pods.clone());
+    hands.nodes.on_change(move |change| {
+        if let (Some(node), None) = (&change.old, &change.new) {
+            let name = node.name_any();
+            pods.list().iter().filter(|pod| node_name(pod) == Some(&name)).for_each(|pod| each(pod));
+        }
+    });
+    hands.nodes.filled().await;
+    hands.pods.filled().await;
+    hands.pods.list().iter().for_each(|pod| consider(pod));
+    work(queue, CONCURRENCY, stop, |(key, uid)| step(&hands, key, uid)).await;
+}
+
+async fn step(hands: &Hands, key: Key, uid: String) -> Result<Option<Duration>, Error> {
+    let Some(pod) = hands.pods.get(&key).filter(|pod| pod.uid().as_ref() == Some(&uid)) else {
+        return Ok(None);
+    };
+    let waif = waif(&pod, |node| hands.nodes.get(&Key::new("", node)).is_some());
+    if waif == Some(Waif::Homeless) {
+        let nodes: Api<Node> = Api::all(hands.client.clone());
+        if nodes.get_opt(node_name(&pod).unwrap_or_default()).await?.is_some() {
+            return Ok(None);
+        }
+    }
+    let Some(waif) = waif else { return Ok(None) };
+    let api: Api<Pod> = Api::namespaced(hands.client.clone(), &key.namespace);
+    if !has_ended(&pod) {
+        let patch = Patch::Strategic(failed(&pod, waif));
+        tolerate_gone(api.patch_status(&key.name, &PatchParams::default(), &patch).await)?;
+    }
+    let precondition = Preconditions { uid: Some(uid), resource_version: None };
+    let parameters = DeleteParams::default().grace_period(0).preconditions(precondition);
+    tolerate_gone(api.delete(&key.name, &parameters).await)?;
+    Ok(None)
+}
+
+fn failed(pod: &Pod, waif: Waif) -> Value {
+    let conditions = match waif {
+        Waif::Unscheduled => json!([]),
+        Waif::Homeless => json!([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+            "message": "PodGC: node no longer exists", "lastTransitionTime": Timestamp::now().to_string()}]),
+    };
+    json!({"metadata": {"uid": pod.uid()}, "status": {"phase": "Failed", "conditions": conditions}})
+}
+
+fn tolerate_gone<T>(result: Result<T, kube::Error>) -> Result<(), Error> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(refusal(&error), Some(404 | 409)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pods_that_nobody_sees_to() {
+        let pod = |spec: Value, deleted: bool| -> Pod {
+            let at = deleted.then_some("1970-01-01T00:00:00Z");
+            let mut spec = spec;
+            spec["containers"] = json!([]);
+            serde_json::from_value(json!({"metadata": {"deletionTimestamp": at}, "spec": spec})).unwrap()
+        };
+        let exists = |node: &str| node == "here";
+        assert_eq!(waif(&pod(json!({}), false), exists), None);
+        assert_eq!(waif(&pod(json!({}), true), exists), Some(Waif::Unscheduled));
+        assert_eq!(waif(&pod(json!({"nodeName": "here"}), true), exists), None);
+        assert_eq!(waif(&pod(json!({"nodeName": "gone"}), false), exists), Some(Waif::Homeless));
+    }
+}
