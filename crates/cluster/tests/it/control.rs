@@ -3,11 +3,13 @@
 
 use std::time::{Duration, Instant};
 
+use cluster::controllers::Options;
 use futures::StreamExt;
 use k8s_openapi::api::batch::v1::Job;
-use cluster::controllers::Options;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Event, Namespace, Node, Pod, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Endpoints, Event, Namespace, Node, Pod, Service, ServiceAccount,
+};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
@@ -472,24 +474,34 @@ async fn a_service_knows_the_pods_behind_it() {
     add_node(&client, "n1", plenty()).await;
     let services: Api<Service> = Api::default_namespaced(client.clone());
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    make(&services, json!({"metadata": {"name": "job"}, "spec": {"clusterIP": "None", "selector": {"app": "job"}}})).await;
+    make(
+        &services,
+        json!({"metadata": {"name": "job"}, "spec": {"clusterIP": "None", "selector": {"app": "job"}}}),
+    )
+    .await;
     for n in 0..2 {
         make(&pods, json!({"metadata": {"name": format!("w{n}"), "labels": {"app": "job"}}, "spec": {"subdomain": "job",
             "hostname": format!("w{n}"), "containers": [{"name": "c", "image": "i"}]}})).await;
         let status = json!({"status": {"phase": "Running", "podIP": format!("10.0.0.{n}"),
             "conditions": [{"type": "Ready", "status": "True"}]}});
-        pods.patch_status(&format!("w{n}"), &PatchParams::default(), &Patch::Strategic(status)).await.unwrap();
+        pods.patch_status(&format!("w{n}"), &PatchParams::default(), &Patch::Strategic(status))
+            .await
+            .unwrap();
     }
     let endpoints: Api<Endpoints> = Api::default_namespaced(client.clone());
     let both = |found: Option<&Endpoints>| {
         let subsets = found.and_then(|e| e.subsets.as_ref());
-        subsets.is_some_and(|s| s[0].addresses.as_ref().is_some_and(|a| a.len() == 2 && a[1].hostname.as_deref() == Some("w1")))
+        subsets.is_some_and(|s| {
+            s[0].addresses.as_ref().is_some_and(|a| a.len() == 2 && a[1].hostname.as_deref() == Some("w1"))
+        })
     };
     soon(await_condition(endpoints.clone(), "job", both)).await.unwrap();
     let slices: Api<EndpointSlice> = Api::default_namespaced(client.clone());
     let of_job = ListParams::default().labels("kubernetes.io/service-name=job");
     let name = slices.list(&of_job).await.unwrap().items[0].name_any();
-    let both = |found: Option<&EndpointSlice>| found.and_then(|s| s.endpoints.as_ref()).is_some_and(|e| e.len() == 2);
+    let both = |found: Option<&EndpointSlice>| {
+        found.and_then(|s| s.endpoints.as_ref()).is_some_and(|e| e.len() == 2)
+    };
     soon(await_condition(slices.clone(), &name, both)).await.unwrap();
     services.delete("job", &DeleteParams::default()).await.unwrap();
     gone(slices, &name).await;
@@ -504,12 +516,17 @@ async fn a_silent_node_is_lost_and_its_pods_with_it() {
     let options = Options { node_grace: Duration::from_millis(300), ..Options::default() };
     let running = tokio::spawn(cluster::controllers::run(client.clone(), options, stop.clone()));
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
-    make(&leases, json!({"metadata": {"name": "n1"}, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})).await;
+    make(&leases, json!({"metadata": {"name": "n1"}, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}))
+        .await;
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let tolerations = json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute",
         "tolerationSeconds": 0}]);
-    make(&pods, json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "tolerations": tolerations,
-        "containers": [{"name": "works", "image": "i"}]}})).await;
+    make(
+        &pods,
+        json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "tolerations": tolerations,
+        "containers": [{"name": "works", "image": "i"}]}}),
+    )
+    .await;
     add_node(&client, "n1", plenty()).await;
     let nodes: Api<Node> = Api::all(client.clone());
     let lost = |node: Option<&Node>| {
@@ -521,7 +538,8 @@ async fn a_silent_node_is_lost_and_its_pods_with_it() {
     soon(await_condition(nodes.clone(), "n1", lost)).await.unwrap();
     let evicted = |pod: Option<&Pod>| {
         let conditions = pod.and_then(|p| p.status.as_ref()).and_then(|s| s.conditions.as_ref());
-        let told = conditions.into_iter().flatten().any(|c| c.reason.as_deref() == Some("DeletionByTaintManager"));
+        let told =
+            conditions.into_iter().flatten().any(|c| c.reason.as_deref() == Some("DeletionByTaintManager"));
         told && pod.is_some_and(|p| p.metadata.deletion_timestamp.is_some())
     };
     soon(await_condition(pods.clone(), "p", evicted)).await.unwrap();
