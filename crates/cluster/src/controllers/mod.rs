@@ -60,6 +60,15 @@ pub(crate) fn refusal(error: &kube::Error) -> Option<u16> {
     }
 }
 
+/// Takes these refusals as an answer: what was asked for is so already, or no longer matters.
+pub(crate) fn allow<T>(codes: &[u16], result: Result<T, kube::Error>) -> Result<(), Error> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(error) if refusal(&error).is_some_and(|code| codes.contains(&code)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The shared watches: one per kind, for controllers and scheduler alike.
 #[derive(Clone, Debug, Default)]
 pub struct Watches {

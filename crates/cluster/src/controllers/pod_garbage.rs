@@ -16,9 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
-use super::{Error, refusal};
+use super::{Error, allow};
 use crate::scheduler::snapshot::{has_ended, node_name};
 
+/// It is gone, or a namesake took its place.
+const SETTLED: [u16; 2] = [404, 409];
 /// Pods worked on at once.
 const CONCURRENCY: usize = 8;
 
@@ -98,11 +100,11 @@ async fn step(hands: &Hands, key: Key, uid: String) -> Result<Option<Duration>, 
     let api: Api<Pod> = Api::namespaced(hands.client.clone(), &key.namespace);
     if !has_ended(&pod) {
         let patch = Patch::Strategic(failed(&pod, waif));
-        tolerate_gone(api.patch_status(&key.name, &PatchParams::default(), &patch).await)?;
+        allow(&SETTLED, api.patch_status(&key.name, &PatchParams::default(), &patch).await)?;
     }
     let precondition = Preconditions { uid: Some(uid), resource_version: None };
     let parameters = DeleteParams::default().grace_period(0).preconditions(precondition);
-    tolerate_gone(api.delete(&key.name, &parameters).await)?;
+    allow(&SETTLED, api.delete(&key.name, &parameters).await)?;
     Ok(None)
 }
 
@@ -113,14 +115,6 @@ fn failed(pod: &Pod, waif: Waif) -> Value {
             "message": "PodGC: node no longer exists", "lastTransitionTime": Timestamp::now().to_string()}]),
     };
     json!({"metadata": {"uid": pod.uid()}, "status": {"phase": "Failed", "conditions": conditions}})
-}
-
-fn tolerate_gone<T>(result: Result<T, kube::Error>) -> Result<(), Error> {
-    match result {
-        Ok(_) => Ok(()),
-        Err(error) if matches!(refusal(&error), Some(404 | 409)) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 #[cfg(test)]

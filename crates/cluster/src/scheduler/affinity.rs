@@ -31,7 +31,7 @@ pub struct AffinityView {
     preferred: BTreeMap<Pair, i64>,
 }
 
-fn required<'a>(pod: &'a Pod, anti: bool) -> impl Iterator<Item = &'a PodAffinityTerm> {
+fn required(pod: &Pod, anti: bool) -> impl Iterator<Item = &PodAffinityTerm> {
     let affinity = pod.spec.as_ref().and_then(|s| s.affinity.as_ref());
     let near = affinity.and_then(|a| a.pod_affinity.as_ref()).filter(|_| !anti);
     let away = affinity.and_then(|a| a.pod_anti_affinity.as_ref()).filter(|_| anti);
@@ -40,7 +40,7 @@ fn required<'a>(pod: &'a Pod, anti: bool) -> impl Iterator<Item = &'a PodAffinit
     near.into_iter().chain(away).flatten()
 }
 
-fn preferred<'a>(pod: &'a Pod, anti: bool) -> impl Iterator<Item = &'a WeightedPodAffinityTerm> {
+fn preferred(pod: &Pod, anti: bool) -> impl Iterator<Item = &WeightedPodAffinityTerm> {
     let affinity = pod.spec.as_ref().and_then(|s| s.affinity.as_ref());
     let near = affinity.and_then(|a| a.pod_affinity.as_ref()).filter(|_| !anti);
     let away = affinity.and_then(|a| a.pod_anti_affinity.as_ref()).filter(|_| anti);

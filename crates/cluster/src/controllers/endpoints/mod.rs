@@ -15,9 +15,11 @@ mod slices;
 
 use super::cache::{Cache, Change, Key};
 use super::queue::{Queue, work};
-use super::{Error, refusal};
+use super::{Error, allow};
 use slices::{MANAGER, MANAGER_LABEL, SERVICE_LABEL};
 
+/// It is gone, or a namesake took its place.
+const SETTLED: [u16; 2] = [404, 409];
 /// Services worked on at once.
 const CONCURRENCY: usize = 8;
 /// Addresses in one Endpoints object (upstream's `maxCapacity`).
@@ -91,7 +93,7 @@ async fn step(hands: &Hands, key: Key) -> Result<Option<Duration>, Error> {
     let Some(service) = service else {
         // Its slices go with it, as dependents; Endpoints name no owner.
         let api: Api<Endpoints> = Api::namespaced(hands.client.clone(), &key.namespace);
-        allow_gone(api.delete(&key.name, &DeleteParams::default()).await)?;
+        allow(&SETTLED, api.delete(&key.name, &DeleteParams::default()).await)?;
         return Ok(None);
     };
     if slices::selector(&service).is_none() {
@@ -111,7 +113,8 @@ async fn write_slices(hands: &Hands, key: &Key, wanted: Vec<EndpointSlice>) -> R
     for slice in &known {
         if !wanted.iter().any(|w| w.name_any() == slice.name_any()) {
             let precondition = Preconditions { uid: slice.uid(), resource_version: None };
-            allow_gone(
+            allow(
+                &SETTLED,
                 api.delete(&slice.name_any(), &DeleteParams::default().preconditions(precondition)).await,
             )?;
         }
@@ -203,13 +206,5 @@ fn core_port(port: &k8s_openapi::api::discovery::v1::EndpointPort) -> EndpointPo
         port: port.port.unwrap_or(0),
         protocol: port.protocol.clone(),
         app_protocol: port.app_protocol.clone(),
-    }
-}
-
-fn allow_gone<T>(result: Result<T, kube::Error>) -> Result<(), Error> {
-    match result {
-        Ok(_) => Ok(()),
-        Err(error) if matches!(refusal(&error), Some(404 | 409)) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

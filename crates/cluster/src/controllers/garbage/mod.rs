@@ -18,10 +18,12 @@ mod tests;
 
 use super::kinds::{Bare, Kinds, MetaChange, Served};
 use super::queue::{Queue, work};
-use super::{Error, refusal};
+use super::{Error, allow, refusal};
 use decide::{Action, Owner, decide};
 use graph::{FOREGROUND, Graph, Item, ORPHAN};
 
+/// It is gone.
+const SETTLED: [u16; 1] = [404];
 /// Objects worked on at once.
 const CONCURRENCY: usize = 16;
 
@@ -113,7 +115,7 @@ impl Collector {
                     }),
                     ..DeleteParams::default()
                 };
-                allow_gone(api.delete(&item.key.name, &parameters).await)
+                allow(&SETTLED, api.delete(&item.key.name, &parameters).await)
             }
         }
     }
@@ -204,13 +206,5 @@ async fn patch_metadata(api: &Api<Bare>, live: &Bare, mut change: serde_json::Va
     change["resourceVersion"] = serde_json::json!(live.metadata.resource_version);
     let patch = Patch::Merge(serde_json::json!({"metadata": change}));
     let name = live.metadata.name.clone().unwrap_or_default();
-    allow_gone(api.patch(&name, &PatchParams::default(), &patch).await)
-}
-
-fn allow_gone<T>(result: Result<T, kube::Error>) -> Result<(), Error> {
-    match result {
-        Ok(_) => Ok(()),
-        Err(error) if refusal(&error) == Some(404) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    allow(&SETTLED, api.patch(&name, &PatchParams::default(), &patch).await)
 }

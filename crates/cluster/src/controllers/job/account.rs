@@ -78,7 +78,7 @@ pub fn account(job: &Job, pods: &[Arc<Pod>], indexed: bool, completions: Option<
                     _ => beyond_limit.1 += 1,
                 }
             }
-            if !room && !(indexed && succeeded) {
+            if !(room || indexed && succeeded) {
                 continue;
             }
         }

@@ -1,6 +1,6 @@
 //! Decisions of the Job controller, by tables: a Job and its pods in, a line of text per part of the plan out.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -488,6 +488,8 @@ fn failure_policy_ignores_counts_or_ends() {
     );
 }
 
+type Write = Box<dyn FnOnce(&mut Job, &mut Vec<Arc<Pod>>)>;
+
 /// Every prefix of writes may be lost: from any point the counters come out the same.
 #[test]
 fn a_crash_between_any_two_writes_never_counts_twice() {
@@ -500,7 +502,7 @@ fn a_crash_between_any_two_writes_never_counts_twice() {
             let plan = decide(&Seen { job: &job, pods: &pods, backoff, now: at(NOW) });
             backoff = Some(plan.backoff);
             assert!(plan.create.is_empty() && plan.delete.is_empty(), "{}", plan_text(&plan));
-            let mut steps: Vec<Box<dyn FnOnce(&mut Job, &mut Vec<Arc<Pod>>)>> = Vec::new();
+            let mut steps: Vec<Write> = Vec::new();
             if let Some(status) = plan.status.filter(|s| Some(s) != job.status.as_ref()) {
                 steps.push(Box::new(|job, _| job.status = Some(status)));
             }

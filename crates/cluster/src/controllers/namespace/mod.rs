@@ -18,9 +18,11 @@ mod report;
 use super::cache::{Cache, Key};
 use super::kinds::{Kinds, MetaChange, Served};
 use super::queue::{Queue, work};
-use super::{Error, refusal};
+use super::{Error, allow, refusal};
 use report::Remains;
 
+/// It is there already, or the namespace is going.
+const SETTLED: [u16; 3] = [403, 404, 409];
 /// Namespaces worked on at once.
 const CONCURRENCY: usize = 8;
 /// A namespace that is being deleted is looked at again after this long even if no change was seen.
@@ -100,23 +102,14 @@ async fn furnish(hands: &Hands, namespace: &str) -> Result<(), Error> {
     let metadata = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     let account = ServiceAccount { metadata: metadata(ACCOUNT), ..ServiceAccount::default() };
     let accounts: Api<ServiceAccount> = Api::namespaced(hands.client.clone(), namespace);
-    allow_there(accounts.create(&PostParams::default(), &account).await)?;
+    allow(&SETTLED, accounts.create(&PostParams::default(), &account).await)?;
     if let Some(certificate) = &hands.root_ca {
         let data = Some([("ca.crt".to_owned(), certificate.clone())].into());
         let map = ConfigMap { metadata: metadata(ROOT_CA), data, ..ConfigMap::default() };
         let maps: Api<ConfigMap> = Api::namespaced(hands.client.clone(), namespace);
-        allow_there(maps.create(&PostParams::default(), &map).await)?;
+        allow(&SETTLED, maps.create(&PostParams::default(), &map).await)?;
     }
     Ok(())
-}
-
-/// 409: it is there; 403 and 404: the namespace is going.
-fn allow_there<T>(result: Result<T, kube::Error>) -> Result<(), Error> {
-    match result {
-        Ok(_) => Ok(()),
-        Err(error) if matches!(refusal(&error), Some(403 | 404 | 409)) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Asks for the deletion of everything in the namespace and says what is still there.

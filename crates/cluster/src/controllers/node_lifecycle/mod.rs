@@ -23,9 +23,11 @@ mod decide;
 use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
-use super::{Error, refusal};
+use super::{Error, allow};
 use crate::scheduler::snapshot::{has_ended, node_name};
 
+/// It is gone, or a namesake took its place.
+const SETTLED: [u16; 2] = [404, 409];
 /// Nodes worked on at once.
 const CONCURRENCY: usize = 8;
 /// Namespace of the nodes' Leases.
@@ -141,7 +143,8 @@ async fn lose(
         let api: Api<Pod> = Api::namespaced(hands.client.clone(), &pod.namespace().unwrap_or_default());
         let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions":
             [{"type": "Ready", "status": "False", "lastTransitionTime": Timestamp::now().to_string()}]}});
-        tolerate_gone(
+        allow(
+            &SETTLED,
             api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await,
         )?;
         hands.recorder.note(pod.as_ref(), Note::warning("NodeNotReady", "Node is not ready"));
@@ -151,14 +154,6 @@ async fn lose(
 
 fn pods_on(hands: &Hands, node: &str) -> Vec<Arc<Pod>> {
     hands.pods.list().into_iter().filter(|pod| node_name(pod) == Some(node) && !has_ended(pod)).collect()
-}
-
-fn tolerate_gone<T>(result: Result<T, kube::Error>) -> Result<(), Error> {
-    match result {
-        Ok(_) => Ok(()),
-        Err(error) if matches!(refusal(&error), Some(404 | 409)) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 async fn write_taints(
@@ -199,9 +194,10 @@ async fn remove(hands: &Hands, pod: &Pod) -> Result<(), Error> {
         "status": "True", "reason": "DeletionByTaintManager",
         "message": "Taint manager: deleting due to NoExecute taint",
         "lastTransitionTime": Timestamp::now().to_string()}]}});
-    tolerate_gone(
+    allow(
+        &SETTLED,
         api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await,
     )?;
     let precondition = Preconditions { uid: pod.uid(), resource_version: None };
-    tolerate_gone(api.delete(&pod.name_any(), &DeleteParams::default().preconditions(precondition)).await)
+    allow(&SETTLED, api.delete(&pod.name_any(), &DeleteParams::default().preconditions(precondition)).await)
 }
