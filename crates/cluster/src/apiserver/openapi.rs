@@ -12,6 +12,7 @@ use super::catalog::{Catalog, Entry};
 use super::negotiate;
 use super::reply::{self, Body};
 use super::status::{self, Refusal};
+use crate::objects;
 
 /// Answers a path below `/openapi/`.
 ///
@@ -59,8 +60,10 @@ fn document(catalog: &Catalog, group: &str, version: &str) -> Value {
     for entry in catalog.of_version(group, version) {
         add_paths(&mut paths, entry);
     }
+    let kinds = catalog.of_version(group, version);
+    let schemas = objects::v3_schemas(kinds.into_iter().map(|entry| &*entry.kind));
     json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": env!("CARGO_PKG_VERSION")}, "paths": paths,
-        "components": {"schemas": {}}})
+        "components": {"schemas": schemas}})
 }
 
 fn add_paths(paths: &mut Map<String, Value>, entry: &Entry) {

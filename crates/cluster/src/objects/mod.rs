@@ -16,6 +16,7 @@ mod kinds;
 mod lifecycle;
 mod metadata;
 mod names;
+mod openapi;
 mod qos;
 mod quantity;
 mod selectors;
@@ -36,6 +37,7 @@ pub use kinds::{
     subresource_kinds,
 };
 pub use lifecycle::{JOB_UID_LABEL, convert_event, prepare_create, prepare_update};
+pub use openapi::{schema_name, v2_definitions, v3_schemas};
 pub use quantity::{NotAQuantity, Quantity};
 pub use selectors::{FieldSelector, LabelSelector, Operator, SelectorError};
 pub use table::{IncludeObject, table};
