@@ -154,6 +154,7 @@ impl Cluster {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let endpoint = Endpoint::with_credentials(server.clone());
         tasks.spawn(apiserver::listen::listen(listener, identity.acceptor, endpoint, stop.clone()));
+        tasks.spawn(apiserver::expiry::run(server.store().clone(), stop.clone()));
         if options.controllers {
             let known = controllers::Options { root_ca: Some(identity.ca_pem.clone()), ..Default::default() };
             tasks.spawn(controllers::run(client.clone(), known, stop.clone()));
@@ -201,6 +202,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.stop.cancel();
+        self.server.store().close();
     }
 }
 

@@ -16,6 +16,7 @@ mod create;
 mod definitions;
 mod delete;
 mod discovery;
+pub mod expiry;
 pub mod kubelet;
 pub mod listen;
 mod managed;

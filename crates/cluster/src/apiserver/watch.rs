@@ -70,8 +70,18 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         // `sendInitialEvents=false` without a revision begins with the present.
         let start = call.query.resource_version.filter(|asked| *asked > 0).map_or(Start::Now, Start::After);
         match store.watch(resource, start) {
+            // A revision to come is one of a store that is no more: the client has to list anew.
+            Ok(watch) if matches!(start, Start::After(asked) if asked > watch.revision) => {
+                let asked = call.query.resource_version.unwrap_or_default();
+                return Ok(expired(&format!(
+                    "Too large resource version: {asked}, current: {}",
+                    watch.revision
+                )));
+            }
             Ok(watch) => Watcher::new(call, lines, watch.events, seconds).with_backlog(watch.backlog),
-            Err(gone) => return Ok(expired(gone.asked, gone.oldest)),
+            Err(gone) => {
+                return Ok(expired(&format!("too old resource version: {} ({})", gone.asked, gone.oldest)));
+            }
         }
     };
     if call.query.initial_events == Some(true) && call.query.bookmarks {
@@ -94,8 +104,8 @@ fn stream_of(watcher: Watcher) -> Response<Body> {
     reply::with_body(200, "application/json", StreamBody::new(frames).boxed_unsync())
 }
 
-fn expired(asked: u64, oldest: u64) -> Response<Body> {
-    let refusal = super::status::expired(format!("too old resource version: {asked} ({oldest})"));
+fn expired(why: &str) -> Response<Body> {
+    let refusal = super::status::expired(why);
     let text = format!("{}\n", json!({"type": "ERROR", "object": refusal.to_value()}));
     reply::full(200, "application/json", text.into())
 }

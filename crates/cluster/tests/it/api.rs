@@ -282,10 +282,12 @@ async fn what_has_been_forgotten_is_gone() {
     for index in 1..8 {
         create_map(&client, &format!("m{index}")).await;
     }
-    let mut events = maps(&client).watch(&WatchParams::default(), &first).await.unwrap().boxed();
-    match soon(events.try_next()).await.unwrap().unwrap() {
-        WatchEvent::Error(status) => assert_eq!((status.code, status.reason.as_str()), (410, "Expired")),
-        other => panic!("{other:?}"),
+    for version in [first.as_str(), "99999"] {
+        let mut events = maps(&client).watch(&WatchParams::default(), version).await.unwrap().boxed();
+        match soon(events.try_next()).await.unwrap().unwrap() {
+            WatchEvent::Error(status) => assert_eq!((status.code, status.reason.as_str()), (410, "Expired")),
+            other => panic!("{other:?}"),
+        }
     }
     let exact = ListParams { resource_version: Some(first), ..ListParams::default() };
     let exact = exact.matching(kube::api::VersionMatch::Exact);
