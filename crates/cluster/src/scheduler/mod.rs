@@ -157,8 +157,11 @@ fn assume_and_bind(scheduler: &Arc<Scheduler>, pod: Arc<Pod>, node: String, task
     scheduler.memory().assumed.insert(uid(&pod).to_owned(), node.clone());
     let scheduler = scheduler.clone();
     tasks.spawn(async move {
-        let Ok(_slot) = scheduler.slots.acquire().await else { return };
-        match bind::bind(&scheduler.hands.client, &pod, &node).await {
+        let Ok(slot) = scheduler.slots.acquire().await else { return };
+        let result = bind::bind(&scheduler.hands.client, &pod, &node).await;
+        // A refused pod waits before the next try; it must not keep others from theirs.
+        drop(slot);
+        match result {
             Ok(()) => {
                 let place = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
                 let message = format!("Successfully assigned {place} to {node}");
