@@ -468,4 +468,60 @@ mod tests {
         let crd = Kind::new("g", "v1", "K", "ks", true);
         assert_eq!(strategic(&crd, &json!({}), &json!({})).unwrap_err().code(), 415);
     }
+
+    mod properties {
+        use proptest::prelude::*;
+
+        use super::*;
+
+        fn spec() -> impl Strategy<Value = Value> {
+            let container = ("[a-c]", prop::option::of("[x-z]"), prop::collection::vec("[1-3]", 0..3))
+                .prop_map(|(name, image, args)| {
+                    let mut container = json!({"name": name, "args": args});
+                    if let Some(image) = image {
+                        container["image"] = json!(image);
+                    }
+                    container
+                });
+            let finalizers = prop::collection::btree_set("[a-d]/f", 0..4);
+            (prop::collection::btree_map("[a-c]", container, 0..4), finalizers).prop_map(|(containers, finalizers)| {
+                let named = containers.into_iter().map(|(name, mut container)| {
+                    container["name"] = json!(name);
+                    container
+                });
+                json!({"metadata": {"finalizers": finalizers}, "spec": {"containers": named.collect::<Vec<_>>()}})
+            })
+        }
+
+        proptest! {
+            /// A patch without directives says what is to be, so saying it twice changes nothing more, and all of it
+            /// is there afterwards.
+            #[test]
+            fn a_patch_can_be_repeated(object in spec(), patch in spec()) {
+                let kind = builtin_kind("", "Pod").unwrap();
+                let once = strategic(kind, &object, &patch).unwrap();
+                prop_assert_eq!(&strategic(kind, &once, &patch).unwrap(), &once);
+                for wanted in patch["spec"]["containers"].as_array().unwrap() {
+                    let found = once["spec"]["containers"].as_array().unwrap().iter().find(|c| c["name"] == wanted["name"]).unwrap();
+                    prop_assert_eq!(&found["args"], &wanted["args"]);
+                }
+            }
+
+            /// Hostile patches are refused or applied, never worse.
+            #[test]
+            fn no_directive_panics(
+                directive in prop_oneof![Just("$patch"), Just("$retainKeys"), Just("$setElementOrder/containers"), Just("$deleteFromPrimitiveList/finalizers")],
+                value in prop_oneof![Just(json!("delete")), Just(json!("replace")), Just(json!([])), Just(json!([{"name": "a"}])), Just(json!(["a", null, {}])), Just(Value::Null), Just(json!({}))],
+                object in spec(), patch in spec(),
+            ) {
+                let mut patch = patch;
+                patch["spec"][directive] = value.clone();
+                patch["metadata"][directive] = value.clone();
+                if let Some(first) = patch["spec"]["containers"].get_mut(0) {
+                    first[directive] = value;
+                }
+                let _ = strategic(builtin_kind("", "Pod").unwrap(), &object, &patch);
+            }
+        }
+    }
 }

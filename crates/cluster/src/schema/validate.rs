@@ -438,6 +438,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table of cases")]
     fn texts_are_those_of_the_api_server() {
         let cases = [
             (

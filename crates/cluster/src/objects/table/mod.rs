@@ -147,6 +147,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table of cases")]
     fn rows_read_as_in_kubectl() {
         let meta = json!({"name": "x", "creationTimestamp": "2024-01-01T23:55:00Z"});
         let cases = [

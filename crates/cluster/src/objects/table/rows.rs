@@ -175,6 +175,13 @@ fn of_core(kind: &str) -> (Vec<Heading>, Row) {
             vec![name(o), json!(text(o, "type")), json!(count(&o["data"])), age(o, now)]
         }),
         "ServiceAccount" => (vec![NAME, AGE], |o, now| vec![name(o), age(o, now)]),
+        _ => of_core_stores(kind),
+    }
+}
+
+/// The core kinds about storage and quotas, and all that show their creation as a time.
+fn of_core_stores(kind: &str) -> (Vec<Heading>, Row) {
+    match kind {
         "PersistentVolume" => (
             vec![
                 NAME,
