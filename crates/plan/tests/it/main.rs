@@ -5,4 +5,5 @@
 
 mod golden;
 mod scene;
+mod upstream;
 mod validation;
