@@ -1,11 +1,12 @@
 //! What the operator remembers of a job between passes, for economy only: every entry can be lost at any moment, as
 //! on a restart, and the next pass finds out anew at the cost of some requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use api::MPIJobStatus;
+use api::{MPIJob, MPIJobStatus};
+use kube::runtime::reflector::Store;
 use plan::{Child, ChildKind};
 
 /// How long a watch may lag behind a create before the object counts as gone.
@@ -28,7 +29,11 @@ pub(crate) struct JobMemory {
     pub failures: u32,
 }
 
-/// The memory of all jobs, by UID. An entry goes when its job goes, so it is bounded by the number of jobs.
+/// Entries beyond twice the number of jobs and this many are of jobs that are gone.
+const SPARE_ENTRIES: usize = 64;
+
+/// The memory of all jobs, by UID. A job can go without a pass that sees it go, so entries are swept now and then:
+/// see [`Memory::sweep`].
 #[derive(Default)]
 pub(crate) struct Memory(Mutex<HashMap<String, JobMemory>>);
 
@@ -38,6 +43,16 @@ impl Memory {
         // A panic elsewhere leaves entries that are merely incomplete, which costs a request.
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         act(jobs.entry(uid.to_owned()).or_default())
+    }
+
+    /// Forgets the jobs that are gone, once they may be more than those that are there.
+    pub(crate) fn sweep(&self, jobs: &Store<MPIJob>) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() <= 2 * jobs.len() + SPARE_ENTRIES {
+            return;
+        }
+        let live: HashSet<String> = jobs.state().iter().filter_map(|job| job.metadata.uid.clone()).collect();
+        entries.retain(|uid, _| live.contains(uid));
     }
 
     /// Forgets a job.

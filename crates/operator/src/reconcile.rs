@@ -37,6 +37,7 @@ pub(crate) async fn reconcile(job: Arc<MPIJob>, context: Arc<Context>) -> Result
         return Ok(Action::await_change());
     }
     context.stores.ready().await;
+    context.memory.sweep(&context.jobs);
     let now = Timestamp::now();
     let outcome = match plan::validate(&job) {
         Ok(valid) => walk(&context, &job, &valid, now).await,

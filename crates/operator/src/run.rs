@@ -7,6 +7,7 @@ use api::MPIJob;
 use futures::StreamExt;
 use kube::api::{Api, ListParams};
 use kube::runtime::controller;
+use kube::runtime::reflector::Store;
 use kube::{Client, runtime};
 use tokio::sync::Semaphore;
 
@@ -41,6 +42,7 @@ impl Default for Settings {
 pub(crate) struct Context {
     pub client: Client,
     pub settings: Settings,
+    pub jobs: Store<MPIJob>,
     pub stores: Stores,
     pub memory: Memory,
     pub writes: Semaphore,
@@ -57,8 +59,9 @@ pub async fn run(
 ) -> Result<(), Error> {
     check_crd(&client, settings.namespace.as_deref()).await?;
     let (controller, stores) = controller(&client, settings.namespace.as_deref());
+    let jobs = controller.store();
     let writes = Semaphore::new(settings.writes.max(1));
-    let context = Arc::new(Context { client, settings, stores, memory: Memory::default(), writes });
+    let context = Arc::new(Context { client, settings, jobs, stores, memory: Memory::default(), writes });
     controller
         .with_config(controller::Config::default().concurrency(JOBS_AT_ONCE))
         .graceful_shutdown_on(shutdown)

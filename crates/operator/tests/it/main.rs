@@ -10,3 +10,4 @@ mod gate;
 mod life;
 mod scale;
 mod stage;
+mod together;

@@ -8,6 +8,7 @@ use api::{MPIJob, MPIJobStatus};
 use cluster::apiserver::auth::{Identities, UserInfo};
 use cluster::apiserver::{ApiServer, Endpoint};
 use cluster::store::{DEFAULT_WINDOW, Store, Volatile};
+use cluster::{Cluster, Options};
 use futures::StreamExt;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
@@ -18,6 +19,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use crate::gate::{Gate, Gated};
@@ -32,6 +34,8 @@ pub struct Stage {
     endpoint: Endpoint,
     pub client: Client,
     pub namespace: String,
+    /// Runs the controllers, where there are any.
+    _cluster: Option<Arc<(Cluster, TempDir)>>,
 }
 
 /// An operator on a stage.
@@ -59,7 +63,18 @@ impl Stage {
         let server = Arc::new(ApiServer::new(store, Identities::new("token".to_owned())));
         let endpoint = Endpoint::trusted(server, UserInfo::admin());
         let client = Client::new(endpoint.clone(), TEAM);
-        Self { endpoint, client, namespace: String::new() }.in_namespace(TEAM).await
+        Self { endpoint, client, namespace: String::new(), _cluster: None }.in_namespace(TEAM).await
+    }
+
+    /// With the embedded cluster's controllers: Jobs make their pods, owners take what they own with them.
+    pub async fn with_controllers() -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let cluster = Cluster::start(Options::new(state.path().join("cluster"))).await.unwrap();
+        let endpoint = Endpoint::trusted(cluster.server().clone(), UserInfo::admin());
+        let client = cluster.client();
+        operator::install_crd(&client).await.unwrap();
+        let _cluster = Some(Arc::new((cluster, state)));
+        Self { endpoint, client, namespace: String::new(), _cluster }.in_namespace(TEAM).await
     }
 
     /// The same API, with a new namespace.
@@ -67,7 +82,9 @@ impl Stage {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
-        Self { endpoint: self.endpoint.clone(), client: self.client.clone(), namespace: name.to_owned() }
+        let (endpoint, client, _cluster) =
+            (self.endpoint.clone(), self.client.clone(), self._cluster.clone());
+        Self { endpoint, client, namespace: name.to_owned(), _cluster }
     }
 
     /// Starts an operator.
@@ -156,6 +173,22 @@ impl Stage {
         }
         self.set_pod(&name, running("main")).await;
         name
+    }
+
+    /// Waits until the Job controller made a pod for the Launcher that is not among `known`.
+    pub async fn launcher_pod(&self, job: &str, known: &[String]) -> String {
+        let selected = format!("{}={job},{}=launcher", api::LABEL_JOB_NAME, api::LABEL_JOB_ROLE);
+        let pods = watcher(self.api::<Pod>(), watcher::Config::default().labels(&selected)).applied_objects();
+        let mut pods = std::pin::pin!(pods);
+        let came = async {
+            loop {
+                let name = pods.next().await.unwrap().unwrap().name_any();
+                if !known.contains(&name) {
+                    return name;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, came).await.unwrap_or_else(|_| panic!("{job} got no launcher pod"))
     }
 
     /// Ends the Launcher's Job well.
