@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use local::{ClusterOptions, Doctor, Down, Kubeconfig, LocalVerb, Mode, Run, Status, Up};
 pub use training::{
-    Create, Delete, Describe, DryRun, Flags, Get, Kind, List, Logs, MpiFlavour, TrainingVerb, Wait,
+    Create, Delete, Describe, Diagnose, DryRun, Flags, Get, Kind, List, Logs, MpiFlavour, TrainingVerb, Wait,
 };
 
 /// Distributed training on Kubernetes and OpenShift: create jobs, watch them, find out why they fail.

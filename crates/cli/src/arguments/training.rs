@@ -33,6 +33,8 @@ pub enum TrainingVerb {
     Delete(Delete),
     /// Wait until a job has ended, and tell by the exit code how
     Wait(Wait),
+    /// Find out from a saved output why a launch failed; asks no cluster
+    Diagnose(Diagnose),
 }
 
 impl TrainingVerb {
@@ -46,6 +48,7 @@ impl TrainingVerb {
             TrainingVerb::Logs(logs) => logs.output,
             TrainingVerb::Delete(delete) => delete.output,
             TrainingVerb::Wait(wait) => wait.output,
+            TrainingVerb::Diagnose(diagnose) => diagnose.output,
         }
     }
 }
@@ -380,6 +383,32 @@ pub struct Wait {
     pub propagate_exit_code: bool,
     /// The format: table, wide, json, yaml, name
     #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Diagnose a saved output.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training diagnose launcher.log --exit-code 137
+  kubectl logs pi-launcher-x7k2p | odh training diagnose - --exit-code 1 -o json
+  odh training diagnose launcher.log --still-running --silent-for 300
+
+With -o json it prints one object; its cause is null where nothing failed. The exit code is 0 whenever
+the file could be read.")]
+pub struct Diagnose {
+    /// What mpirun or mpiexec printed, stdout and stderr together, or - for standard input
+    pub file: PathBuf,
+    /// The launcher's exit code
+    #[arg(long, value_name = "N", conflicts_with = "still_running", allow_negative_numbers = true)]
+    pub exit_code: Option<i32>,
+    /// The launcher has not ended
+    #[arg(long)]
+    pub still_running: bool,
+    /// How long it has printed nothing: 90, 5m
+    #[arg(long, value_parser = read_duration, value_name = "SECONDS", requires = "still_running")]
+    pub silent_for: Option<Duration>,
+    /// The format
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
     pub output: Output,
 }
 

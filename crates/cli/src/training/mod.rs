@@ -3,6 +3,7 @@
 mod create;
 mod delete;
 mod describe;
+mod diagnose;
 mod get;
 mod logs;
 mod wait;
@@ -23,6 +24,7 @@ pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Res
         TrainingVerb::Describe(describe) => describe::run(console, global, describe).await,
         TrainingVerb::Logs(logs) => logs::run(console, global, logs).await,
         TrainingVerb::Delete(delete) => delete::run(console, global, delete).await,
+        TrainingVerb::Diagnose(asked) => diagnose::run(console, asked),
         TrainingVerb::Wait(wait) => wait::run(console, global, wait).await,
     }
 }
