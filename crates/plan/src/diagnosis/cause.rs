@@ -78,7 +78,7 @@ causes! {
         title: "A worker's host key is not the known one",
         meaning: "ssh knows another host key for this name, or knows none and must not ask: typically an image with a stale known_hosts file, or pods of an earlier run under the same name.",
         message: "The host key of {host|a worker} is not the one that ssh knows",
-        suggestion: "Remove the stale known_hosts entry from the image, or set StrictHostKeyChecking no and UserKnownHostsFile /dev/null in the launcher's ssh configuration, as the job's default image does.",
+        suggestion: "Remove the stale known_hosts entry from the image, or set StrictHostKeyChecking no and UserKnownHostsFile /dev/null in the launcher's ssh configuration.",
     }
     LaunchProgramMissing {
         title: "The launcher lacks the program that starts remote processes",
@@ -186,7 +186,7 @@ causes! {
         title: "The job is silent",
         meaning: "Nothing has been printed for a while and no error either. Connections whose packets are dropped look like this, and so does a deadlock; a program that computes without printing does, too: silence alone does not fail a job.",
         message: "No output for {seconds|some} s and no error: the job hangs, or works without printing",
-        suggestion: "Check NetworkPolicies between the workers and back to the launcher (MPI communication failure – check NetworkPolicies); see with odh training top whether the ranks use the CPU; look for ranks that wait for one another.",
+        suggestion: "Check NetworkPolicies between the workers and back to the launcher (MPI communication failure – check NetworkPolicies); see whether the ranks use the CPU (kubectl top pods); look for ranks that wait for one another.",
     }
     Timeout {
         title: "The time limit was reached",
@@ -270,19 +270,19 @@ causes! {
         title: "A pod was evicted",
         meaning: "The node was short of memory or disk, or was drained, and the kubelet or an administrator removed the pod.",
         message: "{host|A pod} was evicted: {reason|see the evidence}",
-        suggestion: "Set requests equal to what the pods use (memory and ephemeral-storage), so that the node is not overcommitted; with checkpoints, allow restarts (annotation training.opendatahub.io/max-gang-restarts).",
+        suggestion: "Set requests equal to what the pods use (memory and ephemeral-storage), so that the node is not overcommitted; a program that writes checkpoints can be run again and goes on from the last one.",
     }
     Preempted {
         title: "A pod was preempted",
         meaning: "A pod or workload of higher priority took the place.",
         message: "{host|A pod} was preempted: {reason|see the evidence}",
-        suggestion: "Use a higher priority class, or checkpoints and restarts (annotation training.opendatahub.io/max-gang-restarts).",
+        suggestion: "Use a higher priority class; a program that writes checkpoints can be run again and goes on from the last one.",
     }
     NodeLost {
         title: "A node was lost",
         meaning: "The node on which a worker ran no longer reports to the control plane: it is down, restarting, or cut off.",
         message: "The node of {host|a worker} was lost: {reason|it does not report}",
-        suggestion: "Look at the node; with checkpoints, allow restarts (annotation training.opendatahub.io/max-gang-restarts), and the job continues elsewhere.",
+        suggestion: "Look at the node, and run the job again: it goes elsewhere, and a program that writes checkpoints goes on from the last one.",
     }
     CrashLoop {
         title: "A container crashes again and again",
@@ -306,7 +306,7 @@ causes! {
         title: "The cause is not known",
         meaning: "The job failed, and nothing that is known of it names a reason that can be relied on.",
         message: "The job failed; the cause is not known",
-        suggestion: "Read the last lines of the launcher's and the workers' logs, and the events of their pods (odh training describe, odh training events).",
+        suggestion: "Read the last lines of the launcher's and the workers' logs, and the events of their pods (odh training describe).",
     }
 }
 
