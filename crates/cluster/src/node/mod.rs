@@ -154,7 +154,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandle, NodeError> {
     let runtime = options.state.join("run");
     let unusable = |source| NodeError::State { path: runtime.clone(), source };
-    for folder in ["root", "hosts", "pods", "registry"] {
+    for folder in ["hosts", "pods", "registry"] {
         std::fs::create_dir_all(runtime.join(folder)).map_err(unusable)?;
     }
     let runtime = runtime.canonicalize().map_err(unusable)?;

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use cluster::node::{ModeChoice, ModeKind};
 use cluster::{Cluster, Options};
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret};
-use kube::api::{Api, DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams};
 use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 
@@ -17,6 +16,7 @@ async fn start(mode: ModeChoice, state: &Path) -> Result<Cluster, cluster::Error
     let mut options = Options::new(state.join("c"));
     options.mode = mode;
     options.gpus = 2;
+    options.controllers = false;
     options.sandbox_program = vec![env!("CARGO_BIN_EXE_cluster-sandbox").into()];
     let cluster = Cluster::start(options).await?;
     let mut namespace = Namespace::default();
@@ -134,4 +134,308 @@ async fn a_pod_runs_to_its_end_and_tells_how() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn volumes_and_variables_arrive_and_the_machine_is_not_written_to() {
+    in_each_mode(|client, mode| async move {
+        let map: ConfigMap = serde_json::from_value(json!({
+            "metadata": {"name": "hostfile"}, "data": {"hostfile": "worker-0 slots=1\n", "extra": "x"},
+        }))
+        .unwrap();
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": "key"}, "stringData": {"ssh-privatekey": "secret"},
+        }))
+        .unwrap();
+        Api::namespaced(client.clone(), "team").create(&PostParams::default(), &map).await.unwrap();
+        Api::namespaced(client.clone(), "team").create(&PostParams::default(), &secret).await.unwrap();
+        let script = "cat /etc/mpi/hostfile; cat /odh-test-model/deep/key/ssh-privatekey; echo; \
+             stat -c %a $(readlink -f /etc/mpi/hostfile); echo $GREETING $NAME $CPU; \
+             echo data > /odh-test-data/file && cat /odh-test-data/file; \
+             touch /etc/mpi/no 2>/dev/null || echo read-only; echo kept > /tmp/x; id -u";
+        let mut spec = pod("volumes", script);
+        spec["spec"]["volumes"] = json!([
+            {"name": "config", "configMap": {"name": "hostfile", "items": [{"key": "hostfile", "path": "hostfile", "mode": 0o444}]}},
+            {"name": "key", "secret": {"secretName": "key", "defaultMode": 0o600}},
+            {"name": "data", "emptyDir": {}},
+        ]);
+        spec["spec"]["containers"][0]["volumeMounts"] = json!([
+            {"name": "config", "mountPath": "/etc/mpi"},
+            {"name": "key", "mountPath": "/odh-test-model/deep/key"},
+            {"name": "data", "mountPath": "/odh-test-data"},
+        ]);
+        spec["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "2"}});
+        spec["spec"]["containers"][0]["env"] = json!([
+            {"name": "WHO", "value": "world"}, {"name": "GREETING", "value": "hello-$(WHO)-$$(WHO)"},
+            {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        ]);
+        create(&client, spec).await;
+        let (ended_pod, log) = ended(&client, "volumes").await;
+        let lines: Vec<&str> = log.lines().collect();
+        let shared = ["worker-0 slots=1", "secret", "444", "hello-world-$(WHO) volumes 2", "data"];
+        assert_eq!(lines[..5], shared, "{mode}: {log}");
+        assert_eq!(phase(Some(&ended_pod)), Some("Succeeded"));
+        if mode.isolates() {
+            assert_eq!(lines[5], "read-only", "{mode}: {log}");
+            let uid = match (mode, nix::unistd::geteuid().as_raw()) {
+                (ModeKind::Rootless, 0) => 1000,
+                (_, uid) => uid,
+            };
+            assert_eq!(lines[6], uid.to_string(), "{mode}: {log}");
+        }
+        for path in ["/etc/mpi", "/odh-test-model", "/odh-test-data"] {
+            assert!(!Path::new(path).exists(), "{mode}: {path} was made on the machine");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_missing_is_named_and_waited_for() {
+    in_each_mode(|client, mode| async move {
+        let mut spec = pod("waits", "echo $COLOUR");
+        spec["spec"]["containers"][0]["env"] = json!([
+            {"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "paint", "key": "colour"}}},
+        ]);
+        create(&client, spec).await;
+        let waiting = |pod: Option<&Pod>| -> Option<(String, String)> {
+            let state = pod?
+                .status
+                .as_ref()?
+                .container_statuses
+                .as_ref()?
+                .first()?
+                .state
+                .as_ref()?
+                .waiting
+                .clone()?;
+            Some((state.reason?, state.message?))
+        };
+        let stuck = until(&client, "waits", "told what is missing", |pod| waiting(pod).is_some()).await;
+        let (reason, message) = waiting(stuck.as_ref()).unwrap();
+        assert_eq!(
+            (reason.as_str(), message.as_str()),
+            ("CreateContainerConfigError", "configmap \"paint\" not found")
+        );
+        let map: ConfigMap =
+            serde_json::from_value(json!({"metadata": {"name": "paint"}, "data": {"colour": "green"}}))
+                .unwrap();
+        Api::namespaced(client.clone(), "team").create(&PostParams::default(), &map).await.unwrap();
+        assert_eq!(ended(&client, "waits").await.1, "green\n", "{mode}");
+        let events: Api<Event> = Api::namespaced(client.clone(), "team");
+        let told = events.list(&ListParams::default()).await.unwrap();
+        let reasons: Vec<_> = told.items.iter().filter_map(|event| event.reason.clone()).collect();
+        for reason in ["Failed", "LocalEnvironment", "Created", "Started"] {
+            assert!(reasons.iter().any(|told| told == reason), "{reason} is not among {reasons:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_find_each_other_by_name_and_low_ports_are_open() {
+    in_each_mode(|client, mode| async move {
+        if !mode.isolates() {
+            return;
+        }
+        let server = "import socket\ns = socket.create_server(('', 80))\nc, _ = s.accept()\nc.sendall(b'hi from ' + socket.gethostname().encode())\nc.close()";
+        let mut spec = pod("server", "");
+        spec["spec"]["containers"][0]["command"] = json!(["python3", "-c", server]);
+        spec["spec"]["subdomain"] = json!("job");
+        create(&client, spec).await;
+        let call = "import socket, time\nfor _ in range(100):\n  try:\n    print(socket.create_connection(('server.job.team.svc', 80)).recv(99).decode()); break\n  except OSError: time.sleep(0.05)";
+        let mut spec = pod("client", "");
+        spec["spec"]["containers"][0]["command"] = json!(["python3", "-c", call]);
+        create(&client, spec).await;
+        assert_eq!(ended(&client, "client").await.1, "hi from server\n", "{mode}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_decide_readiness_and_liveness() {
+    in_each_mode(|client, mode| async move {
+        let mut spec = pod("probed", "sleep 0.3; touch $TMP_FLAG; sleep 600");
+        let container = &mut spec["spec"]["containers"][0];
+        container["env"] = json!([{"name": "TMP_FLAG", "value": "/odh-test-flag/ready"}]);
+        container["volumeMounts"] = json!([{"name": "flag", "mountPath": "/odh-test-flag"}]);
+        container["readinessProbe"] = json!({"exec": {"command": ["test", "-e", "/odh-test-flag/ready"]}, "periodSeconds": 1});
+        container["livenessProbe"] = json!({"exec": {"command": ["test", "!", "-e", "/odh-test-flag/dead"]}, "periodSeconds": 1, "failureThreshold": 1});
+        spec["spec"]["volumes"] = json!([{"name": "flag", "emptyDir": {}}]);
+        container_policy(&mut spec, "Never");
+        create(&client, spec).await;
+        let ready = |pod: Option<&Pod>| {
+            pod.and_then(|pod| pod.status.as_ref()?.conditions.clone())
+                .is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
+        };
+        until(&client, "probed", "ready", ready).await;
+        // A running pod is deleted: SIGTERM is not enough for process 1, the grace period of a second is.
+        pods(&client).delete("probed", &DeleteParams::default()).await.unwrap();
+        until(&client, "probed", "gone", |pod| pod.is_none()).await;
+        println!("{mode}: probed");
+    })
+    .await;
+}
+
+fn container_policy(spec: &mut Value, policy: &str) {
+    spec["spec"]["restartPolicy"] = json!(policy);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_is_started_again_and_init_containers_come_first() {
+    in_each_mode(|client, mode| async move {
+        let mut spec = pod("again", "echo run >> /odh-test-count/n; test $(wc -l < /odh-test-count/n) -ge 2");
+        let mounts = json!([{"name": "count", "mountPath": "/odh-test-count"}]);
+        spec["spec"]["volumes"] = json!([{"name": "count", "emptyDir": {}}]);
+        spec["spec"]["containers"][0]["volumeMounts"] = mounts.clone();
+        spec["spec"]["initContainers"] = json!([{"name": "first", "image": "x",
+            "command": ["sh", "-c", "test ! -e /odh-test-count/n"], "volumeMounts": mounts}]);
+        container_policy(&mut spec, "OnFailure");
+        create(&client, spec).await;
+        let (pod, _) = ended(&client, "again").await;
+        let statuses = pod.status.unwrap().container_statuses.unwrap();
+        assert_eq!(statuses[0].restart_count, 1, "{mode}");
+        assert_eq!(statuses[0].last_state.clone().unwrap().terminated.unwrap().exit_code, 1);
+        let previous = LogParams { previous: true, ..LogParams::default() };
+        assert!(pods(&client).logs("again", &previous).await.is_ok(), "{mode}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_is_followed_while_it_grows() {
+    in_each_mode(|client, mode| async move {
+        create(&client, pod("talks", "echo one; sleep 0.5; echo two")).await;
+        until(&client, "talks", "running", |pod| matches!(phase(pod), Some("Running" | "Succeeded"))).await;
+        let follow = LogParams { follow: true, ..LogParams::default() };
+        let mut stream = pods(&client).log_stream("talks", &follow).await.unwrap();
+        let mut text = Vec::new();
+        tokio::time::timeout(BOUND, futures::io::AsyncReadExt::read_to_end(&mut stream, &mut text))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), "one\ntwo\n", "{mode}");
+    })
+    .await;
+}
+
+/// Processes that carry this marker in their environment.
+fn marked(marker: &str) -> usize {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter(|entry| {
+        std::fs::read(entry.path().join("environ"))
+            .is_ok_and(|text| text.windows(marker.len()).any(|part| part == marker.as_bytes()))
+    })
+    .count()
+}
+
+fn mounts_and_links() -> (String, usize) {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    (mounts, std::fs::read_dir("/sys/class/net").unwrap().count())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_beyond_the_limit_is_told_as_such() {
+    for mode in [ModeChoice::Rootless, ModeChoice::Root, ModeChoice::Plain] {
+        let dir = tempfile::tempdir().unwrap();
+        let Ok(cluster) = start(mode, dir.path()).await else { continue };
+        let client = cluster.client();
+        let limits = cluster.mode().unwrap().limits;
+        let mut spec = pod("greedy", "");
+        spec["spec"]["containers"][0]["command"] =
+            json!(["python3", "-c", "x = bytearray(200 << 20)\nprint(len(x))"]);
+        spec["spec"]["containers"][0]["resources"] = json!({"limits": {"memory": "64Mi", "cpu": "1"}});
+        create(&client, spec).await;
+        let pod = until(&client, "greedy", "ended", |pod| matches!(phase(pod), Some("Succeeded" | "Failed")))
+            .await
+            .unwrap();
+        match limits {
+            Ok(()) => assert_eq!(
+                (&terminated(&pod)["reason"], &terminated(&pod)["exitCode"]),
+                (&json!("OOMKilled"), &json!(137)),
+                "{mode:?}"
+            ),
+            Err(why) => {
+                println!("{mode:?}: limits are not enforced: {why}");
+                let conditions = pod.status.unwrap().conditions.unwrap();
+                assert!(
+                    conditions
+                        .iter()
+                        .any(|c| c.type_ == cluster::node::LIMITS_NOT_ENFORCED && c.status == "True")
+                );
+            }
+        }
+        cluster.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_pods_start_at_once_and_nothing_of_them_is_left() {
+    let before = mounts_and_links();
+    for (mode, count) in [(ModeChoice::Rootless, 100), (ModeChoice::Root, 20), (ModeChoice::Plain, 20)] {
+        let marker = format!("ODH_TEST_MARK={mode:?}-{}", std::process::id());
+        let dir = tempfile::tempdir().unwrap();
+        let Ok(cluster) = start(mode, dir.path()).await else { continue };
+        let client = cluster.client();
+        let (key, value) = marker.split_once('=').unwrap();
+        let began = std::time::Instant::now();
+        let made = (0..count).map(|number| {
+            let mut spec = pod(&format!("many-{number}"), "trap '' TERM; (setsid sleep 600 &) ; sleep 600");
+            spec["spec"]["containers"][0]["env"] = json!([{"name": key, "value": value}]);
+            create(&client, spec)
+        });
+        futures::future::join_all(made).await;
+        for number in 0..count {
+            until(&client, &format!("many-{number}"), "running", |pod| phase(pod) == Some("Running")).await;
+        }
+        println!("{mode:?}: {count} pods running after {:?}", began.elapsed());
+        assert!(marked(&marker) >= count, "{mode:?}");
+        // One of them by the API, the others with the cluster.
+        pods(&client).delete("many-0", &DeleteParams::default()).await.unwrap();
+        until(&client, "many-0", "gone", |pod| pod.is_none()).await;
+        let stopping = std::time::Instant::now();
+        cluster.stop().await;
+        println!("{mode:?}: stopped after {:?}", stopping.elapsed());
+        assert_eq!(marked(&marker), 0, "{mode:?}: processes are left");
+        assert!(!dir.path().join("c/run").exists(), "{mode:?}: the runtime directory is left");
+        assert_eq!(mounts_and_links(), before, "{mode:?}: mounts or interfaces are left");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_first_process_is_told_with_its_signal() {
+    in_each_mode(|client, mode| async move {
+        let marker = format!("kill-{mode}-{}", std::process::id());
+        let mut spec = pod("victim", "exec sleep 600");
+        spec["spec"]["containers"][0]["env"] = json!([{"name": "ODH_TEST_VICTIM", "value": marker}]);
+        create(&client, spec).await;
+        until(&client, "victim", "running", |pod| phase(pod) == Some("Running")).await;
+        let entry = std::fs::read_dir("/proc").unwrap().flatten().find(|entry| {
+            std::fs::read(entry.path().join("environ"))
+                .is_ok_and(|text| text.windows(marker.len()).any(|part| part == marker.as_bytes()))
+        });
+        let pid: i32 = entry.unwrap().file_name().to_str().unwrap().parse().unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+        let pod = until(&client, "victim", "failed", |pod| phase(pod) == Some("Failed")).await.unwrap();
+        let how = terminated(&pod);
+        assert_eq!(
+            (&how["exitCode"], &how["signal"], &how["reason"]),
+            (&json!(137), &json!(9), &json!("Error")),
+            "{mode}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_node_is_registered_with_what_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = start(ModeChoice::Auto, dir.path()).await.unwrap();
+    println!("auto: {:?}", cluster.mode());
+    let node = Api::<Node>::all(cluster.client()).get("node-0").await.unwrap();
+    let status = node.status.unwrap();
+    assert_eq!(status.allocatable.unwrap()["nvidia.com/gpu"].0, "2");
+    assert!(status.conditions.unwrap().iter().any(|c| c.type_ == "Ready" && c.status == "True"));
+    cluster.stop().await;
 }

@@ -6,10 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster::node::sandbox::client::{Sandbox, read_output};
-use cluster::node::sandbox::protocol::{
-    Begin, CheckSpec, ContainerSpec, ExecSpec, Exit, Limits, MountSpec, PodSpec, User,
-};
-use cluster::node::{Mode, ModeChoice, ModeKind};
+use cluster::node::sandbox::protocol::{Begin, ContainerSpec, Exit, PodSpec, User};
+use cluster::node::{Mode, ModeChoice};
 use tokio::net::unix::pipe;
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -39,7 +37,7 @@ async fn begin(
     dir: &Path,
 ) -> Result<(Sandbox, Mode), cluster::node::sandbox::client::SandboxError> {
     let runtime = dir.join("run");
-    std::fs::create_dir_all(runtime.join("root")).unwrap();
+    std::fs::create_dir_all(&runtime).unwrap();
     let cgroup = format!("odh-test-{}", dir.file_name().unwrap().to_str().unwrap().trim_start_matches('.'));
     Sandbox::begin(&program(), Begin { mode, runtime, cgroup }).await
 }
@@ -99,5 +97,88 @@ async fn a_container_says_hello_and_its_exit_code_comes_back() {
         }
         sandbox.end().await;
         assert_eq!(std::fs::read_dir(dir.path().join("run")).unwrap().count(), 0, "{mode:?}");
+    }
+}
+
+/// Processes that carry this marker in their environment.
+fn marked(marker: &str) -> usize {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter(|entry| {
+        std::fs::read(entry.path().join("environ"))
+            .is_ok_and(|text| text.windows(marker.len()).any(|part| part == marker.as_bytes()))
+    })
+    .count()
+}
+
+async fn until(what: &str, test: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !test() {
+        assert!(began.elapsed() < BOUND, "{what} does not come true");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Children of this process whose program is the sandbox, by the runtime directory that they were told.
+fn guards() -> Vec<i32> {
+    let own = std::process::id().to_string();
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (name, rest) = stat.rsplit_once(") ")?;
+        let parent = rest.split(' ').nth(1)?;
+        (parent == own && name.contains("(cluster-sandbox"))
+            .then(|| entry.file_name().to_str()?.parse().ok())?
+    })
+    .collect()
+}
+
+/// The node's process dies (its end of the socket closes) or the sandbox's first process is killed: all goes.
+#[tokio::test]
+async fn whatever_dies_first_nothing_is_left() {
+    for mode in modes().await {
+        for killed in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let before = guards();
+            let (sandbox, _) = begin(mode, dir.path()).await.unwrap();
+            let guard = guards().into_iter().find(|pid| !before.contains(pid)).unwrap();
+            let marker = format!("{mode:?}-{killed}-{}", std::process::id());
+            pod(&sandbox, "one", 1).await;
+            let mut spec = container("one", "trap '' TERM; (setsid sleep 600 &); sleep 600");
+            spec.env.push(("ODH_TEST_LEFT".into(), marker.clone()));
+            let (out, _read) = output();
+            let (err, _read_err) = output();
+            sandbox.start(spec, [out, err]).await.unwrap();
+            until("both processes run", || marked(&marker) >= 2).await;
+            if killed {
+                let pid = nix::unistd::Pid::from_raw(guard);
+                nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+            } else {
+                drop(sandbox);
+            }
+            until("all processes are gone", || marked(&marker) == 0).await;
+            if !killed {
+                let run = dir.path().join("run");
+                until("the runtime directory is empty", || std::fs::read_dir(&run).unwrap().count() == 0)
+                    .await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_pods_cost_the_sandbox_little() {
+    for mode in modes().await {
+        let dir = tempfile::tempdir().unwrap();
+        let (sandbox, _) = begin(mode, dir.path()).await.unwrap();
+        let began = std::time::Instant::now();
+        let names: Vec<String> = (0..100).map(|number| format!("p{number}")).collect();
+        let made = names.iter().zip(1..).map(|(name, number)| pod(&sandbox, name, number));
+        futures::future::join_all(made).await;
+        let made = began.elapsed();
+        let runs = names.iter().map(|name| run(&sandbox, container(name, "true")));
+        let exits = futures::future::join_all(runs).await;
+        assert!(exits.iter().all(|(exit, _)| exit.code == 0), "{mode:?}: {exits:?}");
+        println!("{mode:?}: 100 pods made in {made:?}, their containers run after {:?}", began.elapsed());
+        sandbox.end().await;
     }
 }

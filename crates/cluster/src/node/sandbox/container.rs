@@ -58,8 +58,6 @@ pub struct Surroundings<'a> {
     pub outputs: [BorrowedFd<'a>; 2],
     /// Descriptor limits (soft, hard) as the sandbox found them.
     pub descriptor_limit: (rlim_t, rlim_t),
-    /// An empty directory to mount upon.
-    pub staging: &'a Path,
 }
 
 /// Reports a failure to the sandbox and gives the exit code that containerd shows for it.
@@ -85,7 +83,7 @@ pub fn become_container(spec: &ContainerSpec, around: &Surroundings<'_>) -> Resu
         for (kind, namespace) in around.namespaces {
             setns(namespace, *kind).map_err(step("join the pod's namespaces"))?;
         }
-        let mut view = mounts::prepare_container(&spec.mounts, around.staging)?;
+        let mut view = mounts::prepare_container(&spec.mounts)?;
         enter_working_directory(&spec.working_directory, Some(&mut view))?;
     } else {
         enter_working_directory(&spec.working_directory, None)?;

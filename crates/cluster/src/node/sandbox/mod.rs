@@ -70,9 +70,8 @@ fn guard(socket: OwnedFd) -> Result<(), Failure> {
     } else {
         let _ = nix::sys::prctl::set_child_subreaper(true);
     }
-    let staging = supervise::staging_directory(&begin.runtime);
     let signals = supervise::watch_children().map_err(|e| refuse(Failure::new(e.to_string())))?;
-    let setup = (inbox, cgroups.clone(), staging);
+    let setup = (inbox, cgroups.clone());
     let pid = kernel::fork(CloneFlags::empty(), || second(&socket, id, mode.clone(), setup))
         .map_err(|e| refuse(Failure::new(format!("fork: {e}"))))?;
     watch_over(pid, &socket, &signals);
@@ -193,12 +192,7 @@ fn set_up_inside() -> Result<Network, Failure> {
 }
 
 /// The second process: sets up inside, then serves.
-fn second(
-    socket: &OwnedFd,
-    id: u64,
-    mode: Mode,
-    (inbox, cgroups, staging): (Vec<u8>, Option<Cgroups>, std::path::PathBuf),
-) -> u8 {
+fn second(socket: &OwnedFd, id: u64, mode: Mode, (inbox, cgroups): (Vec<u8>, Option<Cgroups>)) -> u8 {
     // The guard must not outlive us unnoticed, nor we it.
     let _ =
         nix::sys::prctl::set_pdeathsig(if mode.kind.isolates() { Signal::SIGKILL } else { Signal::SIGTERM });
@@ -220,7 +214,7 @@ fn second(
         return 1;
     }
     let Ok(socket) = socket.try_clone() else { return 1 };
-    u8::from(supervise(Setup { socket, inbox, mode: kind, cgroups, network, staging }).is_err())
+    u8::from(supervise(Setup { socket, inbox, mode: kind, cgroups, network }).is_err())
 }
 
 /// Waits for the second process; once the node has gone, only for so long.

@@ -25,6 +25,9 @@ const MAX_COVERED_ENTRIES: usize = 20_000;
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Beginnings of names of accelerators and fabrics, shown where the machine has them.
 const ACCELERATORS: [&str; 6] = ["nvidia", "dri", "kfd", "infiniband", "accel", "dxg"];
+/// Where a container's new root is put together, if it needs one: in the template's `/dev`, which no mount of a pod
+/// hides.
+const STAGING: &str = "/dev/.root";
 /// Where pods leave their last words by default; it exists so that it can be mounted upon.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
@@ -93,7 +96,7 @@ fn prepare_devices() -> Result<(), Failure> {
     ] {
         symlink(to, Path::new("/dev").join(name)).map_err(|e| failure("link", Path::new(name), e))?;
     }
-    for directory in ["/dev/shm", "/dev/pts"] {
+    for directory in ["/dev/shm", "/dev/pts", STAGING] {
         fs::create_dir(directory).map_err(|e| failure("make", Path::new(directory), e))?;
     }
     fs::write(TERMINATION_LOG, "").map_err(|e| failure("make", Path::new(TERMINATION_LOG), e))?;
@@ -144,22 +147,25 @@ pub struct View {
     private_devices: HashSet<u64>,
     /// Where the pod's own mounts are; what is made below lands in the pod's volume, as with any runtime.
     writable: Vec<PathBuf>,
-    /// A directory that [`View::cover_root`] may mount upon.
-    staging: PathBuf,
 }
 
 /// Sets up a container's mount namespace.
 ///
-/// `staging` is an empty directory that nothing else uses.
-///
 /// # Errors
 /// Where a source is missing, a target is of the wrong kind, or the kernel refuses.
-pub fn prepare_container(mounts: &[MountSpec], staging: &Path) -> Result<View, Failure> {
-    // Before anything is covered: sources may lie where a target will be, /tmp above all.
+pub fn prepare_container(mounts: &[MountSpec]) -> Result<View, Failure> {
+    let mut view = View::default();
+    // First of all, since the old root goes away with all that was opened in it.
+    for spec in mounts {
+        let (existing, missing) = nearest_existing(&spec.target)?;
+        if existing == Path::new("/") && !missing.is_empty() && !view.is_private(&existing)? {
+            view.cover_root()?;
+        }
+    }
+    // Before anything else is covered: sources may lie where a target will be, /tmp above all.
     let sources = mounts.iter().map(|spec| hold(&spec.source)).collect::<Result<Vec<_>, _>>()?;
     mount_proc()?;
     mount_memory(Path::new("/dev/shm"), "mode=1777")?;
-    let mut view = View { staging: staging.to_owned(), ..View::default() };
     for (spec, source) in mounts.iter().zip(&sources) {
         view.add(spec, source)?;
     }
@@ -231,8 +237,8 @@ impl View {
 
     /// The same for `/`, which cannot be mounted upon: a new root takes its place.
     fn cover_root(&mut self) -> Result<(), Failure> {
-        let root = self.staging.clone();
-        mount_memory(&root, "mode=755")?;
+        let root = Path::new(STAGING);
+        mount_memory(root, "mode=755")?;
         let mut names = entries(Path::new("/"), Path::new("/"))?;
         // First the tree that holds the new root itself: its copy must not contain what is mounted here next.
         let first = root.components().nth(1).map(|part| part.as_os_str().to_owned());
@@ -241,13 +247,13 @@ impl View {
             show(&Path::new("/").join(&name), &root.join(&name))?;
         }
         let pivot = || -> nix::Result<()> {
-            nix::unistd::chdir(&root)?;
+            nix::unistd::chdir(root)?;
             nix::unistd::pivot_root(".", ".")?;
             umount2(".", MntFlags::MNT_DETACH)?;
             nix::unistd::chdir("/")
         };
-        pivot().map_err(|e| failure("change the root to", &root, e))?;
-        let _ = umount2(&self.staging, MntFlags::MNT_DETACH);
+        pivot().map_err(|e| failure("change the root to", root, e))?;
+        let _ = umount2(STAGING, MntFlags::MNT_DETACH);
         self.remember(Path::new("/"))
     }
 

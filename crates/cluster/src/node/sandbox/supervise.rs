@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io::{IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -67,8 +67,6 @@ pub struct Setup {
     pub cgroups: Option<Cgroups>,
     /// The pods' outer network; none in plain mode.
     pub network: Option<Network>,
-    /// An empty directory to mount upon.
-    pub staging: PathBuf,
 }
 
 struct Supervisor {
@@ -401,7 +399,6 @@ impl Supervisor {
             group,
             outputs: [outputs[0].as_fd(), outputs[1].as_fd()],
             descriptor_limit: self.descriptor_limit,
-            staging: &self.setup.staging,
         }
     }
 
@@ -722,9 +719,4 @@ pub fn frame(value: &impl serde::Serialize) -> Result<Vec<u8>, String> {
     }
     let length = u32::try_from(body.len()).map_err(|e| e.to_string())?;
     Ok([length.to_be_bytes().as_slice(), &body].concat())
-}
-
-/// The folder that the sandbox keeps to itself below the node's runtime directory.
-pub fn staging_directory(runtime: &Path) -> PathBuf {
-    runtime.join("root")
 }
