@@ -1,7 +1,6 @@
-//! `/openapi/v3`: which resources there are, and which parameters their writes take. Documents are made when they are
-//! asked for.
+//! `/openapi/v3` and `/openapi/v2`: which resources there are, their schemas, and which parameters their writes take.
 //!
-//! OpenAPI v2 is only served to clients that cannot do with v3; there is none for them.
+//! Documents are made when they are asked for, since few ask and the schemas are large.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -11,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::catalog::{Catalog, Entry};
 use super::negotiate;
 use super::reply::{self, Body};
+use super::rules;
 use super::status::{self, Refusal};
 use crate::objects;
 
@@ -19,8 +19,11 @@ use crate::objects;
 /// # Errors
 /// 404; 406 for a client that takes protobuf only.
 pub fn answer(catalog: &Catalog, path: &str, headers: &HeaderMap) -> Result<Response<Body>, Refusal> {
-    let Some(rest) = path.strip_prefix("/openapi/v3") else { return Err(status::no_such_resource()) };
     negotiate::accepted(headers)?;
+    if path.trim_end_matches('/') == "/openapi/v2" {
+        return Ok(reply::json_value(200, &document_v2(catalog)));
+    }
+    let Some(rest) = path.strip_prefix("/openapi/v3") else { return Err(status::no_such_resource()) };
     let rest = rest.trim_matches('/');
     if rest.is_empty() {
         return Ok(reply::json_value(200, &index(catalog)));
@@ -60,10 +63,22 @@ fn document(catalog: &Catalog, group: &str, version: &str) -> Value {
     for entry in catalog.of_version(group, version) {
         add_paths(&mut paths, entry);
     }
-    let kinds = catalog.of_version(group, version);
-    let schemas = objects::v3_schemas(kinds.into_iter().map(|entry| &*entry.kind));
+    let kinds = catalog.of_version(group, version).map(|entry| &*entry.kind);
     json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": env!("CARGO_PKG_VERSION")}, "paths": paths,
-        "components": {"schemas": schemas}})
+        "components": {"schemas": rules::v3_schemas(kinds)}})
+}
+
+fn document_v2(catalog: &Catalog) -> Value {
+    let mut paths = Map::new();
+    let mut kinds = Vec::new();
+    for (group, versions) in catalog.groups() {
+        for entry in versions.into_iter().flat_map(|version| catalog.of_version(group, version)) {
+            add_paths(&mut paths, entry);
+            kinds.push(&*entry.kind);
+        }
+    }
+    json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": env!("CARGO_PKG_VERSION")}, "paths": paths,
+        "definitions": rules::v2_definitions(kinds)})
 }
 
 fn add_paths(paths: &mut Map<String, Value>, entry: &Entry) {

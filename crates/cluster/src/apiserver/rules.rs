@@ -12,7 +12,7 @@ use super::negotiate::PatchType;
 use super::query::FieldValidation;
 use super::status::{self, About, Refusal};
 use crate::objects::{self, FieldSelector, IncludeObject, LabelSelector, SelectorError};
-pub use crate::objects::{FieldFault, Kind, builtin_kinds, convert_event};
+pub use crate::objects::{FieldFault, Kind, builtin_kinds, convert_event, v2_definitions, v3_schemas};
 use crate::patch::{self, apply};
 
 /// A built-in kind by group and kind.

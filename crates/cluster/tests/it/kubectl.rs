@@ -104,6 +104,8 @@ async fn resources_namespaces_and_permissions_are_listed() {
         assert!(resources.contains(kind), "{resources}");
     }
     assert!(kubectl.ok(&["api-versions"]).await.contains("batch/v1"));
+    let explained = kubectl.ok(&["explain", "pod.spec.containers.image"]).await;
+    assert!(explained.contains("FIELD: image <string>"), "{explained}");
     assert!(kubectl.ok(&["get", "namespaces"]).await.contains("kube-system"));
     assert_eq!(kubectl.ok(&["auth", "can-i", "delete", "pods"]).await.trim(), "yes");
     assert!(kubectl.ok(&["auth", "whoami"]).await.contains("kubernetes-admin"));
