@@ -610,6 +610,34 @@ mod tests {
     }
 
     #[test]
+    fn the_mpijob_crds_rules_are_judged() {
+        let crd = serde_json::to_value(api::mpijob_crd()).unwrap();
+        let kind = kinds_of_crd(&crd).unwrap_or_else(|faults| panic!("{faults:?}")).remove(0);
+        let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let job = |slots: i64, image: &str| {
+            let mut worker = template.clone();
+            worker["spec"]["containers"][0]["image"] = json!(image);
+            let mut job = json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "j", "namespace": "n"},
+                "spec": {"slotsPerWorker": slots, "mpiReplicaSpecs": {"Launcher": {"template": template}, "Worker": {"replicas": 2, "template": worker}}}});
+            assert_eq!(crate::objects::decode(&kind, &mut job).unwrap(), Vec::<String>::new());
+            crate::objects::default_object(&kind, &mut job);
+            job
+        };
+        let old = job(1, "i");
+        let texts = |faults: Vec<FieldFault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(crate::objects::validate_create(&kind, &old)), Vec::<String>::new());
+        assert_eq!(texts(crate::objects::validate_update(&kind, &old, &old)), Vec::<String>::new());
+        assert!(
+            !crate::objects::validate_update(&kind, &job(2, "i"), &old).is_empty(),
+            "slots are immutable"
+        );
+        assert!(
+            !crate::objects::validate_update(&kind, &job(1, "j"), &old).is_empty(),
+            "templates are immutable"
+        );
+    }
+
+    #[test]
     fn bad_schemas_are_refused() {
         let cases = [
             (
