@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{Api, LogParams};
+use kube::api::{Api, DynamicObject, LogParams};
 
 use super::merge::shared;
 use super::resume::{Resume, split};
 use super::{Item, Sender, Source, Target};
 use crate::progress;
-use crate::{Attempt, Error, describe, explain};
+use crate::{Attempt, Error, describe, explain, view};
 
 /// The longest line that is kept in one piece; longer ones are cut.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
@@ -89,19 +89,32 @@ async fn next_pod(
             .values()
             .filter(unread)
             .min_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
-        if let Some(pod) = candidate {
-            if describe::started(pod) || describe::ended(pod) {
-                return Ok(Some(pod.clone()));
+        let waiting = match candidate {
+            Some(pod) if describe::started(pod) || describe::ended(pod) => return Ok(Some(pod.clone())),
+            Some(pod) => {
+                Some((pod.name_any(), describe::waits_for(pod).unwrap_or_else(|| "its container".to_owned())))
             }
-            let reason = describe::waits_for(pod).unwrap_or_else(|| "its container to start".to_owned());
-            if told.as_ref() != Some(&reason) {
-                send(sender, Item::Waiting { pod: shared(&pod.name_any()), reason: reason.clone() }).await?;
-                told = Some(reason);
-            }
+            None => not_made(watch.job()).map(|reason| (target.name(&source.job), reason)),
+        };
+        if let Some((name, reason)) = waiting
+            && told.as_ref() != Some(&reason)
+        {
+            send(sender, Item::Waiting { pod: shared(&name), reason: reason.clone() }).await?;
+            told = Some(reason);
         }
         if !watch.step().await.map_err(Stop::Failed)? {
             return Ok(None);
         }
+    }
+}
+
+/// Why there is no pod yet, where the job says so.
+fn not_made(job: Option<&DynamicObject>) -> Option<String> {
+    let row = view::row(job?);
+    match row.reason.as_deref() {
+        Some("Suspended") => Some("the job to be resumed: it is suspended".to_owned()),
+        Some("Queued") => Some("the job to leave its queue".to_owned()),
+        _ => None,
     }
 }
 
