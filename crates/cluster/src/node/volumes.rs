@@ -182,7 +182,7 @@ async fn add_secret(
 
 fn select(
     files: &mut Files,
-    mut entries: BTreeMap<String, Vec<u8>>,
+    entries: BTreeMap<String, Vec<u8>>,
     items: Option<&[KeyToPath]>,
     optional: Option<bool>,
     mode: i32,
@@ -193,9 +193,10 @@ fn select(
         return Ok(());
     };
     for item in items {
-        match entries.remove(&item.key) {
+        // One key may stand at several paths: a public key as itself and as the list of who may log in.
+        match entries.get(&item.key) {
             Some(bytes) => {
-                files.insert(item.path.clone(), (bytes, item.mode.unwrap_or(mode)));
+                files.insert(item.path.clone(), (bytes.clone(), item.mode.unwrap_or(mode)));
             }
             None if optional == Some(true) => {}
             None => return refused(format!("{fault}: {}", item.key)),
