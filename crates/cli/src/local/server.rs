@@ -243,27 +243,22 @@ async fn operate(client: Client, shutdown: CancellationToken) -> Result<(), oper
 }
 
 fn describe(cluster: &Cluster, up: &ClusterOptions, images: BTreeMap<String, PathBuf>) -> State {
-    let mode = mode_of(cluster);
+    let mode = cluster.mode();
+    let kind = mode.as_ref().map_or("none", |mode| mode.kind.as_str());
     let pid = std::process::id();
     State {
         pid,
         process_started_ticks: process_started_ticks(pid).unwrap_or(0),
         address: cluster.address(),
-        mode: mode.kind.as_str().to_owned(),
-        mode_reason: mode.reason.clone(),
-        limits_not_enforced: mode.limits.clone().err(),
+        mode: kind.to_owned(),
+        mode_reason: mode.as_ref().and_then(|mode| mode.reason.clone()),
+        limits_not_enforced: mode.and_then(|mode| mode.limits.err()),
         images,
         nodes: up.nodes,
         gpus: up.gpus,
         since: Timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
-}
-
-fn mode_of(_: &Cluster) -> cluster::node::Mode {
-    let kind = cluster::node::ModeKind::Plain;
-    let reason = "the cluster has no node yet".to_owned();
-    cluster::node::Mode { kind, reason: Some(reason.clone()), limits: Err(reason) }
 }
 
 fn not_written(error: &dyn std::error::Error) -> Failure {
