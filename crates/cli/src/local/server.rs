@@ -210,7 +210,8 @@ fn launch_environment(home: &Home) -> Result<PathBuf, Failure> {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        std::os::unix::fs::symlink(&program, &link)
+        // No symbolic link: what it points to may lie where a pod has something else, under /tmp above all.
+        std::fs::hard_link(&program, &link).or_else(|_| std::fs::copy(&program, &link).map(drop))
     };
     make().map_err(|error| unusable(&directory, &error))?;
     Ok(directory)
