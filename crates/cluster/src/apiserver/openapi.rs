@@ -12,7 +12,6 @@ use super::negotiate;
 use super::reply::{self, Body};
 use super::rules;
 use super::status::{self, Refusal};
-use crate::objects;
 
 /// Answers a path below `/openapi/`.
 ///
