@@ -126,6 +126,9 @@ impl Drop for NodeHandle {
     }
 }
 
+/// By pod uid and container name: the logs of the last runs, oldest first.
+type Logs = HashMap<(String, String), Vec<Arc<RunLog>>>;
+
 /// What all pods of the node share.
 pub struct LocalNode {
     client: kube::Client,
@@ -140,7 +143,7 @@ pub struct LocalNode {
     facts: Facts,
     hosts: Mutex<Hosts>,
     events: Events,
-    logs: Mutex<HashMap<(String, String), Vec<Arc<RunLog>>>>,
+    logs: Mutex<Logs>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

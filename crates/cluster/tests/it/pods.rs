@@ -152,7 +152,7 @@ async fn volumes_and_variables_arrive_and_the_machine_is_not_written_to() {
         let script = "cat /etc/mpi/hostfile; cat /odh-test-model/deep/key/ssh-privatekey; echo; \
              stat -c %a $(readlink -f /etc/mpi/hostfile); echo $GREETING $NAME $CPU; \
              echo data > /odh-test-data/file && cat /odh-test-data/file; \
-             touch /etc/mpi/no 2>/dev/null || echo read-only; echo kept > /tmp/x; id -u";
+             touch /etc/mpi/no 2>/dev/null || echo read-only; echo kept > ${TMPDIR:-/tmp}/x; id -u";
         let mut spec = pod("volumes", script);
         spec["spec"]["volumes"] = json!([
             {"name": "config", "configMap": {"name": "hostfile", "items": [{"key": "hostfile", "path": "hostfile", "mode": 0o444}]}},

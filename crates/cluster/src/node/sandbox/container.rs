@@ -215,16 +215,12 @@ fn find(command: &str, path: &str) -> Result<PathBuf, Failure> {
             Err(error) => Err(not_run(command, &error.desc().to_lowercase())),
         };
     }
-    let mut why = "executable file not found in $PATH";
-    for directory in path.split(':').filter(|directory| !directory.is_empty()) {
-        let candidate = Path::new(directory).join(OsStr::new(command));
-        match runnable(&candidate) {
-            Ok(()) => return Ok(candidate),
-            Err(Errno::EACCES) => why = "permission denied",
-            Err(_) => {}
-        }
-    }
-    Err(not_run(command, why))
+    // Like Go's LookPath: whatever is wrong with a candidate, it is just not the one.
+    path.split(':')
+        .filter(|directory| !directory.is_empty())
+        .map(|directory| Path::new(directory).join(OsStr::new(command)))
+        .find(|candidate| runnable(candidate).is_ok())
+        .ok_or_else(|| not_run(command, "executable file not found in $PATH"))
 }
 
 fn runnable(path: &Path) -> Result<(), Errno> {
