@@ -137,17 +137,18 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
         return true;
     }
     let firm = !candidate.weak && (candidate.score >= FIRM || rule.phase == Phase::Report);
+    let recent = material.lines.len() - candidate.finding.at <= LINES_AFTER;
     match material.ending {
         Ending::Exited(0) => false,
         Ending::Exited(_) => candidate.score >= LEAST,
         Ending::Unknown => {
             firm || candidate.score >= weight::REASON - OUT_OF_PLACE || rule.cause == Cause::Unknown
         }
-        Ending::Running { silent_seconds } if silent_seconds < STALL_SECONDS => {
-            firm && material.lines.len() - candidate.finding.at <= LINES_AFTER
-        }
+        Ending::Running { silent_seconds } if silent_seconds < STALL_SECONDS => firm && recent,
         // What mpiexec prints when somebody stops it says nothing about why it hung.
-        Ending::Running { .. } => candidate.score >= LEAST && rule.cause != Cause::Terminated,
+        Ending::Running { .. } => {
+            candidate.score >= LEAST && rule.cause != Cause::Terminated && (recent || !candidate.weak)
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 
 use super::collect::Output;
 
@@ -88,9 +88,11 @@ fn read_line(number: usize, raw: &str) -> Line<'_> {
 /// `kubectl logs --prefix`, time stamps of log tools, and the rank tags of Open MPI 4 and 5 (`--tag-output`) and of
 /// MPICH and Intel MPI (`-l`, `-prepend-rank`).
 static PREFIX: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
+    RegexBuilder::new(
         r"^\s*(?:\[pod/[\w./-]+\]|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|(?:[A-Z][a-z]{2} ){2}[ \d]\d \d\d:\d\d:\d\d(?: \d{4})?|(?P<tag>\[(?:[\w.@:-]+[,@])?(?:\d+,)?(?P<rank>\d+)\](?:\[[\w.-]+:\d+\])?<(?:stdout|stderr|stddiag)>:?)|(?P<plain>\[(?P<mpich>\d+)\](?: |$)))[ \t]?",
     )
+    .unicode(false)
+    .build()
     .ok()
 });
 
@@ -100,18 +102,30 @@ fn prefixes(line: &str) -> (usize, bool, Option<u32>) {
     let Some(prefix) = PREFIX.as_ref() else { return (0, false, None) };
     for _ in 0..MAX_PREFIXES {
         let rest = &line[start..];
-        let plausible =
-            rest.trim_start().starts_with(|first: char| first == '[' || first.is_ascii_alphanumeric());
-        let Some(found) = plausible.then(|| prefix.captures(rest)).flatten() else { break };
+        let Some(found) = may_be_prefix(rest).then(|| prefix.captures(rest.as_bytes())).flatten() else {
+            break;
+        };
         by_rank |= found.name("tag").is_some() || found.name("plain").is_some();
         rank = found
             .name("rank")
             .or(found.name("mpich"))
-            .and_then(|digits| digits.as_str().parse().ok())
+            .and_then(|digits| std::str::from_utf8(digits.as_bytes()).ok()?.parse().ok())
             .or(rank);
         start += found.get_match().end();
     }
     (start, by_rank, rank)
+}
+
+/// Cheap: most lines begin with a word that is no day of the week.
+fn may_be_prefix(rest: &str) -> bool {
+    let rest = rest.trim_start().as_bytes();
+    match rest.first() {
+        Some(b'[') => true,
+        Some(first) if first.is_ascii_digit() => rest.get(4) == Some(&b'-'),
+        _ => {
+            [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"].iter().any(|day| rest.starts_with(*day))
+        }
+    }
 }
 
 /// Takes out CSI and OSC sequences and other control characters but tabulators.

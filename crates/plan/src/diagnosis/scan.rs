@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
 use aho_corasick::AhoCorasick;
-use regex::Regex;
+use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use super::lines::Line;
 use super::rules::{self, Rule};
@@ -56,11 +56,16 @@ static MATCHER: LazyLock<Option<Matcher>> = LazyLock::new(|| {
     Some(Matcher { needles: AhoCorasick::new(needles).ok()?, owners, rules })
 });
 
+/// Over bytes and without Unicode classes: what is looked for is ASCII, and such programs are small and quick to build.
+fn expression(pattern: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).unicode(false).build()
+}
+
 fn compile(rule: &Rule) -> Option<Compiled> {
     Some(Compiled {
-        line: Regex::new(rule.line).ok()?,
-        block: rule.block.map(Regex::new).transpose().ok()?,
-        details: rule.details.iter().map(|detail| Regex::new(detail)).collect::<Result<_, _>>().ok()?,
+        line: expression(rule.line).ok()?,
+        block: rule.block.map(expression).transpose().ok()?,
+        details: rule.details.iter().map(|detail| expression(detail)).collect::<Result<_, _>>().ok()?,
     })
 }
 
@@ -91,7 +96,7 @@ pub(crate) fn scan(lines: &[Line<'_>]) -> Vec<Finding> {
 }
 
 fn apply(rule: &'static Rule, compiled: &Compiled, lines: &[Line<'_>], at: usize) -> Option<Finding> {
-    let captures = compiled.line.captures(&lines[at].text)?;
+    let captures = compiled.line.captures(lines[at].text.as_bytes())?;
     let mut finding = Finding { rule, at, values: BTreeMap::new(), also: Vec::new() };
     keep(&mut finding.values, &compiled.line, &captures);
     if compiled.block.is_none() && compiled.details.is_empty() {
@@ -99,11 +104,11 @@ fn apply(rule: &'static Rule, compiled: &Compiled, lines: &[Line<'_>], at: usize
     }
     let (block, starts) = block(lines, at);
     if let Some(wanted) = &compiled.block {
-        let matched = wanted.find(&block)?;
+        let matched = wanted.find(block.as_bytes())?;
         rest_on(&mut finding, at + line_at(&starts, matched.end() - 1));
     }
     for detail in &compiled.details {
-        let Some(captures) = detail.captures(&block) else { continue };
+        let Some(captures) = detail.captures(block.as_bytes()) else { continue };
         keep(&mut finding.values, detail, &captures);
         let position =
             captures.iter().skip(1).flatten().map(|group| group.start()).next().unwrap_or_default();
@@ -123,11 +128,12 @@ fn rest_on(finding: &mut Finding, line: usize) {
     }
 }
 
-fn keep(values: &mut BTreeMap<String, String>, regex: &Regex, captures: &regex::Captures<'_>) {
+fn keep(values: &mut BTreeMap<String, String>, regex: &Regex, captures: &Captures<'_>) {
     for name in regex.capture_names().flatten() {
-        if let Some(value) =
-            captures.name(name).map(|group| group.as_str().trim_end()).filter(|value| !value.is_empty())
-        {
+        let Some(group) = captures.name(name) else { continue };
+        let value = String::from_utf8_lossy(group.as_bytes());
+        let value = value.trim_end();
+        if !value.is_empty() {
             values.entry(name.to_owned()).or_insert_with(|| value.chars().take(MAX_VALUE_CHARS).collect());
         }
     }

@@ -36,34 +36,27 @@ pub(crate) fn lonely(lines: &[Line<'_>], ranks: Option<u32>) -> Option<Vec<usize
     if ranks == Some(1) {
         return None;
     }
-    let mut greetings = Vec::new();
-    for (at, line) in lines.iter().enumerate() {
-        match rank_and_size(&line.text) {
-            Some((0, 1)) if greetings.len() < MAX_GREETINGS => greetings.push(at),
-            Some((_, size)) if size > 1 => return None,
-            _ => {}
-        }
+    let greetings: Vec<usize> = (0..lines.len())
+        .filter(|at| may_greet(&lines[*at].text) && rank_and_size(&lines[*at].text) == Some((0, 1)))
+        .take(MAX_GREETINGS)
+        .collect();
+    if greetings.len() < 2 || !(ranks.is_some() || are_processes(lines, &greetings)) {
+        return None;
     }
-    (greetings.len() > 1 && (ranks.is_some() || are_processes(lines, &greetings))).then_some(greetings)
+    let otherwise = |line: &Line<'_>| rank_and_size(&line.text).is_some_and(|(_, size)| size > 1);
+    (!lines.iter().any(otherwise)).then_some(greetings)
+}
+
+/// Cheap: nearly every line ends here.
+fn may_greet(text: &str) -> bool {
+    text.contains('0') && ["/1", "/ 1", "of 1", "of: 1", "ize", "IZE"].iter().any(|part| text.contains(part))
 }
 
 fn rank_and_size(text: &str) -> Option<(u64, u64)> {
-    // Cheap: nearly every line ends here.
-    if !text.bytes().any(|byte| byte.is_ascii_digit()) || !mentions_rank(text) {
-        return None;
-    }
     [&RANK_OF_SIZE, &SIZE_APART, &SIZE_BEFORE].into_iter().find_map(|pattern| {
         let captures = pattern.as_ref()?.captures(text)?;
         Some((captures["rank"].parse().ok()?, captures["size"].parse().ok()?))
     })
-}
-
-fn mentions_rank(text: &str) -> bool {
-    text.contains("/1")
-        || text.contains("of")
-        || text.contains('/')
-        || text.contains("ize")
-        || text.contains("SIZE")
 }
 
 fn are_processes(lines: &[Line<'_>], greetings: &[usize]) -> bool {

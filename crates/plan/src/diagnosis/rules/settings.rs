@@ -64,8 +64,8 @@ pub(super) const RULES: &[Rule] = &[
         "hydra-hostfile-open",
         Cause::BadHostfile,
         ROOT,
-        "nable to open ",
-        r"[Uu]nable to open (?:the )?(?:host|machine) ?file:? *(?P<path>\S*)",
+        "pen host|pen the host|pen machine|pen the machine",
+        r"(?:nable to|annot|an't|ould not|ouldn't|ailed to) open (?:the )?(?:host|machine) ?file:? *(?P<path>\S*)",
         "[mpiexec@train-launcher] HYDU_parse_hostfile (utils/args/args.c:319): unable to open host file: /etc/mpi/hostfile",
     ),
     rule(

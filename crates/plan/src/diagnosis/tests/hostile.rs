@@ -35,6 +35,7 @@ fn a_run_that_goes_on_is_left_alone() {
     let progress: String = (0..200).map(|step| format!("epoch 1 step {step} loss 0.{step}\n")).collect();
     for (text, silent_seconds) in [
         (String::new(), 3),
+        (format!("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n{progress}"), 9),
         (progress.clone(), 3),
         (format!("ssh: connect to host w-1 port 22: Connection refused\n{progress}"), 1),
         ("CUDA out of memory. Tried to allocate 2.00 GiB\nhalving the batch size\n".to_owned(), 1),
@@ -42,6 +43,13 @@ fn a_run_that_goes_on_is_left_alone() {
     ] {
         assert_eq!(of(&text, Ending::Running { silent_seconds }), None, "{}", &text[..text.len().min(200)]);
     }
+}
+
+#[test]
+fn what_a_program_got_over_does_not_explain_a_later_silence() {
+    let progress = "epoch 1 loss 0.3\n".repeat(200);
+    let text = format!("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n{progress}");
+    assert_eq!(word(&text, Ending::Running { silent_seconds: 60 }), "SilentHang");
 }
 
 #[test]
