@@ -369,6 +369,15 @@ mod tests {
     }
 
     #[test]
+    fn one_key_may_have_several_names() {
+        let item = |path: &str| KeyToPath { key: "k".into(), path: path.into(), mode: None };
+        let mut files = Files::new();
+        let entries = BTreeMap::from([("k".to_owned(), b"v".to_vec())]);
+        select(&mut files, entries, Some(&[item("a"), item("b")]), None, 0o600, "missing").unwrap();
+        assert_eq!(files.keys().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
     fn no_entry_leaves_its_volume() {
         let dir = tempfile::tempdir().unwrap();
         for path in ["../a", "/a", "a/../../b"] {
