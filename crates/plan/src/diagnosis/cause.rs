@@ -137,7 +137,7 @@ causes! {
     RankKilled {
         title: "A rank was killed",
         meaning: "A process of the job received signal 9. Nobody but the kernel (out of memory), the kubelet or an administrator sends it; the text alone cannot tell them apart.",
-        message: "Rank {rank|of the job} on {host|a worker} was killed by signal 9",
+        message: "{who|A rank} on {host|a worker} was killed by signal 9",
         suggestion: "See whether the worker's container was OOMKilled (odh training describe); if so, increase memory allocation or reduce batch size. Otherwise look for an eviction, a preemption or somebody's kill.",
     }
     OutOfMemory {
@@ -149,19 +149,19 @@ causes! {
     RankAborted {
         title: "A rank called MPI_Abort",
         meaning: "The program itself ended the job with MPI_Abort: by its own error handling, or, under mpi4py, because of an exception that nobody caught.",
-        message: "Rank {rank|of the job} called MPI_Abort with error code {code|unknown}",
+        message: "{who|A rank} called MPI_Abort with error code {code|unknown}",
         suggestion: "Read what that rank printed before the abort: the reason is in the program or its input.",
     }
     RankExited {
         title: "A rank exited with an error",
         meaning: "A process of the job ended with an exit code other than 0; the launcher then ended the others.",
-        message: "Rank {rank|of the job} exited with code {code|other than 0}",
+        message: "{who|A rank} exited with code {code|other than 0}",
         suggestion: "Read what that rank printed before it ended: the reason is in the program, its arguments or its input.",
     }
     RankCrashed {
         title: "A rank crashed",
         meaning: "A process of the job was ended by a signal that means a fault in the program or a library: segmentation fault, abort, illegal instruction, bus error.",
-        message: "Rank {rank|of the job} on {host|a worker} crashed with signal {signal|unknown}",
+        message: "{who|A rank} on {host|a worker} crashed with signal {signal|unknown}",
         suggestion: "Look at the stack that was printed, and run that rank under a debugger or with a core file; after an image change, check that program and libraries match. A bus error (signal 7) often means that /dev/shm is too small.",
     }
     MpiError {
@@ -245,7 +245,7 @@ causes! {
     GpuOutOfMemory {
         title: "A GPU ran out of memory",
         meaning: "The model, its activations and its optimizer do not fit into the GPU's memory.",
-        message: "CUDA out of memory on rank {rank|of the job}",
+        message: "CUDA out of memory on {whom|a rank}",
         suggestion: "Reduce batch size; use gradient accumulation or checkpointing, mixed precision or sharding, or GPUs with more memory. See that no other process uses the GPU.",
     }
     ImagePull {

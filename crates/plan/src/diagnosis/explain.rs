@@ -77,6 +77,15 @@ fn found(
     if let Some(rank) = lines[finding.at].rank.filter(|_| rule.speaker != Speaker::Launcher) {
         values.entry("rank".to_owned()).or_insert_with(|| rank.to_string());
     }
+    if let Ending::Exited(code) = material.ending
+        && rule.cause == Cause::RankExited
+    {
+        values.entry("code".to_owned()).or_insert_with(|| code.to_string());
+    }
+    if let Some(rank) = values.get("rank").cloned() {
+        values.insert("who".to_owned(), format!("Rank {rank}"));
+        values.insert("whom".to_owned(), format!("rank {rank}"));
+    }
     let worker = worker(&values, material.lines, facts).or_else(|| pod_of(&lines[finding.at].text));
     if let Some(worker) = &worker {
         values.entry("host".to_owned()).or_insert_with(|| worker.clone());

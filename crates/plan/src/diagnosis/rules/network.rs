@@ -158,7 +158,7 @@ pub(super) const RULES: &[Rule] = &[
         "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=1, Timeout(ms)=600000) ran for 600021 milliseconds before timing out.",
     )
     .by(Speaker::Rank)
-    .says("A collective operation timed out on rank {rank|of the job}: another rank did not take part in it")
+    .says("A collective operation timed out on {whom|a rank}: another rank did not take part in it")
     .advice("Look for the rank that prints nothing, or something else, at that time: it crashed, waits for data, or took another branch; if none did, check NetworkPolicies between the workers."),
     rule(
         "nccl-peer-closed",

@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"exited on\b(?s:.{0,300}?)\bsignal (?:1|2|10|12|15)\b")
     .details(&[r"\b(?P<signal>signal \d+)\b"])
-    .says("Rank {rank|of the job} on {host|a worker} was ended from outside ({signal|SIGTERM})")
+    .says("{who|A rank} on {host|a worker} was ended from outside ({signal|SIGTERM})")
     .report(),
     rule(
         "ompi-abort",
@@ -71,7 +71,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"exiting\s+improperly")
     .details(&[r"\bnode (?P<host>\S+)"])
-    .says("Rank {rank|of the job} on {host|a worker} exited without MPI_Finalize")
+    .says("{who|A rank} on {host|a worker} exited without MPI_Finalize")
     .report(),
     rule(
         "ompi-nonzero",
@@ -258,7 +258,7 @@ pub(super) const RULES: &[Rule] = &[
         "Abort(402792462) on node 1 (rank 1 in comm 0): Fatal error in internal_Recv: Message truncated, error stack:",
     )
     .by(Speaker::Rank)
-    .says("An MPI call failed on rank {rank|of the job}: {name|}"),
+    .says("An MPI call failed on {whom|a rank}: {name|}"),
     rule(
         "mpich-mpi-error-other",
         Cause::MpiError,
@@ -268,7 +268,7 @@ pub(super) const RULES: &[Rule] = &[
         "Abort(876203535) on node 0 (rank 0 in comm 0): Fatal error in internal_Init: Other MPI error, error stack:",
     )
     .by(Speaker::Rank)
-    .says("An MPI call failed on rank {rank|of the job}: {name|}"),
+    .says("An MPI call failed on {whom|a rank}: {name|}"),
     rule(
         "mpi4py-error",
         Cause::MpiError,

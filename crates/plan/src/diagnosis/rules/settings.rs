@@ -114,6 +114,32 @@ pub(super) const RULES: &[Rule] = &[
         "mpirun: Error: unknown option \"--no-such-option\"",
     ),
     rule(
+        "option-parameters",
+        Cause::BadOption,
+        ROOT,
+        "did not have enough parameters",
+        r#"^(?:\S*(?:mpirun|mpiexec|orterun|prterun|prun)\S*): Error: option "?(?P<name>[^"]+)"? did not have enough parameters"#,
+        "mpirun: Error: option \"--mca\" did not have enough parameters (2)",
+    ),
+    rule(
+        "option-format",
+        Cause::BadOption,
+        ROOT,
+        "has detected that a parameter given to a command line",
+        r"has detected that a parameter given to a command line",
+        "Open MPI has detected that a parameter given to a command line\noption does not match the expected format:\n\n  Option: np\n  Param:  x",
+    )
+    .details(&[r"Option: +(?P<name>\S+)"]),
+    rule(
+        "nothing-to-do",
+        Cause::BadOption,
+        ROOT,
+        "could not find anything to do",
+        r"(?:mpirun|mpiexec|orterun|prterun)\S* could not find anything to do",
+        "mpirun could not find anything to do.",
+    )
+    .says("mpirun was given no program to run"),
+    rule(
         "prte-unrecognized-option",
         Cause::BadOption,
         ROOT,

@@ -118,6 +118,34 @@ proptest! {
     }
 }
 
+/// Long host names, and output of a rank after every single line.
+#[test]
+fn every_sample_survives_long_names_and_a_talkative_rank() {
+    let name = regex::Regex::new(r"\b([as]-(?:worker-\d|launcher))\b").unwrap();
+    for sample in samples::all() {
+        let long = name.replace_all(&sample.text, "$1.train.team-7.svc.cluster.local");
+        let got = word(&long, sample.ending);
+        assert!(sample.right.iter().any(|right| right == got), "{}: {got} with long names", sample.name);
+        if sample.right.iter().any(|right| right == "WrongMpi" || right == "null") {
+            continue;
+        }
+        for (which, chatter) in CHATTER.iter().enumerate() {
+            let talkative: String = sample
+                .text
+                .lines()
+                .flat_map(|line| [line.to_owned(), format!("[1,{which}]<stdout>:{chatter}")])
+                .map(|line| line + "\n")
+                .collect();
+            let got = word(&talkative, sample.ending);
+            assert!(
+                sample.right.iter().any(|right| right == got),
+                "{}: {got} between {chatter:?}",
+                sample.name
+            );
+        }
+    }
+}
+
 #[test]
 fn every_sample_survives_each_launcher_prefix() {
     for sample in samples::all() {
