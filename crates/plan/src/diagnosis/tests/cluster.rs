@@ -229,3 +229,22 @@ fn a_successful_run_stays_so_whatever_its_pods_went_through() {
         None
     );
 }
+
+#[test]
+fn a_pod_s_status_becomes_facts() {
+    let pod = serde_json::json!({
+        "metadata": {"name": "train-worker-1"},
+        "spec": {"containers": [{"name": "mpi", "resources": {"limits": {"memory": "16Gi"}}}]},
+        "status": {"phase": "Running", "containerStatuses": [{
+            "name": "mpi", "image": "", "imageID": "", "ready": false, "restartCount": 1,
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+            "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+        }]},
+    });
+    let pod = serde_json::from_value(pod).unwrap();
+    let facts = Facts { pods: vec![PodFacts::of(&pod, true)], ..Facts::default() };
+    let diagnosis = told(&facts, "", Ending::Unknown);
+    assert_eq!(diagnosis.message, "exit code 137 (OOMKilled) – memory limit (16 GB) exceeded");
+    assert_eq!(diagnosis.worker.as_deref(), Some("train-worker-1"));
+    assert!(diagnosis.evidence[0].text.contains("OOMKilled"), "{diagnosis:#?}");
+}
