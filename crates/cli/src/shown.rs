@@ -84,6 +84,7 @@ pub fn words(progress: &Progress) -> String {
         }
         Progress::Ended(Outcome::Succeeded) => styled(GOOD, "succeeded"),
         Progress::Ended(Outcome::Deleted) => styled(CAREFUL, "deleted"),
+        Progress::Ended(Outcome::Failed(failure)) if failure.reason == "Unknown" => styled(BAD, "failed"),
         Progress::Ended(Outcome::Failed(failure)) => format!("{} {}", styled(BAD, "failed:"), failure.reason),
     }
 }

@@ -110,7 +110,8 @@ pub fn build(request: &Request) -> Result<MPIJob, Error> {
             ReplicaSpec {
                 replicas: Some(1),
                 template: template(request, launcher(request, slots)),
-                ..ReplicaSpec::default()
+                // With OnFailure, Kubernetes deletes the pod when the Job gives up, and its output with it.
+                restart_policy: Some("Never".to_owned()),
             },
         ),
         (

@@ -39,7 +39,7 @@ pub enum Progress {
     Scheduled {
         /// Pods with a node.
         pods: usize,
-        /// Pods that exist.
+        /// Pods that are wanted.
         of: usize,
     },
     /// That many Workers are ready.
@@ -153,7 +153,9 @@ fn tell_pods(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) 
     let scheduled = seen.pods.values().filter(placed).count();
     if scheduled > told.scheduled && told.ready.is_none_or(|ready| ready < row.workers) {
         told.scheduled = scheduled;
-        news.push(Progress::Scheduled { pods: scheduled, of: seen.pods.len() });
+        // The Launcher and the Workers, even while not all of them have been made.
+        let wanted = usize::try_from(row.workers).unwrap_or(0) + 1;
+        news.push(Progress::Scheduled { pods: scheduled, of: wanted.max(seen.pods.len()) });
     }
     let ready =
         seen.pods.values().map(describe::pod_view).filter(|pod| pod.role == "worker" && pod.ready).count();
@@ -428,7 +430,7 @@ mod tests {
         seen.pods.extend([pod("pi-worker-0", "worker", ready()), pod("pi-worker-1", "worker", json!({}))]);
         assert_eq!(
             tell(&mut told, &seen),
-            [Progress::Scheduled { pods: 1, of: 2 }, Progress::WorkersReady { ready: 1, of: 2 }]
+            [Progress::Scheduled { pods: 1, of: 3 }, Progress::WorkersReady { ready: 1, of: 2 }]
         );
         assert_eq!(tell(&mut told, &seen), []);
         seen.pods.extend([pod("pi-worker-1", "worker", ready()), pod("pi-launcher-x", "launcher", ready())]);

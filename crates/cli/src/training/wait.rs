@@ -174,7 +174,12 @@ pub async fn ending(
         Outcome::Failed(failure) => failed(follow, ended, failure),
     };
     if propagate {
-        let code = jobs::wait::launcher_exit_code(follow.client, follow.namespace, name).await.ok().flatten();
+        let pods = jobs::wait::launcher_exit_code(follow.client, follow.namespace, name).await.ok().flatten();
+        // The pod may have been cleaned up; the job's own record stays.
+        let code = pods.or(match &ended.outcome {
+            Outcome::Failed(failure) if failure.worker.is_none() => failure.exit_code,
+            _ => None,
+        });
         failure.passed_on = code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
     }
     Err(failure)

@@ -4,4 +4,5 @@
 
 mod cluster;
 mod odh;
+mod running;
 mod transcripts;
