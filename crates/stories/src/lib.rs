@@ -1,1 +1,17 @@
-//! stories
+//! What the stories share: a person's home with a cluster of its own, commands typed in it, waiting with a bound, and a
+//! record of the mode that each story ran in.
+//!
+//! A story uses `odh` and `kubectl` as a person would and looks at what they print. It must not reach into the product's
+//! code: what it cannot see from outside, a person cannot see either.
+
+#![expect(clippy::panic, clippy::expect_used, reason = "a story that cannot go on fails, with what it saw")]
+
+mod home;
+mod machine;
+mod modes;
+mod waiting;
+
+pub use home::{Answer, EXAMPLES_IMAGE, Home, places};
+pub use machine::{Leftovers, kill_process, permits_root, permits_rootless};
+pub use modes::{Mode, record};
+pub use waiting::{eventually, within};

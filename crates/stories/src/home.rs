@@ -1,0 +1,248 @@
+//! A person's home: an `ODH_HOME` of its own, the commands typed there, and the cluster that runs in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::modes::{self, Mode};
+
+/// The image name that the examples use; stories map it to the examples' environment.
+pub const EXAMPLES_IMAGE: &str = "quay.io/opendatahub/mpi-examples:openmpi";
+
+/// Where things are that `cargo xtask test` prepared.
+pub mod places {
+    use std::path::{Path, PathBuf};
+
+    fn given(variable: &str) -> PathBuf {
+        let value = std::env::var_os(variable)
+            .unwrap_or_else(|| panic!("{variable} is not set: run the stories with `cargo xtask test`"));
+        PathBuf::from(value)
+    }
+
+    /// The program `odh`.
+    pub fn odh() -> PathBuf {
+        given("ODH")
+    }
+
+    /// The environment with Open MPI, mpi4py and the example programs.
+    pub fn examples_environment() -> PathBuf {
+        given("ODH_EXAMPLES_ENVIRONMENT")
+    }
+
+    /// The environment with MPICH and mpi4py.
+    pub fn mpich_environment() -> PathBuf {
+        given("ODH_MPICH_ENVIRONMENT")
+    }
+
+    /// The program `kubectl`, of a current release.
+    pub fn kubectl() -> PathBuf {
+        given("KUBECTL")
+    }
+
+    /// A file of the repository.
+    pub fn repository(path: &str) -> PathBuf {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        here.ancestors().nth(2).unwrap_or(here).join(path)
+    }
+}
+
+/// What a command answered.
+#[derive(Debug)]
+pub struct Answer {
+    /// The command, as typed.
+    pub typed: String,
+    /// Its exit code; 128 + n for a signal n.
+    pub code: i32,
+    /// What it printed as data.
+    pub stdout: String,
+    /// What it printed as prose.
+    pub stderr: String,
+}
+
+impl Answer {
+    fn of(typed: String, output: &Output) -> Answer {
+        use std::os::unix::process::ExitStatusExt;
+        let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Answer { typed, code, stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+
+    /// Fails the story unless the command ended with this exit code.
+    #[track_caller]
+    pub fn ended(self, code: i32) -> Answer {
+        assert!(
+            self.code == code,
+            "`{}` ended with {}, expected {code}\n--- stdout\n{}\n--- stderr\n{}",
+            self.typed,
+            self.code,
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    /// Fails the story unless the text stands in what was printed.
+    #[track_caller]
+    pub fn says(self, text: &str) -> Answer {
+        assert!(
+            self.stdout.contains(text) || self.stderr.contains(text),
+            "`{}` does not say {text:?}\n--- stdout\n{}\n--- stderr\n{}",
+            self.typed,
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    /// The data, as JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("`{}` printed no JSON ({error}):\n{}", self.typed, self.stdout))
+    }
+}
+
+/// A person's home with, perhaps, a cluster that runs in it. The cluster ends with it.
+pub struct Home {
+    folder: TempDir,
+    odh: PathBuf,
+    /// Words before each command, e.g. those that change the user.
+    prefix: Vec<String>,
+}
+
+impl Home {
+    /// An empty home.
+    pub fn new() -> Home {
+        Home::for_user(places::odh(), Vec::new())
+    }
+
+    /// An empty home for commands that run behind a prefix, with a given `odh`.
+    pub fn for_user(odh: PathBuf, prefix: Vec<String>) -> Home {
+        let folder = tempfile::Builder::new().prefix("odh-story-").tempdir().expect("a folder can be made");
+        Home { folder, odh, prefix }
+    }
+
+    /// A home with a cluster up in the mode that the machine makes it choose; notes the mode for the story.
+    pub fn with_cluster(story: &str) -> Home {
+        Home::with_cluster_and(story, &[])
+    }
+
+    /// The same with more words for `odh local up`.
+    pub fn with_cluster_and(story: &str, words: &[&str]) -> Home {
+        let home = Home::new();
+        home.up(words);
+        modes::record(story, &home.mode(), false);
+        home
+    }
+
+    /// A home with a cluster up in a mode that the story is about.
+    pub fn with_mode(story: &str, mode: Mode) -> Home {
+        let home = Home::new();
+        home.up(&["--mode", mode.word()]);
+        assert_eq!(home.mode(), mode.word(), "the cluster runs in another mode than it was told to");
+        modes::record(story, mode.word(), true);
+        home
+    }
+
+    /// The folder, where files may be put.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The cluster's state.
+    pub fn state(&self) -> PathBuf {
+        self.path().join("odh")
+    }
+
+    /// Writes a file and answers its path.
+    pub fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).expect("the file can be written");
+        path.to_string_lossy().into_owned()
+    }
+
+    /// Starts the cluster with the examples' environment mapped.
+    pub fn up(&self, words: &[&str]) -> Answer {
+        let image = format!("{EXAMPLES_IMAGE}={}", places::examples_environment().display());
+        let mut all = vec!["local", "up", "--image", &image];
+        all.extend(words);
+        self.odh(&all).ended(0)
+    }
+
+    /// The mode that the cluster says it runs in.
+    pub fn mode(&self) -> String {
+        let status = self.odh(&["local", "status", "-o", "json"]).ended(0).json();
+        status["mode"].as_str().expect("the status names the mode").to_owned()
+    }
+
+    /// Types an `odh` command and waits for its end.
+    pub fn odh(&self, words: &[&str]) -> Answer {
+        self.odh_with_input(words, None)
+    }
+
+    /// The same with something on standard input.
+    pub fn odh_with_input(&self, words: &[&str], input: Option<&str>) -> Answer {
+        run(self.command(&self.odh, words), format!("odh {}", words.join(" ")), input)
+    }
+
+    /// Types a `kubectl` command and waits for its end.
+    pub fn kubectl(&self, words: &[&str]) -> Answer {
+        run(self.kubectl_command(words), format!("kubectl {}", words.join(" ")), None)
+    }
+
+    /// An `odh` command to be started by the story itself.
+    pub fn odh_command(&self, words: &[&str]) -> Command {
+        self.command(&self.odh, words)
+    }
+
+    /// A `kubectl` command to be started by the story itself.
+    pub fn kubectl_command(&self, words: &[&str]) -> Command {
+        let kubeconfig = self.path().join("kubeconfig");
+        if !kubeconfig.exists() {
+            let text = self.odh(&["local", "kubeconfig"]).ended(0).stdout;
+            std::fs::write(&kubeconfig, text).expect("the kubeconfig can be written");
+        }
+        let mut command = self.command(&places::kubectl(), words);
+        command.env("KUBECONFIG", kubeconfig);
+        command
+    }
+
+    fn command(&self, program: &Path, words: &[&str]) -> Command {
+        let mut all: Vec<String> = self.prefix.clone();
+        all.push(program.to_string_lossy().into_owned());
+        all.extend(words.iter().map(|word| (*word).to_owned()));
+        let mut command = Command::new(&all[0]);
+        command.args(&all[1..]);
+        command.env("ODH_HOME", self.state()).env("HOME", self.path()).env("NO_COLOR", "1");
+        command.env_remove("KUBECONFIG").stdin(Stdio::null()).current_dir(places::repository(""));
+        command
+    }
+}
+
+impl Default for Home {
+    fn default() -> Home {
+        Home::new()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // A story that failed half-way must not leave its cluster running; one that ended it has nothing left to end.
+        let _ = self.command(&self.odh, &["local", "down", "--purge"]).output();
+    }
+}
+
+fn run(mut command: Command, typed: String, input: Option<&str>) -> Answer {
+    use std::io::Write;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    if input.is_some() {
+        command.stdin(Stdio::piped());
+    }
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("`{typed}` cannot be started: {error}"));
+    if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
+        pipe.write_all(text.as_bytes()).expect("the command reads its input");
+    }
+    let output = child.wait_with_output().expect("the command ends");
+    Answer::of(typed, &output)
+}

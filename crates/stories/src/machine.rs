@@ -1,0 +1,89 @@
+//! What this machine permits, found out without asking the product; and what a story left behind on it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::modes::Mode;
+
+/// Whether an unprivileged user namespace with a network of its own can be made.
+pub fn permits_rootless() -> bool {
+    let tried = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "true"])
+        .stderr(Stdio::null())
+        .status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// Whether we may make namespaces as root.
+pub fn permits_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// The strongest mode that this machine permits.
+pub fn strongest() -> Mode {
+    if permits_rootless() {
+        Mode::Rootless
+    } else if permits_root() {
+        Mode::Root
+    } else {
+        Mode::Plain
+    }
+}
+
+/// Ends a process of the story's own with SIGKILL.
+pub fn kill_process(pid: i32) {
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("the process can be killed");
+}
+
+/// What could be left behind: processes whose environment or arguments name a folder, mounts below it, interfaces.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Command lines of processes that mention the folder.
+    pub processes: Vec<String>,
+    /// Mount points, as this process sees them.
+    pub mounts: BTreeSet<String>,
+    /// Network interfaces, as this process sees them.
+    pub interfaces: BTreeSet<String>,
+}
+
+impl Leftovers {
+    /// Looks at the machine as it is now, for what mentions the folder `marker`.
+    pub fn look(marker: &str) -> Leftovers {
+        Leftovers { processes: processes_that_mention(marker), mounts: mounts(), interfaces: interfaces() }
+    }
+}
+
+fn processes_that_mention(marker: &str) -> Vec<String> {
+    let own = std::process::id().to_string();
+    let entries = fs::read_dir("/proc").expect("/proc can be read");
+    let mut found: Vec<String> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()) && *name != own)
+        .filter_map(|pid| {
+            let arguments = text_of(&format!("/proc/{pid}/cmdline"));
+            let environment = text_of(&format!("/proc/{pid}/environ"));
+            (arguments.contains(marker) || environment.contains(marker)).then(|| format!("{pid} {arguments}"))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn text_of(path: &str) -> String {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " ")).unwrap_or_default()
+}
+
+fn mounts() -> BTreeSet<String> {
+    let text = text_of("/proc/self/mountinfo");
+    text.lines().filter_map(|line| line.split_whitespace().nth(4)).map(str::to_owned).collect()
+}
+
+fn interfaces() -> BTreeSet<String> {
+    let entries = fs::read_dir("/sys/class/net").expect("/sys/class/net can be read");
+    entries.filter_map(Result::ok).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}

@@ -1,0 +1,126 @@
+//! An administrator deletes a running job and finds nothing of it on the machine.
+//!
+//! Proves: FR-RES-004.
+
+use std::time::Duration;
+
+use stories::{Home, Leftovers, within};
+
+#[test]
+fn deleting_a_running_job_of_32_workers_leaves_nothing() {
+    let home = Home::with_cluster("clean_up::32_workers");
+    let name = format!("gone-{}", std::process::id());
+    let status = home.odh(&["local", "status", "-o", "json"]).ended(0).json();
+    let sandbox = status["sandboxPid"].as_i64().expect("the status names the sandbox's process");
+    let before = Leftovers::look(&name);
+    let network_before = network_of(sandbox);
+    home.odh(&[
+        "training",
+        "create",
+        "mpijob",
+        "--name",
+        &name,
+        "--workers",
+        "32",
+        "--image",
+        stories::EXAMPLES_IMAGE,
+        "--",
+        "mpirun",
+        "sh",
+        "-c",
+        "echo started on $(hostname); exec sleep 3600",
+    ])
+    .ended(0);
+    within(Duration::from_secs(60), "all ranks started", || {
+        let logs = home.odh(&["training", "logs", "mpijob", &name]);
+        (logs.stdout.matches("started on").count() == 32).then_some(())
+    });
+    assert!(Leftovers::look(&name).processes.len() >= 32 * 2, "the story looks for what it would not find");
+    home.odh(&["training", "delete", "mpijob", &name, "--yes"]).ended(0);
+    within(Duration::from_secs(30), "nothing of the job is left", || {
+        (Leftovers::look(&name) == before).then_some(())
+    });
+    within(Duration::from_secs(30), "no interface is left", || {
+        (network_of(sandbox) == network_before).then_some(())
+    });
+    for kind in ["pods", "jobs", "services", "configmaps", "secrets"] {
+        let left = home.kubectl(&["get", kind, "-o", "name"]).ended(0).stdout;
+        assert!(!left.contains(&name), "{left}");
+    }
+    let pods = home.state().join("pods");
+    let folders = std::fs::read_dir(&pods).map(Iterator::count).unwrap_or(0);
+    assert_eq!(folders, 0, "folders of pods are left in {}", pods.display());
+}
+
+/// The interfaces in the network of the sandbox, where each pod has one.
+fn network_of(sandbox: i64) -> Vec<String> {
+    let text = std::fs::read_to_string(format!("/proc/{sandbox}/net/dev")).expect("the sandbox runs");
+    text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned()).collect()
+}
+
+#[test]
+fn ending_the_cluster_ends_what_it_ran() {
+    let home = Home::with_cluster("clean_up::down");
+    let name = format!("ended-{}", std::process::id());
+    home.odh(&[
+        "training",
+        "create",
+        "mpijob",
+        "--name",
+        &name,
+        "--workers",
+        "2",
+        "--image",
+        stories::EXAMPLES_IMAGE,
+        "--",
+        "mpirun",
+        "sleep",
+        "3600",
+    ])
+    .ended(0);
+    within(Duration::from_secs(30), "the job runs", || {
+        let job = home.odh(&["training", "get", "mpijob", &name, "-o", "json"]).json();
+        (job["status"]["phase"] == "Running").then_some(())
+    });
+    assert!(!Leftovers::look(&name).processes.is_empty());
+    home.odh(&["local", "down"]).ended(0);
+    within(Duration::from_secs(10), "no process is left", || {
+        Leftovers::look(&name).processes.is_empty().then_some(())
+    });
+    home.odh(&["local", "down", "--purge"]).ended(0);
+    assert!(!home.state().exists(), "purging leaves {}", home.state().display());
+}
+
+#[test]
+fn killing_the_cluster_ends_what_it_ran() {
+    let home = Home::with_cluster("clean_up::killed");
+    let name = format!("killed-{}", std::process::id());
+    home.odh(&[
+        "training",
+        "create",
+        "mpijob",
+        "--name",
+        &name,
+        "--workers",
+        "2",
+        "--image",
+        stories::EXAMPLES_IMAGE,
+        "--",
+        "mpirun",
+        "sleep",
+        "3600",
+    ])
+    .ended(0);
+    within(Duration::from_secs(30), "the job runs", || {
+        let job = home.odh(&["training", "get", "mpijob", &name, "-o", "json"]).json();
+        (job["status"]["phase"] == "Running").then_some(())
+    });
+    let status = home.odh(&["local", "status", "-o", "json"]).ended(0).json();
+    let pid =
+        status["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("the status names the process");
+    stories::kill_process(pid);
+    within(Duration::from_secs(10), "no process is left", || {
+        Leftovers::look(&name).processes.is_empty().then_some(())
+    });
+    home.up(&[]);
+}

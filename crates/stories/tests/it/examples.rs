@@ -1,0 +1,46 @@
+//! A newcomer tries the examples of the repository, each as it stands.
+
+use stories::{Home, places};
+
+fn example(name: &str) -> String {
+    places::repository(&format!("examples/{name}")).to_string_lossy().into_owned()
+}
+
+#[test]
+fn hello_prints_every_rank_and_its_host() {
+    let home = Home::with_cluster("examples::hello");
+    let answer = home.odh(&["local", "run", &example("hello.yaml")]).ended(0);
+    if home.mode() != "plain" {
+        answer.says("hello-worker-0").says("hello-worker-1");
+    }
+}
+
+#[test]
+fn pi_comes_close_to_pi() {
+    let home = Home::with_cluster("examples::pi");
+    home.odh(&["local", "run", &example("pi.yaml")]).ended(0).says("3.14");
+}
+
+#[test]
+fn a_rank_that_fails_fails_the_job_and_says_so() {
+    let home = Home::with_cluster("examples::fails");
+    home.odh(&["local", "run", &example("fails.yaml")]).ended(100);
+    let job = home.odh(&["training", "get", "mpijob", "fails", "-o", "json"]).ended(0).json();
+    assert_eq!(job["status"]["phase"], "Failed", "{job:#}");
+    home.odh(&["training", "describe", "mpijob", "fails"]).ended(0).says("Failed").says("exit code 3");
+    home.odh(&["training", "create", "-f", &example("fails.yaml")]).ended(7).says("already exists");
+    home.odh(&["training", "delete", "mpijob", "fails", "--yes"]).ended(0);
+    home.odh(&["training", "create", "-f", &example("fails.yaml"), "--wait", "--propagate-exit-code"])
+        .ended(3);
+}
+
+#[test]
+fn hello_works_through_ssh_as_upstream_does_it() {
+    let environment = places::repository("examples/ssh-environment");
+    let mapping = format!("quay.io/opendatahub/mpi-examples:openmpi-ssh={}", environment.display());
+    let home = Home::with_cluster_and("examples::hello_ssh", &["--image", &mapping]);
+    let answer = home.odh(&["local", "run", &example("hello-ssh.yaml")]).ended(0);
+    if home.mode() != "plain" {
+        answer.says("hello-ssh-worker-0").says("hello-ssh-worker-1");
+    }
+}

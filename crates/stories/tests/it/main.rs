@@ -1,0 +1,12 @@
+//! Stories: what people do, from their side of the screen. One file for each person's goal.
+
+#![expect(clippy::panic, clippy::expect_used, reason = "a story that cannot go on fails, with what it saw")]
+
+mod bad_input;
+mod clean_up;
+mod examples;
+mod kubectl;
+mod main_job;
+mod many_workers;
+mod unprivileged;
+mod worker_lost;
