@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod clean_up;
+mod documents;
 mod examples;
 mod kubectl;
 mod main_job;
