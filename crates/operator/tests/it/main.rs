@@ -11,3 +11,4 @@ mod life;
 mod scale;
 mod stage;
 mod together;
+mod upstream;
