@@ -9,15 +9,23 @@ use std::process::Command;
 use crate::machine;
 use crate::steps::{self, Stop};
 
+/// To be raised when what is made here changes and neither the requirements nor the package do.
+const VERSION: &str = "2\n";
+
 /// The environment that the example jobs' image name is mapped to.
 pub fn examples() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/openmpi");
     let requirements = steps::root().join("examples/requirements.txt");
     let package = steps::root().join("examples/environment");
-    let made_from = [read(&requirements)?, contents_of(&package)?].concat();
+    let made_from = [VERSION.to_owned(), read(&requirements)?, contents_of(&package)?].concat();
     make(&folder, &made_from, "the Python environment of the examples (mpi4py, numpy, scikit-learn)", |pip| {
         steps::run_quietly(pip().args(["install", "--requirement"]).arg(&requirements))?;
-        steps::run_quietly(pip().args(["install", "--no-deps", "--no-build-isolation"]).arg(&package))
+        steps::run_quietly(pip().args(["install", "--no-deps", "--no-build-isolation"]).arg(&package))?;
+        // What an image's ENV would say: the wheel's Open MPI was built for a prefix that is not here.
+        let variables = folder.join("etc/environment");
+        fs::create_dir_all(folder.join("etc"))
+            .and_then(|()| fs::write(&variables, "OPAL_PREFIX=${DIR}\n"))
+            .map_err(|error| io(&variables, &error))
     })
 }
 

@@ -29,6 +29,17 @@ impl Variables {
     }
 }
 
+/// What a local environment brings as an image's `ENV` would: the lines `NAME=value` of its file `etc/environment`
+/// (as in environment(5)), with `${DIR}` for the environment's own folder. Other lines say nothing.
+pub fn of_local_environment(text: &str, directory: &str) -> Vec<(String, String)> {
+    let assignments = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    assignments
+        .filter_map(|line| line.split_once('='))
+        .filter(|(name, _)| !name.is_empty() && !name.contains(char::is_whitespace))
+        .map(|(name, value)| (name.to_owned(), value.trim_matches('"').replace("${DIR}", directory)))
+        .collect()
+}
+
 /// Why an environment cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
@@ -315,6 +326,15 @@ pub fn relocate(text: &str, paths: &[(String, String)]) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_local_environment_brings_variables_as_an_image_does() {
+        let text =
+            "# what the wheel needs\nOPAL_PREFIX=${DIR}\nGREETING=\"a = b\"\n\nno assignment\n=nothing\n";
+        let expected = [("OPAL_PREFIX", "/srv/env"), ("GREETING", "a = b")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(of_local_environment(text, "/srv/env"), expected);
+    }
 
     #[test]
     fn expansion_follows_upstream() {

@@ -49,6 +49,8 @@ const HOST_IP: &str = "127.0.0.1";
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Runs of a container whose logs are kept: the present one and the one before.
 const KEPT_RUNS: usize = 2;
+/// As much of a local environment's `etc/environment` is read.
+const MAX_ENVIRONMENT_BYTES: u64 = 64 * 1024;
 
 /// What a node is to be like.
 #[derive(Debug, Clone)]
@@ -202,6 +204,20 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     Ok(NodeHandle { node, stop, tasks })
 }
 
+/// The variables of a local environment; one without the file, or with a file of unreasonable size, brings none.
+fn brought_by(directory: &Path) -> Vec<(String, String)> {
+    use std::io::Read as _;
+    let Ok(file) = std::fs::File::open(directory.join("etc/environment")) else { return Vec::new() };
+    let mut text = String::new();
+    match file.take(MAX_ENVIRONMENT_BYTES).read_to_string(&mut text) {
+        Ok(_) => environment::of_local_environment(&text, &directory.display().to_string()),
+        Err(error) => {
+            tracing::warn!(directory = %directory.display(), %error, "the local environment's variables cannot be read");
+            Vec::new()
+        }
+    }
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -263,10 +279,14 @@ impl LocalNode {
         if path.is_empty() {
             path = DEFAULT_PATH.split(':').map(str::to_owned).collect();
         }
-        if let Some(directory) = self.environment_of(container.image.as_deref().unwrap_or_default()) {
+        let directory = self.environment_of(container.image.as_deref().unwrap_or_default());
+        if let Some(directory) = directory {
             path.insert(0, directory.join("bin").display().to_string());
         }
         variables.set("PATH", path.join(":"));
+        for (name, value) in directory.map(|directory| brought_by(directory)).unwrap_or_default() {
+            variables.set(&name, value);
+        }
         variables.set("HOSTNAME", pod::hostname(pod));
         if let Ok(language) = std::env::var("LANG") {
             variables.set("LANG", language);
