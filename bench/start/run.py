@@ -70,7 +70,7 @@ def four_ranks(home: str, number: int) -> float:
 def hundred_workers(home: str, number: int) -> float:
     name = f"hundred-{number}"
     started = time.monotonic()
-    odh(home, "training", "create", "mpijob", "--name", name, "--workers", "100", "--cpu", "10m", "--memory", "16Mi",
+    odh(home, "training", "create", "mpijob", "--name", name, "--workers", "100", "--cpu", "10m", "--memory", "64Mi",
         "--image", IMAGE, "--wait", "--timeout", "5m", "--", "mpirun", "hostname")
     taken = time.monotonic() - started
     odh(home, "training", "delete", "mpijob", name, "--yes")

@@ -300,6 +300,10 @@ impl LocalNode {
             variables.set("ODH_LAUNCH_REGISTRY", self.registry(pod).display().to_string());
             variables.set("ODH_POD_NAME", pod::hostname(pod));
             variables.set("TMPDIR", temporary.display().to_string());
+            // Ranks of two pods have one host name here, and Open MPI would have them share memory that lies in two
+            // folders: it must use the network between all of them.
+            variables.set("OMPI_MCA_pml", "ob1");
+            variables.set("OMPI_MCA_btl", "tcp,self");
         }
         variables
     }

@@ -149,15 +149,19 @@ pub(crate) fn equip(job: &ValidJob, launch: Launch, settings: &Settings, pod: &m
 /// Security *restricted* as far as a container can by itself, and asks for little, but says what, so that it passes
 /// a quota.
 fn install(settings: &Settings) -> Container {
-    let little = [("cpu", "100m"), ("memory", "64Mi")]
-        .map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())));
+    let amounts = |cpu: &str, memory: &str| {
+        [("cpu", cpu), ("memory", memory)]
+            .map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())))
+    };
     Container {
         name: AGENT.to_owned(),
         image: Some(settings.launch_image.clone()),
         command: Some([AGENT, "install", api::LAUNCH_DIRECTORY].map(str::to_owned).to_vec()),
         resources: Some(ResourceRequirements {
-            limits: Some(little.clone().into()),
-            requests: Some(little.into()),
+            limits: Some(amounts("100m", "64Mi").into()),
+            // It runs for a moment, yet a pod's request is the largest of its containers': what it asks for must not
+            // keep a hundred small Workers from a small machine.
+            requests: Some(amounts("1m", "8Mi").into()),
             ..ResourceRequirements::default()
         }),
         security_context: Some(SecurityContext {

@@ -11,9 +11,9 @@ fn deleting_a_running_job_of_32_workers_leaves_nothing() {
     let home = Home::with_cluster("clean_up::32_workers");
     let name = format!("gone-{}", std::process::id());
     let status = home.odh(&["local", "status", "-o", "json"]).ended(0).json();
-    let sandbox = status["sandboxPid"].as_i64().expect("the status names the sandbox's process");
+    let cluster = status["pid"].as_i64().expect("the status names the process");
     let before = Leftovers::look(&name);
-    let network_before = network_of(sandbox);
+    let network_before = network_below(cluster);
     home.odh(&[
         "training",
         "create",
@@ -41,21 +41,52 @@ fn deleting_a_running_job_of_32_workers_leaves_nothing() {
         (Leftovers::look(&name) == before).then_some(())
     });
     within(Duration::from_secs(30), "no interface is left", || {
-        (network_of(sandbox) == network_before).then_some(())
+        (network_below(cluster) == network_before).then_some(())
     });
     for kind in ["pods", "jobs", "services", "configmaps", "secrets"] {
         let left = home.kubectl(&["get", kind, "-o", "name"]).ended(0).stdout;
         assert!(!left.contains(&name), "{left}");
     }
-    let pods = home.state().join("pods");
-    let folders = std::fs::read_dir(&pods).map(Iterator::count).unwrap_or(0);
-    assert_eq!(folders, 0, "folders of pods are left in {}", pods.display());
+    let left = paths_below(&home.state()).into_iter().filter(|path| path.contains(&name)).collect::<Vec<_>>();
+    assert!(left.is_empty(), "files of the job are left: {left:#?}");
 }
 
-/// The interfaces in the network of the sandbox, where each pod has one.
-fn network_of(sandbox: i64) -> Vec<String> {
-    let text = std::fs::read_to_string(format!("/proc/{sandbox}/net/dev")).expect("the sandbox runs");
-    text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned()).collect()
+fn paths_below(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    entries
+        .flat_map(|entry| {
+            let below = if entry.path().is_dir() { paths_below(&entry.path()) } else { Vec::new() };
+            [vec![entry.path().display().to_string()], below].concat()
+        })
+        .collect()
+}
+
+/// The interfaces in the networks of the cluster's helper processes, where each pod has one.
+fn network_below(cluster: i64) -> Vec<String> {
+    let mut interfaces: Vec<String> = descendants(cluster)
+        .into_iter()
+        .map(|pid| std::fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default())
+        .flat_map(|text| {
+            text.lines()
+                .filter_map(|line| line.split_once(':'))
+                .map(|(name, _)| name.trim().to_owned())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    interfaces.sort();
+    interfaces.dedup();
+    interfaces
+}
+
+/// The processes below another, as this machine numbers them.
+fn descendants(pid: i64) -> Vec<i64> {
+    let children = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default())
+        .flat_map(|text| text.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<i64>>());
+    children.flat_map(|child| [vec![child], descendants(child)].concat()).collect()
 }
 
 #[test]

@@ -14,11 +14,19 @@ fn applies_watches_describes_reads_logs_and_deletes_the_examples() {
     home.kubectl(&["apply", "-f", &manifest.to_string_lossy()])
         .ended(0)
         .says("mpijob.kubeflow.org/hello created");
+    home.kubectl(&["wait", "--for=create", "pod/hello-worker-0", "--timeout=60s"]).ended(0);
+    home.kubectl(&["describe", "pod", "hello-worker-0"])
+        .ended(0)
+        .says("training.kubeflow.org/job-name=hello");
     home.kubectl(&["wait", "--for=condition=Succeeded", "mpijob/hello", "--timeout=60s"]).ended(0);
     home.kubectl(&["get", "mpijobs"]).ended(0).says("STATE").says("Succeeded").says("AGE");
-    home.kubectl(&["get", "pods", "-o", "wide"]).ended(0).says("hello-worker-0").says("hello-launcher");
+    home.kubectl(&["get", "pods", "-o", "wide"])
+        .ended(0)
+        .says("hello-launcher")
+        .says("Completed")
+        .says("node-0");
     home.kubectl(&["describe", "mpijob", "hello"]).ended(0).says("MPIJobSucceeded").says("Events:");
-    home.kubectl(&["describe", "pod", "hello-worker-0"]).ended(0).says("LocalEnvironment");
+    home.kubectl(&["get", "events"]).ended(0).says("LocalEnvironment").says("pod/hello-worker-0");
     home.kubectl(&["logs", "job/hello-launcher"]).ended(0).says("rank");
     home.kubectl(&["apply", "-f", &manifest.to_string_lossy()]).ended(0).says("unchanged");
     home.kubectl(&["delete", "-f", &manifest.to_string_lossy()]).ended(0).says("deleted");

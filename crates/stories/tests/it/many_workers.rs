@@ -16,7 +16,7 @@ fn a_job_of_100_workers_succeeds() {
         "--cpu",
         "10m",
         "--memory",
-        "16Mi",
+        "64Mi",
         "--image",
         EXAMPLES_IMAGE,
         "--wait",
