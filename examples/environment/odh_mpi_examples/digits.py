@@ -8,6 +8,7 @@ The data set is the one in scikit-learn's package: 1797 images of 8 x 8 pixels. 
 """
 
 import argparse
+import os
 import time
 from pathlib import Path
 
@@ -105,7 +106,12 @@ def main() -> None:
     """Trains, prints loss and accuracy of each epoch from rank 0, saves the model from rank 0."""
     parser = argparse.ArgumentParser(description="Data-parallel training of a digits classifier over all ranks")
     parser.add_argument("--epochs", type=int, default=15, help="passes over the data (default: %(default)s)")
-    parser.add_argument("--output", type=Path, help="folder for the trained model; none is saved without it")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=os.environ.get("OUTPUT_DIRECTORY"),
+        help="folder for the trained model (default: $OUTPUT_DIRECTORY; none is saved without either)",
+    )
     arguments = parser.parse_args()
     if arguments.epochs < 1:
         parser.error("--epochs must be at least 1")

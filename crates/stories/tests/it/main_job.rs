@@ -9,6 +9,7 @@ fn train(home: &Home) -> String {
     let manifest = places::repository("examples/digits.yaml");
     let answer = home.odh(&["local", "run", &manifest.to_string_lossy()]).ended(0);
     let accuracy = last_accuracy(&answer.stdout);
+    assert!(answer.stdout.contains("model saved to"), "{}", answer.stdout);
     assert!(accuracy > 0.95, "the model learned little (accuracy {accuracy}):\n{}", answer.stdout);
     answer.stdout
 }
