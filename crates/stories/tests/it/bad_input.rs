@@ -77,29 +77,6 @@ fn a_job_larger_than_the_machine_is_pending_and_says_why() {
 }
 
 #[test]
-fn a_launcher_program_that_is_missing_is_named() {
-    let home = Home::with_cluster("bad_input::no_mpirun");
-    let answer = home.odh(&[
-        "training",
-        "create",
-        "mpijob",
-        "--name",
-        "missing",
-        "--workers",
-        "1",
-        "--image",
-        EXAMPLES_IMAGE,
-        "--wait",
-        "--timeout",
-        "60s",
-        "--",
-        "mpirun-that-is-not-there",
-        "hostname",
-    ]);
-    answer.ended(100).says("mpirun-that-is-not-there");
-}
-
-#[test]
 fn a_second_up_and_a_taken_port_are_no_riddle() {
     let home = Home::with_cluster("bad_input::second_up");
     home.up(&[]).says("already");

@@ -33,14 +33,3 @@ fn a_rank_that_fails_fails_the_job_and_says_so() {
     home.odh(&["training", "create", "-f", &example("fails.yaml"), "--wait", "--propagate-exit-code"])
         .ended(3);
 }
-
-#[test]
-fn hello_works_through_ssh_as_upstream_does_it() {
-    let environment = places::repository("examples/ssh-environment");
-    let mapping = format!("quay.io/opendatahub/mpi-examples:openmpi-ssh={}", environment.display());
-    let home = Home::with_cluster_and("examples::hello_ssh", &["--image", &mapping]);
-    let answer = home.odh(&["local", "run", &example("hello-ssh.yaml")]).ended(0);
-    if home.mode() != "plain" {
-        answer.says("hello-ssh-worker-0").says("hello-ssh-worker-1");
-    }
-}
