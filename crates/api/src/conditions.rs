@@ -20,6 +20,14 @@ pub const CONDITION_STALLED: &str = "Stalled";
 /// Condition: ranks were seen on every host that they were given (False: they were not).
 pub const CONDITION_WORLD_VERIFIED: &str = "WorldVerified";
 
+/// Condition, of a job and of a pod of the embedded cluster: its limits, or more of what pods promise, are not kept to;
+/// the message says which.
+pub const CONDITION_LIMITS_NOT_ENFORCED: &str = "LimitsNotEnforced";
+
+/// Reason of [`CONDITION_LIMITS_NOT_ENFORCED`]: the node runs pods without any isolation.
+pub const REASON_PLAIN_MODE: &str = "PlainMode";
+/// Reason of [`CONDITION_LIMITS_NOT_ENFORCED`]: the node may not use control groups.
+pub const REASON_NO_CGROUPS: &str = "CgroupsNotPermitted";
 /// Reason of [`CONDITION_CREATED`], and an event's.
 pub const REASON_CREATED: &str = "MPIJobCreated";
 /// Reason of [`CONDITION_RUNNING`], and an event's.

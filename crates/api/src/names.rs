@@ -32,6 +32,8 @@ pub const ANNOTATION_ATTEMPT: &str = "training.opendatahub.io/attempt";
 pub const ANNOTATION_MAX_CONCURRENT_JOBS: &str = "training.opendatahub.io/max-concurrent-jobs";
 /// On a pod of the embedded cluster: `rootless`, `root` or `plain` (CONTRACT: modes).
 pub const ANNOTATION_NODE_MODE: &str = "training.opendatahub.io/mode";
+/// The value of [`ANNOTATION_NODE_MODE`] of a node that isolates nothing.
+pub const PLAIN_MODE: &str = "plain";
 
 /// Where the hostfile and `discover_hosts.sh` are mounted in the Launcher.
 pub const HOSTFILE_DIRECTORY: &str = "/etc/mpi";

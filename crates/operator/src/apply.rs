@@ -59,6 +59,19 @@ pub(crate) async fn apply(context: &Context, job: &ValidJob, changes: &[Vec<Chan
     applied
 }
 
+/// Writes the record of a failed attempt, before anything else of the failure is written. It is for people: a job ends
+/// as well without it.
+pub(crate) async fn keep_record(context: &Context, job: &ValidJob, record: &ConfigMap) {
+    let records: Api<ConfigMap> = Api::namespaced(context.client.clone(), &job.namespace);
+    match records.create(&PostParams::default(), record).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        Err(error) => {
+            tracing::warn!(record = record.name_any(), %error, "cannot keep the record of a failure");
+        }
+    }
+}
+
 /// Why one write failed: a request, or a stranger's object in the way.
 enum Failed {
     Request(kube::Error),

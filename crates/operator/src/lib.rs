@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod install;
 mod keys;
+mod launcher_log;
 mod memory;
 mod observe;
 mod reconcile;

@@ -2,12 +2,17 @@
 //! on a restart, and the next pass finds out anew at the cost of some requests.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use api::{MPIJob, MPIJobStatus};
+use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob, MPIJobStatus};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::runtime::reflector::Store;
-use plan::{Child, ChildKind};
+use plan::diagnosis::failed_run;
+use plan::{Child, ChildKind, LauncherRun};
+
+use crate::launcher_log::RunId;
 
 /// How long a watch may lag behind a create before the object counts as gone.
 pub(crate) const WATCH_LAG: Duration = Duration::from_secs(10);
@@ -21,6 +26,8 @@ pub(crate) struct JobMemory {
     pub secret_present: bool,
     /// Children that were created and that no watch has shown yet.
     pub created: HashMap<(ChildKind, String), (Instant, Child)>,
+    /// The Launcher's last run that failed.
+    pub launcher_failed: Option<(RunId, LauncherRun)>,
     /// The last status written, and the job's resource version after it.
     pub written: Option<(u64, MPIJobStatus)>,
     /// When a status was last written.
@@ -35,28 +42,61 @@ const SPARE_ENTRIES: usize = 64;
 /// The memory of all jobs, by UID. A job can go without a pass that sees it go, so entries are swept now and then:
 /// see [`Memory::sweep`].
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<HashMap<String, JobMemory>>);
+pub(crate) struct Memory {
+    jobs: Mutex<HashMap<String, JobMemory>>,
+    /// By namespace and job: the last pod of its Launcher that the watch showed to have failed. A store shows only what
+    /// is there now, and a Job that gives up deletes such a pod at once.
+    failed_launchers: Mutex<HashMap<(String, String), Pod>>,
+}
 
 impl Memory {
     /// Looks at, or changes, what is remembered of a job. Never held across an await.
     pub(crate) fn of<T>(&self, uid: &str, act: impl FnOnce(&mut JobMemory) -> T) -> T {
         // A panic elsewhere leaves entries that are merely incomplete, which costs a request.
-        let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         act(jobs.entry(uid.to_owned()).or_default())
     }
 
     /// Forgets the jobs that are gone, once they may be more than those that are there.
     pub(crate) fn sweep(&self, jobs: &Store<MPIJob>) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() <= 2 * jobs.len() + SPARE_ENTRIES {
             return;
         }
         let live: HashSet<String> = jobs.state().iter().filter_map(|job| job.metadata.uid.clone()).collect();
         entries.retain(|uid, _| live.contains(uid));
+        drop(entries);
+        let names: HashSet<(String, String)> =
+            jobs.state().iter().map(|job| (job.namespace().unwrap_or_default(), job.name_any())).collect();
+        self.failed_launchers().retain(|job, _| names.contains(job));
+    }
+
+    /// Notes a pod that a watch showed, if it is a Launcher's that failed.
+    pub(crate) fn note(&self, pod: &Pod) {
+        let labels = pod.labels();
+        let launcher = labels.get(LABEL_JOB_ROLE).is_some_and(|role| role == "launcher");
+        if let Some(job) = labels.get(LABEL_JOB_NAME).filter(|_| launcher && failed_run(pod).is_some()) {
+            let job = (pod.namespace().unwrap_or_default(), job.clone());
+            self.failed_launchers().insert(job, pod.clone());
+        }
+    }
+
+    /// The last pod of a job's Launcher that was noted.
+    pub(crate) fn failed_launcher(&self, namespace: &str, job: &str) -> Option<Pod> {
+        self.failed_launchers().get(&(namespace.to_owned(), job.to_owned())).cloned()
+    }
+
+    /// Forgets that pod.
+    pub(crate) fn forget_launcher(&self, namespace: &str, job: &str) {
+        self.failed_launchers().remove(&(namespace.to_owned(), job.to_owned()));
+    }
+
+    fn failed_launchers(&self) -> MutexGuard<'_, HashMap<(String, String), Pod>> {
+        self.failed_launchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets a job.
     pub(crate) fn forget(&self, uid: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 }

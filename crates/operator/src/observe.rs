@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use api::{CONDITION_CREATED, CONDITION_RUNNING, MPIJob, MPIJobStatus};
+use api::{ANNOTATION_ATTEMPT, CONDITION_CREATED, CONDITION_RUNNING, MPIJob, MPIJobStatus};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use kube::api::Api;
@@ -13,6 +13,7 @@ use plan::{Child, ChildKind, SecretSeen, Seen, ValidJob};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+use crate::launcher_log;
 use crate::memory::{JobMemory, WATCH_LAG};
 use crate::run::Context;
 
@@ -33,6 +34,7 @@ pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -
         })?;
     }
     confirm_losses(context, valid, &mut seen).await?;
+    launcher_log::keep(context, valid, &mut seen).await?;
     Ok(seen)
 }
 
@@ -42,6 +44,7 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
         service: named(&stores.services, valid, &valid.name),
         config_map: named(&stores.config_maps, valid, &format!("{}-config", valid.name)),
         launcher: named(&stores.jobs, valid, &plan::launcher_name(&valid.name)),
+        attempt: attempt(job),
         ..Seen::default()
     };
     let launcher = seen.launcher.as_ref().and_then(ResourceExt::uid);
@@ -61,6 +64,11 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
         seen.secret = if memory.secret_present { SecretSeen::Present } else { SecretSeen::Absent };
     });
     seen
+}
+
+/// The number of the attempt, where the job says it.
+fn attempt(job: &MPIJob) -> u32 {
+    job.annotations().get(ANNOTATION_ATTEMPT).and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 /// The child of this name, if the job controls it.

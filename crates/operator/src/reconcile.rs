@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use plan::{Change, Child, Report, SecretSeen, Seen, ValidJob};
 
-use crate::apply::{Applied, apply};
+use crate::apply::{Applied, apply, keep_record};
 use crate::error::{Class, Error, backoff};
 use crate::events::tell;
 use crate::keys::new_key_pair;
+use crate::launcher_log::add_last_words;
 use crate::memory::WATCH_LAG;
 use crate::observe::observe;
 use crate::run::Context;
@@ -53,8 +54,14 @@ async fn walk(context: &Context, job: &MPIJob, valid: &ValidJob, now: Timestamp)
     let mut seen = observe(context, job, valid).await?;
     seen.new_key = key_for(&seen, valid, context, now).await?;
     let plan = plan::plan(valid, &seen, &context.settings.plan, now);
+    add_last_words(context, &mut seen, &plan.outlook).await;
     let applied = apply(context, valid, &plan.changes).await;
     let report = plan::report(valid, &seen, &plan.outlook, &applied.told(), now);
+    if seen.status.completion_time.is_none()
+        && let Some(record) = plan::record(valid, &seen, &report.status)
+    {
+        keep_record(context, valid, &record).await;
+    }
     let later = publish(context, job, &seen.status, &report, now).await?;
     finish(context, valid, &applied, [plan.wake_after, later])
 }

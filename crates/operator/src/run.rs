@@ -44,7 +44,7 @@ pub(crate) struct Context {
     pub settings: Settings,
     pub jobs: Store<MPIJob>,
     pub stores: Stores,
-    pub memory: Memory,
+    pub memory: Arc<Memory>,
     pub writes: Semaphore,
 }
 
@@ -58,10 +58,11 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) -> Result<(), Error> {
     check_crd(&client, settings.namespace.as_deref()).await?;
-    let (controller, stores) = controller(&client, settings.namespace.as_deref());
+    let memory = Arc::new(Memory::default());
+    let (controller, stores) = controller(&client, settings.namespace.as_deref(), &memory);
     let jobs = controller.store();
     let writes = Semaphore::new(settings.writes.max(1));
-    let context = Arc::new(Context { client, settings, jobs, stores, memory: Memory::default(), writes });
+    let context = Arc::new(Context { client, settings, jobs, stores, memory, writes });
     controller
         .with_config(controller::Config::default().concurrency(JOBS_AT_ONCE))
         .graceful_shutdown_on(shutdown)

@@ -4,6 +4,7 @@
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use api::{LABEL_JOB_NAME, LABEL_OPERATOR_NAME, MPIJob, OPERATOR_NAME};
 use futures::{Stream, StreamExt};
@@ -11,9 +12,12 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::runtime::controller::Controller;
 use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+
+use crate::memory::Memory;
 
 /// What the watches have seen.
 pub(crate) struct Stores {
@@ -37,13 +41,19 @@ impl Stores {
 }
 
 /// The controller of MPIJobs in a namespace or in all, woken by their children too, and the children's stores.
-pub(crate) fn controller(client: &Client, namespace: Option<&str>) -> (Controller<MPIJob>, Stores) {
+/// Launchers that fail are noted.
+pub(crate) fn controller(
+    client: &Client,
+    namespace: Option<&str>,
+    memory: &Arc<Memory>,
+) -> (Controller<MPIJob>, Stores) {
     let jobs: Api<MPIJob> = scoped(client, namespace);
     let controller = Controller::new(jobs, watcher::Config::default());
-    let (controller, services) = watch(controller, scoped(client, namespace));
-    let (controller, config_maps) = watch(controller, scoped(client, namespace));
-    let (controller, pods) = watch(controller, scoped(client, namespace));
-    let (controller, jobs) = watch(controller, scoped(client, namespace));
+    let memory = memory.clone();
+    let (controller, services) = watch(controller, scoped(client, namespace), |_| {});
+    let (controller, config_maps) = watch(controller, scoped(client, namespace), |_| {});
+    let (controller, pods) = watch(controller, scoped(client, namespace), move |pod: &Pod| memory.note(pod));
+    let (controller, jobs) = watch(controller, scoped(client, namespace), |_| {});
     (controller, Stores { services, config_maps, pods, jobs })
 }
 
@@ -58,8 +68,12 @@ where
     }
 }
 
-/// Adds the watch of one kind of child.
-fn watch<K>(controller: Controller<MPIJob>, children: Api<K>) -> (Controller<MPIJob>, Store<K>)
+/// Adds the watch of one kind of child; `look` sees every version of it that passes, the last before it goes too.
+fn watch<K>(
+    controller: Controller<MPIJob>,
+    children: Api<K>,
+    look: impl Fn(&K) + Send + 'static,
+) -> (Controller<MPIJob>, Store<K>)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash,
@@ -69,6 +83,11 @@ where
     let stream = watcher(children, selected)
         .default_backoff()
         .modify(|child| child.managed_fields_mut().clear())
+        .inspect(move |event| {
+            if let Ok(Event::Apply(child) | Event::InitApply(child) | Event::Delete(child)) = event {
+                look(child);
+            }
+        })
         .reflect(writer)
         .touched_objects();
     (controller.watches_stream(logged(stream), |child| job_of(&child)), store)

@@ -7,9 +7,9 @@
 
 mod conditions;
 mod defaults;
-mod diagnose;
 pub mod diagnosis;
 mod duration;
+mod failure;
 mod objects;
 mod observed;
 mod planning;
@@ -18,10 +18,9 @@ mod validate;
 
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
-pub use diagnose::{Cause, of_launcher, of_worker};
 pub use duration::parse_duration;
-pub use objects::{KeyPair, launcher_name, owner_reference, secret_name, worker_name};
-pub use observed::{SecretSeen, Seen};
+pub use objects::{KeyPair, launcher_name, owner_reference, record, secret_name, worker_name};
+pub use observed::{LauncherRun, SecretSeen, Seen};
 pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, plan};
 pub use report::{ApplyFailure, Notice, Report, is_urgent, reject, report};
 pub use validate::{

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Pod, Service};
 
+use crate::diagnosis::failed_run;
 use crate::objects::KeyPair;
 
 /// The job's Secret, of which nothing but its keys' names is looked at.
@@ -37,14 +38,43 @@ pub struct Seen {
     pub launcher: Option<Job>,
     /// The pods of the Launcher's Job.
     pub launcher_pods: Vec<Pod>,
+    /// The Launcher's last run that ended badly, which its pod may not have outlived.
+    pub launcher_failed: Option<LauncherRun>,
     /// The Workers' pods, in any order; those being deleted too.
     pub workers: Vec<Pod>,
+    /// Which attempt at the job this is, from 1; 0 where nothing says so and it is the first.
+    pub attempt: u32,
+}
+
+/// A run of the Launcher.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LauncherRun {
+    /// Its pod, as it was seen last.
+    pub pod: Pod,
+    /// The end of what it printed, where that could be read.
+    pub log: Option<String>,
 }
 
 impl Seen {
     /// The pod of the Worker `index`.
     pub(crate) fn worker(&self, job: &str, index: usize) -> Option<&Pod> {
         self.workers.iter().find(|pod| worker_index(job, pod) == Some(index))
+    }
+
+    /// The pod of the Launcher's last run that ended badly: of those that are there the newest, else the one that was
+    /// seen before it went.
+    #[must_use]
+    pub fn failed_launcher_pod(&self) -> Option<&Pod> {
+        let created = |pod: &&Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let failed = |pod: &&Pod| is_failed(pod) || failed_run(pod).is_some();
+        let there = self.launcher_pods.iter().filter(failed).max_by_key(created);
+        there.or_else(|| self.launcher_failed.as_ref().map(|run| &run.pod))
+    }
+
+    /// Whether the Launcher's Job has ended badly.
+    #[must_use]
+    pub fn has_launcher_failed(&self) -> bool {
+        matches!(self.launcher_end(), Some(LauncherEnd::Failed { .. }))
     }
 
     /// Whether the Launcher's Job has ended, and how.

@@ -16,7 +16,8 @@ use serde_json::{Map, Value, json};
 
 use crate::Settings;
 use crate::conditions::{condition, is_finished, is_true};
-use crate::diagnose::{Cause, of_missing_worker, of_slow_worker, of_worker};
+use crate::diagnosis::{PodFailure, of_missing_worker, of_slow_worker, of_unstartable, of_worker};
+use crate::failure::failure_of;
 use crate::objects::{
     config_map, config_map_name, discover_hosts, launcher_job, launcher_name, scheduling_directives, secret,
     secret_name, service, watched_labels, worker, worker_name,
@@ -230,21 +231,21 @@ fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> 
     grouped([first, pods])
 }
 
-/// After the end: Workers go as `cleanPodPolicy` says. Where a Worker's failure ended the job, whatever holds
+/// After the end: Workers go as `cleanPodPolicy` says. Where the job was ended before its Launcher was, whatever holds
 /// resources goes too: the Workers that have not ended, and the Launcher once it had the time to say why it failed.
 fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
-    let by_worker = was_failed_by_worker(seen);
+    let ended_early = was_ended_early(seen);
     let goes = |pod: &Pod| match job.clean_pods {
         CleanPods::All => true,
         CleanPods::Running => !has_ended(pod),
-        CleanPods::None => by_worker && !has_ended(pod),
+        CleanPods::None => ended_early && !has_ended(pod),
     };
     let mut changes: Vec<Change> =
         seen.workers.iter().filter(|pod| !is_going(pod) && goes(pod)).map(delete_pod).collect();
     let mut wake_after = None;
     let unstopped = seen.launcher.as_ref().is_some_and(|launcher| !is_suspended(launcher));
-    if by_worker && unstopped && seen.launcher_end().is_none() {
-        let speaks = seen.launcher_pods.iter().any(|pod| is_running(pod) && !is_going(pod));
+    if ended_early && unstopped && seen.launcher_end().is_none() {
+        let speaks = seen.launcher_pods.iter().any(|pod| is_running(pod) && !is_going(pod) && runs(pod));
         let since = seen.status.completion_time.as_ref().map_or(now, |time| time.0);
         let left = LAUNCHER_LAST_WORDS.saturating_sub(elapsed(since, now));
         if speaks && !left.is_zero() {
@@ -256,12 +257,18 @@ fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
     Plan { changes: grouped([changes]), outlook: Outlook::Finished, wake_after }
 }
 
-/// Whether it was a Worker that ended the job: only then is the reason one of these; a Launcher's end has its Job's.
-pub(crate) fn was_failed_by_worker(seen: &Seen) -> bool {
+/// Whether the job was ended before its Launcher's Job was: by a Worker, or by a Launcher that cannot start. Only then
+/// is the reason one of these; the end of a Launcher's Job has its Job's.
+pub(crate) fn was_ended_early(seen: &Seen) -> bool {
     let reason = condition(&seen.status, CONDITION_FAILED)
         .filter(|failed| failed.status == "True")
         .and_then(|failed| failed.reason.as_deref());
     reason.is_some_and(|reason| [REASON_FAILED, REASON_EVICTED].contains(&reason))
+}
+
+/// Whether the MPI container runs.
+fn runs(pod: &Pod) -> bool {
+    mpi_container(pod).is_some_and(|(_, state)| state.running.is_some())
 }
 
 fn has_ended(pod: &Pod) -> bool {
@@ -397,7 +404,7 @@ fn is_suspended(launcher: &Job) -> bool {
     launcher.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-/// Whether the job cannot go on: a Worker failed, vanished while the job ran, or did not become ready in time.
+/// Whether the job cannot go on: the Launcher or a Worker can never start, a Worker failed, vanished while the job ran, or did not become ready in time.
 fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
     let workers = || (0..job.worker_count()).map(|index| (index, seen.worker(&job.name, index)));
     let failed = workers()
@@ -406,6 +413,16 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
         .min_by_key(|(index, pod)| (ended_at(pod), *index));
     if let Some((index, pod)) = failed {
         return Some(verdict(job, seen, index, of_worker(pod)));
+    }
+    let unstartable = workers().find_map(|(index, pod)| {
+        let pod = pod.filter(|pod| !is_going(pod))?;
+        Some((index, of_unstartable(pod)?))
+    });
+    if let Some((index, failure)) = unstartable {
+        return Some(verdict(job, seen, index, failure));
+    }
+    if let Some(verdict) = judge_launcher(seen) {
+        return Some(verdict);
     }
     if all_were_up(job, seen) {
         let lost = workers().find(|(_, pod)| pod.is_none_or(is_going));
@@ -419,6 +436,15 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
         .find(|(_, pod)| start_deadline(job, pod).is_some_and(|deadline| deadline <= now));
     let waited = format!("{} s", job.start_timeout.as_secs());
     slow.map(|(index, pod)| verdict(job, seen, index, of_slow_worker(pod, &waited)))
+}
+
+/// A Launcher that can never start is the user's error: upstream's Job would try it for minutes, to no avail.
+fn judge_launcher(seen: &Seen) -> Option<Verdict> {
+    let mut pods = seen.launcher_pods.iter().filter(|pod| !is_going(pod));
+    let (pod, failure) = pods.find_map(|pod| Some((pod, of_unstartable(pod)?)))?;
+    let pod = pod.metadata.name.clone().unwrap_or_default();
+    let failure = failure_of(failure, &format!("Launcher ({pod})"), pod, None);
+    Some(Verdict { reason: REASON_FAILED, message: failure.message.clone(), failure })
 }
 
 /// A Worker failed if its pod did, or if its MPI container did where nothing restarts it: a pod with a sidecar does
@@ -464,26 +490,16 @@ fn next_deadline(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration
 }
 
 /// The words for a failed Worker; those of an eviction are upstream's.
-fn verdict(job: &ValidJob, seen: &Seen, index: usize, cause: Cause) -> Verdict {
+fn verdict(job: &ValidJob, seen: &Seen, index: usize, failure: PodFailure) -> Verdict {
     let pod = worker_name(&job.name, index);
-    let message = format!("Worker {index} ({pod}) failed: {}", cause.message);
+    let failure = failure_of(failure, &format!("Worker {index} ({pod})"), pod, i32::try_from(index).ok());
     let evicted = seen.workers.iter().filter(|pod| is_evicted(pod)).count();
-    let (reason, summary) = if evicted > 0 {
+    let (reason, message) = if evicted > 0 {
         (REASON_EVICTED, format!("{evicted}/{} workers are evicted", job.worker_count()))
     } else {
-        (REASON_FAILED, message.clone())
+        (REASON_FAILED, failure.message.clone())
     };
-    let failure = Failure {
-        reason: cause.reason.to_owned(),
-        message,
-        suggestion: Some(cause.suggestion.to_owned()),
-        link: None,
-        pod: Some(pod),
-        container: cause.container,
-        worker: i32::try_from(index).ok(),
-        exit_code: cause.exit_code,
-    };
-    Verdict { reason, message: summary, failure }
+    Verdict { reason, message, failure }
 }
 
 fn is_evicted(pod: &Pod) -> bool {

@@ -4,9 +4,10 @@
 //! event is returned only when what it tells is new.
 
 use api::{
-    CONDITION_CREATED, CONDITION_FAILED, CONDITION_RUNNING, CONDITION_SUCCEEDED, CONDITION_SUSPENDED,
-    EVENT_MESSAGE_LIMIT_BYTES, Failure, LAUNCHER, MPIJob, MPIJobStatus, PHASE_REASON_INITIALIZING,
-    PHASE_REASON_QUEUED, PHASE_REASON_SUSPENDED, Phase, REASON_CREATED, REASON_FAILED,
+    ANNOTATION_NODE_MODE, CONDITION_CREATED, CONDITION_FAILED, CONDITION_LIMITS_NOT_ENFORCED,
+    CONDITION_RUNNING, CONDITION_SUCCEEDED, CONDITION_SUSPENDED, EVENT_MESSAGE_LIMIT_BYTES, Failure,
+    LAUNCHER, MPIJob, MPIJobStatus, PHASE_REASON_INITIALIZING, PHASE_REASON_QUEUED, PHASE_REASON_SUSPENDED,
+    PLAIN_MODE, Phase, REASON_CREATED, REASON_FAILED, REASON_NO_CGROUPS, REASON_PLAIN_MODE,
     REASON_RESOURCE_EXISTS, REASON_RESUMED, REASON_RUNNING, REASON_SUCCEEDED, REASON_SUSPENDED,
     REASON_TEMPLATE_RESTART_POLICY, REASON_VALIDATION, ReplicaStatus, WORKER, WorkerCounts,
 };
@@ -15,10 +16,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::conditions::{condition, is_finished, is_true, set_condition};
-use crate::diagnose::{Cause, of_launcher, of_worker};
-use crate::objects::worker_name;
-use crate::observed::{LauncherEnd, Seen, is_failed, is_ready, is_running, phase, started_at, worker_index};
-use crate::planning::{ChildKind, Outlook, Verdict, has_failed, was_failed_by_worker, was_refused};
+use crate::failure::launcher_failure;
+use crate::observed::{
+    LauncherEnd, Seen, condition_since, is_failed, is_ready, is_running, phase, started_at,
+};
+use crate::planning::{ChildKind, Outlook, Verdict, has_failed, was_ended_early, was_refused};
 use crate::validate::{CleanPods, Fault, ValidJob};
 
 /// A status to write and events to record.
@@ -115,6 +117,8 @@ pub fn is_urgent(old: &MPIJobStatus, new: &MPIJobStatus) -> bool {
         let mut status = status.clone();
         status.replica_statuses.clear();
         status.workers = None;
+        // It is as true later, and rides on the write that says that the job runs.
+        status.conditions.retain(|condition| condition.type_ != CONDITION_LIMITS_NOT_ENFORCED);
         status
     };
     facts(old) != facts(new)
@@ -141,8 +145,8 @@ fn report_created(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timesta
 
 /// After the end only counts change: those of Workers that were cleaned up, and of a Launcher that was stopped.
 fn report_finished(job: &ValidJob, seen: &Seen, status: &mut MPIJobStatus) {
-    let by_worker = was_failed_by_worker(seen);
-    if by_worker {
+    let ended_early = was_ended_early(seen);
+    if ended_early {
         let failed = status.replica_statuses.get(WORKER).and_then(|counts| counts.failed);
         let counts = ReplicaStatus { failed, ..ReplicaStatus::default() };
         status.replica_statuses.insert(WORKER.to_owned(), counts);
@@ -159,6 +163,7 @@ fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut 
         report.status.start_time = Some(Time(now));
     }
     report_suspension(job, report, now);
+    report_limits(seen, &mut report.status, now);
     let launcher = match outlook {
         Outlook::LauncherEnded => launcher_counts(seen),
         _ => ReplicaStatus { active: count(&seen.launcher_pods, is_running), ..launcher_counts(seen) },
@@ -203,6 +208,26 @@ fn report_suspension(job: &ValidJob, report: &mut Report, now: Timestamp) {
         }
     }
 }
+
+/// What a node does not hold the job's pods to, where it says so of any.
+fn report_limits(seen: &Seen, status: &mut MPIJobStatus, now: Timestamp) {
+    let pods = || seen.workers.iter().chain(&seen.launcher_pods);
+    let plain = pods().any(|pod| {
+        let mode = pod.metadata.annotations.as_ref().and_then(|notes| notes.get(ANNOTATION_NODE_MODE));
+        mode.is_some_and(|mode| mode == PLAIN_MODE)
+    });
+    let (reason, message) = if plain {
+        (REASON_PLAIN_MODE, PLAIN_MODE_MESSAGE)
+    } else if pods().any(|pod| condition_since(pod, CONDITION_LIMITS_NOT_ENFORCED).is_some()) {
+        (REASON_NO_CGROUPS, NO_CGROUPS_MESSAGE)
+    } else {
+        return;
+    };
+    set_condition(status, CONDITION_LIMITS_NOT_ENFORCED, true, reason, message.to_owned(), now);
+}
+
+const PLAIN_MODE_MESSAGE: &str = "The node runs pods in plain mode, as processes without isolation: limits of memory and CPU are not enforced, pods share the machine's host name, network, files and processes, and names of pods do not resolve.";
+const NO_CGROUPS_MESSAGE: &str = "The node may not use control groups: limits of memory and CPU are not enforced; a pod that uses more than its limit takes it from others.";
 
 /// The end of the Launcher's Job. A job whose Launcher succeeded did run: if that went by unseen, Running is reported
 /// now and the end with the next pass, which the status write brings about.
@@ -257,55 +282,6 @@ fn failure_words(job: &str, reason: &str, message: &str, pods: &[Pod]) -> (Strin
         words.1 = shortened(&format!("{}: {}", words.1, status.message.as_deref().unwrap_or_default()));
     }
     words
-}
-
-/// Who failed: a Worker that did, else the Launcher.
-fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, message: &str) -> Failure {
-    let worker = seen
-        .workers
-        .iter()
-        .filter(|pod| is_failed(pod))
-        .filter_map(|pod| Some((worker_index(&job.name, pod)?, pod)))
-        .min_by_key(|(index, _)| *index);
-    if let Some((index, pod)) = worker {
-        let name = worker_name(&job.name, index);
-        return failure_of(
-            of_worker(pod),
-            &format!("Worker {index} ({name})"),
-            name,
-            i32::try_from(index).ok(),
-        );
-    }
-    let last = seen.launcher_pods.iter().filter(|pod| is_failed(pod)).max_by_key(|pod| created_at(pod));
-    if reason == "DeadlineExceeded" {
-        let suggestion = "raise runPolicy.activeDeadlineSeconds, or give the job more workers".to_owned();
-        let message = format!("The job ran into its deadline: {message}");
-        return Failure {
-            reason: "Timeout".to_owned(),
-            message,
-            suggestion: Some(suggestion),
-            ..Failure::default()
-        };
-    }
-    match last {
-        Some(pod) => {
-            failure_of(of_launcher(pod), "Launcher", pod.metadata.name.clone().unwrap_or_default(), None)
-        }
-        None => Failure { reason: "Unknown".to_owned(), message: message.to_owned(), ..Failure::default() },
-    }
-}
-
-fn failure_of(cause: Cause, who: &str, pod: String, worker: Option<i32>) -> Failure {
-    Failure {
-        reason: cause.reason.to_owned(),
-        message: format!("{who} failed: {}", cause.message),
-        suggestion: Some(cause.suggestion.to_owned()),
-        link: None,
-        pod: Some(pod),
-        container: cause.container,
-        worker,
-        exit_code: cause.exit_code,
-    }
 }
 
 fn created_at(pod: &Pod) -> Option<Timestamp> {

@@ -1,7 +1,7 @@
 //! Failures: of workers, of the launcher, and of names that are taken.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
@@ -115,4 +115,134 @@ async fn a_strangers_object_is_told_and_left_alone() {
     );
     stage.api::<Service>().delete("pi", &DeleteParams::default()).await.unwrap();
     stage.bring_up("pi", 1).await;
+}
+
+#[tokio::test]
+async fn a_launcher_whose_program_is_missing_fails_the_job_at_once() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    stage.submit(&job("pi", 2, json!({ "backoffLimit": 6 }))).await;
+    stage.start_worker("pi", 0).await;
+    let launcher = stage.start_launcher("pi").await;
+    let mut status = ended("main", "Pending", 128);
+    let state = &mut status["containerStatuses"][0]["state"]["terminated"];
+    state["reason"] = json!("StartError");
+    state["message"] = json!("failed to start: exec: \"mpirum\": executable file not found in $PATH");
+    stage.set_pod(&launcher, status).await;
+    let status = stage.until_true("pi", "Failed").await;
+    let failure = status.failure.unwrap();
+    assert_eq!(
+        (failure.reason.as_str(), failure.exit_code, failure.container.as_deref(), failure.pod.as_deref()),
+        ("ExecutableNotFound", Some(128), Some("main"), Some(launcher.as_str())),
+        "{failure:?}"
+    );
+    assert!(failure.message.contains("mpirum"), "{failure:?}");
+    let stopped = |launcher: &Job| launcher.spec.as_ref().unwrap().suspend == Some(true);
+    stage.until("pi-launcher", "was stopped", stopped).await;
+    stage.until_gone::<Pod>("pi-worker-0").await;
+    stage.until_gone::<Pod>("pi-worker-1").await;
+}
+
+#[tokio::test]
+async fn a_launcher_that_waits_for_a_config_map_waits_on() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    stage.submit(&job("pi", 1, json!({}))).await;
+    stage.start_worker("pi", 0).await;
+    let launcher = stage.start_launcher("pi").await;
+    let waiting = json!({ "waiting": { "reason": "CreateContainerConfigError", "message": "configmap \"settings\" not found" } });
+    stage
+        .set_pod(
+            &launcher,
+            json!({ "phase": "Pending", "containerStatuses": [{ "name": "main", "state": waiting,
+        "ready": false, "restartCount": 0, "image": "mpi", "imageID": "" }] }),
+        )
+        .await;
+    stage.set_pod(&launcher, crate::stage::running("main")).await;
+    let status = stage.until_true("pi", "Running").await;
+    assert_eq!(status.failure, None);
+}
+
+const OUTPUT: &str = "rank 0 of 2 on pi-worker-0
+rank 1: the data set /data/train.csv is missing, giving up
+--------------------------------------------------------------------------
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[23141,1],1]
+  Exit code:    3
+--------------------------------------------------------------------------
+";
+
+/// A job whose Launcher runs on a node.
+fn job_on(node: &str) -> serde_json::Value {
+    let mut job = job("pi", 2, json!({ "backoffLimit": 0 }));
+    job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["nodeName"] = json!(node);
+    job
+}
+
+/// Ends the Launcher with exit code 3, and its Job with that.
+async fn fail_launcher(stage: &Stage) {
+    stage.set_pod("pi-launcher-pod", ended("main", "Failed", 3)).await;
+    let condition = |type_: &str| json!({ "type": type_, "status": "True", "reason": "BackoffLimitExceeded", "message": "no more retries" });
+    let status = json!({ "failed": 1, "startTime": "2026-01-01T00:00:00Z",
+        "conditions": [condition("FailureTarget"), condition("Failed")] });
+    stage.set_job("pi-launcher", status).await;
+}
+
+#[tokio::test]
+async fn a_failure_is_explained_by_what_the_launcher_printed_and_recorded() {
+    let stage = Stage::new().await;
+    stage.add_node("node", Some(OUTPUT));
+    let operator = stage.operate();
+    stage.submit(&job_on("node")).await;
+    stage.bring_up("pi", 2).await;
+    fail_launcher(&stage).await;
+    let failure = stage.until_true("pi", "Failed").await.failure.unwrap();
+    assert_eq!(
+        (failure.reason.as_str(), failure.exit_code, failure.worker, failure.pod.as_deref()),
+        ("RankExited", Some(3), Some(1), Some("pi-launcher-pod")),
+        "{failure:?}"
+    );
+    assert!(failure.link.unwrap().ends_with("#rankexited"));
+    let record: ConfigMap = stage.api().get("pi-attempt-1").await.unwrap();
+    let data = record.data.unwrap();
+    let value = |key: &str| data.get(key).map(String::as_str);
+    assert_eq!(
+        (value("reason"), value("exitCode"), value("worker"), value("launcher.log")),
+        (Some("RankExited"), Some("3"), Some("1"), Some(OUTPUT))
+    );
+    let reads = operator.gate.requests().iter().filter(|request| request.contains("/log")).count();
+    assert_eq!(reads, 1, "{:#?}", operator.gate.requests());
+}
+
+#[tokio::test]
+async fn a_node_that_gives_no_log_does_not_keep_a_job_from_failing() {
+    let stage = Stage::new().await;
+    stage.add_node("node", None);
+    let _operator = stage.operate();
+    stage.submit(&job_on("node")).await;
+    stage.bring_up("pi", 2).await;
+    fail_launcher(&stage).await;
+    let failure = stage.until_true("pi", "Failed").await.failure.unwrap();
+    assert_eq!((failure.reason.as_str(), failure.exit_code), ("RankExited", Some(3)), "{failure:?}");
+}
+
+#[tokio::test]
+async fn a_job_in_plain_mode_says_what_does_not_hold_without_a_write_of_its_own() {
+    let stage = Stage::new().await;
+    let operator = stage.operate();
+    let mut plain = job("pi", 1, json!({}));
+    for kind in ["Launcher", "Worker"] {
+        plain["spec"]["mpiReplicaSpecs"][kind]["template"]["metadata"] =
+            json!({ "annotations": { api::ANNOTATION_NODE_MODE: api::PLAIN_MODE } });
+    }
+    stage.submit(&plain).await;
+    stage.bring_up("pi", 1).await;
+    let status = stage.until_true("pi", api::CONDITION_LIMITS_NOT_ENFORCED).await;
+    let condition = plan::condition(&status, api::CONDITION_LIMITS_NOT_ENFORCED).unwrap();
+    assert!(condition.message.as_ref().unwrap().contains("without isolation"), "{condition:?}");
+    let is_status = |request: &&String| request.starts_with("PATCH") && request.ends_with("/status");
+    let writes = operator.gate.requests().iter().filter(is_status).count();
+    assert!(writes <= 2, "Created and Running: {:#?}", operator.gate.requests());
 }

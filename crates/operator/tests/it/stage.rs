@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use api::{MPIJob, MPIJobStatus};
 use cluster::apiserver::auth::{Identities, UserInfo};
+use cluster::apiserver::kubelet::{Kubelet, LogError, LogRequest, LogStream};
 use cluster::apiserver::{ApiServer, Endpoint};
 use cluster::store::{DEFAULT_WINDOW, Store, Volatile};
 use cluster::{Cluster, Options};
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -32,10 +34,25 @@ const TEAM: &str = "team";
 /// An API with the definition of MPIJob and one namespace.
 pub struct Stage {
     endpoint: Endpoint,
+    server: Arc<ApiServer>,
     pub client: Client,
     pub namespace: String,
     /// Runs the controllers, where there are any.
     _cluster: Option<Arc<(Cluster, TempDir)>>,
+}
+
+/// A node that has nothing but logs.
+struct Scribe(Option<&'static str>);
+
+impl Kubelet for Scribe {
+    fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        async move {
+            assert!(request.tail_lines.is_some() && request.limit_bytes.is_some() && !request.follow);
+            let Some(log) = self.0 else { return std::future::pending().await };
+            Ok(futures::stream::iter([Ok(log.into())]).boxed())
+        }
+        .boxed()
+    }
 }
 
 /// An operator on a stage.
@@ -61,20 +78,21 @@ impl Stage {
     pub async fn bare() -> Self {
         let store = Arc::new(Store::new(DEFAULT_WINDOW, Box::new(Volatile)));
         let server = Arc::new(ApiServer::new(store, Identities::new("token".to_owned())));
-        let endpoint = Endpoint::trusted(server, UserInfo::admin());
+        let endpoint = Endpoint::trusted(server.clone(), UserInfo::admin());
         let client = Client::new(endpoint.clone(), TEAM);
-        Self { endpoint, client, namespace: String::new(), _cluster: None }.in_namespace(TEAM).await
+        Self { endpoint, server, client, namespace: String::new(), _cluster: None }.in_namespace(TEAM).await
     }
 
     /// With the embedded cluster's controllers: Jobs make their pods, owners take what they own with them.
     pub async fn with_controllers() -> Self {
         let state = tempfile::tempdir().unwrap();
         let cluster = Cluster::start(Options::new(state.path().join("cluster"))).await.unwrap();
-        let endpoint = Endpoint::trusted(cluster.server().clone(), UserInfo::admin());
+        let server = cluster.server().clone();
+        let endpoint = Endpoint::trusted(server.clone(), UserInfo::admin());
         let client = cluster.client();
         operator::install_crd(&client).await.unwrap();
         let _cluster = Some(Arc::new((cluster, state)));
-        Self { endpoint, client, namespace: String::new(), _cluster }.in_namespace(TEAM).await
+        Self { endpoint, server, client, namespace: String::new(), _cluster }.in_namespace(TEAM).await
     }
 
     /// The same API, with a new namespace.
@@ -82,9 +100,14 @@ impl Stage {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
-        let (endpoint, client, _cluster) =
-            (self.endpoint.clone(), self.client.clone(), self._cluster.clone());
-        Self { endpoint, client, namespace: name.to_owned(), _cluster }
+        let (endpoint, server) = (self.endpoint.clone(), self.server.clone());
+        let (client, _cluster) = (self.client.clone(), self._cluster.clone());
+        Self { endpoint, server, client, namespace: name.to_owned(), _cluster }
+    }
+
+    /// Adds a node that gives every container the same log, or none that ever comes.
+    pub fn add_node(&self, name: &str, log: Option<&'static str>) {
+        self.server.kubelets.register(name, Arc::new(Scribe(log)));
     }
 
     /// Starts an operator.
@@ -277,6 +300,15 @@ pub fn running(container: &str) -> Value {
     let state = json!({ "running": { "startedAt": Time(jiff::Timestamp::now()) } });
     json!({ "phase": "Running", "conditions": [condition("PodScheduled"), condition("Ready")],
         "containerStatuses": [{ "name": container, "state": state, "ready": true, "restartCount": 0, "image": "mpi", "imageID": "" }] })
+}
+
+/// The status of a pod whose container ended badly and was started again.
+pub fn restarted(container: &str, exit_code: i32) -> Value {
+    let mut status = running(container);
+    let ended = ended(container, "Failed", exit_code);
+    status["containerStatuses"][0]["lastState"] = ended["containerStatuses"][0]["state"].clone();
+    status["containerStatuses"][0]["restartCount"] = json!(1);
+    status
 }
 
 /// The status of a pod that has ended.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::stage::{Stage, ended, job, running};
+use crate::stage::{Stage, ended, job, restarted, running};
 
 /// Starts every pod of a job of one Worker; returns the Launcher's.
 async fn start(stage: &Stage, known: &[String]) -> String {
@@ -43,6 +43,23 @@ async fn a_launcher_that_fails_for_good_fails_the_job() {
     assert_eq!(
         (failure.exit_code, failure.pod.as_deref()),
         (Some(139), Some(launcher.as_str())),
+        "{failure:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_launcher_restarted_in_place_ended_with_outlives_its_pod() {
+    let stage = Stage::with_controllers().await;
+    let _operator = stage.operate();
+    let mut pi = job("pi", 1, json!({ "backoffLimit": 0 }));
+    pi["spec"]["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = json!("OnFailure");
+    stage.submit(&pi).await;
+    let launcher = start(&stage, &[]).await;
+    stage.set_pod(&launcher, restarted("main", 3)).await;
+    let failure = stage.until_true("pi", "Failed").await.failure.unwrap();
+    assert_eq!(
+        (failure.exit_code, failure.container.as_deref(), failure.pod.as_deref(), failure.reason.as_str()),
+        (Some(3), Some("main"), Some(launcher.as_str()), "RankExited"),
         "{failure:?}"
     );
 }

@@ -4,7 +4,8 @@
 //! [`Diagnosis`] comes out, or nothing where nothing failed. It reads no file and asks nobody. Where it does not know
 //! it says [`Cause::Unknown`]: a wrong cause is worse than none. Lines that the user's own program may have printed
 //! are weak evidence and the message says so. Steps: [`collect`] → [`lines`] → [`scan`] (the [`rules`] as data)
-//! → [`judge`] → [`explain`]; [`guide`] writes the same texts down for people.
+//! → [`judge`] → [`explain`]; [`guide`] writes the same texts down for people. What a pod's status alone decides is
+//! in [`pods`].
 
 mod cause;
 mod collect;
@@ -13,6 +14,7 @@ mod facts;
 mod guide;
 mod judge;
 mod lines;
+mod pods;
 mod rules;
 mod scan;
 #[cfg(test)]
@@ -25,6 +27,10 @@ pub use cause::{Advice, Cause};
 pub use collect::{Collector, Output};
 pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
 pub use guide::troubleshooting;
+pub use pods::{FailedRun, failed_run};
+pub(crate) use pods::{
+    PodFailure, of_infrastructure, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
+};
 
 /// How the launcher ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

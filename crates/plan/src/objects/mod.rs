@@ -3,6 +3,7 @@
 
 mod hostfile;
 mod launcher;
+mod record;
 mod secret;
 mod service;
 mod transport;
@@ -18,6 +19,7 @@ use crate::validate::ValidJob;
 
 pub(crate) use hostfile::{config_map, config_map_name, discover_hosts};
 pub(crate) use launcher::{launcher_job, scheduling_directives};
+pub use record::record;
 pub(crate) use secret::secret;
 pub(crate) use service::service;
 pub(crate) use worker::worker;

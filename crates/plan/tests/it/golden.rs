@@ -61,12 +61,18 @@ fn walk(scene: &Scene) -> Value {
     let report = plan::report(&job, &seen, &plan.outlook, &refused, scene.now);
     let changes: Vec<Vec<Value>> =
         plan.changes.iter().map(|group| group.iter().map(show_change).collect()).collect();
-    json!({
+    let mut shown = json!({
         "changes": changes,
         "outlook": show_outlook(&plan.outlook),
         "wakeAfterSeconds": plan.wake_after.map(seconds),
         "report": show_report(&report),
-    })
+    });
+    if seen.status.completion_time.is_none()
+        && let Some(record) = plan::record(&job, &seen, &report.status)
+    {
+        shown["record"] = json!({ "name": record.metadata.name, "data": record.data });
+    }
+    shown
 }
 
 fn show_change(change: &Change) -> Value {

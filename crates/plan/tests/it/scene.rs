@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
     Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use plan::{Change, Child, KeyPair, Launch, SecretSeen, Seen, Settings, ValidJob};
+use plan::{Change, Child, KeyPair, Launch, LauncherRun, SecretSeen, Seen, Settings, ValidJob};
 use serde::Deserialize;
 
 /// What a golden input says.
@@ -53,6 +53,12 @@ pub struct LauncherScene {
     pub failed: Option<JobFailed>,
     #[serde(default)]
     pub pods: Vec<PodScene>,
+    /// A pod that was seen to fail and is gone.
+    #[serde(default)]
+    pub gone: Option<PodScene>,
+    /// What the run that failed had printed.
+    #[serde(default)]
+    pub log: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -78,6 +84,14 @@ pub struct PodScene {
     pub exit_code: Option<i32>,
     #[serde(default)]
     pub exit_reason: Option<String>,
+    #[serde(default)]
+    pub exit_message: Option<String>,
+    /// The container was started again after it ended.
+    #[serde(default)]
+    pub restarted: bool,
+    /// The node's mode.
+    #[serde(default)]
+    pub mode: Option<String>,
     #[serde(default)]
     pub exited: Option<Timestamp>,
     #[serde(default)]
@@ -180,18 +194,25 @@ fn add_launcher(seen: &mut Seen, mut launcher: Job, scene: Option<&LauncherScene
         ..JobStatus::default()
     });
     let template = launcher.spec.as_ref().unwrap().template.clone();
-    for (number, scene) in scene.pods.iter().enumerate() {
+    let pod_number = |number: usize, scene: &PodScene| {
         let mut pod =
             Pod { metadata: template.metadata.clone().unwrap(), spec: template.spec.clone(), status: None };
         pod.metadata.name = Some(format!("{}-{number}", launcher.metadata.name.as_ref().unwrap()));
-        seen.launcher_pods.push(pod_of(&pod, scene));
-    }
+        pod_of(&pod, scene)
+    };
+    seen.launcher_pods.extend(scene.pods.iter().enumerate().map(|(number, scene)| pod_number(number, scene)));
+    let failed = seen.failed_launcher_pod().cloned().or(scene.gone.as_ref().map(|gone| pod_number(9, gone)));
+    seen.launcher_failed = failed.map(|pod| LauncherRun { pod, log: scene.log.clone() });
     seen.launcher = Some(launcher);
 }
 
 fn pod_of(pod: &Pod, scene: &PodScene) -> Pod {
     let mut pod = pod.clone();
     pod.metadata.uid = Some(format!("uid-of-{}", pod.metadata.name.as_ref().unwrap()));
+    if let Some(mode) = &scene.mode {
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(api::ANNOTATION_NODE_MODE.to_owned(), mode.clone());
+    }
     pod.metadata.creation_timestamp = scene.started.map(Time);
     pod.metadata.deletion_timestamp = scene.deleting.then_some(Time(Timestamp::UNIX_EPOCH));
     let condition = |type_: &str, since: Timestamp, reason: Option<String>| PodCondition {
@@ -212,7 +233,9 @@ fn pod_of(pod: &Pod, scene: &PodScene) -> Pod {
     let containers = pod.spec.as_ref().map(|spec| spec.containers.clone()).unwrap_or_default();
     let statuses = containers.first().map(|main| ContainerStatus {
         name: main.name.clone(),
-        state: Some(container_state(scene)),
+        state: Some(if scene.restarted { running_since(scene) } else { container_state(scene) }),
+        last_state: scene.restarted.then(|| container_state(scene)),
+        restart_count: i32::from(scene.restarted),
         ..ContainerStatus::default()
     });
     pod.status = Some(PodStatus {
@@ -226,6 +249,11 @@ fn pod_of(pod: &Pod, scene: &PodScene) -> Pod {
     pod
 }
 
+fn running_since(scene: &PodScene) -> ContainerState {
+    let running = ContainerStateRunning { started_at: scene.exited.map(Time) };
+    ContainerState { running: Some(running), ..ContainerState::default() }
+}
+
 fn container_state(scene: &PodScene) -> ContainerState {
     ContainerState {
         running: (scene.phase == "Running" && scene.exit_code.is_none())
@@ -233,6 +261,7 @@ fn container_state(scene: &PodScene) -> ContainerState {
         terminated: scene.exit_code.map(|exit_code| ContainerStateTerminated {
             exit_code,
             reason: scene.exit_reason.clone(),
+            message: scene.exit_message.clone(),
             started_at: scene.started.map(Time),
             finished_at: scene.exited.map(Time),
             ..ContainerStateTerminated::default()

@@ -195,6 +195,16 @@ pub(super) const RULES: &[Rule] = &[
     .by(Speaker::Cluster)
     .says("The image of {host|the pod} has no {path|program of the given name}"),
     rule(
+        "start-no-program-crun",
+        Cause::ExecutableNotFound,
+        ROOT,
+        "executable file `",
+        r"(?:^pod (?P<host>\S+): )?.*executable file `(?P<path>[^`]+)` not found",
+        "pod train-worker-1: container mpi waiting: CreateContainerError: container create failed: executable file `/usr/sbin/sshd` not found: No such file or directory",
+    )
+    .by(Speaker::Cluster)
+    .says("The image of {host|the pod} has no {path|program of the given name}"),
+    rule(
         "start-no-permission",
         Cause::ExecutableNotPermitted,
         ROOT,

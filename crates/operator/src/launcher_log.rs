@@ -1,0 +1,132 @@
+//! Keeps what a Launcher's failed run left behind: its pod as it was seen last, and the end of its log. A Job that gives
+//! up deletes the pod of a Launcher that it restarts in place, so this is read when the run is seen to have failed,
+//! once for each run, and remembered. A log that cannot be read is none: it never fails a pass, nor holds it up long.
+
+use std::time::Duration;
+
+use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, LogParams};
+use plan::diagnosis::failed_run;
+use plan::{LauncherRun, Outlook, Seen, ValidJob};
+
+use crate::error::Error;
+use crate::observe::is_controlled_by;
+use crate::run::Context;
+
+/// The last lines that are read of a log.
+const TAIL_LINES: i64 = 200;
+/// The most bytes that are read of a log.
+const LOG_BYTES: i64 = 64 * 1024;
+/// A log is there by then or not at all.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The most pods of a Launcher that are looked at for the one that failed.
+const MOST_PODS: u32 = 50;
+
+/// How often, and how long apart, the pods' watch is looked at again for the end of a pod that is gone.
+const LOOKS: u32 = 10;
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Which run of which container: the pod's UID, the container, and how often it had been started again before.
+pub(crate) type RunId = (String, String, i32);
+
+/// Adds the Launcher's last failed run to what was seen, if there was one.
+///
+/// # Errors
+/// If the Launcher's Job has failed and its pods could not be asked for.
+pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(), Error> {
+    if seen.status.completion_time.is_some() || job.suspended {
+        context.memory.of(&job.uid, |memory| memory.launcher_failed = None);
+        context.memory.forget_launcher(&job.namespace, &job.name);
+        return Ok(());
+    }
+    let remembered = context.memory.of(&job.uid, |memory| memory.launcher_failed.clone());
+    let mut pod = seen.failed_launcher_pod().cloned().or_else(|| noted(context, job, seen));
+    if pod.is_none() && remembered.is_none() && seen.has_launcher_failed() {
+        // The Job's watch is ahead of the pods'.
+        seen.launcher_pods = launcher_pods(context, job, seen).await?;
+        pod = seen.failed_launcher_pod().cloned();
+        for _ in 0..LOOKS {
+            if pod.is_some() {
+                break;
+            }
+            tokio::time::sleep(LOOK_PAUSE).await;
+            pod = noted(context, job, seen);
+        }
+    }
+    let Some(pod) = pod else {
+        seen.launcher_failed = remembered.map(|(_, run)| run);
+        return Ok(());
+    };
+    let failed = failed_run(&pod);
+    let id = failed.as_ref().map(|run| {
+        let number = run.restarts - i32::from(run.previous);
+        (pod.metadata.uid.clone().unwrap_or_default(), run.container.clone(), number)
+    });
+    let id = id.unwrap_or_else(|| (pod.metadata.uid.clone().unwrap_or_default(), String::new(), 0));
+    let log = match remembered {
+        Some((known, run)) if known == id => run.log,
+        _ => match failed {
+            Some(run) => read(context, &pod, &run.container, run.previous).await,
+            None => None,
+        },
+    };
+    let run = LauncherRun { pod, log };
+    context.memory.of(&job.uid, |memory| memory.launcher_failed = Some((id, run.clone())));
+    seen.launcher_failed = Some(run);
+    Ok(())
+}
+
+/// The pod of this very Launcher that a watch showed to have failed.
+fn noted(context: &Context, job: &ValidJob, seen: &Seen) -> Option<Pod> {
+    let launcher = seen.launcher.as_ref()?.uid()?;
+    context.memory.failed_launcher(&job.namespace, &job.name).filter(|pod| is_controlled_by(pod, &launcher))
+}
+
+/// What a Launcher that still runs has printed, where the job ends without it: for the record.
+pub(crate) async fn add_last_words(context: &Context, seen: &mut Seen, outlook: &Outlook) {
+    if !matches!(outlook, Outlook::Failed(_)) || seen.launcher_failed.is_some() {
+        return;
+    }
+    let Some(pod) = seen.launcher_pods.iter().max_by_key(|pod| pod.creation_timestamp()).cloned() else {
+        return;
+    };
+    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+    let Some(container) = container.map(|container| container.name.clone()) else { return };
+    let log = read(context, &pod, &container, false).await;
+    seen.launcher_failed = Some(LauncherRun { pod, log });
+}
+
+/// The Launcher's pods as the server has them.
+async fn launcher_pods(context: &Context, job: &ValidJob, seen: &Seen) -> Result<Vec<Pod>, Error> {
+    let Some(uid) = seen.launcher.as_ref().and_then(ResourceExt::uid) else { return Ok(Vec::new()) };
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &job.namespace);
+    let selected = format!("{LABEL_JOB_NAME}={},{LABEL_JOB_ROLE}=launcher", job.name);
+    let listed = pods.list(&ListParams::default().labels(&selected).limit(MOST_PODS)).await;
+    let pods = listed.map_err(Error::request("list the Launcher's pods"))?.items;
+    Ok(pods.into_iter().filter(|pod| is_controlled_by(pod, &uid)).collect())
+}
+
+async fn read(context: &Context, pod: &Pod, container: &str, previous: bool) -> Option<String> {
+    let (namespace, name) = (pod.namespace()?, pod.name_any());
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
+    let wanted = LogParams {
+        container: Some(container.to_owned()),
+        previous,
+        tail_lines: Some(TAIL_LINES),
+        limit_bytes: Some(LOG_BYTES),
+        ..LogParams::default()
+    };
+    match tokio::time::timeout(PATIENCE, pods.logs(&name, &wanted)).await {
+        Ok(Ok(log)) => Some(log),
+        Ok(Err(error)) => {
+            tracing::info!(pod = name, %error, "the Launcher's log cannot be read");
+            None
+        }
+        Err(_) => {
+            tracing::info!(pod = name, "the Launcher's log did not come in time");
+            None
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Why a pod failed, from what its status says and nothing else: the part of a diagnosis that decides about a job
+//! while it runs. A wrong cause is worse than none, so what a status cannot tell is not named here; what a pod's
+//! runtime says in words is read by the same [`super::rules`] as everything else.
+
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
+
+use super::facts::PodFacts;
+use super::{Cause, Ending, Facts, Output, diagnose};
+use crate::observed::condition_since;
+
+/// Why a pod failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodFailure {
+    /// The cause.
+    pub cause: Cause,
+    /// What happened, without the pod's name, as the end of a sentence.
+    pub message: String,
+    /// What to do about it.
+    pub suggestion: String,
+    /// The container that failed.
+    pub container: Option<String>,
+    /// Its exit code.
+    pub exit_code: Option<i32>,
+}
+
+impl PodFailure {
+    fn new(cause: Cause, message: impl Into<String>, suggestion: &str) -> Self {
+        Self {
+            cause,
+            message: message.into(),
+            suggestion: suggestion.to_owned(),
+            container: None,
+            exit_code: None,
+        }
+    }
+}
+
+/// A container's run that ended badly.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedRun {
+    /// The container.
+    pub container: String,
+    /// How often it had been started again when it was seen.
+    pub restarts: i32,
+    /// Whether it was started again since: its output is then the previous run's.
+    pub previous: bool,
+    /// How it ended.
+    pub ended: ContainerStateTerminated,
+}
+
+/// The run of a pod that ended badly, though the container may have been started again since: the MPI container's,
+/// which is the first in the spec, else the first of any other.
+#[must_use]
+pub fn failed_run(pod: &Pod) -> Option<FailedRun> {
+    let main = &pod.spec.as_ref()?.containers.first()?.name;
+    let statuses = || container_statuses(pod);
+    let of_main = statuses().filter(|status| status.name == *main);
+    of_main.chain(statuses()).find_map(failed_run_of)
+}
+
+fn container_statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    pod.status.iter().flat_map(|status| {
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
+    })
+}
+
+fn failed_run_of(status: &ContainerStatus) -> Option<FailedRun> {
+    let ended_badly = |state: &Option<_>| {
+        let state: &k8s_openapi::api::core::v1::ContainerState = state.as_ref()?;
+        state.terminated.clone().filter(|ended| ended.exit_code != 0)
+    };
+    let now = ended_badly(&status.state).map(|ended| (ended, false));
+    let (ended, previous) = now.or_else(|| ended_badly(&status.last_state).map(|ended| (ended, true)))?;
+    Some(FailedRun { container: status.name.clone(), restarts: status.restart_count, previous, ended })
+}
+
+/// Why a Worker's pod failed, or is on its way out.
+pub(crate) fn of_worker(pod: &Pod) -> PodFailure {
+    if let Some(failure) = of_infrastructure(pod).or_else(|| of_unstartable(pod)) {
+        return failure;
+    }
+    let Some(FailedRun { container, ended, .. }) = failed_run(pod) else {
+        return PodFailure::new(Cause::WorkerLost, "its pod is gone", WORKER_GONE);
+    };
+    let mut failure = out_of_memory(&ended).unwrap_or_else(|| {
+        let message = format!("its container {container:?} ended with {}", exit_text(&ended));
+        PodFailure::new(
+            Cause::WorkerLost,
+            message,
+            "read the worker's log: its first process is what keeps the worker up",
+        )
+    });
+    failure.container = Some(container);
+    failure.exit_code = Some(ended.exit_code);
+    failure
+}
+
+/// A pod with a container that cannot be started, now or ever, as nothing that a pod takes a change of would help:
+/// its program is missing or no program, or its image's name is none. What may heal from outside, such as a
+/// ConfigMap that is missing yet or an image that is not on the node, is none of these.
+pub(crate) fn of_unstartable(pod: &Pod) -> Option<PodFailure> {
+    container_statuses(pod).find_map(|status| {
+        let run = failed_run_of(status).map(|run| run.ended);
+        let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+        let reasons = [
+            run.as_ref().and_then(|ended| ended.reason.as_deref()),
+            waiting.and_then(|waiting| waiting.reason.as_deref()),
+        ];
+        if !reasons.iter().flatten().any(|reason| START_FAILURES.contains(reason)) {
+            return None;
+        }
+        let mut facts = PodFacts::of(pod, false);
+        facts.containers.retain(|container| container.name == status.name);
+        let facts = Facts { pods: vec![facts], ..Facts::default() };
+        let found = diagnose(&Output::default(), Ending::Unknown, &facts)?;
+        let for_good = match found.cause {
+            Cause::ExecutableNotFound | Cause::ExecutableNotPermitted => true,
+            Cause::ImagePull => reasons.contains(&Some("InvalidImageName")),
+            _ => false,
+        };
+        for_good.then(|| PodFailure {
+            cause: found.cause,
+            message: found.message,
+            suggestion: found.suggestion,
+            container: Some(status.name.clone()),
+            exit_code: run.map(|ended| ended.exit_code),
+        })
+    })
+}
+
+/// Reasons of a container that the runtime could not start, as container or as terminated one.
+const START_FAILURES: [&str; 5] =
+    ["StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError", "InvalidImageName"];
+
+const WORKER_GONE: &str = "if nobody deleted it, look at its node's events; then run the job again";
+
+/// A Worker's pod that is no more, or was told to go.
+pub(crate) fn of_missing_worker(pod: Option<&Pod>) -> PodFailure {
+    pod.and_then(of_infrastructure).unwrap_or_else(|| {
+        PodFailure::new(Cause::WorkerLost, "its pod was deleted while the job ran", WORKER_GONE)
+    })
+}
+
+/// A Worker that is not ready in time: what its containers wait for.
+pub(crate) fn of_slow_worker(pod: &Pod, waited: &str) -> PodFailure {
+    let waiting = container_statuses(pod)
+        .filter_map(|status| Some((status.name.clone(), status.state.as_ref()?.waiting.as_ref()?)))
+        .find(|(_, waiting)| waiting.reason.as_deref().is_some_and(|reason| !IDLE_WAITS.contains(&reason)));
+    let Some((container, waiting)) = waiting else {
+        return PodFailure::new(
+            Cause::Timeout,
+            format!("it was not ready {waited} after it was scheduled"),
+            RAISE_START_TIMEOUT,
+        );
+    };
+    let reason = waiting.reason.as_deref().unwrap_or_default();
+    let detail = waiting.message.as_deref().unwrap_or_default();
+    let message =
+        format!("it was not ready {waited} after it was scheduled: {container:?} waits, {reason}: {detail}");
+    let mut cause = match reason {
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "RegistryUnavailable" => PodFailure::new(
+            Cause::ImagePull,
+            message,
+            "check the image's name and tag, and that the namespace has a pull secret for it",
+        ),
+        "CreateContainerConfigError" => PodFailure::new(
+            Cause::MissingReference,
+            message,
+            "create the ConfigMap or Secret that the pod refers to",
+        ),
+        _ => PodFailure::new(Cause::Timeout, message, RAISE_START_TIMEOUT),
+    };
+    cause.container = Some(container);
+    cause
+}
+
+/// Waits that every container passes through.
+const IDLE_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+const RAISE_START_TIMEOUT: &str = "read the worker's events; where it only needs longer, raise the annotation training.opendatahub.io/start-timeout";
+
+/// What took the pod away from outside: eviction, preemption, a lost node.
+pub(crate) fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {
+    let status = pod.status.as_ref()?;
+    let text = status.message.clone().unwrap_or_default();
+    let told = |what: &str| if text.is_empty() { what.to_owned() } else { format!("{what}: {text}") };
+    match status.reason.as_deref() {
+        Some("Evicted") => {
+            return Some(PodFailure::new(Cause::Evicted, told("its pod was evicted"), FREE_THE_NODE));
+        }
+        Some("NodeLost") => {
+            return Some(PodFailure::new(Cause::NodeLost, told("its node was lost"), RUN_AGAIN));
+        }
+        _ => {}
+    }
+    condition_since(pod, "DisruptionTarget")?;
+    let conditions = status.conditions.iter().flatten();
+    let target = conditions.into_iter().find(|condition| condition.type_ == "DisruptionTarget")?;
+    let told = |what: &str| match target.message.as_deref() {
+        Some(text) if !text.is_empty() => format!("{what}: {text}"),
+        _ => what.to_owned(),
+    };
+    match target.reason.as_deref() {
+        Some("PreemptionByScheduler") => Some(PodFailure::new(
+            Cause::Preempted,
+            told("its pod made room for one of higher priority"),
+            "give the job a higher priority class, or run it when there is room",
+        )),
+        Some("DeletionByTaintManager" | "DeletionByPodGC") => {
+            Some(PodFailure::new(Cause::NodeLost, told("its node was lost"), RUN_AGAIN))
+        }
+        _ => Some(PodFailure::new(Cause::Evicted, told("its pod was evicted"), FREE_THE_NODE)),
+    }
+}
+
+const FREE_THE_NODE: &str =
+    "lower what the pod uses beyond its requests, or raise its requests; then run the job again";
+const RUN_AGAIN: &str = "nothing is wrong with the job: run it again";
+
+fn out_of_memory(ended: &ContainerStateTerminated) -> Option<PodFailure> {
+    (ended.reason.as_deref() == Some("OOMKilled")).then(|| {
+        let message = "it was killed because it used more memory than its limit".to_owned();
+        PodFailure::new(
+            Cause::OutOfMemory,
+            message,
+            "raise resources.limits.memory of the container, or use less memory per rank",
+        )
+    })
+}
+
+fn exit_text(ended: &ContainerStateTerminated) -> String {
+    let code = ended.exit_code;
+    match ended.reason.as_deref() {
+        Some(reason) if reason != "Error" && reason != "Completed" => format!("exit code {code} ({reason})"),
+        _ => format!("exit code {code}"),
+    }
+}

@@ -1,0 +1,131 @@
+//! `status.failure`: who failed, why, and what to do. What a pod's status says for certain comes first; what the
+//! Launcher printed explains the rest. A cause that is known is never replaced by one that says less.
+
+use api::Failure;
+
+use crate::diagnosis::{
+    Cause, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, World, diagnose, failed_run,
+    of_infrastructure, of_worker,
+};
+use crate::objects::worker_name;
+use crate::observed::{Seen, is_failed, worker_index};
+use crate::validate::ValidJob;
+
+/// What is known of a pod's failure, as the status tells it.
+pub(crate) fn failure_of(failure: PodFailure, who: &str, pod: String, worker: Option<i32>) -> Failure {
+    Failure {
+        reason: failure.cause.word().to_owned(),
+        message: format!("{who} failed: {}", failure.message),
+        suggestion: Some(failure.suggestion),
+        link: Some(failure.cause.link()),
+        pod: Some(pod),
+        container: failure.container,
+        worker,
+        exit_code: failure.exit_code,
+    }
+}
+
+/// Why the Launcher's Job failed, with the reason and message of its condition: a Worker that did, else the Launcher.
+pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, message: &str) -> Failure {
+    let failed = seen.workers.iter().filter(|pod| is_failed(pod));
+    let worker =
+        failed.filter_map(|pod| Some((worker_index(&job.name, pod)?, pod))).min_by_key(|(index, _)| *index);
+    if let Some((index, pod)) = worker {
+        let name = worker_name(&job.name, index);
+        return failure_of(
+            of_worker(pod),
+            &format!("Worker {index} ({name})"),
+            name,
+            i32::try_from(index).ok(),
+        );
+    }
+    if reason == "DeadlineExceeded" {
+        return Failure {
+            reason: Cause::Timeout.word().to_owned(),
+            message: format!("The job ran into its deadline: {message}"),
+            suggestion: Some(
+                "raise runPolicy.activeDeadlineSeconds, or give the job more workers".to_owned(),
+            ),
+            link: Some(Cause::Timeout.link()),
+            ..Failure::default()
+        };
+    }
+    of_failed_run(job, seen).or_else(|| seen.status.failure.clone()).unwrap_or_else(|| Failure {
+        reason: Cause::Unknown.word().to_owned(),
+        message: format!("The Launcher failed and its pod is gone: {message}"),
+        suggestion: Some(Cause::Unknown.advice().suggestion.to_owned()),
+        link: Some(Cause::Unknown.link()),
+        ..Failure::default()
+    })
+}
+
+/// What the Launcher's last failed run says, by its pod's status and by what it printed.
+fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<Failure> {
+    let pod = seen.failed_launcher_pod()?;
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    if let Some(failure) = of_infrastructure(pod) {
+        return Some(failure_of(failure, "Launcher", name, None));
+    }
+    let run = failed_run(pod);
+    let code = run.as_ref().map(|run| run.ended.exit_code);
+    let log = seen.launcher_failed.as_ref().filter(|run| run.pod.metadata.uid == pod.metadata.uid);
+    // A Launcher that printed nothing at all says as little as one whose log is gone.
+    let log = log.and_then(|run| run.log.as_deref()).filter(|log| !log.trim().is_empty());
+    let mut pods = vec![PodFacts::of(pod, false)];
+    pods.extend(seen.workers.iter().map(|pod| PodFacts::of(pod, true)));
+    let facts = Facts { pods, world: world(job), ..Facts::default() };
+    let ending = code.map_or(Ending::Unknown, Ending::Exited);
+    let found = diagnose(&Output::from(log.unwrap_or_default()), ending, &facts);
+    let worker = found.as_ref().and_then(|found| found.worker.as_deref());
+    let worker = worker.and_then(|worker| index_of(&job.name, worker));
+    let (cause, message, suggestion) = match found {
+        Some(found) if found.cause != Cause::Unknown || log.is_some() => {
+            (found.cause, found.message, found.suggestion)
+        }
+        _ => without_log(run.as_ref()),
+    };
+    Some(Failure {
+        reason: cause.word().to_owned(),
+        message,
+        suggestion: Some(suggestion),
+        link: Some(cause.link()),
+        pod: Some(name),
+        container: run.map(|run| run.container),
+        worker,
+        exit_code: code,
+    })
+}
+
+/// Exit codes that mpirun passes on from a rank; its own failures are 1 and those above.
+const RANK_CODES: std::ops::RangeInclusive<i32> = 2..=123;
+
+/// What a run says of which nothing but the end is known.
+fn without_log(run: Option<&FailedRun>) -> (Cause, String, String) {
+    let (cause, message) = match run {
+        Some(FailedRun { container, ended, .. }) => {
+            let code = ended.exit_code;
+            let message = format!("The Launcher's container {container:?} ended with exit code {code}");
+            if RANK_CODES.contains(&code) {
+                (
+                    Cause::RankExited,
+                    format!("{message}, as it does when a rank does; its output is not known"),
+                )
+            } else {
+                (Cause::Unknown, message)
+            }
+        }
+        None => (Cause::Unknown, "The Launcher's pod failed".to_owned()),
+    };
+    (cause, message, cause.advice().suggestion.to_owned())
+}
+
+/// Which Worker a rank runs on; not told where the Launcher's host takes ranks too, or slots are not fixed.
+fn world(job: &ValidJob) -> Option<World> {
+    let slots = u32::try_from(job.slots).ok().filter(|slots| *slots > 0 && !job.launcher_as_worker)?;
+    let workers = (0..job.worker_count()).map(|index| worker_name(&job.name, index)).collect();
+    Some(World { workers, slots })
+}
+
+fn index_of(job: &str, worker: &str) -> Option<i32> {
+    worker.strip_prefix(job)?.strip_prefix("-worker-")?.parse().ok()
+}

@@ -1,0 +1,81 @@
+//! The record of a failed attempt: a ConfigMap that stays when the attempt's pods are gone, and goes with the job. It
+//! holds what `status.failure` holds, for clusters whose MPIJob definition drops that, and the end of what the
+//! Launcher printed. No upstream counterpart.
+
+use std::collections::BTreeMap;
+
+use api::{Failure, MPIJobStatus};
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::{metadata, watched_labels};
+use crate::observed::Seen;
+use crate::validate::ValidJob;
+
+/// The longest excerpt of the log, in bytes: with everything else, and every key, below the record's 64 KiB.
+const LONGEST_LOG_BYTES: usize = 48 * 1024;
+/// The longest of the other values, in bytes.
+const LONGEST_VALUE_BYTES: usize = 2 * 1024;
+
+/// The record of an attempt that ended with this status; nothing if it did not fail.
+#[must_use]
+pub fn record(job: &ValidJob, seen: &Seen, status: &MPIJobStatus) -> Option<ConfigMap> {
+    let Failure { reason, message, suggestion, link, pod, container, worker, exit_code } =
+        status.failure.as_ref().filter(|_| status.completion_time.is_some())?;
+    let attempt = seen.attempt.max(1);
+    let ended = status.completion_time.as_ref().map(|time| time.0.to_string());
+    let log = seen.launcher_failed.as_ref().and_then(|run| run.log.clone());
+    let values = [
+        ("attempt", Some(attempt.to_string())),
+        ("reason", Some(reason.clone())),
+        ("message", Some(message.clone())),
+        ("suggestion", suggestion.clone()),
+        ("link", link.clone()),
+        ("pod", pod.clone()),
+        ("container", container.clone()),
+        ("worker", worker.map(|worker| worker.to_string())),
+        ("exitCode", exit_code.map(|code| code.to_string())),
+        ("completionTime", ended),
+    ];
+    let mut data: BTreeMap<String, String> = values
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), cut_end(&value?, LONGEST_VALUE_BYTES).to_owned())))
+        .collect();
+    data.extend(log.map(|log| ("launcher.log".to_owned(), last_lines(&log).to_owned())));
+    let name = format!("{}-attempt-{attempt}", job.name);
+    Some(ConfigMap {
+        metadata: metadata(job, name, watched_labels(job)),
+        data: Some(data),
+        immutable: Some(true),
+        ..ConfigMap::default()
+    })
+}
+
+fn cut_end(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+/// The last whole lines that fit; of one line that does not, its end.
+fn last_lines(log: &str) -> &str {
+    if log.len() <= LONGEST_LOG_BYTES {
+        return log;
+    }
+    let tail = &log[log.ceil_char_boundary(log.len() - LONGEST_LOG_BYTES)..];
+    tail.split_once('\n').map_or(tail, |(_, whole)| whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_log_the_last_whole_lines_stay() {
+        let line = "é".repeat(50) + "\n";
+        let log = line.repeat(2_000);
+        let kept = last_lines(&log);
+        assert!(kept.len() <= LONGEST_LOG_BYTES && kept.len() > LONGEST_LOG_BYTES - 2 * line.len());
+        assert!(kept.lines().all(|kept| kept == line.trim_end()));
+        let one = "é".repeat(LONGEST_LOG_BYTES);
+        assert!(last_lines(&one).len() <= LONGEST_LOG_BYTES);
+        assert_eq!(last_lines("short\n"), "short\n");
+    }
+}
