@@ -12,8 +12,17 @@ use jobs::Class;
 use crate::failure::Failure;
 
 /// What may lie in the directory; nothing else is ever removed from it.
-const FILES: [&str; 8] =
-    ["lock", "state.json", "state.json.new", "kubeconfig", "kubeconfig.new", "log", "port", "port.new"];
+const FILES: [&str; 9] = [
+    "lock",
+    "state.json",
+    "state.json.new",
+    "kubeconfig",
+    "kubeconfig.new",
+    "log",
+    "log.1",
+    "port",
+    "port.new",
+];
 const FOLDERS: [&str; 2] = ["cluster", "launch"];
 
 /// The state directory.
@@ -69,6 +78,11 @@ impl Home {
     /// What the cluster's process writes.
     pub fn log(&self) -> PathBuf {
         self.root.join("log")
+    }
+
+    /// What it wrote before the log was full.
+    pub fn old_log(&self) -> PathBuf {
+        self.root.join("log.1")
     }
 
     /// The port that was used last, so that a kubeconfig given away stays good.

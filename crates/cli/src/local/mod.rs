@@ -8,6 +8,7 @@ pub mod state;
 
 mod doctor;
 mod down;
+mod log;
 mod run;
 mod server;
 mod status;

@@ -21,6 +21,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use tokio_util::sync::CancellationToken;
 
 use super::home::{Home, unusable};
+use super::log;
 use super::state::{State, process_started_ticks, write_private};
 use super::up::{Message, launch_program};
 use crate::SANDBOX;
@@ -42,7 +43,7 @@ pub fn run(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) 
         // Out of the terminal's session: closing the window or Ctrl-C there is not meant for the cluster.
         let _ = nix::unistd::setsid();
     }
-    log_to_stderr();
+    log::start(home, detached);
     let outcome = serve(console, home, up, detached);
     match (outcome, detached) {
         (Ok(()), _) => Ok(0),
@@ -271,14 +272,4 @@ fn say(message: &Message) {
     let line = serde_json::to_string(message).unwrap_or_default();
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-fn log_to_stderr() {
-    let filter =
-        std::env::var("ODH_LOG").unwrap_or_else(|_| "info,kube=warn,hyper=warn,rustls=warn".to_owned());
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .try_init();
 }

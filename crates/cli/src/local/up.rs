@@ -4,7 +4,6 @@
 //! pipe to us, that it is ready or why it is not; its standard error is the log file.
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
@@ -13,7 +12,8 @@ use std::time::{Duration, Instant};
 use jobs::Class;
 use serde::{Deserialize, Serialize};
 
-use super::home::{Home, unusable};
+use super::home::Home;
+use super::log;
 use super::server;
 use super::state::State;
 use crate::arguments::{ClusterOptions, Mode, Up};
@@ -137,13 +137,7 @@ fn spawn(home: &Home, up: &ClusterOptions) -> Result<Child, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::new(Class::Error, "Program", format!("this program cannot find itself: {error}"))
     })?;
-    let log = std::fs::OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(home.log())
-        .map_err(|error| unusable(&home.log(), &error))?;
+    let log = log::create(home)?;
     let mut command = Command::new(program);
     command.args(["local", "up", "--foreground", "--detached"]).args(flags(up));
     command.env("ODH_HOME", home.root()).current_dir("/");

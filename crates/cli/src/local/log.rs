@@ -1,0 +1,97 @@
+//! The local cluster's log: what its process says on standard error, in a file that stays small.
+//!
+//! The file is that process's standard error, so that a panic, or a word of a pod's first process, lands in it too.
+//! It is therefore never replaced: a full one is copied to `log.1` and made empty, and whoever holds it goes on at its
+//! beginning, for it is opened to append.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use super::home::{Home, unusable};
+use crate::failure::Failure;
+
+/// How large the file may grow, in bytes; another of that size is kept.
+const LARGEST: u64 = 10 << 20;
+/// What is logged unless `ODH_LOG` says otherwise.
+const FILTER: &str = "info,kube=warn,hyper=warn,rustls=warn";
+
+/// Makes a new, empty log for a cluster that is about to start.
+pub fn create(home: &Home) -> Result<File, Failure> {
+    let path = home.log();
+    let made = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+    made.and_then(|file| file.set_len(0).map(|()| file)).map_err(|error| unusable(&path, &error))
+}
+
+/// Lets this process log to its standard error: to a terminal as it comes, to the log file with a bound.
+pub fn start(home: &Home, detached: bool) {
+    let filter = std::env::var("ODH_LOG").unwrap_or_else(|_| FILTER.to_owned());
+    let logging = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        .with_ansi(false);
+    let file = detached.then(|| io::stderr().as_fd().try_clone_to_owned().ok()).flatten().map(File::from);
+    let _ = match file {
+        Some(file) => {
+            let bounded = Bounded { file, path: home.log(), old: home.old_log(), largest: LARGEST };
+            logging.with_writer(std::sync::Mutex::new(bounded)).try_init()
+        }
+        None => logging.with_writer(io::stderr).try_init(),
+    };
+}
+
+/// A file, opened to append, that is emptied when it is full; what it held is kept in another.
+struct Bounded {
+    file: File,
+    path: PathBuf,
+    old: PathBuf,
+    largest: u64,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Others write to the file too, so its size is asked for and not counted.
+        let metadata = self.file.metadata()?;
+        if metadata.is_file() && metadata.len().saturating_add(bytes.len() as u64) > self.largest {
+            self.empty()?;
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Bounded {
+    fn empty(&self) -> io::Result<()> {
+        // Without room for the copy, the bound is still kept.
+        if std::fs::copy(&self.path, &self.old).is_err() {
+            let _ = std::fs::remove_file(&self.old);
+        }
+        self.file.set_len(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_log_is_kept_once_and_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
+        let open = || OpenOptions::new().create(true).append(true).open(&path).unwrap();
+        let mut log = Bounded { file: open(), path: path.clone(), old: old.clone(), largest: 8 };
+        let mut another = open();
+        for line in ["one\n", "two\n", "three\n"] {
+            log.write_all(line.as_bytes()).unwrap();
+        }
+        another.write_all(b"panic\n").unwrap();
+        let read = |path: &PathBuf| std::fs::read_to_string(path).unwrap();
+        assert_eq!((read(&old).as_str(), read(&path).as_str()), ("one\ntwo\n", "three\npanic\n"));
+        log.write_all(b"four\n").unwrap();
+        assert_eq!((read(&old).as_str(), read(&path).as_str()), ("three\npanic\n", "four\n"));
+    }
+}
