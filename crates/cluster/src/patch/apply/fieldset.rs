@@ -71,6 +71,21 @@ impl FieldSet {
         })
     }
 
+    /// Takes `other` out of this set; where little is taken, little is done.
+    pub(super) fn subtract(&mut self, other: &FieldSet) {
+        for member in &other.members {
+            self.members.remove(member);
+        }
+        for (element, theirs) in &other.children {
+            if let Some(mine) = self.children.get_mut(element) {
+                mine.subtract(theirs);
+                if mine.is_empty() {
+                    self.children.remove(element);
+                }
+            }
+        }
+    }
+
     /// Keeps what stands under root fields of which `keep` holds.
     pub(super) fn filter_root(mut self, keep: impl Fn(&str) -> bool) -> FieldSet {
         let kept = |element: &String| element.strip_prefix("f:").is_none_or(&keep);

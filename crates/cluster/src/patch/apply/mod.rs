@@ -9,6 +9,8 @@ mod fieldset;
 mod managed;
 mod typed;
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -121,7 +123,7 @@ pub fn apply(
     let mut entries = managed::read(before).unwrap_or_default();
     if let (Some(live), true) = (live, entries.is_empty()) {
         let first = Writer { manager: BEFORE, subresource: None, ..by };
-        record(kind, &mut entries, &typed::compare(root, &empty, &without_managers(live)), &first);
+        record(kind, &mut entries, typed::compare(root, &empty, live), &first);
     }
     let bare = without_managers(before);
     let malformed =
@@ -230,7 +232,8 @@ fn settle(
 
 fn take(entries: &mut Vec<Entry>, changed: &FieldSet, removed: &FieldSet) {
     for entry in entries.iter_mut() {
-        entry.set = entry.set.difference(changed).difference(removed);
+        entry.set.subtract(changed);
+        entry.set.subtract(removed);
     }
     entries.retain(|entry| !entry.set.is_empty());
 }
@@ -249,18 +252,19 @@ pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value,
     let sent = sent.filter(|all| !all.is_empty()).and(managed::read(new));
     let stored = || live.and_then(managed::read).unwrap_or_default();
     let mut entries = if by.subresource.is_some() { stored() } else { sent.unwrap_or_else(stored) };
-    let bare = without_managers(new);
-    let before = live.map_or_else(|| skeleton(new), without_managers);
-    let difference = typed::compare(Place::root(kind.schema()), &before, &bare);
-    record(kind, &mut entries, &difference, &by);
+    let root = Place::root(kind.schema());
+    let difference = match live {
+        Some(live) => typed::compare(root, live, new),
+        None => typed::compare(root, &skeleton(new), new),
+    };
+    record(kind, &mut entries, difference, &by);
     managed::write(new, entries);
 }
 
 /// Gives the writer of an update what it changed, and takes it from the others.
-fn record(kind: &Kind, entries: &mut Vec<Entry>, difference: &Comparison, by: &Writer<'_>) {
-    let filter = |set: &FieldSet| owned(kind, by.subresource, set.clone());
-    let changed = filter(&difference.modified.clone().union(&difference.added));
-    let removed = filter(&difference.removed);
+fn record(kind: &Kind, entries: &mut Vec<Entry>, difference: Comparison, by: &Writer<'_>) {
+    let changed = owned(kind, by.subresource, difference.modified.union(&difference.added));
+    let removed = owned(kind, by.subresource, difference.removed);
     let mut manager = by.manager.to_owned();
     let mut end = MAX_MANAGER_BYTES.min(manager.len());
     while !manager.is_char_boundary(end) {
@@ -273,29 +277,36 @@ fn record(kind: &Kind, entries: &mut Vec<Entry>, difference: &Comparison, by: &W
         api_version: kind.api_version(),
         subresource: by.subresource.unwrap_or_default().to_owned(),
         time: managed::stamp(by.now),
-        set: changed.clone(),
+        set: FieldSet::default(),
     };
     let previous = entries.iter().position(|e| e.same_manager(&mine)).map(|at| entries.remove(at));
     take(entries, &changed, &removed);
-    if let Some(previous) = previous {
-        if mine.set.is_empty() {
-            mine.time.clone_from(&previous.time);
+    mine.set = match previous {
+        Some(mut previous) => {
+            if changed.is_empty() {
+                mine.time = previous.time;
+            }
+            previous.set.subtract(&removed);
+            previous.set.union(&changed)
         }
-        mine.set = previous.set.difference(&removed).union(&mine.set);
-    }
+        None => changed,
+    };
     entries.push(mine);
 }
 
 /// The part of a set that a writer through this door can own.
-fn owned(kind: &Kind, subresource: Option<&str>, set: FieldSet) -> FieldSet {
-    let mut unowned = FieldSet::default();
-    for name in ["apiVersion", "kind", "metadata"] {
-        unowned.insert(&[fieldset::field(name)]);
-    }
-    for name in UNOWNED {
-        unowned.insert(&[fieldset::field("metadata"), fieldset::field(name)]);
-    }
-    let set = set.difference(&unowned);
+fn owned(kind: &Kind, subresource: Option<&str>, mut set: FieldSet) -> FieldSet {
+    static NEVER: LazyLock<FieldSet> = LazyLock::new(|| {
+        let mut never = FieldSet::default();
+        for name in ["apiVersion", "kind", "metadata"] {
+            never.insert(&[fieldset::field(name)]);
+        }
+        for name in UNOWNED {
+            never.insert(&[fieldset::field("metadata"), fieldset::field(name)]);
+        }
+        never
+    });
+    set.subtract(&NEVER);
     match subresource {
         Some("status") if kind.is_builtin() => {
             set.filter_root(|field| matches!(field, "metadata" | "status"))

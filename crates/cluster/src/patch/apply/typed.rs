@@ -187,7 +187,7 @@ fn collect(
     Ok(())
 }
 
-/// How `new` differs from `old`.
+/// How `new` differs from `old`; the record of managers is no part of either.
 pub(super) fn compare(place: Place<'_>, old: &Value, new: &Value) -> Comparison {
     let mut out = Comparison::default();
     walk(place, Some(old), Some(new), &mut Vec::new(), &mut out);
@@ -245,34 +245,41 @@ fn below(
     match shape {
         Shape::Leaf => return true,
         Shape::Map => {
-            let fields = |v: Option<&Value>| {
-                v.and_then(Value::as_object).into_iter().flatten().map(|(n, _)| n.clone()).collect::<Vec<_>>()
+            let (before, after) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+            let at_managers = matches!(path.as_slice(), [only] if only == "f:metadata");
+            let compare = |name: &str, path: &mut Path, out: &mut Comparison| {
+                if at_managers && name == "managedFields" {
+                    return;
+                }
+                let (old, new) = (before.and_then(|map| map.get(name)), after.and_then(|map| map.get(name)));
+                if old != new {
+                    path.push(field(name));
+                    walk(place.field(name).0, old, new, path, out);
+                    path.pop();
+                }
             };
-            let mut names = fields(old);
-            names.extend(fields(new));
-            names.sort();
-            names.dedup();
-            for name in names {
-                path.push(field(&name));
-                let at = |v: Option<&'_ Value>| v.and_then(|v| v.get(&name).cloned());
-                let (before, after) = (at(old), at(new));
-                walk(place.field(&name).0, before.as_ref(), after.as_ref(), path, out);
-                path.pop();
+            for name in before.into_iter().flat_map(Map::keys) {
+                compare(name, path, out);
+            }
+            let is_new = |name: &&String| before.is_none_or(|before| !before.contains_key(*name));
+            for name in after.into_iter().flat_map(Map::keys).filter(is_new) {
+                compare(name, path, out);
             }
         }
         Shape::List(list) => {
             let items = |v| place.items(list, v, false).unwrap_or_default();
             let (before, after) = (items(old), items(new));
-            let find = |all: &[(String, &Value)], element: &str| {
-                all.iter().find(|(e, _)| e == element).map(|(_, v)| (*v).clone())
-            };
-            let mut elements: Vec<String> = before.iter().chain(&after).map(|(e, _)| e.clone()).collect();
-            elements.sort();
-            elements.dedup();
-            for element in elements {
-                let (o, n) = (find(&before, &element), find(&after, &element));
+            let by_element = |all: Vec<(String, _)>| all.into_iter().collect::<BTreeMap<_, &Value>>();
+            let (before, mut after) = (by_element(before), by_element(after));
+            for (element, old) in before {
+                let new = after.remove(&element);
                 path.push(element);
-                walk(place.item(), o.as_ref(), n.as_ref(), path, out);
+                walk(place.item(), Some(old), new, path, out);
+                path.pop();
+            }
+            for (element, new) in after {
+                path.push(element);
+                walk(place.item(), None, Some(new), path, out);
                 path.pop();
             }
         }
