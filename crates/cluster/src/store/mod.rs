@@ -27,8 +27,9 @@ pub use journal::{Journal, Volatile};
 pub use record::{Key, Record, Resource};
 
 /// Events that each resource's ring keeps unless [`Store::new`] is told otherwise. kube-apiserver's watch cache
-/// holds between 100 and 102,400 for each resource (`cacher/watch_cache.go`).
-pub const DEFAULT_WINDOW: usize = 2048;
+/// holds between 100 and 102,400 for each resource (`cacher/watch_cache.go`). Each keeps an
+/// object's old state in memory.
+pub const DEFAULT_WINDOW: usize = 512;
 /// Events that may wait for one watcher; a watcher that falls behind further is ended, not buffered.
 pub const WATCHER_BACKLOG: usize = 4096;
 
