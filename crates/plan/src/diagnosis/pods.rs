@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod}
 
 use super::facts::PodFacts;
 use super::{Cause, Ending, Facts, Output, diagnose};
-use crate::observed::condition_since;
+use crate::observed::{condition_since, is_going};
 
 /// Why a pod failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub fn failed_run(pod: &Pod) -> Option<FailedRun> {
     let main = &pod.spec.as_ref()?.containers.first()?.name;
     let statuses = || container_statuses(pod);
     let of_main = statuses().filter(|status| status.name == *main);
-    of_main.chain(statuses()).find_map(failed_run_of)
+    of_main.chain(statuses()).find_map(|status| failed_run_of(status, is_going(pod)))
 }
 
 fn container_statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
@@ -64,13 +64,15 @@ fn container_statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     })
 }
 
-fn failed_run_of(status: &ContainerStatus) -> Option<FailedRun> {
+/// The run that ended last; of a pod that is being deleted the one before it, as the last is ended by that.
+fn failed_run_of(status: &ContainerStatus, going: bool) -> Option<FailedRun> {
     let ended_badly = |state: &Option<_>| {
         let state: &k8s_openapi::api::core::v1::ContainerState = state.as_ref()?;
         state.terminated.clone().filter(|ended| ended.exit_code != 0)
     };
     let now = ended_badly(&status.state).map(|ended| (ended, false));
-    let (ended, previous) = now.or_else(|| ended_badly(&status.last_state).map(|ended| (ended, true)))?;
+    let before = ended_badly(&status.last_state).map(|ended| (ended, true));
+    let (ended, previous) = if going { before.or(now) } else { now.or(before) }?;
     Some(FailedRun { container: status.name.clone(), restarts: status.restart_count, previous, ended })
 }
 
@@ -100,7 +102,7 @@ pub(crate) fn of_worker(pod: &Pod) -> PodFailure {
 /// ConfigMap that is missing yet or an image that is not on the node, is none of these.
 pub(crate) fn of_unstartable(pod: &Pod) -> Option<PodFailure> {
     container_statuses(pod).find_map(|status| {
-        let run = failed_run_of(status).map(|run| run.ended);
+        let run = failed_run_of(status, is_going(pod)).map(|run| run.ended);
         let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
         let reasons = [
             run.as_ref().and_then(|ended| ended.reason.as_deref()),
@@ -236,5 +238,27 @@ fn exit_text(ended: &ContainerStateTerminated) -> String {
     match ended.reason.as_deref() {
         Some(reason) if reason != "Error" && reason != "Completed" => format!("exit code {code} ({reason})"),
         _ => format!("exit code {code}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_deletion_ends_does_not_hide_what_ended_before() {
+        let ended = |code: i32| json!({ "terminated": { "exitCode": code } });
+        let mut pod = json!({ "metadata": {}, "spec": { "containers": [{ "name": "main" }] },
+            "status": { "containerStatuses": [{ "name": "main", "image": "", "imageID": "", "ready": false,
+                "restartCount": 1, "state": ended(1), "lastState": ended(3) }] } });
+        let seen = |pod: &serde_json::Value| {
+            let run = failed_run(&serde_json::from_value(pod.clone()).unwrap()).unwrap();
+            (run.ended.exit_code, run.previous, run.restarts)
+        };
+        assert_eq!(seen(&pod), (1, false, 1));
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(seen(&pod), (3, true, 1));
     }
 }
