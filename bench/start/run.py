@@ -5,6 +5,7 @@ Run by `cargo xtask bench start`, with ODH (the release build of odh) and ODH_EX
 Figures: `odh local up` until the API answers; memory when idle; submit until four ranks have printed; a job of 100 Workers.
 """
 
+import json
 import os
 import pathlib
 import platform
@@ -45,11 +46,15 @@ def up(home: str) -> float:
 
 
 def idle_memory(home: str) -> float:
-    import json
-
     status = json.loads(odh(home, "local", "status", "-o", "json"))
     time.sleep(2)  # a measurement of rest needs some
     return resident_mib(status["pid"])
+
+
+def down(home: str) -> float:
+    started = time.monotonic()
+    odh(home, "local", "down")
+    return time.monotonic() - started
 
 
 def four_ranks(home: str, number: int) -> float:
@@ -83,13 +88,14 @@ def row(name: str, figures: list[float], unit: str, goal: str) -> str:
 
 
 def measure() -> list[str]:
-    starts, memory = [], []
+    starts, memory, stops = [], [], []
     for _ in range(REPEAT):
         with tempfile.TemporaryDirectory(prefix="odh-bench-") as folder:
             home = f"{folder}/odh"
             try:
                 starts.append(up(home))
                 memory.append(idle_memory(home))
+                stops.append(down(home))
             finally:
                 odh(home, "local", "down", "--purge", check=False)
     with tempfile.TemporaryDirectory(prefix="odh-bench-") as folder:
@@ -98,6 +104,7 @@ def measure() -> list[str]:
             up(home)
             four = [four_ranks(home, number) for number in range(REPEAT)]
             hundred = [hundred_workers(home, number) for number in range(REPEAT_HUNDRED)]
+            after = [idle_memory(home)]
         finally:
             odh(home, "local", "down", "--purge", check=False)
     return [
@@ -105,12 +112,14 @@ def measure() -> list[str]:
         row("resident when idle", memory, "MiB", "< 60"),
         row("submit → 4 ranks printing (agent)", four, "s", "< 2"),
         row("100 Workers, `mpirun hostname`: submit → Succeeded", hundred, "s", "< 10"),
+        row("resident after all those jobs, which are deleted", after, "MiB", "–"),
+        row("`odh local down` of an idle cluster", stops, "s", "–"),
     ]
 
 
 def main() -> None:
-    rows = measure()
     load = os.getloadavg()[0]
+    rows = measure()
     text = "\n".join([
         "# The first minutes with the embedded cluster",
         "",
