@@ -93,27 +93,7 @@ fn descendants(pid: i64) -> Vec<i64> {
 fn ending_the_cluster_ends_what_it_ran() {
     let home = Home::with_cluster("clean_up::down");
     let name = format!("ended-{}", std::process::id());
-    home.odh(&[
-        "training",
-        "create",
-        "mpijob",
-        "--name",
-        &name,
-        "--workers",
-        "2",
-        "--image",
-        stories::EXAMPLES_IMAGE,
-        "--",
-        "mpirun",
-        "sleep",
-        "3600",
-    ])
-    .ended(0);
-    within(Duration::from_secs(30), "the job runs", || {
-        let job = home.odh(&["training", "get", "mpijob", &name, "-o", "json"]).json();
-        (job["status"]["phase"] == "Running").then_some(())
-    });
-    assert!(!Leftovers::look(&name).processes.is_empty());
+    run_a_long_job(&home, &name);
     home.odh(&["local", "down"]).ended(0);
     within(Duration::from_secs(10), "no process is left", || {
         Leftovers::look(&name).processes.is_empty().then_some(())
@@ -126,26 +106,7 @@ fn ending_the_cluster_ends_what_it_ran() {
 fn killing_the_cluster_ends_what_it_ran() {
     let home = Home::with_cluster("clean_up::killed");
     let name = format!("killed-{}", std::process::id());
-    home.odh(&[
-        "training",
-        "create",
-        "mpijob",
-        "--name",
-        &name,
-        "--workers",
-        "2",
-        "--image",
-        stories::EXAMPLES_IMAGE,
-        "--",
-        "mpirun",
-        "sleep",
-        "3600",
-    ])
-    .ended(0);
-    within(Duration::from_secs(30), "the job runs", || {
-        let job = home.odh(&["training", "get", "mpijob", &name, "-o", "json"]).json();
-        (job["status"]["phase"] == "Running").then_some(())
-    });
+    run_a_long_job(&home, &name);
     let status = home.odh(&["local", "status", "-o", "json"]).ended(0).json();
     let pid =
         status["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("the status names the process");
@@ -154,4 +115,16 @@ fn killing_the_cluster_ends_what_it_ran() {
         Leftovers::look(&name).processes.is_empty().then_some(())
     });
     home.up(&[]);
+}
+
+/// Starts a job that would run for an hour, and sees its processes.
+fn run_a_long_job(home: &Home, name: &str) {
+    let image = stories::EXAMPLES_IMAGE;
+    let job = ["--name", name, "--workers", "2", "--image", image, "--", "mpirun", "sleep", "3600"];
+    home.odh(&[&["training", "create", "mpijob"], &job[..]].concat()).ended(0);
+    within(Duration::from_secs(30), "the job runs", || {
+        let job = home.odh(&["training", "get", "mpijob", name, "-o", "json"]).json();
+        (job["status"]["phase"] == "Running").then_some(())
+    });
+    assert!(!Leftovers::look(name).processes.is_empty());
 }
