@@ -9,8 +9,10 @@ use crate::steps::{self, Stop};
 /// Which build of the programs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Quick to build; what demo and tests use.
+    /// Quick to build; what the demo uses.
     Dev,
+    /// The same with all tests, which use these programs.
+    Tests,
     /// Optimised; what is measured and shipped.
     Release,
 }
@@ -18,25 +20,29 @@ pub enum Profile {
 impl Profile {
     fn folder(self) -> &'static str {
         match self {
-            Profile::Dev => "debug",
+            Profile::Dev | Profile::Tests => "debug",
             Profile::Release => "release",
         }
     }
 
-    fn flags(self) -> &'static [&'static str] {
+    fn arguments(self) -> &'static [&'static str] {
         match self {
-            Profile::Dev => &[],
-            Profile::Release => &["--release"],
+            Profile::Dev => &["build", "--package", "cli", "--package", "operator"],
+            // With the tests' own dependencies the same crates would be built with other features, and so twice.
+            Profile::Tests => &["build", "--workspace", "--all-targets"],
+            Profile::Release => &["build", "--release", "--package", "cli", "--package", "operator"],
         }
     }
 }
 
 /// Builds `odh` with `odh-launch` beside it; answers the path of `odh`.
 pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
-    steps::step("Building odh (the first time takes some minutes)");
-    let mut arguments = vec!["build", "--package", "cli", "--package", "operator"];
-    arguments.extend(profile.flags());
-    steps::cargo(&arguments)?;
+    steps::step(if profile == Profile::Tests {
+        "Building odh and all tests (the first time takes some minutes)"
+    } else {
+        "Building odh (the first time takes some minutes)"
+    });
+    steps::cargo(profile.arguments())?;
     let folder = steps::target().join(profile.folder());
     let launch = launch_agent()?;
     let beside = folder.join("odh-launch");

@@ -16,13 +16,17 @@ const WORKERS: usize = 4;
 /// The accuracy that the training must exceed.
 const ACCURACY: f64 = 0.95;
 
+/// What a person needs to run the examples: their environment, and `odh`.
+pub fn set_up() -> Result<(PathBuf, PathBuf), Stop> {
+    steps::step("Checking what this machine has");
+    machine::prepare_for_demo()?;
+    Ok((environment::examples()?, build::programs(Profile::Dev)?))
+}
+
 /// Sets everything up, runs `examples/digits.yaml`, and checks what it printed.
 pub fn run() -> Result<(), Stop> {
     let started = Instant::now();
-    steps::step("Checking what this machine has");
-    machine::prepare_for_demo()?;
-    let environment = environment::examples()?;
-    let odh = build::programs(Profile::Dev)?;
+    let (environment, odh) = set_up()?;
     let home = steps::target().join("demo");
     fs::create_dir_all(&home).map_err(|error| Stop::plain(format!("{}: {error}", home.display())))?;
 

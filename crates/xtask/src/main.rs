@@ -27,7 +27,7 @@ cargo xtask TASK
   gen [--check]     write the generated files anew, or compare them
   fmt               format the code
   bench [NAME]      measure, beside a peer in the same run; reports go to bench/reports/
-  setup             only the set-up that the tasks above share
+  setup             only what the examples need: odh and the Python environment
   help              this text
 ";
 
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         ["gen", "--check"] => generate::run(generate::Write::Compare),
         ["fmt"] => steps::cargo(&["fmt", "--all"]),
         ["bench", names @ ..] => bench::run(names),
-        ["setup"] => test::set_up().map(|_| ()),
+        ["setup"] => demo::set_up().map(|_| ()),
         ["help" | "--help" | "-h"] | [] => {
             steps::say(HELP);
             Ok(())

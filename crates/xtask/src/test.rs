@@ -10,22 +10,22 @@ use crate::steps::{self, Stop};
 use crate::{check, environment, machine};
 
 /// Where things are that the stories use.
-pub struct SetUp {
+struct SetUp {
     odh: PathBuf,
     examples: PathBuf,
     mpich: PathBuf,
     tools: PathBuf,
 }
 
-/// Installs what is missing, makes the environments, builds the programs.
-pub fn set_up() -> Result<SetUp, Stop> {
+/// Installs what is missing, makes the environments, builds the programs and the tests.
+fn set_up() -> Result<SetUp, Stop> {
     steps::step("Checking what this machine has");
     machine::prepare_for_tests()?;
     Ok(SetUp {
         tools: environment::tools()?,
         examples: environment::examples()?,
         mpich: environment::mpich()?,
-        odh: build::programs(Profile::Dev)?,
+        odh: build::programs(Profile::Tests)?,
     })
 }
 
