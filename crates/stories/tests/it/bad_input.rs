@@ -142,3 +142,62 @@ fn a_full_disk_is_named() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("is full"), "{said}");
 }
+#[test]
+fn a_launcher_program_that_is_missing_is_named() {
+    let home = Home::with_cluster("bad_input::no_mpirun");
+    let answer = home.odh(&[
+        "training",
+        "create",
+        "mpijob",
+        "--name",
+        "missing",
+        "--workers",
+        "1",
+        "--image",
+        EXAMPLES_IMAGE,
+        "--wait",
+        "--timeout",
+        "60s",
+        "--",
+        "mpirun-that-is-not-there",
+        "hostname",
+    ]);
+    answer.ended(100).says("mpirun-that-is-not-there").says("ExecutableNotFound");
+}
+
+#[test]
+fn a_machine_without_mpirun_is_told_which_package_brings_it() {
+    let home = Home::new();
+    // A machine that has a shell and little else.
+    let programs = home.path().join("programs");
+    std::fs::create_dir(&programs).expect("a folder can be made");
+    for program in ["sh", "env", "cat"] {
+        let place = ["/usr/bin", "/bin"].map(|folder| std::path::Path::new(folder).join(program));
+        let place = place.iter().find(|place| place.exists()).expect("every machine has it");
+        std::os::unix::fs::symlink(place, programs.join(program)).expect("a link can be made");
+    }
+    let up = home.odh_command(&["local", "up"]).env("PATH", &programs).output().expect("odh starts");
+    assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+    stories::record("bad_input::no_mpirun_at_all", &home.mode(), false);
+    let words = [
+        "training",
+        "create",
+        "mpijob",
+        "--name",
+        "bare",
+        "--workers",
+        "1",
+        "--image",
+        "bare",
+        "--wait",
+        "--timeout",
+        "60s",
+        "--",
+        "hostname",
+    ];
+    let created = home.odh_command(&words).env("PATH", &programs).output().expect("odh starts");
+    let said = String::from_utf8_lossy(&created.stderr).into_owned();
+    assert_eq!(created.status.code(), Some(100), "{said}");
+    assert!(said.contains("apt-get install openmpi-bin"), "{said}");
+    home.odh(&["training", "describe", "mpijob", "bare"]).ended(0).says("ExecutableNotFound").says("mpirun");
+}
