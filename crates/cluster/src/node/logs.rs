@@ -352,7 +352,7 @@ mod tests {
             let log = Arc::clone(&log);
             async move { text(&log, follow).await }
         });
-        let line = [b'x'; 1 << 20];
+        let line = vec![b'x'; 1 << 20];
         for _ in 0..25 {
             log.write("stdout", true, &line).unwrap();
             tokio::task::yield_now().await;
@@ -366,7 +366,7 @@ mod tests {
     async fn old_files_go() {
         let dir = tempfile::tempdir().unwrap();
         let log = RunLog::create(dir.path().join("0.log")).unwrap();
-        let line = [b'x'; 5 << 20];
+        let line = vec![b'x'; 5 << 20];
         for _ in 0..20 {
             log.write("stdout", true, &line).unwrap();
         }
