@@ -4,7 +4,7 @@
 use api::Failure;
 
 use crate::diagnosis::{
-    Cause, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, World, diagnose, failed_run,
+    Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, World, diagnose, failed_run,
     of_infrastructure, of_worker,
 };
 use crate::objects::worker_name;
@@ -50,7 +50,8 @@ pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, messag
             ..Failure::default()
         };
     }
-    of_failed_run(job, seen).or_else(|| seen.status.failure.clone()).unwrap_or_else(|| Failure {
+    let of_run = of_failed_run(job, seen).map(|(failure, ..)| failure);
+    of_run.or_else(|| seen.status.failure.clone()).unwrap_or_else(|| Failure {
         reason: Cause::Unknown.word().to_owned(),
         message: format!("The Launcher failed and its pod is gone: {message}"),
         suggestion: Some(Cause::Unknown.advice().suggestion.to_owned()),
@@ -59,12 +60,34 @@ pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, messag
     })
 }
 
+/// Causes that another try of the same Launcher meets again: what the user wrote has to change.
+const USERS_ERRORS: [Cause; 10] = [
+    Cause::ExecutableNotFound,
+    Cause::ExecutableNotPermitted,
+    Cause::LibraryMissing,
+    Cause::LaunchProgramMissing,
+    Cause::NotEnoughSlots,
+    Cause::RootRefused,
+    Cause::BadHostfile,
+    Cause::BadOption,
+    Cause::BadInterface,
+    Cause::VersionMismatch,
+];
+
+/// Why the Launcher's last run failed, where trying again is to no avail: the launcher itself said what is wrong, and
+/// it is the user's to mend. What a program could have printed is too weak to end a job on.
+pub(crate) fn users_error(job: &ValidJob, seen: &Seen) -> Option<Failure> {
+    let (failure, cause, confidence) = of_failed_run(job, seen)?;
+    (USERS_ERRORS.contains(&cause) && confidence >= Confidence::Medium).then_some(failure)
+}
+
 /// What the Launcher's last failed run says, by its pod's status and by what it printed.
-fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<Failure> {
+fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confidence)> {
     let pod = seen.failed_launcher_pod()?;
     let name = pod.metadata.name.clone().unwrap_or_default();
     if let Some(failure) = of_infrastructure(pod) {
-        return Some(failure_of(failure, "Launcher", name, None));
+        let cause = failure.cause;
+        return Some((failure_of(failure, "Launcher", name, None), cause, Confidence::High));
     }
     let run = failed_run(pod);
     let code = run.as_ref().map(|run| run.ended.exit_code);
@@ -78,13 +101,14 @@ fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<Failure> {
     let found = diagnose(&Output::from(log.unwrap_or_default()), ending, &facts);
     let worker = found.as_ref().and_then(|found| found.worker.as_deref());
     let worker = worker.and_then(|worker| index_of(&job.name, worker));
+    let confidence = found.as_ref().map_or(Confidence::Low, |found| found.confidence);
     let (cause, message, suggestion) = match found {
         Some(found) if found.cause != Cause::Unknown || log.is_some() => {
             (found.cause, found.message, found.suggestion)
         }
         _ => without_log(run.as_ref()),
     };
-    Some(Failure {
+    let failure = Failure {
         reason: cause.word().to_owned(),
         message,
         suggestion: Some(suggestion),
@@ -93,7 +117,8 @@ fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<Failure> {
         container: run.map(|run| run.container),
         worker,
         exit_code: code,
-    })
+    };
+    Some((failure, cause, confidence))
 }
 
 /// Exit codes that mpirun passes on from a rank; its own failures are 1 and those above.

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::Settings;
 use crate::conditions::{condition, is_finished, is_true};
 use crate::diagnosis::{PodFailure, of_missing_worker, of_slow_worker, of_unstartable, of_worker};
-use crate::failure::failure_of;
+use crate::failure::{failure_of, users_error};
 use crate::objects::{
     config_map, config_map_name, discover_hosts, launcher_job, launcher_name, scheduling_directives, secret,
     secret_name, service, watched_labels, worker, worker_name,
@@ -421,7 +421,7 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
     if let Some((index, failure)) = unstartable {
         return Some(verdict(job, seen, index, failure));
     }
-    if let Some(verdict) = judge_launcher(seen) {
+    if let Some(verdict) = judge_launcher(job, seen) {
         return Some(verdict);
     }
     if all_were_up(job, seen) {
@@ -438,12 +438,15 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
     slow.map(|(index, pod)| verdict(job, seen, index, of_slow_worker(pod, &waited)))
 }
 
-/// A Launcher that can never start is the user's error: upstream's Job would try it for minutes, to no avail.
-fn judge_launcher(seen: &Seen) -> Option<Verdict> {
+/// A Launcher that can never start, or whose MPI refused what the user wrote: upstream's Job would try it for minutes,
+/// to no avail.
+fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<Verdict> {
     let mut pods = seen.launcher_pods.iter().filter(|pod| !is_going(pod));
-    let (pod, failure) = pods.find_map(|pod| Some((pod, of_unstartable(pod)?)))?;
-    let pod = pod.metadata.name.clone().unwrap_or_default();
-    let failure = failure_of(failure, &format!("Launcher ({pod})"), pod, None);
+    let unstartable = pods.find_map(|pod| Some((pod, of_unstartable(pod)?))).map(|(pod, failure)| {
+        let pod = pod.metadata.name.clone().unwrap_or_default();
+        failure_of(failure, &format!("Launcher ({pod})"), pod, None)
+    });
+    let failure = unstartable.or_else(|| users_error(job, seen))?;
     Some(Verdict { reason: REASON_FAILED, message: failure.message.clone(), failure })
 }
 

@@ -27,9 +27,22 @@ fn a_rank_that_fails_fails_the_job_and_says_so() {
     home.odh(&["local", "run", &example("fails.yaml")]).ended(100);
     let job = home.odh(&["training", "get", "mpijob", "fails", "-o", "json"]).ended(0).json();
     assert_eq!(job["status"]["phase"], "Failed", "{job:#}");
-    home.odh(&["training", "describe", "mpijob", "fails"]).ended(0).says("Failed").says("exit code 3");
+    home.odh(&["training", "describe", "mpijob", "fails"])
+        .ended(0)
+        .says("Failed")
+        .says("Rank 1 exited with code 3");
     home.odh(&["training", "create", "-f", &example("fails.yaml")]).ended(7).says("already exists");
     home.odh(&["training", "delete", "mpijob", "fails", "--yes"]).ended(0);
     home.odh(&["training", "create", "-f", &example("fails.yaml"), "--wait", "--propagate-exit-code"])
         .ended(3);
+}
+#[test]
+fn hello_works_through_ssh_as_upstream_does_it() {
+    let environment = places::repository("examples/ssh-environment");
+    let mapping = format!("quay.io/opendatahub/mpi-examples:openmpi-ssh={}", environment.display());
+    let home = Home::with_cluster_and("examples::hello_ssh", &["--image", &mapping]);
+    let answer = home.odh(&["local", "run", &example("hello-ssh.yaml")]).ended(0);
+    if home.mode() != "plain" {
+        answer.says("hello-ssh-worker-0").says("hello-ssh-worker-1");
+    }
 }
