@@ -41,8 +41,9 @@ use self::logs::{RunLog, Wanted};
 use self::sandbox::client::{Sandbox, SandboxError};
 use self::sandbox::protocol::{Begin, User};
 
-/// The user of containers that name none, where the caller is root and has no other id to lend.
-const DEFAULT_UID: u32 = 1000;
+/// The user of containers that name none, where the caller is root and has no other id to lend. Not one that a machine
+/// gives to a person: that account's shell, home and lock would be the container's (sshd refuses a locked account).
+const DEFAULT_UID: u32 = 65532;
 /// The node's address, as pods' status shows it; the machine's own addresses are nobody's business.
 const HOST_IP: &str = "127.0.0.1";
 /// Where programs are looked for if the caller has no `PATH`.

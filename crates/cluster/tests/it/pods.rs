@@ -179,7 +179,7 @@ async fn volumes_and_variables_arrive_and_the_machine_is_not_written_to() {
         if mode.isolates() {
             assert_eq!(lines[5], "read-only", "{mode}: {log}");
             let uid = match (mode, nix::unistd::geteuid().as_raw()) {
-                (ModeKind::Rootless, 0) => 1000,
+                (ModeKind::Rootless, 0) => 65532,
                 (_, uid) => uid,
             };
             assert_eq!(lines[6], uid.to_string(), "{mode}: {log}");
