@@ -30,11 +30,6 @@ pub mod places {
         given("ODH_EXAMPLES_ENVIRONMENT")
     }
 
-    /// The environment with MPICH and mpi4py.
-    pub fn mpich_environment() -> PathBuf {
-        given("ODH_MPICH_ENVIRONMENT")
-    }
-
     /// The program `kubectl`, of a current release.
     pub fn kubectl() -> PathBuf {
         given("KUBECTL")
@@ -178,17 +173,12 @@ impl Home {
 
     /// Types an `odh` command and waits for its end.
     pub fn odh(&self, words: &[&str]) -> Answer {
-        self.odh_with_input(words, None)
-    }
-
-    /// The same with something on standard input.
-    pub fn odh_with_input(&self, words: &[&str], input: Option<&str>) -> Answer {
-        run(self.command(&self.odh, words), format!("odh {}", words.join(" ")), input)
+        run(self.command(&self.odh, words), format!("odh {}", words.join(" ")))
     }
 
     /// Types a `kubectl` command and waits for its end.
     pub fn kubectl(&self, words: &[&str]) -> Answer {
-        run(self.kubectl_command(words), format!("kubectl {}", words.join(" ")), None)
+        run(self.kubectl_command(words), format!("kubectl {}", words.join(" ")))
     }
 
     /// An `odh` command to be started by the story itself.
@@ -233,16 +223,7 @@ impl Drop for Home {
     }
 }
 
-fn run(mut command: Command, typed: String, input: Option<&str>) -> Answer {
-    use std::io::Write;
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    if input.is_some() {
-        command.stdin(Stdio::piped());
-    }
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("`{typed}` cannot be started: {error}"));
-    if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
-        pipe.write_all(text.as_bytes()).expect("the command reads its input");
-    }
-    let output = child.wait_with_output().expect("the command ends");
+fn run(mut command: Command, typed: String) -> Answer {
+    let output = command.output().unwrap_or_else(|error| panic!("`{typed}` cannot be started: {error}"));
     Answer::of(typed, &output)
 }
