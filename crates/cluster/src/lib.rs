@@ -10,6 +10,7 @@
 
 pub mod apiserver;
 pub mod controllers;
+mod expressions;
 pub mod kubeconfig;
 pub mod node;
 pub mod objects;

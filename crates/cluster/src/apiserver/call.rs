@@ -19,6 +19,9 @@ use crate::store::Key;
 /// Warnings that one answer carries; the rest are dropped.
 const MAX_WARNINGS: usize = 32;
 
+/// Audit annotations that one request gathers; the rest are dropped.
+const MAX_ANNOTATIONS: usize = 128;
+
 /// See the module.
 pub struct Call<'a> {
     /// The server that answers.
@@ -39,6 +42,8 @@ pub struct Call<'a> {
     pub now: Timestamp,
     /// What the answer warns of.
     pub warnings: Mutex<Vec<String>>,
+    /// What admission notes for the audit log.
+    pub annotations: Mutex<Vec<(String, String)>>,
 }
 
 impl Call<'_> {
@@ -84,6 +89,14 @@ impl Call<'_> {
         let text = text.into();
         if warnings.len() < MAX_WARNINGS && !warnings.contains(&text) {
             warnings.push(text);
+        }
+    }
+
+    /// Notes something for the audit log; the first of a key stays.
+    pub fn annotate(&self, key: String, value: String) {
+        let mut annotations = self.annotations.lock().unwrap_or_else(PoisonError::into_inner);
+        if annotations.len() < MAX_ANNOTATIONS && annotations.iter().all(|(known, _)| *known != key) {
+            annotations.push((key, value));
         }
     }
 }

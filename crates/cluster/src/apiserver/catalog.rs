@@ -80,6 +80,11 @@ impl Catalog {
         self.entries.iter().filter(move |entry| entry.kind.group == group && entry.kind.version == version)
     }
 
+    /// The entries of every version and group under which the objects of a resource are served.
+    pub fn versions_of<'s>(&'s self, resource: &'s Resource) -> impl Iterator<Item = &'s Entry> {
+        self.entries.iter().filter(move |entry| entry.resource == *resource)
+    }
+
     /// The next catalog: the definition's kinds replaced by these.
     pub fn with(&self, definition: &str, kinds: Vec<Kind>) -> Self {
         let mut next = self.without(definition);

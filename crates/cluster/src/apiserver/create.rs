@@ -1,10 +1,11 @@
-//! create: decode → admit → fill in → validate → commit.
+//! create: decode → default → admit (which may change it) → fill in → validate → admit (which may refuse it) → commit.
 //!
 //! Rules: apiserver `pkg/endpoints/handlers/create.go`, `pkg/registry/rest/create.go`, and the admission plug-in
 //! NamespaceLifecycle.
 
 use serde_json::{Value, json};
 
+use super::admission::{self, Attributes, Operation};
 use super::body::Decoded;
 use super::call::Call;
 use super::reply::Shown;
@@ -52,6 +53,13 @@ pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusa
     for field in SERVERS {
         metadata.remove(field);
     }
+    for field in ["uid", "creationTimestamp"] {
+        metadata.remove(field);
+    }
+    rules::default(&call.entry.kind, &mut value);
+    managed::track_create(call, &mut value);
+    admit(call, &mut value).await?;
+    let metadata = rules::metadata(&mut value)?;
     metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".into(), call.timestamp());
     let Some(prefix) = generated_prefix(&value) else { return commit(call, value).await };
@@ -64,16 +72,27 @@ pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusa
     commit(call, named(value, &prefix)).await
 }
 
+/// Lets admission change the object, which has neither a UID nor, perhaps, a name yet.
+async fn admit(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
+    let name = name_of(value);
+    admission::mutate(&Attributes::of(call, Operation::Create, &name), value, None).await?;
+    check_namespace_field(call, value)
+}
+
+fn name_of(value: &Value) -> String {
+    value["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
 async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
     let kind = &call.entry.kind;
-    let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    rules::default(kind, &mut value);
+    let name = name_of(&value);
     rules::prepare_create(kind, &mut value);
-    managed::track_create(call, &mut value);
     let faults = rules::validate_create(kind, &value);
     if !faults.is_empty() {
         return Err(rules::invalid(kind, &name, &faults));
     }
+    let held =
+        admission::validate(&Attributes::of(call, Operation::Create, &name), Some(&value), None).await?;
     let key = Key::new(call.action.namespace, &name);
     let value = versions::stored(kind, value);
     if call.query.dry_run {
@@ -83,7 +102,10 @@ async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
         };
     }
     match call.server.store.create(&call.entry.resource, key, value).await {
-        Ok(record) => Ok(Shown::Stored(record)),
+        Ok(record) => {
+            held.settle(call).await;
+            Ok(Shown::Stored(record))
+        }
         Err(store::Error::Exists) => Err(status::already_exists(call.about_name(&name))),
         Err(error) => Err(status::internal(error)),
     }

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::admission::{self, Attributes};
 use super::call::Call;
 use super::definitions;
 use super::reply::Shown;
 use super::rules::{self, Kind, Selection};
 use super::status::{self, About, Refusal};
+use super::versions;
 use crate::store::{self, Record};
 
 /// How often a deletion is tried again when others wrote meanwhile.
@@ -75,6 +77,29 @@ impl Options {
     /// The same without preconditions, which are about one object.
     fn for_each(&self) -> Self {
         Self { uid: None, resource_version: None, ..self.clone() }
+    }
+
+    /// The options as `meta.k8s.io/v1` DeleteOptions.
+    fn to_value(&self) -> Value {
+        let mut value = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
+        if let Some(seconds) = self.grace_period_seconds {
+            value["gracePeriodSeconds"] = seconds.into();
+        }
+        if let Some(policy) = &self.propagation_policy {
+            value["propagationPolicy"] = policy.as_str().into();
+        }
+        if let Some(orphan) = self.orphan_dependents {
+            value["orphanDependents"] = orphan.into();
+        }
+        for (field, condition) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
+            if let Some(condition) = condition {
+                value["preconditions"][field] = condition.as_str().into();
+            }
+        }
+        if self.dry_run {
+            value["dryRun"] = json!(["All"]);
+        }
+        value
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -168,6 +193,7 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
         let name = record.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         check_preconditions(call.about_name(&name), options, &record.value)?;
         refuse_protected(call, &name)?;
+        admit(call, options, &name, &record.value).await?;
         let mut next = record.value.clone();
         let step = plan(&call.entry.kind, options, &mut next, call.now);
         let store = &call.server.store;
@@ -193,6 +219,17 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
         }
     }
     Err(status::conflict(call.about(), status::OUTDATED))
+}
+
+/// Asks admission about a deletion. An eviction has been admitted as such.
+async fn admit(call: &Call<'_>, options: &Options, name: &str, value: &Value) -> Result<(), Refusal> {
+    if call.action.subresource == "eviction" {
+        return Ok(());
+    }
+    let old = versions::served(&call.entry.kind, value);
+    let at = Attributes::of_deletion(call, name, options.to_value(), options.dry_run);
+    admission::mutate(&at, &mut Value::Null, Some(&old)).await?;
+    admission::validate(&at, None, Some(&old)).await.map(|_| ())
 }
 
 /// What a deletion does to an object now.

@@ -23,6 +23,11 @@ pub fn track_update(call: &Call<'_>, old: &Value, new: &mut Value) {
     rules::track(call, Some(old), new);
 }
 
+/// Whether the record of managers can be read; one that is not there can.
+pub fn is_valid(value: &Value) -> bool {
+    rules::has_readable_managers(value)
+}
+
 /// Whether two states differ in nothing but the times of their managedFields.
 pub fn is_unchanged(old: &Value, new: &Value) -> bool {
     let (Some(before), Some(after)) = (old.as_object(), new.as_object()) else { return old == new };

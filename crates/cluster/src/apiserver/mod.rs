@@ -8,6 +8,7 @@
 //!
 //! No controller's work is done here: what Kubernetes leaves to a controller is left to one.
 
+mod admission;
 pub mod auth;
 mod body;
 mod call;
@@ -69,6 +70,7 @@ pub struct ApiServer {
     identities: Identities,
     /// The nodes that can be asked for logs.
     pub kubelets: Kubelets,
+    hooks: admission::Hooks,
 }
 
 impl ApiServer {
@@ -79,6 +81,7 @@ impl ApiServer {
             catalog: RwLock::new(Arc::new(Catalog::of_builtin(rules::builtin_kinds()))),
             identities,
             kubelets: Kubelets::default(),
+            hooks: admission::Hooks::default(),
         }
     }
 
@@ -167,8 +170,18 @@ where
             let form =
                 if action.subresource == "log" { Form::Object } else { negotiate::accepted(&parts.headers)? };
             let (headers, now) = (&parts.headers, Timestamp::now());
-            let call =
-                Call { server, user, action, entry, query, form, headers, now, warnings: Mutex::default() };
+            let call = Call {
+                server,
+                user,
+                action,
+                entry,
+                query,
+                form,
+                headers,
+                now,
+                warnings: Mutex::default(),
+                annotations: Mutex::default(),
+            };
             let bytes = if reads_body(&parts.method) { body::read(body).await? } else { Bytes::new() };
             dispatch(&call, &bytes).await.map(|answer| with_warnings(&call, answer))
         }

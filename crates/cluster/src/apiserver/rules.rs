@@ -151,6 +151,11 @@ pub fn track(call: &Call<'_>, old: Option<&Value>, new: &mut Value) {
     apply::update_managed_fields(&call.entry.kind, old, new, writer);
 }
 
+/// Whether an object's managedFields can be read.
+pub fn has_readable_managers(value: &Value) -> bool {
+    apply::is_readable(value)
+}
+
 fn writer<'a>(manager: &'a str, subresource: &'a str, now: Timestamp) -> apply::Writer<'a> {
     apply::Writer { manager, subresource: (!subresource.is_empty()).then_some(subresource), now }
 }

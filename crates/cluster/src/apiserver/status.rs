@@ -2,6 +2,8 @@
 //!
 //! Texts: apimachinery `pkg/api/errors/errors.go`. Nothing is decided here.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 /// A request that is answered with a failing `Status`.
@@ -10,8 +12,8 @@ use serde_json::{Map, Value, json};
 pub struct Refusal {
     /// The HTTP status code.
     pub code: u16,
-    /// `metav1.StatusReason`; empty when there is none.
-    pub reason: &'static str,
+    /// `metav1.StatusReason`; empty when there is none. A webhook may give one of its own.
+    pub reason: Cow<'static, str>,
     /// For a person.
     pub message: String,
     /// `details`, where there are any.
@@ -55,7 +57,7 @@ impl About<'_> {
 impl Refusal {
     /// A refusal with neither details nor reason yet.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, next: None }
+        Self { code, reason: reason.into(), message: message.into(), details: None, next: None }
     }
 
     /// A refusal that was worked out as a `Status` already.
@@ -106,7 +108,7 @@ impl Refusal {
         let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
             "message": self.message, "code": self.code});
         if !self.reason.is_empty() {
-            status["reason"] = self.reason.into();
+            status["reason"] = self.reason.as_ref().into();
         }
         if let Some(details) = &self.details {
             status["details"] = Value::Object(details.clone());

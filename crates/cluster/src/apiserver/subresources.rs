@@ -12,6 +12,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
+use super::admission::{self, Attributes, Operation};
 use super::body::{self, Decoded};
 use super::call::Call;
 use super::kubelet::{LogError, LogRequest};
@@ -37,6 +38,7 @@ pub async fn bind(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, 
         )
     })?;
     let about = About { group: "", resource: "pods/binding", name: call.action.name };
+    admit_posted(call, &decoded.value).await?;
     let wanted_uid = decoded.value["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty());
     update::change(call, |pod| {
         let own = pod["metadata"]["uid"].as_str().unwrap_or_default();
@@ -80,6 +82,7 @@ fn bound(pod: &Value, node: &str, annotations: &Value, call: &Call<'_>) -> Value
 /// 404, 409.
 pub async fn evict(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, Refusal> {
     let options = delete::Options::parse(call, Some(&decoded.value["deleteOptions"]))?;
+    admit_posted(call, &decoded.value).await?;
     delete::delete(call, &options).await?;
     Ok(reply::json_value(201, &status::success(201)))
 }
@@ -205,6 +208,14 @@ fn container(name: &str, pod: &Value, wanted: Option<&str>) -> Result<String, Re
     }
 }
 
+/// Asks admission about a Binding or Eviction; what a webhook would change of it is not taken.
+async fn admit_posted(call: &Call<'_>, posted: &Value) -> Result<(), Refusal> {
+    let at = Attributes::of(call, Operation::Create, call.action.name);
+    let mut posted = posted.clone();
+    admission::mutate(&at, &mut posted, None).await?;
+    admission::validate(&at, Some(&posted), None).await.map(|_| ())
+}
+
 /// Answers GET of a `scale` subresource.
 ///
 /// # Errors
@@ -240,7 +251,11 @@ pub async fn set_scale(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>,
     Ok(reply::json_value(200, &scale_of(call, shown.value())))
 }
 
-fn scaled(call: &Call<'_>, present: &Value, scale: &Value) -> Result<Value, Refusal> {
+/// The object with the number that a Scale wants.
+///
+/// # Errors
+/// 422 for a negative number, 500 where its path leads nowhere.
+pub fn scaled(call: &Call<'_>, present: &Value, scale: &Value) -> Result<Value, Refusal> {
     let about = About { group: "autoscaling", resource: "Scale", name: call.action.name };
     let replicas = match &scale["spec"]["replicas"] {
         Value::Null => 0,
@@ -269,7 +284,8 @@ fn scaled(call: &Call<'_>, present: &Value, scale: &Value) -> Result<Value, Refu
     Ok(next)
 }
 
-fn scale_of(call: &Call<'_>, value: &Value) -> Value {
+/// The Scale of an object.
+pub fn scale_of(call: &Call<'_>, value: &Value) -> Value {
     let paths = call.entry.kind.scale.as_ref();
     let at = |path: Option<&str>, default: &str| {
         let path = path.unwrap_or(default);

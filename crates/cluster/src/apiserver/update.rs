@@ -5,11 +5,12 @@
 
 use serde_json::Value;
 
+use super::admission::{self, Attributes, Held, Operation};
 use super::body::Decoded;
 use super::call::Call;
 use super::reply::Shown;
 use super::status::{self, Refusal};
-use super::{create, managed, rules, versions};
+use super::{create, managed, rules, subresources, versions};
 use crate::store::{self, Record};
 
 /// How often a change that names no resourceVersion is tried again when others wrote meanwhile.
@@ -78,12 +79,14 @@ async fn commit(
     rules::default(kind, &mut next);
     rules::prepare_update(kind, call.action.subresource, &mut next, &present);
     managed::track_update(call, &present, &mut next);
+    admit(call, &present, &mut next).await?;
     // What other subresources change is decided by the server, beyond what an update may.
     let is_judged = matches!(call.action.subresource, "" | "status" | "scale");
     let faults = if is_judged { rules::validate_update(kind, &next, &present) } else { Vec::new() };
     if !faults.is_empty() {
         return Err(rules::invalid(kind, call.action.name, &faults));
     }
+    let held = consent(call, &present, &next).await?;
     if managed::is_unchanged(&present, &next) {
         return Ok(Some(Shown::Stored(record.clone())));
     }
@@ -99,10 +102,53 @@ async fn commit(
         store.replace(&call.entry.resource, &record.key, record.revision, next).await
     };
     match result {
-        Ok(record) => Ok(Some(Shown::Stored(record))),
+        Ok(record) => {
+            held.settle(call).await;
+            Ok(Some(Shown::Stored(record)))
+        }
         Err(store::Error::Changed(_)) => Ok(None),
         Err(store::Error::Missing) => Err(status::not_found(call.about())),
         Err(error) => Err(status::internal(error)),
+    }
+}
+
+/// Lets admission change the next state. A binding has been admitted as such, and an apply's object is whole.
+async fn admit(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(), Refusal> {
+    let kind = &call.entry.kind;
+    let at = Attributes::of(call, Operation::Update, call.action.name);
+    match call.action.subresource {
+        "binding" => Ok(()),
+        "scale" => {
+            let mut scale = subresources::scale_of(call, next);
+            let before = scale.clone();
+            admission::mutate(&at, &mut scale, Some(&subresources::scale_of(call, present))).await?;
+            if scale != before {
+                *next = subresources::scaled(call, next, &scale)?;
+            }
+            Ok(())
+        }
+        subresource => {
+            let before = next.clone();
+            admission::mutate(&at, next, Some(present)).await?;
+            if *next != before {
+                check_identity(call, present, next)?;
+                rules::prepare_update(kind, subresource, next, present);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Asks admission whether the next state may be.
+async fn consent(call: &Call<'_>, present: &Value, next: &Value) -> Result<Held, Refusal> {
+    let at = Attributes::of(call, Operation::Update, call.action.name);
+    match call.action.subresource {
+        "binding" => Ok(Held::nothing()),
+        "scale" => {
+            let [new, old] = [next, present].map(|object| subresources::scale_of(call, object));
+            admission::validate(&at, Some(&new), Some(&old)).await
+        }
+        _ => admission::validate(&at, Some(next), Some(present)).await,
     }
 }
 

@@ -12,3 +12,5 @@ mod pods;
 mod sandbox;
 #[cfg(test)]
 mod served;
+#[cfg(test)]
+mod webhooks;

@@ -8,6 +8,7 @@ mod job;
 mod pod;
 mod policy;
 mod service;
+mod webhook;
 
 use serde_json::Value;
 
@@ -34,6 +35,7 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault>
         || !kind.is_builtin()
         || kind.kind == "Secret"
         || kind.kind == "ConfigMap"
+        || new.get("webhooks") != old.get("webhooks")
     {
         faults.extend(of_kind(kind, new));
     }
@@ -69,6 +71,10 @@ fn of_kind(kind: &Kind, object: &Value) -> Vec<FieldFault> {
         ("rbac.authorization.k8s.io", _) => policy::rbac(&kind.kind, object),
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class(object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crd::validate_crd(object),
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => webhook::configuration(object),
         _ => Vec::new(),
     }
 }

@@ -195,6 +195,12 @@ fn check(kind: &Kind, applied: &Value, by: Writer<'_>) -> Result<(), PatchError>
     Ok(())
 }
 
+/// Whether an object's record of managers can be read; one that is not there can.
+pub fn is_readable(object: &Value) -> bool {
+    matches!(object["metadata"]["managedFields"], Value::Null | Value::Array(_))
+        && managed::read(object).is_some()
+}
+
 /// What the merged object is without what the manager wanted before and no one wants now.
 fn give_up(root: Place<'_>, merged: &Value, last: &FieldSet, wanted: &FieldSet) -> Value {
     let named = |set: &FieldSet| typed::with_named_fields(root, set);

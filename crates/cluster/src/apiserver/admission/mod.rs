@@ -1,0 +1,169 @@
+//! Admission: what may still be changed about a write, and what may still refuse it, once it is known who writes what.
+//!
+//! A write is [`Attributes`] with the object as it would be and as it was. [`mutate`] runs before an object is
+//! validated: the built-in plug-ins that fill in, then the mutating webhooks, and both once more where a webhook
+//! changed something. [`validate`] runs right before the commit: the built-in plug-ins that refuse, the validating
+//! webhooks, and last the quotas, whose lock ([`Held`]) the commit keeps. The order is that of kube-apiserver's
+//! `AllOrderedPlugins` (`pkg/kubeapiserver/options/plugins.go`). A dry run takes the same way and leaves nothing.
+//!
+//! Nothing is stored here but a quota's `status.used`.
+
+mod webhook;
+
+use serde_json::{Value, json};
+
+use super::auth::UserInfo;
+use super::call::Call;
+use super::rules::Kind;
+use super::status::Refusal;
+use super::{create, rules};
+
+pub use webhook::Hooks;
+
+/// What a request does to an object (`admission.Operation`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// The object is not there yet.
+    Create,
+    /// The object, or a part of it, changes.
+    Update,
+    /// The object goes.
+    Delete,
+}
+
+impl Operation {
+    /// As reviews and rules name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+        }
+    }
+}
+
+/// What is known of a write beside the object itself (`admission.Attributes`).
+pub struct Attributes<'a> {
+    /// The request: resource, subresource, user.
+    pub call: &'a Call<'a>,
+    /// What it does.
+    pub operation: Operation,
+    /// The object's name; empty while it is still to be generated.
+    pub name: &'a str,
+    /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`.
+    pub options: Value,
+    /// Whether nothing is to come of it.
+    pub dry_run: bool,
+}
+
+impl<'a> Attributes<'a> {
+    /// A write of the object that the request's path names.
+    pub fn of(call: &'a Call<'a>, operation: Operation, name: &'a str) -> Self {
+        let kind = if operation == Operation::Create { "CreateOptions" } else { "UpdateOptions" };
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if call.query.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        if !call.query.field_manager.is_empty() {
+            options["fieldManager"] = call.query.field_manager.as_str().into();
+        }
+        if let Some(validation) = call.query.raw.get("fieldValidation") {
+            options["fieldValidation"] = validation.as_str().into();
+        }
+        Self { call, operation, name, options, dry_run: call.query.dry_run }
+    }
+
+    /// A deletion, which has options of its own.
+    pub fn of_deletion(call: &'a Call<'a>, name: &'a str, options: Value, dry_run: bool) -> Self {
+        Self { call, operation: Operation::Delete, name, options, dry_run }
+    }
+
+    /// The kind of the resource.
+    pub fn kind(&self) -> &'a Kind {
+        &self.call.entry.kind
+    }
+
+    /// The namespace that the write is about; that of a Namespace is itself.
+    pub fn namespace(&self) -> Option<&'a str> {
+        if self.kind().is("", "Namespace") && !self.name.is_empty() {
+            return Some(self.name);
+        }
+        self.call.action.namespace
+    }
+
+    /// Whether what is written is the object itself, rather than a Scale, a Binding or an Eviction.
+    pub fn is_whole(&self) -> bool {
+        let kind = self.kind();
+        kind.subresource(self.subresource()).is_none_or(|part| part.takes.2 == kind.kind)
+    }
+
+    /// The subresource, or empty.
+    pub fn subresource(&self) -> &'a str {
+        self.call.action.subresource
+    }
+}
+
+/// What a commit keeps until it is done. Dropping it lets go.
+#[must_use = "quotas count exactly only while this is kept"]
+pub struct Held;
+
+impl Held {
+    /// Nothing is kept.
+    pub fn nothing() -> Self {
+        Self
+    }
+
+    /// The write is done.
+    pub async fn settle(self, _call: &Call<'_>) {}
+}
+
+/// Lets plug-ins and webhooks change an object that is to be written. A deletion has none.
+///
+/// # Errors
+/// The first refusal.
+pub async fn mutate(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+    webhook::mutate(at, object, old, |object| fill_in(at, object, old)).await
+}
+
+/// The built-in plug-ins that fill in.
+fn fill_in(_at: &Attributes<'_>, _object: &mut Value, _old: Option<&Value>) -> Result<(), Refusal> {
+    Ok(())
+}
+
+/// Asks whether a write may be; the object is absent for a deletion.
+///
+/// # Errors
+/// The first refusal.
+pub async fn validate(
+    at: &Attributes<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<Held, Refusal> {
+    webhook::validate(at, object, old).await?;
+    Ok(Held)
+}
+
+/// Brings an object that admission changed back into its kind's form: decoded, defaulted.
+///
+/// # Errors
+/// 500: whoever changed it did so wrongly.
+fn settle(at: &Attributes<'_>, object: &mut Value) -> Result<(), Refusal> {
+    if !at.is_whole() {
+        return Ok(());
+    }
+    let kind = at.kind();
+    create::check_type(at.call, object).map_err(|refusal| super::status::internal(refusal.message))?;
+    rules::drop_unknown(kind, object, &[], super::query::FieldValidation::Ignore)
+        .map_err(|refusal| super::status::internal(refusal.message))?;
+    rules::default(kind, object);
+    Ok(())
+}
+
+/// A user as reviews show it (`authentication/v1.UserInfo`).
+fn user_value(user: &UserInfo) -> Value {
+    let mut value = json!({"username": user.name, "groups": user.groups});
+    if !user.uid.is_empty() {
+        value["uid"] = user.uid.as_str().into();
+    }
+    value
+}

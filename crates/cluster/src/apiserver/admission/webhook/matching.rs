@@ -1,0 +1,190 @@
+//! Whether a webhook is asked about a write, and in which version of the object.
+//!
+//! Source: apiserver `pkg/admission/plugin/webhook/generic/webhook.go` (ShouldCallHook) and `predicates`. Namespace
+//! selector, object selector, rules and, last, the conditions in CEL.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::hook::{Hook, Rule};
+use super::review;
+use crate::apiserver::admission::{Attributes, Operation};
+use crate::apiserver::rules::Kind;
+use crate::apiserver::status::{self, About, Refusal};
+use crate::apiserver::versions;
+use crate::expressions::Variables;
+use crate::objects::LabelSelector;
+use crate::store::Key;
+
+/// In which version of its resource a hook is asked about an object.
+pub struct Invocation {
+    /// The kind of that version.
+    pub kind: Arc<Kind>,
+}
+
+impl Invocation {
+    /// The object in that version.
+    pub fn convert<'v>(&self, at: &Attributes<'_>, object: &'v Value) -> Cow<'v, Value> {
+        if at.is_whole() { versions::served(&self.kind, object) } else { Cow::Borrowed(object) }
+    }
+}
+
+/// How a hook is asked, or `None` where it is not.
+///
+/// # Errors
+/// 404 for a namespace that is not there, 403 for conditions that cannot be evaluated.
+pub fn invocation(
+    at: &Attributes<'_>,
+    hook: &Hook,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<Option<Invocation>, Refusal> {
+    let Some(kind) = matching_kind(at, &hook.rules, hook.matches_equivalents) else { return Ok(None) };
+    if !selects_namespace(at, &hook.namespaces, object)? || !selects_object(&hook.objects, object, old) {
+        return Ok(None);
+    }
+    let invocation = Invocation { kind };
+    Ok(meets_conditions(at, hook, &invocation, object, old)?.then_some(invocation))
+}
+
+/// The kind in whose version a rule matches: the request's own or, where equivalents count, another of the same
+/// objects.
+pub fn matching_kind(at: &Attributes<'_>, rules: &[Rule], equivalents: bool) -> Option<Arc<Kind>> {
+    let own = &at.call.entry.kind;
+    if rules.iter().any(|rule| rule_matches(at, rule, own)) {
+        return Some(own.clone());
+    }
+    if !equivalents {
+        return None;
+    }
+    let catalog = at.call.server.catalog();
+    let others = catalog.versions_of(&at.call.entry.resource);
+    let others = others.filter(|entry| entry.kind.api_version() != own.api_version()).collect::<Vec<_>>();
+    rules.iter().find_map(|rule| {
+        others.iter().find(|entry| rule_matches(at, rule, &entry.kind)).map(|entry| entry.kind.clone())
+    })
+}
+
+fn rule_matches(at: &Attributes<'_>, rule: &Rule, kind: &Kind) -> bool {
+    let has = |list: &[String], word: &str| list.iter().any(|item| item == "*" || item == word);
+    let of_namespace = at.namespace().is_some() && !at.kind().is("", "Namespace");
+    let in_scope = match rule.scope.as_str() {
+        "Namespaced" => of_namespace,
+        "Cluster" => !of_namespace,
+        _ => true,
+    };
+    in_scope
+        && has(&rule.operations, at.operation.name())
+        && has(&rule.groups, &kind.group)
+        && has(&rule.versions, &kind.version)
+        && rule.resources.iter().any(|pattern| resource_matches(pattern, &kind.plural, at.subresource()))
+}
+
+fn resource_matches(pattern: &str, plural: &str, subresource: &str) -> bool {
+    let (resource, part) = pattern.split_once('/').unwrap_or((pattern, ""));
+    (resource == "*" || resource == plural) && (part == "*" || part == subresource)
+}
+
+/// Whether the selector selects the labels of the namespace that the write is about. What stands in no namespace is
+/// always selected, unless it is a namespace itself.
+///
+/// # Errors
+/// 404.
+pub fn selects_namespace(
+    at: &Attributes<'_>,
+    selector: &LabelSelector,
+    object: Option<&Value>,
+) -> Result<bool, Refusal> {
+    let is_namespace = at.kind().is("", "Namespace");
+    if selector.is_everything() {
+        return Ok(true);
+    }
+    if is_namespace
+        && at.subresource().is_empty()
+        && at.operation != Operation::Delete
+        && let Some(object) = object
+    {
+        return Ok(selector.matches(object));
+    }
+    let Some(name) = at.namespace() else { return Ok(!is_namespace) };
+    let namespace = at.call.server.store.get(&crate::apiserver::namespaces(), &Key::new(None, name));
+    let namespace =
+        namespace.ok_or_else(|| status::not_found(About { group: "", resource: "namespaces", name }))?;
+    Ok(selector.matches(&namespace.value))
+}
+
+/// Whether the selector selects the object as it would be or as it was.
+pub fn selects_object(selector: &LabelSelector, object: Option<&Value>, old: Option<&Value>) -> bool {
+    selector.is_everything() || [object, old].into_iter().flatten().any(|object| selector.matches(object))
+}
+
+/// Whether every condition holds. One that does not hold outweighs one that cannot be evaluated
+/// (`matchconditions/matcher.go`).
+fn meets_conditions(
+    at: &Attributes<'_>,
+    hook: &Hook,
+    invocation: &Invocation,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<bool, Refusal> {
+    if hook.conditions.is_empty() {
+        return Ok(true);
+    }
+    let null = Value::Null;
+    let convert = |object: Option<&Value>| object.map(|object| invocation.convert(at, object).into_owned());
+    let (object, old) = (convert(object), convert(old));
+    let request = review::request_value(at, invocation, "", [None, None]);
+    let variables = Variables::new(&[
+        ("object", object.as_ref().unwrap_or(&null)),
+        ("oldObject", old.as_ref().unwrap_or(&null)),
+        ("request", &request),
+    ]);
+    let mut errors = Vec::new();
+    for (name, condition) in &hook.conditions {
+        let answer = match condition {
+            Ok(program) => variables.holds(program),
+            Err(why) => Err(why.clone()),
+        };
+        match answer {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(why) => {
+                errors.push(format!("expression of match condition '{name}' resulted in error: {why}"))
+            }
+        }
+    }
+    match (errors.as_slice(), hook.ignores_failure) {
+        ([], _) => Ok(true),
+        (_, true) => Ok(false),
+        ([only], false) => Err(status::forbidden(at.call.about_name(at.name), only)),
+        (several, false) => {
+            Err(status::forbidden(at.call.about_name(at.name), &format!("[{}]", several.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_match_with_and_without_parts() {
+        let table = [
+            ("pods", "pods", "", true),
+            ("pods", "pods", "status", false),
+            ("pods/status", "pods", "status", true),
+            ("pods/*", "pods", "", true),
+            ("pods/*", "pods", "binding", true),
+            ("*", "jobs", "", true),
+            ("*", "jobs", "status", false),
+            ("*/status", "jobs", "status", true),
+            ("*/*", "jobs", "scale", true),
+            ("jobs", "pods", "", false),
+        ];
+        for (pattern, plural, part, expected) in table {
+            assert_eq!(resource_matches(pattern, plural, part), expected, "{pattern} {plural}/{part}");
+        }
+    }
+}

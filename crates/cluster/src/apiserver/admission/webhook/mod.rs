@@ -1,0 +1,300 @@
+//! Admission webhooks: programs beside the cluster that are asked about writes.
+//!
+//! Source: apiserver `pkg/admission/plugin/webhook/{generic,mutating,validating}`. A configuration is compiled once
+//! for each of its revisions ([`hook`]); [`matching`] says whether a hook is asked, [`review`] what it is asked and
+//! what its answer means, [`client`] asks. Mutating hooks are asked one after the other, ordered by their
+//! configurations' names; validating ones all at once.
+
+mod client;
+mod hook;
+mod matching;
+mod review;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::join_all;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::{Attributes, Operation, settle};
+use crate::apiserver::status::{self, Refusal};
+use crate::apiserver::{managed, rules};
+use crate::patch;
+use crate::store::Resource;
+use hook::Hook;
+use matching::Invocation;
+use review::Answer;
+
+/// Calls of webhooks under way at once; more wait for their turn.
+const MAX_CALLS: usize = 256;
+
+/// Hooks by whether they are mutating and by their configuration, with the revision that they were compiled from.
+type Compiled = HashMap<(bool, String), (u64, Arc<Vec<Hook>>)>;
+
+/// The compiled webhooks, and the bound on calls.
+pub struct Hooks {
+    compiled: Mutex<Compiled>,
+    calls: Semaphore,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self { compiled: Mutex::default(), calls: Semaphore::new(MAX_CALLS) }
+    }
+}
+
+impl Hooks {
+    /// The hooks of every configuration, ordered by the configurations' names.
+    fn all(&self, at: &Attributes<'_>, mutating: bool) -> Vec<Arc<Vec<Hook>>> {
+        let plural =
+            if mutating { "mutatingwebhookconfigurations" } else { "validatingwebhookconfigurations" };
+        let resource = Resource::new("admissionregistration.k8s.io", plural);
+        let store = &at.call.server.store;
+        if store.count(&resource) == 0 || is_exempt(at) {
+            return Vec::new();
+        }
+        let records = store.list(&resource, None).records;
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        compiled.retain(|(kind, name), _| {
+            *kind != mutating || records.iter().any(|record| record.key.as_str() == name)
+        });
+        let of = |record: &Arc<crate::store::Record>| {
+            let key = (mutating, record.key.as_str().to_owned());
+            match compiled.get(&key) {
+                Some((revision, hooks)) if *revision == record.revision => hooks.clone(),
+                _ => {
+                    let hooks = Arc::new(hook::compile(&record.value));
+                    compiled.insert(key, (record.revision, hooks.clone()));
+                    hooks
+                }
+            }
+        };
+        records.iter().map(of).collect()
+    }
+}
+
+/// Webhooks are not asked about what configures them (`rules.IsExemptAdmissionConfigurationResource`).
+fn is_exempt(at: &Attributes<'_>) -> bool {
+    at.kind().group == "admissionregistration.k8s.io"
+}
+
+/// A hook's failure to answer.
+struct Failure {
+    /// What went wrong, beginning with `failed to call webhook` or the like.
+    why: String,
+}
+
+/// What came of asking a hook.
+enum Outcome {
+    Answered(Answer),
+    Failed(Failure),
+    Refused(Refusal),
+}
+
+async fn ask(
+    at: &Attributes<'_>,
+    hook: &Hook,
+    invocation: &Invocation,
+    states: [Option<&Value>; 2],
+) -> Outcome {
+    if at.dry_run && !hook.is_free_of_side_effects {
+        let message = format!("admission webhook \"{}\" does not support dry run", hook.name);
+        return Outcome::Refused(status::bad_request(message));
+    }
+    let uid = uuid::Uuid::new_v4().to_string();
+    let body = review::request(at, hook.review_version, invocation, &uid, states);
+    let server = at.call.server;
+    let called = tokio::time::timeout(hook.timeout, async {
+        // The semaphore is never closed.
+        let _permit = server.hooks.calls.acquire().await;
+        client::call(server, hook, body).await
+    });
+    let answer = match called.await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            return Outcome::Failed(Failure { why: format!("failed to call webhook: {error}") });
+        }
+        Err(_) => {
+            let why = format!(
+                "failed to call webhook: Post \"{}\": context deadline exceeded",
+                client::shown_url(hook)
+            );
+            return Outcome::Failed(Failure { why });
+        }
+    };
+    match review::read(&answer, hook, &uid) {
+        Ok(answer) => Outcome::Answered(answer),
+        Err(why) => Outcome::Failed(Failure { why }),
+    }
+}
+
+/// What a failure to answer means: nothing, or a refusal of the request.
+fn failed(hook: &Hook, failure: &Failure) -> Result<(), Refusal> {
+    let message = format!("failed calling webhook \"{}\": {}", hook.name, failure.why);
+    if hook.ignores_failure {
+        tracing::warn!(webhook = hook.name, configuration = hook.configuration, "failing open: {message}");
+        return Ok(());
+    }
+    Err(status::internal(message))
+}
+
+fn take_notes(at: &Attributes<'_>, hook: &Hook, answer: &Answer) {
+    for warning in &answer.warnings {
+        at.call.warn(warning.as_str());
+    }
+    for (key, value) in &answer.audit_annotations {
+        at.call.annotate(format!("{}/{key}", hook.name), value.clone());
+    }
+}
+
+/// The mutating webhooks around the built-in plug-ins `fill_in`: once, and where one changed the object once more for
+/// those whose `reinvocationPolicy` is `IfNeeded`.
+///
+/// # Errors
+/// The first refusal.
+pub async fn mutate(
+    at: &Attributes<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+    fill_in: impl Fn(&mut Value) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    fill_in(object)?;
+    let configurations = at.call.server.hooks.all(at, true);
+    if configurations.is_empty() {
+        return Ok(());
+    }
+    let mut first = Vec::new();
+    let changed = round(at, &configurations, object, old, &mut first, None).await?;
+    if let Some(changed_by) = changed {
+        let before = object.clone();
+        fill_in(object)?;
+        let is_changed_again = *object != before;
+        // A hook that was asked before the last change has not seen it; one after it has.
+        let again = |place: usize| is_changed_again || place < changed_by;
+        let due =
+            first.iter().filter(|(place, reinvoke)| *reinvoke && again(*place)).map(|(place, _)| *place);
+        let due = due.collect::<Vec<_>>();
+        if !due.is_empty() {
+            round(at, &configurations, object, old, &mut Vec::new(), Some(&due)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks each hook that matches; `asked` takes their places. Gives the place of the last that changed the object.
+async fn round(
+    at: &Attributes<'_>,
+    configurations: &[Arc<Vec<Hook>>],
+    object: &mut Value,
+    old: Option<&Value>,
+    asked: &mut Vec<(usize, bool)>,
+    only: Option<&[usize]>,
+) -> Result<Option<usize>, Refusal> {
+    let mut changed = None;
+    for (place, hook) in configurations.iter().flat_map(|hooks| hooks.iter()).enumerate() {
+        if only.is_some_and(|only| !only.contains(&place)) {
+            continue;
+        }
+        let present = Some(&*object).filter(|object| !object.is_null());
+        let Some(invocation) = matching::invocation(at, hook, present, old)? else { continue };
+        let outcome = ask(at, hook, &invocation, [present, old]).await;
+        asked.push((place, hook.reinvokes));
+        match outcome {
+            Outcome::Refused(refusal) => return Err(refusal),
+            Outcome::Failed(failure) => failed(hook, &failure)?,
+            Outcome::Answered(answer) => {
+                take_notes(at, hook, &answer);
+                if let Some(refusal) = answer.refusal {
+                    return Err(refusal);
+                }
+                let is_changed = match &answer.patch {
+                    Some(patch) => apply(at, hook, &invocation, patch, object)?,
+                    None => false,
+                };
+                if is_changed {
+                    changed = Some(place);
+                }
+            }
+        }
+    }
+    Ok(changed)
+}
+
+/// Applies a hook's patch; tells whether anything changed.
+fn apply(
+    at: &Attributes<'_>,
+    hook: &Hook,
+    invocation: &Invocation,
+    operations: &Value,
+    object: &mut Value,
+) -> Result<bool, Refusal> {
+    if operations.as_array().is_some_and(Vec::is_empty) {
+        return Ok(false);
+    }
+    if at.operation == Operation::Delete {
+        return Err(status::internal(format!(
+            "admission webhook \"{}\" attempted to modify the object, which is not supported for this operation",
+            hook.name
+        )));
+    }
+    let asked = invocation.convert(at, object);
+    let mut next = patch::json(&asked, operations).map_err(status::internal)?;
+    if next["apiVersion"] == asked["apiVersion"] {
+        next["apiVersion"] = object["apiVersion"].clone();
+    }
+    settle(at, &mut next)?;
+    keep_managers(at, object, &mut next);
+    let is_changed = *object != next;
+    *object = next;
+    Ok(is_changed)
+}
+
+/// A hook may not spoil the record of managers: what does not parse is what it was
+/// (`managedFieldsValidatingAdmissionController`).
+fn keep_managers(at: &Attributes<'_>, before: &Value, after: &mut Value) {
+    if before["metadata"]["managedFields"] == after["metadata"]["managedFields"]
+        || managed::is_valid(after)
+        || rules::metadata(after).is_err()
+    {
+        return;
+    }
+    at.call.warn(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
+         mutating admission controller; please fix your requests: the record has been kept as it was",
+    );
+    after["metadata"]["managedFields"] = before["metadata"]["managedFields"].clone();
+}
+
+/// Asks every validating webhook that matches, all at once.
+///
+/// # Errors
+/// The first refusal, in the order of the hooks.
+pub async fn validate(
+    at: &Attributes<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Result<(), Refusal> {
+    let configurations = at.call.server.hooks.all(at, false);
+    let mut due = Vec::new();
+    for hook in configurations.iter().flat_map(|hooks| hooks.iter()) {
+        if let Some(invocation) = matching::invocation(at, hook, object, old)? {
+            due.push((hook, invocation));
+        }
+    }
+    let asked = due.iter().map(|(hook, invocation)| ask(at, hook, invocation, [object, old]));
+    let outcomes = join_all(asked).await;
+    let mut result = Ok(());
+    for ((hook, _), outcome) in due.iter().zip(outcomes) {
+        let verdict = match outcome {
+            Outcome::Refused(refusal) => Err(refusal),
+            Outcome::Failed(failure) => failed(hook, &failure),
+            Outcome::Answered(answer) => {
+                take_notes(at, hook, &answer);
+                answer.refusal.map_or(Ok(()), Err)
+            }
+        };
+        result = result.and(verdict);
+    }
+    result
+}

@@ -1,0 +1,197 @@
+//! What a webhook is asked, and what its answer means: `AdmissionReview` of `admission.k8s.io`.
+//!
+//! Source: apiserver `pkg/admission/plugin/webhook/request/admissionreview.go` and `errors/statuserror.go`. Pure.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::hook::Hook;
+use super::matching::Invocation;
+use crate::apiserver::admission::{Attributes, user_value};
+use crate::apiserver::status::Refusal;
+
+/// Warnings that are taken from one answer.
+const MAX_WARNINGS: usize = 32;
+/// Audit annotations that are taken from one answer.
+const MAX_ANNOTATIONS: usize = 64;
+
+/// What a webhook said.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// The refusal, where it does not consent.
+    pub refusal: Option<Refusal>,
+    /// The operations of its JSON patch.
+    pub patch: Option<Value>,
+    /// Warnings for the client.
+    pub warnings: Vec<String>,
+    /// Annotations for the audit log.
+    pub audit_annotations: Vec<(String, String)>,
+}
+
+/// The `AdmissionReview` that is sent, as JSON; `states` are the object as it would be and as it was.
+pub fn request(
+    at: &Attributes<'_>,
+    version: &str,
+    invocation: &Invocation,
+    uid: &str,
+    states: [Option<&Value>; 2],
+) -> Vec<u8> {
+    let request = request_value(at, invocation, uid, states);
+    json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
+        .to_string()
+        .into_bytes()
+}
+
+/// The `request` of a review; also what expressions see under that name.
+pub fn request_value(
+    at: &Attributes<'_>,
+    invocation: &Invocation,
+    uid: &str,
+    states: [Option<&Value>; 2],
+) -> Value {
+    let own = &at.call.entry.kind;
+    let kind_in = |kind: &crate::objects::Kind| {
+        let part = kind.subresource(at.subresource()).map(|part| part.takes.clone());
+        let (group, version, kind) =
+            part.unwrap_or_else(|| (kind.group.clone(), kind.version.clone(), kind.kind.clone()));
+        json!({"group": group, "version": version, "kind": kind})
+    };
+    let resource_in = |kind: &crate::objects::Kind| json!({"group": kind.group, "version": kind.version, "resource": kind.plural});
+    let [object, old] =
+        states.map(|state| state.map_or(Value::Null, |object| invocation.convert(at, object).into_owned()));
+    let mut request = json!({
+        "uid": uid,
+        "kind": kind_in(&invocation.kind),
+        "resource": resource_in(&invocation.kind),
+        "requestKind": kind_in(own),
+        "requestResource": resource_in(own),
+        "operation": at.operation.name(),
+        "userInfo": user_value(&at.call.user),
+        "object": object,
+        "oldObject": old,
+        "dryRun": at.dry_run,
+        "options": at.options,
+    });
+    let texts = [
+        ("subResource", at.subresource()),
+        ("requestSubResource", at.subresource()),
+        ("name", at.name),
+        ("namespace", at.namespace().unwrap_or_default()),
+    ];
+    for (field, text) in texts {
+        if !text.is_empty() {
+            request[field] = text.into();
+        }
+    }
+    request
+}
+
+/// Reads an answer.
+///
+/// # Errors
+/// Why it is none, beginning as upstream's.
+pub fn read(bytes: &[u8], hook: &Hook, uid: &str) -> Result<Answer, String> {
+    let review: Value =
+        serde_json::from_slice(bytes).map_err(|error| format!("failed to call webhook: {error}"))?;
+    let response =
+        verified(&review, hook, uid).map_err(|why| format!("received invalid webhook response: {why}"))?;
+    let warnings = response["warnings"].as_array().into_iter().flatten().take(MAX_WARNINGS);
+    let annotations = response["auditAnnotations"].as_object().into_iter().flatten().take(MAX_ANNOTATIONS);
+    let mut answer = Answer {
+        warnings: warnings.filter_map(|text| text.as_str().map(str::to_owned)).collect(),
+        audit_annotations: annotations
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect(),
+        ..Answer::default()
+    };
+    if response["allowed"] != true {
+        answer.refusal = Some(refusal(&hook.name, &response["status"]));
+        return Ok(answer);
+    }
+    if let Some(patch) = response["patch"].as_str().filter(|patch| !patch.is_empty()) {
+        answer.patch = Some(
+            decode_patch(patch)
+                .map_err(|why| format!("received undecodable patch in webhook response: {why}"))?,
+        );
+    }
+    Ok(answer)
+}
+
+fn verified<'v>(review: &'v Value, hook: &Hook, uid: &str) -> Result<&'v Value, String> {
+    let response = &review["response"];
+    if !response.is_object() {
+        return Err("webhook response was absent".to_owned());
+    }
+    if hook.review_version != "v1" {
+        return Ok(response);
+    }
+    let text = |value: &'v Value| value.as_str().unwrap_or_default();
+    if response["uid"] != uid {
+        return Err(format!("expected response.uid=\"{uid}\", got \"{}\"", text(&response["uid"])));
+    }
+    let (version, kind) = (text(&review["apiVersion"]), text(&review["kind"]));
+    if (version, kind) != ("admission.k8s.io/v1", "AdmissionReview") {
+        return Err(format!(
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {version}, Kind={kind}"
+        ));
+    }
+    let has_patch = response["patch"].as_str().is_some_and(|patch| !patch.is_empty());
+    let patch_type = response["patchType"].as_str();
+    match (hook.is_mutating, has_patch, patch_type) {
+        (true, true, None) => Err("webhook returned response.patch but not response.patchType".to_owned()),
+        (true, false, Some(_)) => {
+            Err("webhook returned response.patchType but not response.patch".to_owned())
+        }
+        (true, true, Some(other)) if other != "JSONPatch" => {
+            Err(format!("unsupported patch type \"{other}\""))
+        }
+        (false, true, _) => Err("validating webhook may not return response.patch".to_owned()),
+        (false, _, Some(_)) => Err("validating webhook may not return response.patchType".to_owned()),
+        _ => Ok(response),
+    }
+}
+
+fn decode_patch(text: &str) -> Result<Value, String> {
+    let bytes = STANDARD.decode(text).map_err(|error| error.to_string())?;
+    let operations: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    if operations.is_array() { Ok(operations) } else { Err("it is no array of operations".to_owned()) }
+}
+
+/// The refusal of a webhook, from the `status` that it gave (`ToStatusErr`).
+fn refusal(name: &str, status: &Value) -> Refusal {
+    let denied = format!("admission webhook \"{name}\" denied the request");
+    let text = |field: &str| status[field].as_str().unwrap_or_default();
+    let message = match (text("message"), text("reason")) {
+        ("", "") => format!("{denied} without explanation"),
+        ("", reason) => format!("{denied}: {reason}"),
+        (message, _) => format!("{denied}: {message}"),
+    };
+    let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+    let code = code.filter(|code| (400..600).contains(code)).unwrap_or(400);
+    let mut refusal = Refusal::new(code, "", message);
+    refusal.reason = text("reason").to_owned().into();
+    refusal.details =
+        status["details"].as_object().cloned().filter(|details: &Map<_, _>| !details.is_empty());
+    refusal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_carries_what_the_webhook_said() {
+        let table = [
+            (json!({"message": "no", "code": 422, "reason": "Invalid"}), (422, "Invalid", ": no")),
+            (json!({"reason": "Because"}), (400, "Because", ": Because")),
+            (json!({"code": 200}), (400, "", " without explanation")),
+            (Value::Null, (400, "", " without explanation")),
+        ];
+        for (status, (code, reason, end)) in table {
+            let refusal = refusal("a.b.c", &status);
+            assert_eq!((refusal.code, refusal.reason.as_ref()), (code, reason), "{status}");
+            assert_eq!(refusal.message, format!("admission webhook \"a.b.c\" denied the request{end}"));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Expressions in CEL about a request, as match conditions and admission policies use them.
+//!
+//! Source: apiserver `pkg/admission/plugin/cel`. Evaluation is crate `kube-cel`'s; the variables are `object`,
+//! `oldObject`, `request`, `namespaceObject` and `params`. There is no `authorizer`: an expression that asks for it
+//! fails to evaluate. kube-cel counts no cost, so that texts and values are bounded instead.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kube_cel::KubeCelExt as _;
+use kube_cel::cel::objects::{Key, Map};
+use kube_cel::cel::{Context, Program, Value as Cel};
+use serde_json::Value;
+
+/// The longest expression that is compiled, in bytes.
+pub const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
+
+/// Words that CEL keeps for itself; a field of such a name is also found as `__word__`
+/// (`apiserver/pkg/cel/escaping.go`).
+const RESERVED: [&str; 22] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+    "import",
+];
+
+/// Compiles an expression.
+///
+/// # Errors
+/// What does not parse, for a person.
+pub fn compile(expression: &str) -> Result<Program, String> {
+    if expression.trim().is_empty() {
+        return Err("the expression is empty".to_owned());
+    }
+    if expression.len() > MAX_EXPRESSION_BYTES {
+        return Err(format!("the expression is longer than {MAX_EXPRESSION_BYTES} bytes"));
+    }
+    Program::compile(expression).map_err(|error| error.to_string())
+}
+
+/// The variables that expressions about one request see.
+pub struct Variables(Context<'static>);
+
+impl Variables {
+    /// Binds them by name.
+    pub fn new(variables: &[(&str, &Value)]) -> Self {
+        let mut context = Context::default().with_all();
+        for (name, value) in variables {
+            context.add_variable_from_value(*name, to_cel(value));
+        }
+        Self(context)
+    }
+
+    /// Evaluates an expression.
+    ///
+    /// # Errors
+    /// What went wrong, for a person.
+    pub fn evaluate(&self, program: &Program) -> Result<Cel, String> {
+        program.execute(&self.0).map_err(|error| error.to_string())
+    }
+
+    /// Evaluates an expression that says yes or no.
+    ///
+    /// # Errors
+    /// What went wrong, for a person.
+    pub fn holds(&self, program: &Program) -> Result<bool, String> {
+        match self.evaluate(program)? {
+            Cel::Bool(answer) => Ok(answer),
+            other => Err(format!("the expression gives no bool but {:?}", other.type_of())),
+        }
+    }
+}
+
+/// JSON as a value of CEL: whole numbers are `int`.
+pub fn to_cel(value: &Value) -> Cel {
+    match value {
+        Value::Null => Cel::Null,
+        Value::Bool(value) => Cel::Bool(*value),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(whole), _) => Cel::Int(whole),
+            (None, Some(whole)) => Cel::UInt(whole),
+            _ => Cel::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Cel::String(Arc::new(text.clone())),
+        Value::Array(items) => Cel::List(Arc::new(items.iter().map(to_cel).collect())),
+        Value::Object(fields) => {
+            let mut map = HashMap::with_capacity(fields.len());
+            for (name, value) in fields {
+                if RESERVED.contains(&name.as_str()) {
+                    map.insert(Key::String(Arc::new(format!("__{name}__"))), to_cel(value));
+                }
+                map.insert(Key::String(Arc::new(name.clone())), to_cel(value));
+            }
+            Cel::Map(Map { map: Arc::new(map) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn expressions_see_the_request() {
+        let object =
+            json!({"metadata": {"namespace": "a", "labels": {"x.y/z": "1"}}, "spec": {"replicas": 3}});
+        let request = json!({"operation": "CREATE", "userInfo": {"groups": ["g"]}});
+        let variables =
+            Variables::new(&[("object", &object), ("oldObject", &Value::Null), ("request", &request)]);
+        let table = [
+            ("object.spec.replicas > 2 && oldObject == null", Some(true)),
+            ("object.metadata.labels['x.y/z'] == '1'", Some(true)),
+            ("object.metadata.__namespace__ == 'a'", Some(true)),
+            ("has(object.status)", Some(false)),
+            ("request.userInfo.groups.exists(g, g == 'g')", Some(true)),
+            ("'abc'.charAt(1) == 'b'", Some(true)),
+            ("object.spec.nothing == 1", None),
+            ("object.spec.replicas", None),
+            ("authorizer.path('/x').check('get').allowed()", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(variables.holds(&compile(text).unwrap()).ok(), expected, "{text}");
+        }
+        assert!(compile("object.").is_err());
+        assert!(compile(&"1+".repeat(MAX_EXPRESSION_BYTES)).is_err());
+    }
+}
