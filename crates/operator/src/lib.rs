@@ -6,18 +6,27 @@
 //! It installs nothing in a cluster; [`install_crd`] is for the embedded one.
 
 mod apply;
+pub mod certificates;
 mod error;
 mod events;
+mod health;
 mod install;
 mod keys;
 mod launcher_log;
 mod memory;
+mod metrics;
+pub mod monitor;
 mod observe;
 mod reconcile;
 mod run;
+pub mod serve;
 mod status;
+mod vitals;
 mod watch;
 
 pub use error::{Class, Error};
+pub use health::{Health, Queue};
 pub use install::install_crd;
-pub use run::{Settings, run};
+pub use metrics::{Format, Metrics};
+pub use run::{Settings, operate, run};
+pub use vitals::Vitals;

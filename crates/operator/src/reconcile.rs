@@ -148,8 +148,6 @@ pub(crate) fn after_failure(job: Arc<MPIJob>, error: &Error, context: Arc<Contex
         memory.failures
     });
     let class = error.class();
-    let (namespace, name) = (job.metadata.namespace.as_deref(), job.metadata.name.as_deref());
-    tracing::warn!(namespace, name, ?class, failures, %error, "a pass failed");
     if class == Class::Gone && failures > GONE_FOR_GOOD {
         context.memory.forget(uid);
         return Action::await_change();

@@ -2,18 +2,23 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Instant;
 
 use api::MPIJob;
 use futures::StreamExt;
 use kube::api::{Api, ListParams};
-use kube::runtime::controller;
+use kube::runtime::controller::{self, Action};
 use kube::runtime::reflector::Store;
 use kube::{Client, runtime};
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 
 use crate::error::{Class, Error};
+use crate::health::Health;
 use crate::memory::Memory;
+use crate::metrics::Counted;
 use crate::reconcile::{after_failure, reconcile};
+use crate::vitals::Vitals;
 use crate::watch::{Stores, controller};
 
 /// Writes in flight unless the settings say otherwise: past this a local API server gets no faster.
@@ -46,9 +51,10 @@ pub(crate) struct Context {
     pub stores: Stores,
     pub memory: Arc<Memory>,
     pub writes: Semaphore,
+    pub vitals: Vitals,
 }
 
-/// Runs until `shutdown` resolves, then lets the passes under way end.
+/// Runs until `shutdown` resolves, then lets the passes under way end; nobody looks at how it does.
 ///
 /// # Errors
 /// If the cluster does not know MPIJobs, or cannot be reached at the start.
@@ -57,28 +63,102 @@ pub async fn run(
     settings: Settings,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) -> Result<(), Error> {
+    operate(client, settings, Vitals::default(), shutdown).await
+}
+
+/// Runs as [`run`] does, and shows how it does in `vitals`.
+///
+/// # Errors
+/// As [`run`].
+pub async fn operate(
+    client: Client,
+    settings: Settings,
+    vitals: Vitals,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
+) -> Result<(), Error> {
+    let namespace = client.default_namespace().to_owned();
+    let client = Client::new(Counted { inner: client, metrics: vitals.metrics.clone() }, namespace);
     check_crd(&client, settings.namespace.as_deref()).await?;
     let memory = Arc::new(Memory::default());
-    let (controller, stores) = controller(&client, settings.namespace.as_deref(), &memory);
+    let (controller, stores) = controller(&client, settings.namespace.as_deref(), &memory, &vitals.health);
     let jobs = controller.store();
+    vitals.metrics.watch_jobs(jobs.clone());
     let writes = Semaphore::new(settings.writes.max(1));
-    let context = Arc::new(Context { client, settings, jobs, stores, memory, writes });
-    controller
+    let context = Arc::new(Context { client, settings, jobs, stores, memory, writes, vitals });
+    let passes = controller
         .with_config(controller::Config::default().concurrency(JOBS_AT_ONCE))
         .graceful_shutdown_on(shutdown)
-        .run(reconcile, after_failure, context)
+        .run(pass, after_failure, context.clone())
         .for_each(|outcome| {
-            log(outcome.err());
+            look_at(outcome.err(), &context.vitals.health);
             std::future::ready(())
-        })
-        .await;
+        });
+    let all_listed = async {
+        context.stores.ready().await;
+        // An error means that the watches have stopped, and then so do the passes.
+        if context.jobs.wait_until_ready().await.is_ok() {
+            context.vitals.health.set_ready(true);
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = passes => {}
+        () = all_listed => {}
+    }
+    context.vitals.health.set_ready(false);
     Ok(())
 }
 
-/// Failed passes were logged where they failed; a job that is gone is no news.
-fn log(error: Option<controller::Error<Error, runtime::watcher::Error>>) {
+/// One pass over a job, timed, under a trace of its own that every line logged in it carries.
+async fn pass(job: Arc<MPIJob>, context: Arc<Context>) -> Result<Action, Error> {
+    let namespace = job.metadata.namespace.clone().unwrap_or_default();
+    let name = job.metadata.name.clone().unwrap_or_default();
+    let span = tracing::info_span!("pass", trace = trace_id(), namespace, job = name);
+    let vitals = context.vitals.clone();
+    vitals.health.began(&namespace, &name);
+    let _ended = Ended { health: vitals.health.clone(), namespace, name };
+    let since = Instant::now();
+    let outcome = async {
+        let outcome = reconcile(job, context).await;
+        match &outcome {
+            Ok(_) => tracing::debug!(milliseconds = since.elapsed().as_millis(), "a pass ended"),
+            Err(error) => tracing::warn!(class = ?error.class(), %error, "a pass failed"),
+        }
+        outcome
+    };
+    let outcome = outcome.instrument(span).await;
+    vitals.metrics.pass_ended(since.elapsed(), outcome.is_ok());
+    outcome
+}
+
+/// Says that a pass has ended, however it did.
+struct Ended {
+    health: Arc<Health>,
+    namespace: String,
+    name: String,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.health.ended(&self.namespace, &self.name);
+    }
+}
+
+/// 16 random bytes, as a W3C trace-id is written.
+fn trace_id() -> String {
+    let mut bytes = [0_u8; 16];
+    // Without randomness the lines of passes are told apart by the job's name only.
+    let _ = getrandom::fill(&mut bytes);
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+/// Failed passes were logged where they failed; a job that is gone gets no pass.
+fn look_at(error: Option<controller::Error<Error, runtime::watcher::Error>>, health: &Health) {
     match error {
-        None | Some(controller::Error::ReconcilerFailed(..) | controller::Error::ObjectNotFound(_)) => {}
+        None | Some(controller::Error::ReconcilerFailed(..)) => {}
+        Some(controller::Error::ObjectNotFound(job)) => {
+            health.gone(job.namespace.as_deref().unwrap_or_default(), &job.name);
+        }
         Some(error) => tracing::warn!(%error, "the controller met an error"),
     }
 }

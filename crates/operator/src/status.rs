@@ -31,6 +31,7 @@ pub(crate) async fn write_status(
         .patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))
         .await
         .map_err(Error::request("write the status"))?;
+    context.vitals.metrics.status_written(job, old, new);
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
     context.memory.of(uid, |memory| {
         memory.written = Some((version(&written), written.status.clone().unwrap_or_default()));

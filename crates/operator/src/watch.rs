@@ -17,6 +17,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use crate::health::Health;
 use crate::memory::Memory;
 
 /// What the watches have seen.
@@ -41,20 +42,37 @@ impl Stores {
 }
 
 /// The controller of MPIJobs in a namespace or in all, woken by their children too, and the children's stores.
-/// Launchers that fail are noted.
+/// Launchers that fail are noted, and so is who was woken.
 pub(crate) fn controller(
     client: &Client,
     namespace: Option<&str>,
     memory: &Arc<Memory>,
+    health: &Arc<Health>,
 ) -> (Controller<MPIJob>, Stores) {
-    let jobs: Api<MPIJob> = scoped(client, namespace);
-    let controller = Controller::new(jobs, watcher::Config::default());
+    let controller = of_jobs(scoped(client, namespace), health.clone());
     let memory = memory.clone();
-    let (controller, services) = watch(controller, scoped(client, namespace), |_| {});
-    let (controller, config_maps) = watch(controller, scoped(client, namespace), |_| {});
-    let (controller, pods) = watch(controller, scoped(client, namespace), move |pod: &Pod| memory.note(pod));
-    let (controller, jobs) = watch(controller, scoped(client, namespace), |_| {});
+    let (controller, services) = watch(controller, scoped(client, namespace), health, |_| {});
+    let (controller, config_maps) = watch(controller, scoped(client, namespace), health, |_| {});
+    let (controller, pods) =
+        watch(controller, scoped(client, namespace), health, move |pod: &Pod| memory.note(pod));
+    let (controller, jobs) = watch(controller, scoped(client, namespace), health, |_| {});
     (controller, Stores { services, config_maps, pods, jobs })
+}
+
+/// The controller of these jobs, which wake themselves.
+fn of_jobs(jobs: Api<MPIJob>, health: Arc<Health>) -> Controller<MPIJob> {
+    let (store, writer) = reflector::store();
+    let stream = watcher(jobs, watcher::Config::default())
+        .default_backoff()
+        .modify(|job| job.managed_fields_mut().clear())
+        .reflect(writer)
+        .applied_objects()
+        .inspect(move |job| {
+            if let Ok(job) = job {
+                health.woken(job.namespace().as_deref().unwrap_or_default(), &job.name_any());
+            }
+        });
+    Controller::for_stream(logged(stream), store)
 }
 
 fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
@@ -72,6 +90,7 @@ where
 fn watch<K>(
     controller: Controller<MPIJob>,
     children: Api<K>,
+    health: &Arc<Health>,
     look: impl Fn(&K) + Send + 'static,
 ) -> (Controller<MPIJob>, Store<K>)
 where
@@ -90,7 +109,13 @@ where
         })
         .reflect(writer)
         .touched_objects();
-    (controller.watches_stream(logged(stream), |child| job_of(&child)), store)
+    let health = health.clone();
+    let job = move |child| {
+        let job = job_of(&child)?;
+        health.woken(job.namespace.as_deref().unwrap_or_default(), &job.name);
+        Some(job)
+    };
+    (controller.watches_stream(logged(stream), job), store)
 }
 
 /// A watch that fails goes on by itself; that it failed should be known.

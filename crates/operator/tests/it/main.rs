@@ -8,6 +8,8 @@ mod crashes;
 mod failures;
 mod gate;
 mod life;
+mod metrics;
+mod program;
 mod scale;
 mod stage;
 mod together;

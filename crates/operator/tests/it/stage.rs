@@ -58,6 +58,7 @@ impl Kubelet for Scribe {
 /// An operator on a stage.
 pub struct Running {
     pub gate: Arc<Gate>,
+    pub vitals: operator::Vitals,
     pub task: JoinHandle<Result<(), operator::Error>>,
 }
 
@@ -120,8 +121,9 @@ impl Stage {
         // In a namespace of its own, an operator looks after that one only.
         let namespace = (self.namespace != TEAM).then(|| self.namespace.clone());
         let settings = operator::Settings { namespace, ..operator::Settings::default() };
-        let run = operator::run(client, settings, std::future::pending());
-        Running { gate, task: tokio::spawn(run) }
+        let vitals = operator::Vitals::default();
+        let run = operator::operate(client, settings, vitals.clone(), std::future::pending());
+        Running { gate, vitals, task: tokio::spawn(run) }
     }
 
     pub fn api<K>(&self) -> Api<K>

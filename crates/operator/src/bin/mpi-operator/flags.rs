@@ -1,0 +1,277 @@
+//! The flags: upstream's, accepted as Go's `flag` package reads them, and ours.
+//!
+//! Upstream's are those of `cmd/mpi-operator/app/options/options.go` and klog's. Those that bound what is not bounded
+//! here that way are accepted and without effect; [`Flags::without_effect`] names them, so that the log can.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+
+use clap::{Parser, ValueEnum};
+use operator::Settings;
+
+/// Runs MPIJobs (kubeflow.org/v2beta1).
+#[derive(Debug, Parser)]
+#[command(name = "mpi-operator", version, args_override_self = true)]
+pub struct Flags {
+    /// The URL of the API server; goes before the kubeconfig's.
+    #[arg(long)]
+    pub master: Option<http::Uri>,
+    /// A kubeconfig; the variable KUBECONFIG goes before it. Without either, the pod's service account is used.
+    #[arg(long = "kubeConfig", alias = "kubeconfig", value_name = "FILE")]
+    pub kubeconfig: Option<std::path::PathBuf>,
+    /// Look after this namespace only.
+    #[arg(long, env = "KUBEFLOW_NAMESPACE", default_value = "")]
+    pub namespace: String,
+    /// The namespace of the lease by which one of several operators leads.
+    #[arg(long, default_value = "mpi-operator")]
+    pub lock_namespace: String,
+    /// The cluster's DNS domain, appended to host names in hostfiles, e.g. cluster.local.
+    #[arg(long, default_value = "")]
+    pub cluster_domain: String,
+    /// The transport of jobs that do not say which.
+    #[arg(long, value_enum, default_value = "ssh")]
+    pub default_launch: Transport,
+    /// The image that carries the launch agent.
+    #[arg(long, default_value = api::LAUNCH_IMAGE)]
+    pub launch_image: String,
+    /// Writes to the API server in flight at once.
+    #[arg(long, default_value_t = Settings::default().writes)]
+    pub writes: usize,
+    /// Serve metrics at this port, at every address: over TLS, to those whose token may `get` /metrics. 0 serves none.
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    pub monitoring_port: u16,
+    /// Serve metrics at this address instead; a loopback one is served without TLS and token.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "monitoring_port")]
+    pub monitoring_address: Option<SocketAddr>,
+    /// Serve metrics without TLS and token to everybody who reaches the port, as upstream does.
+    #[arg(long)]
+    pub monitoring_open: bool,
+    /// Serve /healthz, /livez and /readyz at this port, at every address. 0 serves none.
+    #[arg(long, default_value_t = 8080, value_name = "PORT")]
+    pub health_port: u16,
+    /// Serve them at this address instead.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "health_port")]
+    pub health_address: Option<SocketAddr>,
+    /// How lines are logged: as text on a terminal and as JSON elsewhere, unless this says.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub log_format: LogFormat,
+    /// klog's verbosity: from 4 on, what the operator does in detail is logged. RUST_LOG goes before it.
+    #[arg(long = "v", default_value_t = 0, value_name = "LEVEL", allow_negative_numbers = true)]
+    pub verbosity: i32,
+    #[command(flatten)]
+    upstream: Upstream,
+}
+
+/// Flags of upstream's that have no effect here.
+#[derive(Debug, clap::Args)]
+struct Upstream {
+    #[arg(long, hide = true)]
+    threadiness: Option<i64>,
+    #[arg(long, hide = true)]
+    kube_api_qps: Option<i64>,
+    #[arg(long, hide = true)]
+    kube_api_burst: Option<i64>,
+    #[arg(long, hide = true)]
+    controller_queue_rate_limit: Option<i64>,
+    #[arg(long, hide = true)]
+    controller_queue_burst: Option<i64>,
+    #[command(flatten)]
+    klog: Klog,
+}
+
+/// klog's flags, which say where and how upstream logs.
+#[derive(Debug, clap::Args)]
+struct Klog {
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    alsologtostderr: Option<bool>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    logtostderr: Option<bool>,
+    #[arg(long = "add_dir_header", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    add_dir_header: Option<bool>,
+    #[arg(long = "one_output", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    one_output: Option<bool>,
+    #[arg(long = "skip_headers", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    skip_headers: Option<bool>,
+    #[arg(long = "skip_log_headers", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    skip_log_headers: Option<bool>,
+    #[arg(long = "legacy_stderr_threshold_behavior", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    legacy_stderr_threshold_behavior: Option<bool>,
+    #[arg(long = "log_backtrace_at", hide = true)]
+    log_backtrace_at: Option<String>,
+    #[arg(long = "log_dir", hide = true)]
+    log_dir: Option<String>,
+    #[arg(long = "log_file", hide = true)]
+    log_file: Option<String>,
+    #[arg(long = "log_file_max_size", hide = true)]
+    log_file_max_size: Option<u64>,
+    #[arg(long, hide = true)]
+    stderrthreshold: Option<String>,
+    #[arg(long, hide = true)]
+    vmodule: Option<String>,
+}
+
+/// How the launcher reaches the workers.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Transport {
+    /// sshd in the workers, as upstream.
+    Ssh,
+    /// The launch agent.
+    Agent,
+}
+
+/// How lines are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+impl Flags {
+    /// Reads the command line; one that cannot be read ends the process, with what is wrong and what is meant.
+    pub fn read(arguments: impl Iterator<Item = OsString>) -> Self {
+        Self::parse_from(as_clap_reads_them(arguments))
+    }
+
+    /// What the operator is to be like.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            namespace: Some(self.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+            plan: plan::Settings {
+                cluster_domain: self.cluster_domain.clone(),
+                default_launch: match self.default_launch {
+                    Transport::Ssh => plan::Launch::Ssh,
+                    Transport::Agent => plan::Launch::Agent,
+                },
+                launch_image: self.launch_image.clone(),
+            },
+            writes: self.writes,
+        }
+    }
+
+    /// The flags that were given and have no effect.
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        let Upstream {
+            threadiness,
+            kube_api_qps,
+            kube_api_burst,
+            controller_queue_rate_limit,
+            controller_queue_burst,
+            klog,
+        } = &self.upstream;
+        let Klog {
+            alsologtostderr,
+            logtostderr,
+            add_dir_header,
+            one_output,
+            skip_headers,
+            skip_log_headers,
+            legacy_stderr_threshold_behavior,
+            log_backtrace_at,
+            log_dir,
+            log_file,
+            log_file_max_size,
+            stderrthreshold,
+            vmodule,
+        } = klog;
+        [
+            ("threadiness", threadiness.is_some()),
+            ("kube-api-qps", kube_api_qps.is_some()),
+            ("kube-api-burst", kube_api_burst.is_some()),
+            ("controller-queue-rate-limit", controller_queue_rate_limit.is_some()),
+            ("controller-queue-burst", controller_queue_burst.is_some()),
+            ("alsologtostderr", alsologtostderr.is_some()),
+            ("logtostderr", logtostderr.is_some()),
+            ("add_dir_header", add_dir_header.is_some()),
+            ("one_output", one_output.is_some()),
+            ("skip_headers", skip_headers.is_some()),
+            ("skip_log_headers", skip_log_headers.is_some()),
+            ("legacy_stderr_threshold_behavior", legacy_stderr_threshold_behavior.is_some()),
+            ("log_backtrace_at", log_backtrace_at.is_some()),
+            ("log_dir", log_dir.is_some()),
+            ("log_file", log_file.is_some()),
+            ("log_file_max_size", log_file_max_size.is_some()),
+            ("stderrthreshold", stderrthreshold.is_some()),
+            ("vmodule", vmodule.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(name, given)| given.then_some(name))
+        .collect()
+    }
+}
+
+/// Go's `flag` takes one dash or two, in `-name value` and `-name=value`; clap takes two.
+fn as_clap_reads_them(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    arguments.map(|argument| match argument.to_str() {
+        Some("-v") => "--v".into(),
+        Some(text) if text.starts_with("-v=") => format!("-{text}").into(),
+        Some(text)
+            if text.len() > 2
+                && text.starts_with('-')
+                && text[1..].starts_with(|c: char| c.is_ascii_alphabetic()) =>
+        {
+            format!("-{text}").into()
+        }
+        _ => argument,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Flags, clap::Error> {
+        let arguments = std::iter::once("mpi-operator").chain(line.split_whitespace()).map(OsString::from);
+        Flags::try_parse_from(as_clap_reads_them(arguments))
+    }
+
+    /// Every row of UPSTREAM §4 and the arguments of upstream's own Deployment.
+    #[test]
+    fn upstreams_flags_are_read_as_go_reads_them() {
+        let flags = read(
+            "-alsologtostderr -v=4 -master http://127.0.0.1:1 --kubeConfig=/k -namespace team --threadiness=2 \
+             -monitoring-port 9090 -lock-namespace locks -kube-api-qps=5 -kube-api-burst 10 \
+             -controller-queue-rate-limit 10 -controller-queue-burst=100 -cluster-domain cluster.local -stderrthreshold INFO",
+        )
+        .unwrap();
+        assert_eq!(flags.master.as_ref().unwrap().to_string(), "http://127.0.0.1:1/");
+        assert_eq!(flags.kubeconfig.as_deref(), Some(std::path::Path::new("/k")));
+        assert_eq!(
+            (flags.lock_namespace.as_str(), flags.monitoring_port, flags.verbosity),
+            ("locks", 9090, 4)
+        );
+        let settings = flags.settings();
+        assert_eq!(
+            (settings.namespace.as_deref(), settings.plan.cluster_domain.as_str()),
+            (Some("team"), "cluster.local")
+        );
+        let without = [
+            "threadiness",
+            "kube-api-qps",
+            "kube-api-burst",
+            "controller-queue-rate-limit",
+            "controller-queue-burst",
+            "alsologtostderr",
+            "stderrthreshold",
+        ];
+        assert_eq!(flags.without_effect(), without);
+    }
+
+    #[test]
+    fn defaults_are_upstreams() {
+        let flags = read("").unwrap();
+        let defaults = (flags.lock_namespace.as_str(), flags.monitoring_port, flags.health_port);
+        assert_eq!(defaults, ("mpi-operator", 0, 8080));
+        assert!(flags.without_effect().is_empty() && flags.settings().namespace.is_none());
+    }
+
+    #[test]
+    fn an_unknown_flag_is_refused_with_a_hint() {
+        let error = read("--lock-namespaces x").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("--lock-namespace"), "{error}");
+    }
+}

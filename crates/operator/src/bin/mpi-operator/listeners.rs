@@ -1,0 +1,70 @@
+//! The ports of the program: the probes' and the metrics'.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use operator::monitor::{Access, Reviewer, answer_metrics, answer_probe};
+use operator::{Vitals, certificates, serve};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::flags::Flags;
+
+/// Serves the probes, if any are to be.
+///
+/// # Errors
+/// If the port is taken or not allowed.
+pub async fn probes(
+    flags: &Flags,
+    vitals: &Vitals,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> io::Result<()> {
+    let Some(listener) = bind(flags.health_address, flags.health_port).await? else { return Ok(()) };
+    tracing::info!(address = %listener.local_addr()?, "serving probes");
+    let vitals = vitals.clone();
+    let answer = move |request| std::future::ready(answer_probe(&vitals, &request));
+    tasks.spawn(serve::serve(listener, None, answer, stop.clone()));
+    Ok(())
+}
+
+/// Serves the metrics, if they are to be. Beyond loopback a reader shows a token, so what is said is encrypted.
+///
+/// # Errors
+/// If the port is taken or not allowed, or no certificate could be made.
+pub async fn metrics(
+    flags: &Flags,
+    vitals: &Vitals,
+    client: &kube::Client,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let Some(listener) = bind(flags.monitoring_address, flags.monitoring_port).await? else { return Ok(()) };
+    let address = listener.local_addr()?;
+    let is_open = flags.monitoring_open || address.ip().is_loopback();
+    tracing::info!(%address, tls = !is_open, "serving metrics");
+    let (access, tls) = if is_open {
+        (Access::Open, None)
+    } else {
+        let tls = certificates::of_one_life("mpi-operator-metrics")?;
+        (Access::Reviewed(Reviewer::new(client.clone())), Some(tls))
+    };
+    let (vitals, access) = (vitals.clone(), Arc::new(access));
+    let answer = move |request| answer_metrics(vitals.clone(), access.clone(), request);
+    tasks.spawn(serve::serve(listener, tls, answer, stop.clone()));
+    Ok(())
+}
+
+async fn bind(address: Option<SocketAddr>, port: u16) -> io::Result<Option<TcpListener>> {
+    match address {
+        Some(address) => TcpListener::bind(address).await.map(Some),
+        None if port == 0 => Ok(None),
+        None => serve::bind_everywhere(port).await.map(Some),
+    }
+    .map_err(|error| {
+        let whose = address.map_or_else(|| format!("port {port}"), |address| address.to_string());
+        io::Error::new(error.kind(), format!("cannot listen at {whose}: {error}"))
+    })
+}

@@ -1,0 +1,114 @@
+//! The operator as a program for a real cluster: flags in, logs out, everything else is the library's.
+
+mod flags;
+mod listeners;
+mod logs;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use operator::Vitals;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use flags::Flags;
+
+/// How long passes under way get to end: a pod gets 30 s by default, and the lease is still to be released.
+const STOP_WITHIN: Duration = Duration::from_secs(20);
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> ExitCode {
+    let flags = Flags::read(std::env::args_os());
+    logs::start(flags.log_format, flags.verbosity);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace = flags.namespace, "starting");
+    let without_effect = flags.without_effect();
+    if !without_effect.is_empty() {
+        tracing::info!(flags = without_effect.join(" "), "flags of upstream's that have no effect here");
+    }
+    match live(&flags).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the operator stops");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn live(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
+    let (stop, tasks, vitals) = (CancellationToken::new(), TaskTracker::new(), Vitals::default());
+    listeners::probes(flags, &vitals, &tasks, &stop).await?;
+    let client = Client::try_from(config(flags).await?)?;
+    listeners::metrics(flags, &vitals, &client, &tasks, &stop).await?;
+    let outcome = work(flags, client, vitals, &stop).await;
+    stop.cancel();
+    tasks.close();
+    tasks.wait().await;
+    outcome
+}
+
+/// Runs the operator until a signal, and a bounded time beyond it.
+async fn work(
+    flags: &Flags,
+    client: Client,
+    vitals: Vitals,
+    stop: &CancellationToken,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let told = stop.clone();
+    let operating = operator::operate(client, flags.settings(), vitals, told.cancelled_owned());
+    let mut operating = std::pin::pin!(operating);
+    tokio::select! {
+        outcome = operating.as_mut() => return Ok(outcome?),
+        () = stop_signal() => tracing::info!("stopping: passes under way are ended"),
+    }
+    stop.cancel();
+    match tokio::time::timeout(STOP_WITHIN, operating).await {
+        Ok(outcome) => Ok(outcome?),
+        Err(_) => {
+            tracing::warn!(
+                seconds = STOP_WITHIN.as_secs(),
+                "passes under way did not end in time and are cut off"
+            );
+            Ok(())
+        }
+    }
+}
+
+/// How to reach the API server, in upstream's order: the variable KUBECONFIG, the flag, the pod's service account; the
+/// flag `--master` goes before each one's address.
+async fn config(flags: &Flags) -> Result<Config, Box<dyn std::error::Error>> {
+    let from_variable = std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty());
+    let mut config = match &flags.kubeconfig {
+        Some(path) if !from_variable => {
+            let kubeconfig = Kubeconfig::read_from(path)?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
+        }
+        _ if from_variable => Config::from_kubeconfig(&KubeConfigOptions::default()).await?,
+        _ => match &flags.master {
+            Some(master) => Config::new(master.clone()),
+            None => Config::infer().await?,
+        },
+    };
+    if let Some(master) = &flags.master {
+        config.cluster_url = master.clone();
+    }
+    Ok(config)
+}
+
+/// Ends with the first signal that asks the process to stop.
+async fn stop_signal() {
+    let terminated = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            // Without a handler the default one ends the process.
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = terminated => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}

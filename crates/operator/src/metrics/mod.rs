@@ -1,0 +1,234 @@
+//! What the operator counts and times, and how it is shown.
+//!
+//! Counters and histograms grow where the thing happens; what can be read off the watches' stores (jobs by phase,
+//! Workers by state, upstream's `mpi_operator_job_info`) is read at each scrape, so a series goes when its job goes.
+//! Upstream's names are kept (`cmd/mpi-operator/app/server.go`, `pkg/controller/mpi_job_controller.go` of v0.8.2).
+
+mod calls;
+mod jobs;
+mod text;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use api::{
+    CONDITION_CREATED, CONDITION_FAILED, CONDITION_RUNNING, CONDITION_SUCCEEDED, MPIJob, MPIJobStatus,
+};
+use jiff::Timestamp;
+use kube::runtime::reflector::Store;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+pub use text::Format;
+
+use crate::health::Health;
+pub(crate) use calls::Counted;
+
+/// Durations of what happens to a job, in seconds: from a quarter of a second to some 18 hours.
+const STAGE_BUCKETS: (f64, f64, u16) = (0.25, 2.0, 18);
+/// Durations of a pass and of a request, in seconds: from 1 ms to some 33 s.
+const PASS_BUCKETS: (f64, f64, u16) = (0.001, 2.0, 16);
+
+/// Everything that is counted and timed in one operator.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    jobs: Arc<OnceLock<Store<MPIJob>>>,
+    created: Counter,
+    successful: Counter,
+    failed: Counter,
+    failures: Family<ByCause, Counter>,
+    is_leader: Gauge,
+    stages: Durations<ByStage>,
+    passes: Durations<ByOutcome>,
+    requests: Family<ByCall, Counter>,
+    request_times: Durations<ByVerb>,
+    admissions: Family<ByDecision, Counter>,
+}
+
+type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCause {
+    cause: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByStage {
+    stage: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOutcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCall {
+    verb: &'static str,
+    resource: String,
+    code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByVerb {
+    verb: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByDecision {
+    operation: String,
+    decision: &'static str,
+}
+
+fn stage_histogram() -> Histogram {
+    let (start, factor, length) = STAGE_BUCKETS;
+    Histogram::new(exponential_buckets(start, factor, length))
+}
+
+fn pass_histogram() -> Histogram {
+    let (start, factor, length) = PASS_BUCKETS;
+    Histogram::new(exponential_buckets(start, factor, length))
+}
+
+impl Metrics {
+    /// Nothing counted yet; the depth of the queue is read off `health`.
+    pub(crate) fn new(health: Arc<Health>) -> Self {
+        let jobs: Arc<OnceLock<Store<MPIJob>>> = Arc::default();
+        let mut metrics = Self {
+            registry: Registry::with_prefix("mpi_operator"),
+            jobs: jobs.clone(),
+            created: Counter::default(),
+            successful: Counter::default(),
+            failed: Counter::default(),
+            failures: Family::default(),
+            is_leader: Gauge::default(),
+            stages: Family::new_with_constructor(stage_histogram),
+            passes: Family::new_with_constructor(pass_histogram),
+            requests: Family::default(),
+            request_times: Family::new_with_constructor(pass_histogram),
+            admissions: Family::default(),
+        };
+        metrics.register();
+        metrics.registry.register_collector(Box::new(jobs::Jobs { jobs, health }));
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("jobs_created", "MPI jobs created", self.created.clone());
+        registry.register("jobs_successful", "MPI jobs that succeeded", self.successful.clone());
+        registry.register("jobs_failed", "MPI jobs that failed", self.failed.clone());
+        registry.register("job_failures", "MPI jobs that failed, by cause", self.failures.clone());
+        registry.register(
+            "is_leader",
+            "Is this client the leader of this mpi-operator client set",
+            self.is_leader.clone(),
+        );
+        let seconds = || Unit::Seconds;
+        let what = "How long jobs took: queued (created to started), start (started to running), run (running to ended)";
+        registry.register_with_unit("job_stage_duration", what, seconds(), self.stages.clone());
+        let what = "How long passes over a job took, by outcome";
+        registry.register_with_unit("reconcile_duration", what, seconds(), self.passes.clone());
+        let what = "Requests to the API server, by verb, resource and HTTP status code";
+        registry.register("api_requests", what, self.requests.clone());
+        let what = "How long requests to the API server took, watches apart, by verb";
+        registry.register_with_unit("api_request_duration", what, seconds(), self.request_times.clone());
+        let what = "Admission reviews answered, by operation and decision";
+        registry.register("admission_reviews", what, self.admissions.clone());
+    }
+
+    /// The jobs that there are, from now on.
+    pub(crate) fn watch_jobs(&self, jobs: Store<MPIJob>) {
+        // A process runs one operator; the first store is the one.
+        let _ = self.jobs.set(jobs);
+    }
+
+    /// Whether this process leads.
+    pub fn set_leader(&self, leads: bool) {
+        self.is_leader.set(i64::from(leads));
+    }
+
+    /// A pass over a job has ended.
+    pub(crate) fn pass_ended(&self, took: Duration, is_ok: bool) {
+        let outcome = if is_ok { "success" } else { "error" };
+        self.passes.get_or_create(&ByOutcome { outcome }).observe(took.as_secs_f64());
+    }
+
+    /// A request was answered, or was not (`code` is then `error`).
+    pub(crate) fn request_ended(&self, verb: &'static str, resource: String, code: String, took: Duration) {
+        self.requests.get_or_create(&ByCall { verb, resource, code }).inc();
+        if verb != "watch" {
+            self.request_times.get_or_create(&ByVerb { verb }).observe(took.as_secs_f64());
+        }
+    }
+
+    /// An admission review was answered.
+    pub fn review_answered(&self, operation: &str, decision: &'static str) {
+        self.admissions.get_or_create(&ByDecision { operation: operation.to_owned(), decision }).inc();
+    }
+
+    /// A status was written: what it says that the old one did not is counted, once, as a status that could not be
+    /// written is not (upstream counts before it writes, and again when it has to repeat it).
+    pub(crate) fn status_written(&self, job: &MPIJob, old: &MPIJobStatus, new: &MPIJobStatus) {
+        let became = |condition: &str| plan::is_true(new, condition) && !plan::is_true(old, condition);
+        if became(CONDITION_CREATED) {
+            self.created.inc();
+        }
+        if became(CONDITION_SUCCEEDED) {
+            self.successful.inc();
+        }
+        if became(CONDITION_FAILED) {
+            self.failed.inc();
+            self.failures.get_or_create(&ByCause { cause: cause(new) }).inc();
+        }
+        let created = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let started = new.start_time.as_ref().map(|time| time.0);
+        let ran = plan::condition(new, CONDITION_RUNNING)
+            .and_then(|running| Some(running.last_transition_time.as_ref()?.0));
+        let ran_before = plan::condition(old, CONDITION_RUNNING)
+            .and_then(|running| Some(running.last_transition_time.as_ref()?.0));
+        if started.is_some() && old.start_time.is_none() {
+            self.stage("queued", created, started);
+        }
+        if became(CONDITION_RUNNING) {
+            self.stage("start", started, ran);
+        }
+        if new.completion_time.is_some() && old.completion_time.is_none() && ran_before.is_some() {
+            self.stage("run", ran_before, new.completion_time.as_ref().map(|time| time.0));
+        }
+    }
+
+    fn stage(&self, stage: &'static str, from: Option<Timestamp>, to: Option<Timestamp>) {
+        let (Some(from), Some(to)) = (from, to) else { return };
+        let seconds = to.duration_since(from).as_secs_f64().max(0.0);
+        self.stages.get_or_create(&ByStage { stage }).observe(seconds);
+    }
+
+    /// Everything, as text.
+    ///
+    /// # Errors
+    /// None but those of a formatter, and a `String` has none.
+    pub fn show(&self, format: Format) -> Result<String, std::fmt::Error> {
+        let mut shown = String::new();
+        prometheus_client::encoding::text::encode(&mut shown, &self.registry)?;
+        Ok(match format {
+            Format::OpenMetrics => shown,
+            Format::Text => text::from_open_metrics(&shown),
+        })
+    }
+}
+
+/// Why a job failed, in one of a bounded number of words: what a pod says of itself stands behind a slash and is left
+/// out.
+fn cause(status: &MPIJobStatus) -> String {
+    let failure = status.failure.as_ref().map(|failure| failure.reason.as_str());
+    let condition =
+        plan::condition(status, CONDITION_FAILED).and_then(|condition| condition.reason.as_deref());
+    let words = failure.or(condition).unwrap_or("Unknown");
+    words.split('/').next().unwrap_or(words).to_owned()
+}
