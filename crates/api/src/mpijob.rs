@@ -153,6 +153,12 @@ pub struct MPIJobStatus {
     /// Why the job failed, who failed first, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// When the phases of the last start were over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startup: Option<Startup>,
+    /// The attempts at the job, the last one last; at most ten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
 }
 
 /// Where a job stands, in the words that every interface uses.
@@ -255,4 +261,65 @@ pub struct Failure {
     /// The container's exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+}
+
+/// When the phases of a start were over, each for the last pod that it concerns; what is not known yet is left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Startup {
+    /// The job was let go: until then a queue or a suspension held it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<Time>,
+    /// Every Worker had a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled: Option<Time>,
+    /// The MPI container of every Worker had started, so its images were there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pulled: Option<Time>,
+    /// Every Worker was ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Time>,
+    /// The Launcher's MPI container had started for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launched: Option<Time>,
+    /// The Launcher had printed its first line. Known of a Launcher that failed, whose log is read anyway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_rank: Option<Time>,
+}
+
+/// One attempt at the job: from when its pods were let go until it ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// Its number, from 1, as in the name of its record `<job>-attempt-<number>`.
+    pub number: i32,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The cause of a failure, one of CONTRACT's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The exit code that made it fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// How often its Launcher failed, the retries of `backoffLimit` among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launcher_failures: Option<i32>,
+    /// When its pods were let go, for the last time if it was suspended meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Outcome {
+    /// Nothing yet.
+    #[default]
+    Active,
+    /// The Launcher ended with exit code 0.
+    Succeeded,
+    /// It ended otherwise.
+    Failed,
 }

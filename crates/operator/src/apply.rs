@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::time::Instant;
 
+use api::MPIJob;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::batch::v1::Job;
@@ -70,6 +71,16 @@ pub(crate) async fn keep_record(context: &Context, job: &ValidJob, record: &Conf
             tracing::warn!(record = record.name_any(), %error, "cannot keep the record of a failure");
         }
     }
+}
+
+/// Removes a job that outlived its `ttlSecondsAfterFinished`, and with it all it owns.
+///
+/// # Errors
+/// If the server refuses it or cannot be reached.
+pub(crate) async fn remove(context: &Context, job: &ValidJob) -> Result<(), Error> {
+    let target = Target { kind: ChildKind::Job, name: job.name.clone(), uid: Some(job.uid.clone()) };
+    let removed = delete_one::<MPIJob>(&context.client, &job.namespace, &target).await;
+    removed.map_err(Error::request("remove the job at the end of its ttlSecondsAfterFinished"))
 }
 
 /// Why one write failed: a request, or a stranger's object in the way.

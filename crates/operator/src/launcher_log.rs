@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, LogParams};
@@ -65,14 +66,11 @@ pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> 
         (pod.metadata.uid.clone().unwrap_or_default(), run.container.clone(), number)
     });
     let id = id.unwrap_or_else(|| (pod.metadata.uid.clone().unwrap_or_default(), String::new(), 0));
-    let log = match remembered {
-        Some((known, run)) if known == id => run.log,
-        _ => match failed {
-            Some(run) => read(context, &pod, &run.container, run.previous).await,
-            None => None,
-        },
+    let run = match (remembered, failed) {
+        (Some((known, run)), _) if known == id => LauncherRun { pod, ..run },
+        (_, Some(failed)) => read(context, pod, &failed.container, failed.previous).await,
+        (_, None) => LauncherRun { pod, ..LauncherRun::default() },
     };
-    let run = LauncherRun { pod, log };
     context.memory.of(&job.uid, |memory| memory.launcher_failed = Some((id, run.clone())));
     seen.launcher_failed = Some(run);
     Ok(())
@@ -94,8 +92,7 @@ pub(crate) async fn add_last_words(context: &Context, seen: &mut Seen, outlook: 
     };
     let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
     let Some(container) = container.map(|container| container.name.clone()) else { return };
-    let log = read(context, &pod, &container, false).await;
-    seen.launcher_failed = Some(LauncherRun { pod, log });
+    seen.launcher_failed = Some(read(context, pod, &container, false).await);
 }
 
 /// The Launcher's pods as the server has them.
@@ -108,25 +105,58 @@ async fn launcher_pods(context: &Context, job: &ValidJob, seen: &Seen) -> Result
     Ok(pods.into_iter().filter(|pod| is_controlled_by(pod, &uid)).collect())
 }
 
-async fn read(context: &Context, pod: &Pod, container: &str, previous: bool) -> Option<String> {
-    let (namespace, name) = (pod.namespace()?, pod.name_any());
+/// The run of a pod's container with the end of its log, as far as that can be read.
+async fn read(context: &Context, pod: Pod, container: &str, previous: bool) -> LauncherRun {
+    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
     let wanted = LogParams {
         container: Some(container.to_owned()),
         previous,
         tail_lines: Some(TAIL_LINES),
         limit_bytes: Some(LOG_BYTES),
+        timestamps: true,
         ..LogParams::default()
     };
     match tokio::time::timeout(PATIENCE, pods.logs(&name, &wanted)).await {
-        Ok(Ok(log)) => Some(log),
-        Ok(Err(error)) => {
-            tracing::info!(pod = name, %error, "the Launcher's log cannot be read");
-            None
+        Ok(Ok(log)) => {
+            let (log, first_output) = without_times(&log);
+            return LauncherRun { pod, log: Some(log), first_output };
         }
-        Err(_) => {
-            tracing::info!(pod = name, "the Launcher's log did not come in time");
-            None
+        Ok(Err(error)) => tracing::info!(pod = name, %error, "the Launcher's log cannot be read"),
+        Err(_) => tracing::info!(pod = name, "the Launcher's log did not come in time"),
+    }
+    LauncherRun { pod, ..LauncherRun::default() }
+}
+
+/// A log without the times that stand before its lines, and the first of them where the log is there from its
+/// beginning.
+fn without_times(log: &str) -> (String, Option<Timestamp>) {
+    let mut text = String::with_capacity(log.len());
+    let mut first = None;
+    for (number, line) in log.split_inclusive('\n').enumerate() {
+        let stamped = line.split_once(' ').and_then(|(time, rest)| Some((time.parse().ok()?, rest)));
+        if number == 0 {
+            first = stamped.map(|(time, _): (Timestamp, &str)| time);
         }
+        text.push_str(stamped.map_or(line, |(_, rest)| rest));
+    }
+    let lines = i64::try_from(log.lines().count()).unwrap_or(i64::MAX);
+    let bytes = i64::try_from(log.len()).unwrap_or(i64::MAX);
+    (text, first.filter(|_| lines < TAIL_LINES && bytes < LOG_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_loses_its_times_and_tells_the_first() {
+        let log = "2026-01-01T00:00:01.5Z rank 0\n2026-01-01T00:00:02Z \nno time here\n";
+        let (text, first) = without_times(log);
+        assert_eq!(text, "rank 0\n\nno time here\n");
+        assert_eq!(first, Some("2026-01-01T00:00:01.5Z".parse().unwrap()));
+        let long = "2026-01-01T00:00:01Z rank 0\n".repeat(200);
+        assert_eq!(without_times(&long).1, None, "its beginning may be cut off");
+        assert_eq!(without_times("").1, None);
     }
 }

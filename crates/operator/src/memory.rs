@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob, MPIJobStatus};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
@@ -47,6 +48,9 @@ pub(crate) struct Memory {
     /// By namespace and job: the last pod of its Launcher that the watch showed to have failed. A store shows only what
     /// is there now, and a Job that gives up deletes such a pod at once.
     failed_launchers: Mutex<HashMap<(String, String), Pod>>,
+    /// By namespace and job: its Launcher's Job as the watch showed it when it had ended. With a short
+    /// `ttlSecondsAfterFinished` it may be gone before the store is looked at, and must not be made again.
+    ended_launchers: Mutex<HashMap<(String, String), Job>>,
 }
 
 impl Memory {
@@ -69,6 +73,7 @@ impl Memory {
         let names: HashSet<(String, String)> =
             jobs.state().iter().map(|job| (job.namespace().unwrap_or_default(), job.name_any())).collect();
         self.failed_launchers().retain(|job, _| names.contains(job));
+        self.ended_launchers().retain(|job, _| names.contains(job));
     }
 
     /// Notes a pod that a watch showed, if it is a Launcher's that failed.
@@ -86,9 +91,32 @@ impl Memory {
         self.failed_launchers().get(&(namespace.to_owned(), job.to_owned())).cloned()
     }
 
-    /// Forgets that pod.
+    /// Notes a Job that a watch showed, if it has ended.
+    pub(crate) fn note_end(&self, launcher: &Job) {
+        let conditions = launcher.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let ended = conditions.into_iter().any(|condition| {
+            condition.status == "True" && ["Complete", "Failed"].contains(&&*condition.type_)
+        });
+        if let Some(job) = launcher.labels().get(LABEL_JOB_NAME).filter(|_| ended) {
+            let job = (launcher.namespace().unwrap_or_default(), job.clone());
+            self.ended_launchers().insert(job, launcher.clone());
+        }
+    }
+
+    /// The Launcher's Job of a job that was noted.
+    pub(crate) fn ended_launcher(&self, namespace: &str, job: &str) -> Option<Job> {
+        self.ended_launchers().get(&(namespace.to_owned(), job.to_owned())).cloned()
+    }
+
+    /// Forgets that pod and that Job.
     pub(crate) fn forget_launcher(&self, namespace: &str, job: &str) {
-        self.failed_launchers().remove(&(namespace.to_owned(), job.to_owned()));
+        let job = (namespace.to_owned(), job.to_owned());
+        self.failed_launchers().remove(&job);
+        self.ended_launchers().remove(&job);
+    }
+
+    fn ended_launchers(&self) -> MutexGuard<'_, HashMap<(String, String), Job>> {
+        self.ended_launchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed_launchers(&self) -> MutexGuard<'_, HashMap<(String, String), Pod>> {

@@ -1,6 +1,8 @@
 //! Reads what a job has: its last status and its children, from the watches' stores and, where those cannot know,
 //! from the API server by name. It changes nothing.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use api::{ANNOTATION_ATTEMPT, CONDITION_CREATED, CONDITION_RUNNING, MPIJob, MPIJobStatus};
@@ -47,13 +49,19 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
         attempt: attempt(job),
         ..Seen::default()
     };
+    if seen.launcher.is_none() {
+        let ended = context.memory.ended_launcher(&valid.namespace, &valid.name);
+        seen.launcher = ended.filter(|launcher| is_controlled_by(launcher, &valid.uid));
+    }
+    let record = named(&stores.config_maps, valid, &plan::record_name(&valid.name, seen.attempt));
+    seen.recorded = record.as_ref().and_then(plan::recorded);
     let launcher = seen.launcher.as_ref().and_then(ResourceExt::uid);
     for pod in stores.pods.state() {
         if pod.namespace().as_deref() != Some(&valid.namespace) {
             continue;
         }
         if is_controlled_by(&*pod, &valid.uid) {
-            seen.workers.push((*pod).clone());
+            seen.workers.push(pod);
         } else if launcher.as_deref().is_some_and(|uid| is_controlled_by(&*pod, uid)) {
             seen.launcher_pods.push((*pod).clone());
         }
@@ -87,14 +95,14 @@ pub(crate) fn is_controlled_by<K: Resource>(child: &K, uid: &str) -> bool {
 
 /// Children that were just created count as seen until their watch shows them, or has had the time to.
 fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
-    let workers: Vec<String> = seen.workers.iter().map(ResourceExt::name_any).collect();
+    let workers: HashSet<&str> = seen.workers.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
     let now = Instant::now();
     memory.created.retain(|(kind, name), (at, _)| {
         let shown = match kind {
             ChildKind::Service => seen.service.is_some(),
             ChildKind::ConfigMap => seen.config_map.is_some(),
             ChildKind::Job => seen.launcher.is_some(),
-            ChildKind::Pod => workers.contains(name),
+            ChildKind::Pod => workers.contains(name.as_str()),
             ChildKind::Secret => true,
         };
         !shown && now.duration_since(*at) < WATCH_LAG
@@ -104,7 +112,7 @@ fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
             Child::Service(service) => seen.service = Some(*service),
             Child::ConfigMap(config_map) => seen.config_map = Some(*config_map),
             Child::Job(job) => seen.launcher = Some(*job),
-            Child::Pod(pod) => seen.workers.push(*pod),
+            Child::Pod(pod) => seen.workers.push(Arc::new(*pod)),
             Child::Secret(_) => {}
         }
     }
@@ -157,11 +165,13 @@ async fn confirm_losses(context: &Context, job: &ValidJob, seen: &mut Seen) -> R
     {
         return Ok(());
     }
-    let names: Vec<String> = seen.workers.iter().map(ResourceExt::name_any).collect();
-    let missing = (0..job.worker_count()).map(|index| plan::worker_name(&job.name, index));
-    for name in missing.filter(|name| !names.contains(name)).take(MOST_ASKED) {
+    let names: HashSet<&str> = seen.workers.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
+    let wanted = (0..job.worker_count()).map(|index| plan::worker_name(&job.name, index));
+    let missing: Vec<String> =
+        wanted.filter(|name| !names.contains(name.as_str())).take(MOST_ASKED).collect();
+    for name in missing {
         if let Some(pod) = ask::<Pod>(&context.client, job, &name).await? {
-            seen.workers.push(pod);
+            seen.workers.push(Arc::new(pod));
         }
     }
     Ok(())

@@ -6,9 +6,9 @@ use std::time::Duration;
 use api::{MPIJob, MPIJobStatus};
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
-use plan::{Change, Child, Report, SecretSeen, Seen, ValidJob};
+use plan::{Change, Child, Report, SecretSeen, Seen, Urgency, ValidJob};
 
-use crate::apply::{Applied, apply, keep_record};
+use crate::apply::{Applied, apply, keep_record, remove};
 use crate::error::{Class, Error, backoff};
 use crate::events::tell;
 use crate::keys::new_key_pair;
@@ -56,6 +56,10 @@ async fn walk(context: &Context, job: &MPIJob, valid: &ValidJob, now: Timestamp)
     let plan = plan::plan(valid, &seen, &context.settings.plan, now);
     add_last_words(context, &mut seen, &plan.outlook).await;
     let applied = apply(context, valid, &plan.changes).await;
+    if plan.remove_job && applied.failures.is_empty() {
+        remove(context, valid).await?;
+        return Ok(Action::await_change());
+    }
     let report = plan::report(valid, &seen, &plan.outlook, &applied.told(), now);
     if seen.status.completion_time.is_none()
         && let Some(record) = plan::record(valid, &seen, &report.status)
@@ -109,11 +113,13 @@ async fn publish(
     now: Timestamp,
 ) -> Result<Option<Duration>, Error> {
     tell(context, job, &report.notices, old.start_time.as_ref(), now).await;
-    if *old != report.status && !plan::is_urgent(old, &report.status) {
-        let wait = counts_wait(context, job);
-        if !wait.is_zero() {
-            return Ok(Some(wait));
-        }
+    let wait = match plan::urgency(old, &report.status) {
+        Urgency::Never => return Ok(None),
+        Urgency::Later => counts_wait(context, job),
+        Urgency::Now => Duration::ZERO,
+    };
+    if !wait.is_zero() {
+        return Ok(Some(wait));
     }
     write_status(context, job, old, &report.status).await.map(|()| None)
 }

@@ -42,7 +42,7 @@ impl Stores {
 }
 
 /// The controller of MPIJobs in a namespace or in all, woken by their children too, and the children's stores.
-/// Launchers that fail are noted, and so is who was woken.
+/// Launchers that fail or end are noted, and so is who was woken.
 pub(crate) fn controller(
     client: &Client,
     namespace: Option<&str>,
@@ -50,12 +50,13 @@ pub(crate) fn controller(
     health: &Arc<Health>,
 ) -> (Controller<MPIJob>, Stores) {
     let controller = of_jobs(scoped(client, namespace), health.clone());
-    let memory = memory.clone();
+    let (pods_seen, jobs_seen) = (memory.clone(), memory.clone());
     let (controller, services) = watch(controller, scoped(client, namespace), health, |_| {});
     let (controller, config_maps) = watch(controller, scoped(client, namespace), health, |_| {});
     let (controller, pods) =
-        watch(controller, scoped(client, namespace), health, move |pod: &Pod| memory.note(pod));
-    let (controller, jobs) = watch(controller, scoped(client, namespace), health, |_| {});
+        watch(controller, scoped(client, namespace), health, move |pod: &Pod| pods_seen.note(pod));
+    let (controller, jobs) =
+        watch(controller, scoped(client, namespace), health, move |job: &Job| jobs_seen.note_end(job));
     (controller, Stores { services, config_maps, pods, jobs })
 }
 

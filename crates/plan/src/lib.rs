@@ -5,6 +5,7 @@
 //! record. Nothing here reads a clock, the environment, the network or a random number, so the same input gives
 //! the same output, in the operator, in `--dry-run` and in a test.
 
+mod attempts;
 mod conditions;
 mod defaults;
 pub mod diagnosis;
@@ -14,15 +15,18 @@ mod objects;
 mod observed;
 mod planning;
 mod report;
+mod startup;
 mod validate;
 
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;
-pub use objects::{KeyPair, launcher_name, owner_reference, record, secret_name, worker_name};
-pub use observed::{LauncherRun, SecretSeen, Seen};
+pub use objects::{
+    KeyPair, launcher_name, owner_reference, record, record_name, recorded, secret_name, worker_name,
+};
+pub use observed::{LauncherRun, Recorded, SecretSeen, Seen};
 pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, plan};
-pub use report::{ApplyFailure, Notice, Report, is_urgent, reject, report};
+pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency};
 pub use validate::{
     CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob, is_ours, validate,
 };

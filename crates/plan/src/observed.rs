@@ -1,13 +1,16 @@
 //! What was seen of a job's children: the input of planning, gathered by the operator from its watches. Only objects
 //! that the job controls are in it; a stranger of the same name is found out when a create is refused.
 
-use api::MPIJobStatus;
+use std::sync::Arc;
+
+use api::{Failure, MPIJobStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Pod, Service};
 
 use crate::diagnosis::failed_run;
 use crate::objects::KeyPair;
+use crate::validate::ValidJob;
 
 /// The job's Secret, of which nothing but its keys' names is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,9 +44,24 @@ pub struct Seen {
     /// The Launcher's last run that ended badly, which its pod may not have outlived.
     pub launcher_failed: Option<LauncherRun>,
     /// The Workers' pods, in any order; those being deleted too.
-    pub workers: Vec<Pod>,
+    pub workers: Vec<Arc<Pod>>,
     /// Which attempt at the job this is, from 1; 0 where nothing says so and it is the first.
     pub attempt: u32,
+    /// What was recorded of this attempt's failure, though its status may not say so yet.
+    pub recorded: Option<Recorded>,
+}
+
+/// How an attempt failed, as its record has it: the words of the condition Failed, and the rest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recorded {
+    /// The condition's reason.
+    pub condition_reason: String,
+    /// The condition's message.
+    pub condition_message: String,
+    /// Who failed, why, and what to do.
+    pub failure: Failure,
+    /// When.
+    pub completion_time: Option<Timestamp>,
 }
 
 /// A run of the Launcher.
@@ -53,12 +71,21 @@ pub struct LauncherRun {
     pub pod: Pod,
     /// The end of what it printed, where that could be read.
     pub log: Option<String>,
+    /// When it printed its first line, where the log shows that.
+    pub first_output: Option<Timestamp>,
 }
 
 impl Seen {
-    /// The pod of the Worker `index`.
-    pub(crate) fn worker(&self, job: &str, index: usize) -> Option<&Pod> {
-        self.workers.iter().find(|pod| worker_index(job, pod) == Some(index))
+    /// The pod of each Worker that the spec asks for, by index.
+    pub(crate) fn by_index(&self, job: &ValidJob) -> Vec<Option<&Pod>> {
+        let mut pods = vec![None; job.worker_count()];
+        for pod in &self.workers {
+            let place = worker_index(&job.name, pod).and_then(|index| pods.get_mut(index));
+            if let Some(place) = place.filter(|place| place.is_none()) {
+                *place = Some(&**pod);
+            }
+        }
+        pods
     }
 
     /// The pod of the Launcher's last run that ended badly: of those that are there the newest, else the one that was

@@ -23,8 +23,8 @@ use crate::objects::{
     secret_name, service, watched_labels, worker, worker_name,
 };
 use crate::observed::{
-    SecretSeen, Seen, condition_since, is_failed, is_going, is_ready, is_running, mpi_container, phase,
-    started_at, worker_index,
+    Recorded, SecretSeen, Seen, condition_since, is_failed, is_going, is_ready, is_running, mpi_container,
+    phase, started_at, worker_index,
 };
 use crate::validate::{CleanPods, LauncherCreation, ValidJob};
 
@@ -44,6 +44,8 @@ pub struct Plan {
     pub outlook: Outlook,
     /// When to look again though nothing was seen to change.
     pub wake_after: Option<Duration>,
+    /// Whether the job itself is to go, and all it owns with it: it has outlived its `ttlSecondsAfterFinished`.
+    pub remove_job: bool,
 }
 
 /// One write.
@@ -171,11 +173,13 @@ pub enum Outlook {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The reason of the condition Failed.
-    pub reason: &'static str,
+    pub reason: String,
     /// Its message.
     pub message: String,
     /// The same for `status.failure`.
     pub failure: Failure,
+    /// When that was decided, if it was before now.
+    pub since: Option<Timestamp>,
 }
 
 /// Decides what to do for a job.
@@ -185,16 +189,15 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
     if ended {
         return clean_up(job, seen, now);
     }
-    let still = |outlook| Plan { changes: Vec::new(), outlook, wake_after: None };
+    let still = |outlook| Plan { changes: Vec::new(), outlook, wake_after: None, remove_job: false };
+    if let Some(verdict) = recorded_verdict(seen) {
+        return still(Outlook::Failed(Box::new(verdict)));
+    }
     if seen.launcher_end().is_some() {
         return still(Outlook::LauncherEnded);
     }
     if job.suspended {
-        return Plan {
-            changes: suspend(job, seen, settings, now),
-            outlook: Outlook::Suspended,
-            wake_after: None,
-        };
+        return Plan { changes: suspend(job, seen, settings, now), ..still(Outlook::Suspended) };
     }
     if let Some(verdict) = judge(job, seen, now) {
         return still(Outlook::Failed(Box::new(verdict)));
@@ -208,7 +211,7 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
     first.extend(before);
     pods.extend(launcher);
     let wake_after = [settle, next_deadline(job, seen, now)].into_iter().flatten().min();
-    Plan { changes: grouped([first, pods]), outlook: Outlook::Active, wake_after }
+    Plan { changes: grouped([first, pods]), wake_after, ..still(Outlook::Active) }
 }
 
 /// Groups without the empty ones.
@@ -222,7 +225,8 @@ fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> 
     let mut first: Vec<Change> = keep_service(job, seen).into_iter().collect();
     first.extend(keep_config_map(job, seen, settings, now).0);
     first.extend(keep_secret(job, seen));
-    let mut pods: Vec<Change> = seen.workers.iter().filter(|pod| !is_going(pod)).map(delete_pod).collect();
+    let mut pods: Vec<Change> =
+        seen.workers.iter().filter(|pod| !is_going(pod)).map(|pod| delete_pod(pod)).collect();
     match &seen.launcher {
         None => pods.push(create(Child::Job(Box::new(launcher_job(job, settings))))),
         Some(launcher) if !is_suspended(launcher) => pods.push(set_suspend(job, true, Value::Null)),
@@ -241,7 +245,7 @@ fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
         CleanPods::None => ended_early && !has_ended(pod),
     };
     let mut changes: Vec<Change> =
-        seen.workers.iter().filter(|pod| !is_going(pod) && goes(pod)).map(delete_pod).collect();
+        seen.workers.iter().filter(|pod| !is_going(pod) && goes(pod)).map(|pod| delete_pod(pod)).collect();
     let mut wake_after = None;
     let unstopped = seen.launcher.as_ref().is_some_and(|launcher| !is_suspended(launcher));
     if ended_early && unstopped && seen.launcher_end().is_none() {
@@ -254,7 +258,31 @@ fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
             changes.push(set_suspend(job, true, Value::Null));
         }
     }
-    Plan { changes: grouped([changes]), outlook: Outlook::Finished, wake_after }
+    let left = job.ttl_seconds.map(|ttl| ttl_left(seen, ttl, now));
+    let remove_job = changes.is_empty() && left.is_some_and(|left| left.is_zero());
+    let wake_after = wake_after.into_iter().chain(left.filter(|_| !remove_job)).min();
+    Plan { changes: grouped([changes]), outlook: Outlook::Finished, wake_after, remove_job }
+}
+
+/// How long a finished job still stays. Upstream gives the time to the Launcher's Job alone, which then goes and leaves
+/// everything else.
+fn ttl_left(seen: &Seen, ttl_seconds: i32, now: Timestamp) -> Duration {
+    let ttl = Duration::from_secs(u64::try_from(ttl_seconds).unwrap_or(0));
+    let since = seen.status.completion_time.as_ref().map_or(now, |time| time.0);
+    ttl.saturating_sub(elapsed(since, now))
+}
+
+/// A failure that was decided before the Launcher's Job ended, and recorded, though a crash kept it from the status: what
+/// has happened since to the pods that it was read from changes nothing.
+fn recorded_verdict(seen: &Seen) -> Option<Verdict> {
+    let Recorded { condition_reason, condition_message, failure, completion_time } =
+        seen.recorded.as_ref()?;
+    ends_early(condition_reason).then(|| Verdict {
+        reason: condition_reason.clone(),
+        message: condition_message.clone(),
+        failure: failure.clone(),
+        since: *completion_time,
+    })
 }
 
 /// Whether the job was ended before its Launcher's Job was: by a Worker, or by a Launcher that cannot start. Only then
@@ -263,7 +291,11 @@ pub(crate) fn was_ended_early(seen: &Seen) -> bool {
     let reason = condition(&seen.status, CONDITION_FAILED)
         .filter(|failed| failed.status == "True")
         .and_then(|failed| failed.reason.as_deref());
-    reason.is_some_and(|reason| [REASON_FAILED, REASON_EVICTED].contains(&reason))
+    reason.is_some_and(ends_early)
+}
+
+fn ends_early(reason: &str) -> bool {
+    [REASON_FAILED, REASON_EVICTED].contains(&reason)
 }
 
 /// Whether the MPI container runs.
@@ -328,7 +360,7 @@ fn unsettled(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
         .workers
         .iter()
         .filter(|pod| worker_index(&job.name, pod).is_some_and(|i| i < job.worker_count()));
-    let latest = ours.filter_map(started_at).max()?;
+    let latest = ours.filter_map(|pod| started_at(pod)).max()?;
     let left = HOSTS_SETTLE.saturating_sub(elapsed(latest, now));
     (!left.is_zero()).then_some(left)
 }
@@ -353,8 +385,9 @@ fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change>
     let beyond = seen.workers.iter().filter(|pod| {
         !is_going(pod) && worker_index(&job.name, pod).is_some_and(|index| index >= workers.count)
     });
-    let mut changes: Vec<Change> = beyond.map(delete_pod).collect();
-    let missing = (0..workers.count).filter(|index| seen.worker(&job.name, *index).is_none());
+    let mut changes: Vec<Change> = beyond.map(|pod| delete_pod(pod)).collect();
+    let by_index = seen.by_index(job).into_iter().enumerate();
+    let missing = by_index.filter(|(_, pod)| pod.is_none()).map(|(index, _)| index);
     changes.extend(missing.map(|index| create(Child::Pod(Box::new(worker(job, workers, index, settings))))));
     changes
 }
@@ -397,7 +430,7 @@ fn lacks_labels(job: &ValidJob, labels: Option<&BTreeMap<String, String>>) -> bo
 }
 
 fn all_ready(job: &ValidJob, seen: &Seen) -> bool {
-    (0..job.worker_count()).all(|index| seen.worker(&job.name, index).is_some_and(is_ready))
+    seen.by_index(job).into_iter().all(|pod| pod.is_some_and(is_ready))
 }
 
 fn is_suspended(launcher: &Job) -> bool {
@@ -406,7 +439,8 @@ fn is_suspended(launcher: &Job) -> bool {
 
 /// Whether the job cannot go on: the Launcher or a Worker can never start, a Worker failed, vanished while the job ran, or did not become ready in time.
 fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
-    let workers = || (0..job.worker_count()).map(|index| (index, seen.worker(&job.name, index)));
+    let by_index = seen.by_index(job);
+    let workers = || by_index.iter().copied().enumerate();
     let failed = workers()
         .filter_map(|(index, pod)| Some((index, pod?)))
         .filter(|(_, pod)| has_failed(job, pod))
@@ -447,7 +481,7 @@ fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<Verdict> {
         failure_of(failure, &format!("Launcher ({pod})"), pod, None)
     });
     let failure = unstartable.or_else(|| users_error(job, seen))?;
-    Some(Verdict { reason: REASON_FAILED, message: failure.message.clone(), failure })
+    Some(Verdict { reason: REASON_FAILED.to_owned(), message: failure.message.clone(), failure, since: None })
 }
 
 /// A Worker failed if its pod did, or if its MPI container did where nothing restarts it: a pod with a sidecar does
@@ -502,7 +536,7 @@ fn verdict(job: &ValidJob, seen: &Seen, index: usize, failure: PodFailure) -> Ve
     } else {
         (REASON_FAILED, failure.message.clone())
     };
-    Verdict { reason, message, failure }
+    Verdict { reason: reason.to_owned(), message, failure, since: None }
 }
 
 fn is_evicted(pod: &Pod) -> bool {

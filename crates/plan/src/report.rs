@@ -15,12 +15,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::attempts::report_attempt;
 use crate::conditions::{condition, is_finished, is_true, set_condition};
 use crate::failure::launcher_failure;
 use crate::observed::{
     LauncherEnd, Seen, condition_since, is_failed, is_ready, is_running, phase, started_at,
 };
 use crate::planning::{ChildKind, Outlook, Verdict, has_failed, was_ended_early, was_refused};
+use crate::startup::report_startup;
 use crate::validate::{CleanPods, Fault, ValidJob};
 
 /// A status to write and events to record.
@@ -77,6 +79,8 @@ pub fn report(
     }
     report.status.workers = Some(count_workers(job, seen));
     set_phase(job, &mut report.status);
+    report_startup(job, seen, &mut report.status);
+    report_attempt(seen, &mut report.status);
     report.notices.extend(applied.iter().map(tell_failure));
     for notice in &mut report.notices {
         notice.message = shortened(&notice.message);
@@ -110,18 +114,43 @@ pub fn reject(job: &MPIJob, faults: &[Fault], now: Timestamp) -> Report {
     Report { status, notices }
 }
 
-/// Whether a status should be written at once. Pod counts alone may wait a moment and ride on the next write.
+/// When a status is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// With the next write: nothing that anyone waits for has changed.
+    Never,
+    /// In a moment, or with the next write: pod counts alone have changed.
+    Later,
+    /// Now.
+    Now,
+}
+
+/// How urgent it is to write one status over another.
 #[must_use]
-pub fn is_urgent(old: &MPIJobStatus, new: &MPIJobStatus) -> bool {
-    let facts = |status: &MPIJobStatus| {
+pub fn urgency(old: &MPIJobStatus, new: &MPIJobStatus) -> Urgency {
+    let without_times = |status: &MPIJobStatus| {
         let mut status = status.clone();
+        status.startup = None;
+        status
+    };
+    let facts = |mut status: MPIJobStatus| {
         status.replica_statuses.clear();
         status.workers = None;
+        for attempt in &mut status.attempts {
+            attempt.launcher_failures = None;
+        }
         // It is as true later, and rides on the write that says that the job runs.
         status.conditions.retain(|condition| condition.type_ != CONDITION_LIMITS_NOT_ENFORCED);
         status
     };
-    facts(old) != facts(new)
+    let (old, new) = (without_times(old), without_times(new));
+    if old == new {
+        Urgency::Never
+    } else if facts(old) == facts(new) {
+        Urgency::Later
+    } else {
+        Urgency::Now
+    }
 }
 
 fn report_created(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
@@ -211,7 +240,7 @@ fn report_suspension(job: &ValidJob, report: &mut Report, now: Timestamp) {
 
 /// What a node does not hold the job's pods to, where it says so of any.
 fn report_limits(seen: &Seen, status: &mut MPIJobStatus, now: Timestamp) {
-    let pods = || seen.workers.iter().chain(&seen.launcher_pods);
+    let pods = || seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods);
     let plain = pods().any(|pod| {
         let mode = pod.metadata.annotations.as_ref().and_then(|notes| notes.get(ANNOTATION_NODE_MODE));
         mode.is_some_and(|mode| mode == PLAIN_MODE)
@@ -257,9 +286,17 @@ fn report_launcher_end(job: &ValidJob, seen: &Seen, report: &mut Report, now: Ti
             report.notices.push(normal(REASON_SUCCEEDED, message));
         }
         Some(LauncherEnd::Failed { reason, message }) => {
-            let (reason, message) = failure_words(&full_name, reason, message, &seen.launcher_pods);
-            report.status.completion_time.get_or_insert(Time(now));
-            report.status.failure = Some(launcher_failure(job, seen, &reason, &message));
+            let recorded = seen.recorded.as_ref();
+            let (reason, message) = recorded.map_or_else(
+                || failure_words(&full_name, reason, message, &seen.launcher_pods),
+                |recorded| (recorded.condition_reason.clone(), recorded.condition_message.clone()),
+            );
+            let ended = recorded.and_then(|recorded| recorded.completion_time).unwrap_or(now);
+            report.status.completion_time.get_or_insert(Time(ended));
+            report.status.failure = Some(recorded.map_or_else(
+                || launcher_failure(job, seen, &reason, &message),
+                |recorded| recorded.failure.clone(),
+            ));
             set_condition(&mut report.status, CONDITION_FAILED, true, &reason, message.clone(), now);
             report.notices.push(Notice { warning: true, reason, message });
         }
@@ -289,9 +326,9 @@ fn created_at(pod: &Pod) -> Option<Timestamp> {
 }
 
 fn report_verdict(verdict: &Verdict, report: &mut Report, now: Timestamp) {
-    report.status.completion_time = Some(Time(now));
-    report.status.failure = Some(verdict.failure.clone());
-    let Verdict { reason, message, failure: _ } = verdict;
+    let Verdict { reason, message, failure, since } = verdict;
+    report.status.completion_time = Some(Time(since.unwrap_or(now)));
+    report.status.failure = Some(failure.clone());
     set_condition(&mut report.status, CONDITION_FAILED, true, reason, message.clone(), now);
     report.notices.push(warning(reason, message.clone()));
 }
@@ -333,27 +370,26 @@ fn launcher_counts(seen: &Seen) -> ReplicaStatus {
 }
 
 fn worker_counts(job: &ValidJob, seen: &Seen) -> ReplicaStatus {
-    let pods: Vec<Pod> =
-        (0..job.worker_count()).filter_map(|index| seen.worker(&job.name, index).cloned()).collect();
+    let pods: Vec<&Pod> = seen.by_index(job).into_iter().flatten().collect();
     ReplicaStatus {
-        active: count(&pods, is_running),
-        succeeded: count(&pods, |pod| phase(pod) == "Succeeded"),
-        failed: count(&pods, is_failed),
+        active: count(pods.iter().copied(), is_running),
+        succeeded: count(pods.iter().copied(), |pod| phase(pod) == "Succeeded"),
+        failed: count(pods.iter().copied(), is_failed),
         ..ReplicaStatus::default()
     }
 }
 
 /// How many; nothing for none, as Go leaves a zero out.
-fn count(pods: &[Pod], matches: impl Fn(&Pod) -> bool) -> Option<i32> {
-    i32::try_from(pods.iter().filter(|pod| matches(pod)).count()).ok().filter(|n| *n > 0)
+fn count<'a>(pods: impl IntoIterator<Item = &'a Pod>, matches: impl Fn(&Pod) -> bool) -> Option<i32> {
+    i32::try_from(pods.into_iter().filter(|pod| matches(pod)).count()).ok().filter(|n| *n > 0)
 }
 
 fn count_workers(job: &ValidJob, seen: &Seen) -> WorkerCounts {
     let mut counts =
         WorkerCounts { of: i32::try_from(job.worker_count()).unwrap_or(i32::MAX), ..WorkerCounts::default() };
     let ended = is_finished(&seen.status) && seen.status.completion_time.is_some();
-    for index in 0..job.worker_count() {
-        match seen.worker(&job.name, index) {
+    for pod in seen.by_index(job) {
+        match pod {
             Some(pod) if has_failed(job, pod) => counts.failed += 1,
             Some(pod) if is_running(pod) && is_ready(pod) => counts.running += 1,
             Some(pod) if phase(pod) == "Succeeded" => {}

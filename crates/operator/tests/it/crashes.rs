@@ -3,51 +3,104 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use kube::Resource;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::gate::{Cut, Gate};
-use crate::stage::{Stage, ended, job};
+use crate::stage::{Stage, ended, job, restarted};
+
+/// So many cuts are tried at once, each in a namespace of its own.
+const CUTS_AT_ONCE: usize = 4;
 
 /// What a test does to a job while an operator works on it, up to the job's end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Story {
-    /// It succeeds, and its workers are deleted.
-    Success,
+    /// It succeeds, and its workers are deleted as this `cleanPodPolicy` says.
+    Success(&'static str),
     /// A worker fails; the others and the launcher are released.
-    Failure,
+    WorkerFails,
+    /// The launcher fails in place, and its Job deletes its pod once the failure was recorded.
+    LauncherFails,
+    /// It is suspended while it runs, resumed with what a queue injects, and succeeds.
+    SuspendAndResume,
+    /// It gets a third worker, then loses two, and succeeds.
+    Scale,
+    /// It is deleted as soon as its Service is there.
+    Delete,
 }
 
 #[tokio::test]
 async fn a_crash_at_any_write_of_a_job_that_succeeds_changes_nothing() {
-    survives(Story::Success).await;
+    survives(Story::Success("All")).await;
+}
+
+#[tokio::test]
+async fn a_crash_at_any_write_of_a_job_that_cleans_running_pods_changes_nothing() {
+    survives(Story::Success("Running")).await;
+}
+
+#[tokio::test]
+async fn a_crash_at_any_write_of_a_job_that_keeps_its_pods_changes_nothing() {
+    survives(Story::Success("None")).await;
 }
 
 #[tokio::test]
 async fn a_crash_at_any_write_of_a_job_that_fails_changes_nothing() {
-    survives(Story::Failure).await;
+    survives(Story::WorkerFails).await;
+}
+
+#[tokio::test]
+async fn a_crash_at_any_write_of_a_job_whose_launcher_fails_changes_nothing() {
+    survives(Story::LauncherFails).await;
+}
+
+#[tokio::test]
+async fn a_crash_at_any_write_of_a_job_suspended_and_resumed_changes_nothing() {
+    survives(Story::SuspendAndResume).await;
+}
+
+#[tokio::test]
+async fn a_crash_at_any_write_of_a_job_that_grows_and_shrinks_changes_nothing() {
+    survives(Story::Scale).await;
+}
+
+#[tokio::test]
+async fn a_crash_at_any_write_of_a_job_that_is_deleted_leaves_nothing() {
+    survives(Story::Delete).await;
 }
 
 async fn survives(story: Story) {
     let gate = Gate::new(None);
-    let stage = Stage::new().await;
+    // Owners take what they own with them only where there are controllers.
+    let stage = if story == Story::Delete { Stage::with_controllers().await } else { Stage::new().await };
     let expected = play(&stage.in_namespace("whole").await, story, gate.clone(), false).await;
     let writes = gate.requests().iter().filter(|request| !request.starts_with("GET")).count();
-    assert!(writes >= 12, "{writes} writes are too few to prove anything");
-    for at in 1..=writes {
-        for committed in [false, true] {
-            let cut = Cut { at, committed };
-            let stage = stage.in_namespace(&format!("cut-{at}-{committed}")).await;
-            let found = play(&stage, story, Gate::new(Some(cut)), true).await;
-            let differs = differences("", &found, &expected);
-            assert!(differs.is_empty(), "{story:?} {cut:?} of {writes}:\n{}", differs.join("\n"));
-        }
-    }
+    let least = if story == Story::Delete { 1 } else { 12 };
+    assert!(writes >= least, "{writes} writes are too few to prove anything");
+    let cuts = (1..=writes).flat_map(|at| [false, true].map(|committed| Cut { at, committed }));
+    let failed: Vec<String> = futures::stream::iter(cuts)
+        .map(|cut| {
+            let (stage, expected) = (&stage, &expected);
+            async move {
+                let Cut { at, committed } = cut;
+                let stage = stage.in_namespace(&format!("cut-{at}-{committed}")).await;
+                let found = play(&stage, story, Gate::new(Some(cut)), true).await;
+                let differs = differences("", &found, expected);
+                (!differs.is_empty())
+                    .then(|| format!("{story:?} {cut:?} of {writes}:\n{}", differs.join("\n")))
+            }
+        })
+        .buffer_unordered(CUTS_AT_ONCE)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
 /// Plays the story, with a second operator taking over where the first is cut off, and returns what is there at the end.
@@ -63,7 +116,7 @@ async fn play(stage: &Stage, story: Story, gate: Arc<Gate>, cut: bool) -> Value 
         }
     };
     let end = async {
-        stage.submit(&job("pi", 2, policy(story))).await;
+        stage.submit(&job_of(story)).await;
         act(story, stage).await;
     };
     let mut take_over = std::pin::pin!(take_over);
@@ -78,40 +131,130 @@ async fn play(stage: &Stage, story: Story, gate: Arc<Gate>, cut: bool) -> Value 
     snapshot
 }
 
-fn policy(story: Story) -> Value {
-    match story {
-        Story::Success => json!({ "cleanPodPolicy": "All" }),
-        Story::Failure => json!({}),
-    }
+fn job_of(story: Story) -> Value {
+    let policy = match story {
+        Story::Success(clean_pods) => json!({ "cleanPodPolicy": clean_pods }),
+        Story::LauncherFails => json!({ "backoffLimit": 0 }),
+        _ => json!({}),
+    };
+    job("pi", 2, policy)
 }
 
 async fn act(story: Story, stage: &Stage) {
+    if story == Story::Delete {
+        return delete(stage).await;
+    }
     stage.bring_up("pi", 2).await;
     match story {
-        Story::Success => {
-            stage.complete_launcher("pi").await;
-            stage.until_true("pi", "Succeeded").await;
-            stage.until_gone::<Pod>("pi-worker-0").await;
-            stage.until_gone::<Pod>("pi-worker-1").await;
+        Story::Success(clean_pods) => {
+            // One has ended by itself: `Running` keeps it.
+            stage.set_pod("pi-worker-0", ended("main", "Succeeded", 0)).await;
+            succeed(stage).await;
+            let gone: &[&str] = match clean_pods {
+                "All" => &["pi-worker-0", "pi-worker-1"],
+                "Running" => &["pi-worker-1"],
+                _ => &[],
+            };
+            for pod in gone {
+                stage.until_gone::<Pod>(pod).await;
+            }
         }
-        Story::Failure => {
+        Story::WorkerFails => {
             stage.set_pod("pi-launcher-pod", ended("main", "Failed", 205)).await;
             stage.set_pod("pi-worker-1", ended("main", "Failed", 137)).await;
             stage.until_true("pi", "Failed").await;
             stage.until_gone::<Pod>("pi-worker-0").await;
-            let stopped = |launcher: &Job| launcher.spec.as_ref().unwrap().suspend == Some(true);
-            stage.until("pi-launcher", "was stopped", stopped).await;
+            stage.until("pi-launcher", "was stopped", is_suspended).await;
         }
+        Story::LauncherFails => fail_launcher(stage).await,
+        Story::SuspendAndResume => suspend_and_resume(stage).await,
+        Story::Scale => scale(stage).await,
+        Story::Delete => {}
     }
+}
+
+async fn succeed(stage: &Stage) {
+    stage.complete_launcher("pi").await;
+    stage.until_true("pi", "Succeeded").await;
+    stage.until_event("pi", "MPIJobSucceeded").await;
+}
+
+fn is_suspended(launcher: &Job) -> bool {
+    launcher.spec.as_ref().unwrap().suspend == Some(true)
+}
+
+/// The Job gives up after a run that failed in place and deletes the pod, which lingers for its grace period: here until
+/// the failure is recorded, and no longer.
+async fn fail_launcher(stage: &Stage) {
+    stage.set_pod("pi-launcher-pod", restarted("main", 3)).await;
+    let condition = |type_: &str| json!({ "type": type_, "status": "True", "reason": "BackoffLimitExceeded", "message": "no more retries" });
+    let status = json!({ "failed": 1, "startTime": "2026-01-01T00:00:00Z",
+        "conditions": [condition("FailureTarget"), condition("Failed")] });
+    stage.set_job("pi-launcher", status).await;
+    stage.until::<ConfigMap>("pi-attempt-1", "was written", |_| true).await;
+    let at_once = DeleteParams::default().grace_period(0);
+    stage.api::<Pod>().delete("pi-launcher-pod", &at_once).await.unwrap();
+    stage.until_true("pi", "Failed").await;
+    stage.until_event("pi", "BackoffLimitExceeded").await;
+}
+
+async fn suspend_and_resume(stage: &Stage) {
+    stage.change_job("pi", json!({ "spec": { "runPolicy": { "suspend": true } } })).await;
+    stage.until("pi-launcher", "was suspended", is_suspended).await;
+    stage.until_true("pi", "Suspended").await;
+    stage.until_gone::<Pod>("pi-worker-0").await;
+    stage.until_gone::<Pod>("pi-worker-1").await;
+    // As the Job controller does.
+    stage.api::<Pod>().delete("pi-launcher-pod", &DeleteParams::default().grace_period(0)).await.unwrap();
+    stage.until_gone::<Pod>("pi-launcher-pod").await;
+    let template = json!({ "template": { "spec": { "nodeSelector": { "zone": "a" } } } });
+    let resume = json!({ "spec": { "runPolicy": { "suspend": false },
+        "mpiReplicaSpecs": { "Launcher": template, "Worker": template } } });
+    stage.change_job("pi", resume).await;
+    stage.until("pi-launcher", "was resumed", |launcher| !is_suspended(launcher)).await;
+    stage.bring_up("pi", 2).await;
+    succeed(stage).await;
+}
+
+async fn scale(stage: &Stage) {
+    let scale = |count: usize| json!({ "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": count } } } });
+    let lines = |count: usize| {
+        move |config: &ConfigMap| config.data.as_ref().unwrap()["hostfile"].lines().count() == count
+    };
+    stage.change_job("pi", scale(3)).await;
+    stage.start_worker("pi", 2).await;
+    stage.until("pi-config", "named three hosts", lines(3)).await;
+    stage.change_job("pi", scale(1)).await;
+    stage.until("pi-config", "named one host", lines(1)).await;
+    stage.until_gone::<Pod>("pi-worker-1").await;
+    stage.until_gone::<Pod>("pi-worker-2").await;
+    let observed = |job: &api::MPIJob| job.status.as_ref().unwrap().observed_generation == Some(3);
+    stage.until("pi", "was observed", observed).await;
+    succeed(stage).await;
+}
+
+async fn delete(stage: &Stage) {
+    stage.until::<Service>("pi", "came", |_| true).await;
+    stage.api::<api::MPIJob>().delete("pi", &DeleteParams::background()).await.unwrap();
+    stage.until_gone::<api::MPIJob>("pi").await;
+    stage.until_none::<Pod>().await;
+    stage.until_none::<Job>().await;
+    stage.until_none::<Service>().await;
+    stage.until_none::<ConfigMap>().await;
+    stage.until_none::<Secret>().await;
 }
 
 /// Every object, without what differs from run to run: UIDs, versions, times, the key.
 async fn snapshot(stage: &Stage) -> Value {
-    let job = stage.api::<api::MPIJob>().get("pi").await.unwrap();
-    let mut status = job.status.unwrap();
-    // Counts may still be on their way; the story's end does not wait for them.
+    let job = stage.api::<api::MPIJob>().get_opt("pi").await.unwrap();
+    let mut status = job.map(|job| job.status.unwrap()).unwrap_or_default();
+    // Counts and times may still be on their way; the story's end does not wait for them.
     status.replica_statuses.clear();
     status.workers = None;
+    status.startup = None;
+    for attempt in &mut status.attempts {
+        attempt.launcher_failures = None;
+    }
     let mut snapshot = json!({
         "status": status,
         "services": all::<Service>(stage).await,
@@ -119,7 +262,8 @@ async fn snapshot(stage: &Stage) -> Value {
         "secrets": all::<Secret>(stage).await,
         "pods": all::<Pod>(stage).await,
         "jobs": all::<Job>(stage).await,
-        "events": stage.event_reasons("pi").await,
+        // What a deleted job told depends on how far it had come.
+        "events": if status == api::MPIJobStatus::default() { Vec::new() } else { stage.event_reasons("pi").await },
     });
     strip(&mut snapshot);
     // Every run has a namespace of its own.
@@ -164,7 +308,8 @@ fn differences(path: &str, found: &Value, expected: &Value) -> Vec<String> {
 
 /// Removes what differs from run to run.
 fn strip(value: &mut Value) {
-    const DIFFERS: [&str; 15] = [
+    const DIFFERS: [&str; 16] = [
+        "startedAt",
         "uid",
         "resourceVersion",
         "creationTimestamp",

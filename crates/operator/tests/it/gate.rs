@@ -27,6 +27,7 @@ pub struct Cut {
 #[derive(Default)]
 pub struct Gate {
     requests: Mutex<VecDeque<String>>,
+    refusals: Mutex<Vec<String>>,
     writes: AtomicUsize,
     in_flight: AtomicUsize,
     most_in_flight: AtomicUsize,
@@ -42,6 +43,11 @@ impl Gate {
     /// Requests but for watches and lists, as `METHOD path`.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().iter().cloned().collect()
+    }
+
+    /// Requests that were answered with an error, as `CODE METHOD path`.
+    pub fn refusals(&self) -> Vec<String> {
+        self.refusals.lock().unwrap().clone()
     }
 
     /// The most writes that were in flight at once.
@@ -96,6 +102,7 @@ impl Service<Request<Body>> for Gated {
             }
             let now = gate.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
             gate.most_in_flight.fetch_max(now, Ordering::SeqCst);
+            let asked = format!("{} {path}", request.method());
             // Lets the others of the group come in, as a network would.
             tokio::task::yield_now().await;
             let answer = inner.call(request).await;
@@ -104,7 +111,11 @@ impl Service<Request<Body>> for Gated {
                 gate.closed.notify_one();
                 return Err("cut off after the write".into());
             }
-            Ok(answer?)
+            let answer = answer?;
+            if answer.status().is_client_error() || answer.status().is_server_error() {
+                gate.refusals.lock().unwrap().push(format!("{} {asked}", answer.status().as_u16()));
+            }
+            Ok(answer)
         }
         .boxed()
     }

@@ -12,5 +12,6 @@ mod metrics;
 mod program;
 mod scale;
 mod stage;
+mod state;
 mod together;
 mod upstream;

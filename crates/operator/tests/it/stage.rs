@@ -165,6 +165,23 @@ impl Stage {
         tokio::time::timeout(PATIENCE, gone).await.unwrap_or_else(|_| panic!("{name} stayed")).unwrap();
     }
 
+    /// Waits until there is no object of a kind that a job owns.
+    pub async fn until_none<K>(&self)
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+        K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    {
+        let owned = |object: &K| !object.owner_references().is_empty();
+        let listed = self.api::<K>().list(&ListParams::default()).await.unwrap();
+        for object in listed.items.iter().filter(|object| owned(object)) {
+            self.until_gone::<K>(&object.name_any()).await;
+        }
+        let listed = self.api::<K>().list(&ListParams::default()).await.unwrap();
+        let left: Vec<String> =
+            listed.items.iter().filter(|object| owned(object)).map(ResourceExt::name_any).collect();
+        assert_eq!(left, Vec::<String>::new(), "{} came after their owner went", K::kind(&()));
+    }
+
     pub async fn until_true(&self, job: &str, condition: &str) -> MPIJobStatus {
         let is_true =
             |job: &MPIJob| job.status.as_ref().is_some_and(|status| plan::is_true(status, condition));

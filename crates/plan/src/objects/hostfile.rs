@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 
@@ -50,7 +51,7 @@ fn hostfile(job: &ValidJob, settings: &Settings) -> String {
 
 /// A script that prints the hosts that run. In numeric order: upstream sorts the names as strings, which puts
 /// worker 10 before worker 2 and so renumbers ranks when a job grows.
-pub(crate) fn discover_hosts(job: &ValidJob, workers: &[Pod], settings: &Settings) -> String {
+pub(crate) fn discover_hosts(job: &ValidJob, workers: &[Arc<Pod>], settings: &Settings) -> String {
     let mut running: Vec<usize> = workers
         .iter()
         .filter(|pod| is_running(pod))

@@ -19,7 +19,7 @@ use crate::validate::ValidJob;
 
 pub(crate) use hostfile::{config_map, config_map_name, discover_hosts};
 pub(crate) use launcher::{launcher_job, scheduling_directives};
-pub use record::record;
+pub use record::{record, record_name, recorded};
 pub(crate) use secret::secret;
 pub(crate) use service::service;
 pub(crate) use worker::worker;

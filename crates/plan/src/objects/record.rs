@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use api::{Failure, MPIJobStatus};
+use api::{CONDITION_FAILED, Failure, MPIJobStatus};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::{metadata, watched_labels};
-use crate::observed::Seen;
+use crate::conditions::condition;
+use crate::observed::{Recorded, Seen};
 use crate::validate::ValidJob;
 
 /// The longest excerpt of the log, in bytes: with everything else, and every key, below the record's 64 KiB.
@@ -21,11 +22,13 @@ const LONGEST_VALUE_BYTES: usize = 2 * 1024;
 pub fn record(job: &ValidJob, seen: &Seen, status: &MPIJobStatus) -> Option<ConfigMap> {
     let Failure { reason, message, suggestion, link, pod, container, worker, exit_code } =
         status.failure.as_ref().filter(|_| status.completion_time.is_some())?;
-    let attempt = seen.attempt.max(1);
+    let failed = condition(status, CONDITION_FAILED)?;
     let ended = status.completion_time.as_ref().map(|time| time.0.to_string());
     let log = seen.launcher_failed.as_ref().and_then(|run| run.log.clone());
     let values = [
-        ("attempt", Some(attempt.to_string())),
+        ("attempt", Some(seen.attempt.max(1).to_string())),
+        ("conditionReason", failed.reason.clone()),
+        ("conditionMessage", failed.message.clone()),
         ("reason", Some(reason.clone())),
         ("message", Some(message.clone())),
         ("suggestion", suggestion.clone()),
@@ -41,12 +44,40 @@ pub fn record(job: &ValidJob, seen: &Seen, status: &MPIJobStatus) -> Option<Conf
         .filter_map(|(key, value)| Some((key.to_owned(), cut_end(&value?, LONGEST_VALUE_BYTES).to_owned())))
         .collect();
     data.extend(log.map(|log| ("launcher.log".to_owned(), last_lines(&log).to_owned())));
-    let name = format!("{}-attempt-{attempt}", job.name);
     Some(ConfigMap {
-        metadata: metadata(job, name, watched_labels(job)),
+        metadata: metadata(job, record_name(&job.name, seen.attempt), watched_labels(job)),
         data: Some(data),
         immutable: Some(true),
         ..ConfigMap::default()
+    })
+}
+
+/// The name of the record of an attempt, where 0 is the first.
+#[must_use]
+pub fn record_name(job: &str, attempt: u32) -> String {
+    format!("{job}-attempt-{}", attempt.max(1))
+}
+
+/// What a record says; nothing if it is not one of ours.
+#[must_use]
+pub fn recorded(record: &ConfigMap) -> Option<Recorded> {
+    let data = record.data.as_ref()?;
+    let value = |key: &str| data.get(key).cloned();
+    let number = |key: &str| data.get(key).and_then(|text| text.parse().ok());
+    Some(Recorded {
+        condition_reason: value("conditionReason")?,
+        condition_message: value("conditionMessage")?,
+        failure: Failure {
+            reason: value("reason")?,
+            message: value("message")?,
+            suggestion: value("suggestion"),
+            link: value("link"),
+            pod: value("pod"),
+            container: value("container"),
+            worker: number("worker"),
+            exit_code: number("exitCode"),
+        },
+        completion_time: data.get("completionTime").and_then(|time| time.parse().ok()),
     })
 }
 

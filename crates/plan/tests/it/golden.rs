@@ -67,6 +67,9 @@ fn walk(scene: &Scene) -> Value {
         "wakeAfterSeconds": plan.wake_after.map(seconds),
         "report": show_report(&report),
     });
+    if plan.remove_job {
+        shown["removeJob"] = json!(true);
+    }
     if seen.status.completion_time.is_none()
         && let Some(record) = plan::record(&job, &seen, &report.status)
     {

@@ -1,14 +1,16 @@
 //! A scene: a job and the state of its children in few words, made into what the operator would have observed. The
 //! children are those that the plan itself makes, so that a scene cannot drift from the objects.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::MPIJob;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    Pod, PodCondition, PodStatus,
+    ConfigMap, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus, Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{Change, Child, KeyPair, Launch, LauncherRun, SecretSeen, Seen, Settings, ValidJob};
@@ -33,6 +35,9 @@ pub struct Scene {
     pub workers: Vec<PodScene>,
     #[serde(default)]
     pub refused: Vec<Refused>,
+    /// The data of the attempt's record, which a crash kept from the status.
+    #[serde(default)]
+    pub record: Option<BTreeMap<String, String>>,
 }
 
 /// The Launcher's Job.
@@ -149,7 +154,7 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
                 let name = pod.metadata.name.clone().unwrap();
                 let of_scene =
                     scene.workers.iter().find(|worker| name == plan::worker_name(&job.name, worker.index));
-                seen.workers.extend(of_scene.map(|worker| pod_of(&pod, worker)));
+                seen.workers.extend(of_scene.map(|worker| Arc::new(pod_of(&pod, worker))));
             }
             _ => {}
         }
@@ -158,10 +163,14 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
         seen.new_key = None;
     }
     seen.status = status;
+    seen.recorded = scene
+        .record
+        .clone()
+        .and_then(|data| plan::recorded(&ConfigMap { data: Some(data), ..ConfigMap::default() }));
     for worker in scene.workers.iter().filter(|worker| worker.index >= job.worker_count()) {
         let mut pod = Pod::default();
         pod.metadata.name = Some(plan::worker_name(&job.name, worker.index));
-        seen.workers.push(pod_of(&pod, worker));
+        seen.workers.push(Arc::new(pod_of(&pod, worker)));
     }
     seen
 }
@@ -202,7 +211,7 @@ fn add_launcher(seen: &mut Seen, mut launcher: Job, scene: Option<&LauncherScene
     };
     seen.launcher_pods.extend(scene.pods.iter().enumerate().map(|(number, scene)| pod_number(number, scene)));
     let failed = seen.failed_launcher_pod().cloned().or(scene.gone.as_ref().map(|gone| pod_number(9, gone)));
-    seen.launcher_failed = failed.map(|pod| LauncherRun { pod, log: scene.log.clone() });
+    seen.launcher_failed = failed.map(|pod| LauncherRun { pod, log: scene.log.clone(), first_output: None });
     seen.launcher = Some(launcher);
 }
 

@@ -1,0 +1,41 @@
+//! `status.attempts`: what became of each attempt at the job. The number is the annotation's; a job that is suspended
+//! and resumed is still at the same attempt.
+
+use api::{Attempt, MPIJobStatus, Outcome, Phase};
+
+use crate::observed::Seen;
+
+/// The most attempts that are listed; the records `<job>-attempt-<n>` outlive the list.
+const MOST_ATTEMPTS: usize = 10;
+
+/// Brings the entry of the current attempt up to date with the rest of the status, which is complete by now.
+pub(crate) fn report_attempt(seen: &Seen, status: &mut MPIJobStatus) {
+    let Some(start_time) = status.start_time.clone() else { return };
+    let number = i32::try_from(seen.attempt.max(1)).unwrap_or(i32::MAX);
+    let outcome = match status.phase {
+        _ if status.completion_time.is_none() => Outcome::Active,
+        Some(Phase::Succeeded) => Outcome::Succeeded,
+        Some(Phase::Failed) => Outcome::Failed,
+        Some(Phase::Pending | Phase::Running) | None => Outcome::Active,
+    };
+    let failure = status.failure.as_ref().filter(|_| outcome == Outcome::Failed);
+    let launcher = status.replica_statuses.get(api::LAUNCHER);
+    let mut attempt = Attempt {
+        number,
+        outcome,
+        reason: failure.map(|failure| failure.reason.clone()),
+        exit_code: failure.and_then(|failure| failure.exit_code),
+        launcher_failures: launcher.and_then(|launcher| launcher.failed),
+        start_time: Some(start_time),
+        completion_time: status.completion_time.clone(),
+    };
+    if let Some(known) = status.attempts.iter_mut().find(|attempt| attempt.number == number) {
+        // A Job that was removed after its end took its count with it.
+        attempt.launcher_failures = attempt.launcher_failures.max(known.launcher_failures);
+        *known = attempt;
+        return;
+    }
+    status.attempts.push(attempt);
+    let surplus = status.attempts.len().saturating_sub(MOST_ATTEMPTS);
+    status.attempts.drain(..surplus);
+}

@@ -1,0 +1,42 @@
+//! `status.startup`: when each phase of a start was over, from the times that pods themselves tell. It asks for no write:
+//! the times ride on whatever is written next.
+
+use api::MPIJobStatus;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::observed::{Seen, condition_since, started_at};
+use crate::validate::ValidJob;
+
+/// Brings the times up to date. A time that is known stays: pods that are gone took nothing back.
+pub(crate) fn report_startup(job: &ValidJob, seen: &Seen, status: &mut MPIJobStatus) {
+    let Some(let_go) = status.start_time.clone().filter(|_| !job.suspended) else { return };
+    let mut startup =
+        status.startup.take().filter(|startup| startup.queued.as_ref() == Some(&let_go)).unwrap_or_default();
+    startup.queued = Some(let_go);
+    fill(&mut startup.scheduled, || last_of(job, seen, |pod| condition_since(pod, "PodScheduled")));
+    fill(&mut startup.pulled, || last_of(job, seen, started_at));
+    fill(&mut startup.ready, || last_of(job, seen, |pod| condition_since(pod, "Ready")));
+    fill(&mut startup.launched, || seen.launcher_pods.iter().filter_map(started_at).min());
+    let first_output = || seen.launcher_failed.as_ref().and_then(|run| run.first_output);
+    fill(&mut startup.first_rank, first_output);
+    status.startup = Some(startup);
+}
+
+fn fill(time: &mut Option<Time>, found: impl FnOnce() -> Option<Timestamp>) {
+    if time.is_none() {
+        let second = |at: Timestamp| Timestamp::from_second(at.as_second()).unwrap_or(at);
+        *time = found().map(|at| Time(second(at)));
+    }
+}
+
+/// The time of the Worker that was last, once there is one of each; of a job without Workers the Launcher's.
+fn last_of(job: &ValidJob, seen: &Seen, time: impl Fn(&Pod) -> Option<Timestamp>) -> Option<Timestamp> {
+    if job.worker_count() == 0 {
+        return seen.launcher_pods.iter().filter_map(time).min();
+    }
+    let times: Option<Vec<Timestamp>> =
+        seen.by_index(job).into_iter().map(|pod| pod.and_then(&time)).collect();
+    times?.into_iter().max()
+}
