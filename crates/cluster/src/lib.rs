@@ -8,6 +8,7 @@
 //! and admits it, [`store`] commits it under the next resourceVersion, watchers see it; `controllers`, `scheduler` and
 //! `node` are ordinary clients of the same API.
 
+pub mod access;
 pub mod apiserver;
 pub mod controllers;
 mod expressions;
@@ -107,6 +108,9 @@ pub enum Error {
     /// Certificates.
     #[error(transparent)]
     Tls(#[from] tls::Error),
+    /// The default roles could not be stored.
+    #[error("the default roles could not be stored: {0}")]
+    Roles(#[source] store::Error),
     /// No randomness for the token.
     #[error("the operating system gives no randomness: {0}")]
     Random(getrandom::Error),
@@ -147,10 +151,11 @@ impl Cluster {
         let kubeconfig = kubeconfig::kubeconfig(address, &identity.ca_pem, &token)?;
 
         let store = Arc::new(Store::new(options.watch_window, Box::new(Volatile)));
-        let server = Arc::new(ApiServer::new(store, Identities::new(token)));
-        let client = kube::Client::new(Endpoint::trusted(server.clone(), UserInfo::admin()), "default");
+        let server = Arc::new(ApiServer::new(store, Identities::new(&token)));
+        let client = client_of(&server, UserInfo::admin());
         make_system_namespaces(&client).await?;
-        let node = start_node(&options, &client, &server).await?;
+        apiserver::bootstrap::roles(server.store()).await.map_err(Error::Roles)?;
+        let node = start_node(&options, &server).await?;
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let endpoint = Endpoint::with_credentials(server.clone());
@@ -158,7 +163,9 @@ impl Cluster {
         tasks.spawn(apiserver::expiry::run(server.store().clone(), stop.clone()));
         if options.controllers {
             let known = controllers::Options { root_ca: Some(identity.ca_pem.clone()), ..Default::default() };
-            tasks.spawn(controllers::run(client.clone(), known, stop.clone()));
+            let server = server.clone();
+            let clients = controllers::Clients::new(move |user| client_of(&server, user));
+            tasks.spawn(controllers::run(clients, known, stop.clone()));
         }
         Ok(Self { server, client, address, kubeconfig, stop, tasks, node })
     }
@@ -166,6 +173,11 @@ impl Cluster {
     /// A client in this process, as the administrator; it takes the same way as every other.
     pub fn client(&self) -> kube::Client {
         self.client.clone()
+    }
+
+    /// A client in this process, as somebody else, with the rights that roles give.
+    pub fn client_of(&self, user: UserInfo) -> kube::Client {
+        client_of(&self.server, user)
     }
 
     /// Where the API is served.
@@ -207,11 +219,11 @@ impl Drop for Cluster {
     }
 }
 
-async fn start_node(
-    options: &Options,
-    client: &kube::Client,
-    server: &ApiServer,
-) -> Result<Option<NodeHandle>, Error> {
+fn client_of(server: &Arc<ApiServer>, user: UserInfo) -> kube::Client {
+    kube::Client::new(Endpoint::trusted(server.clone(), user), "default")
+}
+
+async fn start_node(options: &Options, server: &Arc<ApiServer>) -> Result<Option<NodeHandle>, Error> {
     if options.sandbox_program.is_empty() {
         return Ok(None);
     }
@@ -223,7 +235,8 @@ async fn start_node(
         mode: options.mode,
         sandbox_program: options.sandbox_program.clone(),
     };
-    let node = node::run(client.clone(), wanted).await?;
+    // One client for the nodes of this process; what it may do does not depend on which of them it is.
+    let node = node::run(client_of(server, UserInfo::node("node-0")), wanted).await?;
     for name in node.names() {
         server.kubelets.register(name, node.kubelet());
     }

@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use super::admission::{self, Attributes, Operation};
+use super::auth::escalation;
 use super::body::Decoded;
 use super::call::Call;
 use super::reply::Shown;
@@ -91,6 +92,7 @@ async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
     if !faults.is_empty() {
         return Err(rules::invalid(kind, &name, &faults));
     }
+    escalation::check(call, None, &value)?;
     let held =
         admission::validate(&Attributes::of(call, Operation::Create, &name), Some(&value), None).await?;
     let key = Key::new(call.action.namespace, &name);

@@ -11,6 +11,7 @@
 mod admission;
 pub mod auth;
 mod body;
+pub mod bootstrap;
 mod call;
 mod catalog;
 mod create;
@@ -52,7 +53,8 @@ use tower::BoxError;
 
 pub use reply::Body;
 
-use auth::{Identities, UserInfo};
+use auth::authority::{self, Authority};
+use auth::{Identities, UserInfo, impersonation};
 use call::Call;
 use catalog::{Catalog, Entry};
 use kubelet::Kubelets;
@@ -61,6 +63,7 @@ use reply::Shown;
 use route::{Action, Target};
 use status::Refusal;
 
+use crate::access::Ask;
 use crate::store::{Key, Resource, Store};
 
 /// See the module.
@@ -68,6 +71,7 @@ pub struct ApiServer {
     store: Arc<Store>,
     catalog: RwLock<Arc<Catalog>>,
     identities: Identities,
+    authority: Authority,
     /// The nodes that can be asked for logs.
     pub kubelets: Kubelets,
     hooks: admission::Hooks,
@@ -77,6 +81,7 @@ impl ApiServer {
     /// A server over a store, which it takes as it is; the built-in kinds are served.
     pub fn new(store: Arc<Store>, identities: Identities) -> Self {
         Self {
+            authority: Authority::new(store.clone()),
             store,
             catalog: RwLock::new(Arc::new(Catalog::of_builtin(rules::builtin_kinds()))),
             identities,
@@ -162,10 +167,12 @@ where
         Some(user) => user,
         None => auth::authenticate(&server.identities, &parts.headers)?.ok_or_else(status::unauthorized)?,
     };
+    let user = impersonation::wanted(&server.authority, &user, &parts.headers)?.unwrap_or(user);
     let query = query::parse(parts.uri.query().unwrap_or_default())?;
     match route::route(&parts.method, &path, query.watch)? {
         Target::Action(action) => {
-            auth::authorize(&user, &action)?;
+            let ask = authority::ask_of(&action, query.selected_name());
+            authority::authorize(&server.authority, &user, &ask)?;
             let entry = find(server, &action)?;
             let form =
                 if action.subresource == "log" { Form::Object } else { negotiate::accepted(&parts.headers)? };
@@ -186,7 +193,8 @@ where
             dispatch(&call, &bytes).await.map(|answer| with_warnings(&call, answer))
         }
         target => {
-            auth::authorize_path(&user, &parts.method.as_str().to_lowercase(), &path)?;
+            let verb = parts.method.as_str().to_lowercase();
+            authority::authorize(&server.authority, &user, &Ask::Path { verb: &verb, path: &path })?;
             describe(server, parts, target)
         }
     }

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::auth::authority;
 use super::body::{self, Decoded};
 use super::call::Call;
 use super::negotiate::{self, Encoding, PatchType};
@@ -61,6 +62,7 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
     drop_unknown(call, &mut applied, &decoded.duplicates)?;
     let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
     if !is_there && call.action.subresource.is_empty() {
+        authority::authorize_creation(call)?;
         create::admit_into_namespace(call)?;
         let value = rules::applied(call, None, &applied)?;
         match create::complete(call, value).await {

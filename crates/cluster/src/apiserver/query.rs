@@ -71,6 +71,15 @@ pub struct Query {
     pub raw: HashMap<String, String>,
 }
 
+impl Query {
+    /// The one name that the field selector selects, or empty.
+    pub fn selected_name(&self) -> &str {
+        let mut parts = self.field_selector.split(',');
+        let name = parts.find_map(|part| part.trim().strip_prefix("metadata.name="));
+        name.map(|name| name.trim_start_matches('=')).unwrap_or_default()
+    }
+}
+
 /// Parses a query string.
 ///
 /// # Errors

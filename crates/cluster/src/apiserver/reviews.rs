@@ -1,31 +1,33 @@
 //! Questions that are answered and forgotten: who am I, may I, whose token is this.
 //!
-//! Rules: `pkg/registry/authorization`, `pkg/registry/authentication`. The answers come from [`super::auth`], the
-//! same that decides about requests.
+//! Rules: `pkg/registry/authorization`, `pkg/apis/authorization/validation`, `pkg/registry/authentication`. The answers
+//! come from [`super::auth`], the same that decides about requests.
 
 use http::Response;
 use serde_json::{Value, json};
 
-use super::auth::{self, UserInfo};
+use super::auth::UserInfo;
 use super::call::Call;
 use super::reply::{self, Body};
-use super::route::Action;
-use super::status::{self, Refusal};
+use super::status::{self, About, Refusal};
+use crate::access::{Ask, Rule};
 
 /// Answers a POST of a review.
 ///
 /// # Errors
-/// 501 for a review that this cluster does not answer.
+/// 400 and 422 for a review that asks nothing; 501 for one that this cluster does not answer.
 pub fn review(call: &Call<'_>, mut value: Value) -> Result<Response<Body>, Refusal> {
     super::create::check_type(call, &mut value)?;
     let status = match call.entry.kind.kind.as_str() {
         "SelfSubjectReview" => json!({"userInfo": user_value(&call.user)}),
         "TokenReview" => token(call, &value),
-        "SelfSubjectAccessReview" => access(&call.user, &value["spec"], call.now),
-        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            access(&subject(&value["spec"]), &value["spec"], call.now)
+        kind @ ("SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview") => {
+            check(call, kind, &value["spec"])?;
+            let user =
+                if kind == "SelfSubjectAccessReview" { call.user.clone() } else { subject(&value["spec"]) };
+            access(call, &user, &value["spec"])
         }
-        "SelfSubjectRulesReview" => rules_of(&call.user),
+        "SelfSubjectRulesReview" => rules_of(call, &value["spec"])?,
         other => return Err(status::not_implemented(other)),
     };
     if value["metadata"].is_null() {
@@ -35,10 +37,14 @@ pub fn review(call: &Call<'_>, mut value: Value) -> Result<Response<Body>, Refus
     Ok(reply::json_value(201, &value))
 }
 
-fn user_value(user: &UserInfo) -> Value {
+/// A user as reviews show it (`authentication/v1.UserInfo`).
+pub fn user_value(user: &UserInfo) -> Value {
     let mut value = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
         value["uid"] = user.uid.as_str().into();
+    }
+    if !user.extra.is_empty() {
+        value["extra"] = json!(user.extra);
     }
     value
 }
@@ -50,48 +56,93 @@ fn token(call: &Call<'_>, value: &Value) -> Value {
     }
 }
 
+/// Refuses an access review that asks nothing, or two things (`pkg/apis/authorization/validation/validation.go`).
+fn check(call: &Call<'_>, kind: &str, spec: &Value) -> Result<(), Refusal> {
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let invalid = |field: &str, given: &str, why: &str| {
+        let causes =
+            [("FieldValueInvalid".to_owned(), format!("Invalid value: {given}: {why}"), field.to_owned())];
+        Err(status::invalid(About { group: "authorization.k8s.io", resource: kind, name: "" }, &causes))
+    };
+    if kind != "SelfSubjectAccessReview"
+        && spec["user"].as_str().unwrap_or_default().is_empty()
+        && spec["groups"].as_array().is_none_or(Vec::is_empty)
+    {
+        return invalid("spec.user", "\"\"", "at least one of user or group must be specified");
+    }
+    if resource.is_object() && path.is_object() {
+        let why = "cannot be specified in combination with resourceAttributes";
+        return invalid("spec.nonResourceAttributes", &path.to_string(), why);
+    }
+    if !resource.is_object() && !path.is_object() {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        return invalid("spec.resourceAttributes", "null", why);
+    }
+    if kind != "LocalSubjectAccessReview" {
+        return Ok(());
+    }
+    if path.is_object() {
+        let why = "disallowed on this kind of request";
+        return invalid("spec.nonResourceAttributes", &path.to_string(), why);
+    }
+    let given = resource["namespace"].as_str().unwrap_or_default();
+    if Some(given) != call.action.namespace {
+        return invalid(
+            "spec.resourceAttributes.namespace",
+            &format!("{given:?}"),
+            "must match metadata.namespace",
+        );
+    }
+    Ok(())
+}
+
 fn subject(spec: &Value) -> UserInfo {
-    let groups = spec["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let list = |value: &Value| {
+        let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+        items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let extra = spec["extra"].as_object().into_iter().flatten();
     UserInfo {
         name: spec["user"].as_str().unwrap_or_default().into(),
         uid: spec["uid"].as_str().unwrap_or_default().into(),
-        groups: groups.iter().filter_map(|group| group.as_str().map(str::to_owned)).collect(),
+        groups: list(&spec["groups"]),
+        extra: extra.map(|(key, values)| (key.to_lowercase(), list(values))).collect(),
     }
 }
 
-fn access(user: &UserInfo, spec: &Value, _now: jiff::Timestamp) -> Value {
-    let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
-    let decision = if spec["resourceAttributes"].is_object() {
-        let asked = &spec["resourceAttributes"];
-        let namespace = text(&asked["namespace"]);
-        let (verb, group, resource) = (text(&asked["verb"]), text(&asked["group"]), text(&asked["resource"]));
-        let (name, subresource) = (text(&asked["name"]), text(&asked["subresource"]));
-        auth::authorize(
-            user,
-            &Action {
-                verb: &verb,
-                group: &group,
-                version: "",
-                namespace: (!namespace.is_empty()).then_some(namespace.as_str()),
-                resource: &resource,
-                name: &name,
-                subresource: &subresource,
-            },
-        )
+fn access(call: &Call<'_>, user: &UserInfo, spec: &Value) -> Value {
+    let (asked, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let text = |field: &str| asked[field].as_str().unwrap_or_default();
+    let ask = if asked.is_object() {
+        Ask::Resource {
+            verb: text("verb"),
+            group: text("group"),
+            resource: text("resource"),
+            subresource: text("subresource"),
+            namespace: text("namespace"),
+            name: text("name"),
+        }
     } else {
-        let asked = &spec["nonResourceAttributes"];
-        auth::authorize_path(user, &text(&asked["verb"]), &text(&asked["path"]))
+        let text = |field: &str| path[field].as_str().unwrap_or_default();
+        Ask::Path { verb: text("verb"), path: text("path") }
     };
-    match decision {
-        Ok(()) => json!({"allowed": true}),
-        Err(_) => json!({"allowed": false}),
+    let verdict = call.server.authority.decide(user, &ask);
+    let mut status = json!({"allowed": verdict.allowed});
+    if !verdict.reason.is_empty() {
+        status["reason"] = verdict.reason.into();
     }
+    status
 }
 
-fn rules_of(user: &UserInfo) -> Value {
-    if user.is_in(auth::MASTERS) {
-        return json!({"resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}], "incomplete": false});
+fn rules_of(call: &Call<'_>, spec: &Value) -> Result<Value, Refusal> {
+    let namespace = spec["namespace"].as_str().filter(|namespace| !namespace.is_empty());
+    let namespace = namespace.ok_or_else(|| status::bad_request("no namespace on request"))?;
+    let held = call.server.authority.held(&call.user, namespace);
+    let (paths, resources): (Vec<Rule>, Vec<Rule>) =
+        held.rules.into_iter().partition(|rule| !rule.non_resource_urls.is_empty());
+    let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    if !held.errors.is_empty() {
+        status["evaluationError"] = held.errors.join(", ").into();
     }
-    json!({"resourceRules": [], "nonResourceRules": [], "incomplete": false})
+    Ok(status)
 }

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::admission::{self, Attributes, Held, Operation};
+use super::auth::{authority, escalation};
 use super::body::Decoded;
 use super::call::Call;
 use super::reply::Shown;
@@ -30,6 +31,7 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     warnings.into_iter().for_each(|warning| call.warn(warning));
     let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
     if !is_there && call.action.subresource.is_empty() && rules::may_create_on_update(&call.entry.kind) {
+        authority::authorize_creation(call)?;
         create::admit_into_namespace(call)?;
         return Ok((create::complete(call, value).await?, true));
     }
@@ -86,6 +88,7 @@ async fn commit(
     if !faults.is_empty() {
         return Err(rules::invalid(kind, call.action.name, &faults));
     }
+    escalation::check(call, Some(&present), &next)?;
     let held = consent(call, &present, &next).await?;
     if managed::is_unchanged(&present, &next) {
         return Ok(Some(Shown::Stored(record.clone())));

@@ -4,6 +4,7 @@
 //! ([`Watches`]); requests go out through the client. What a controller must not do: list by itself, wait in a loop, or
 //! delete on the word of a cache alone where the deletion cannot be undone by a later step.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
@@ -13,6 +14,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
+mod aggregation;
 pub mod cache;
 mod endpoints;
 mod event_expiry;
@@ -29,6 +31,7 @@ pub(crate) mod record;
 use cache::{Cache, follow};
 use record::Recorder;
 
+use crate::access::UserInfo;
 use crate::scheduler;
 
 /// Why a step failed. Every failure is tried again after an exponential wait.
@@ -121,8 +124,40 @@ impl Default for Options {
     }
 }
 
+/// A client for each controller, which comes in under the identity that it has in Kubernetes and with the rights of its
+/// default role (`access/default_roles.txt`); who adds a controller or a request looks there first.
+#[derive(Clone)]
+pub struct Clients(Arc<dyn Fn(UserInfo) -> Client + Send + Sync>);
+
+impl Clients {
+    /// Clients that `make` makes for a user.
+    pub fn new(make: impl Fn(UserInfo) -> Client + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    /// A client of the service account of this name in `kube-system`.
+    fn account(&self, name: &str) -> Client {
+        (self.0)(UserInfo::account("kube-system", name))
+    }
+
+    /// A client of a component that is no service account.
+    fn user(&self, name: &str) -> Client {
+        (self.0)(UserInfo::known(name, &[]))
+    }
+}
+
+impl From<Client> for Clients {
+    /// The same client for all.
+    fn from(client: Client) -> Self {
+        Self::new(move |_| client.clone())
+    }
+}
+
 /// Runs the shared watches, every controller and the scheduler until `stop`.
-pub async fn run(client: Client, options: Options, stop: CancellationToken) {
+pub async fn run(clients: impl Into<Clients>, options: Options, stop: CancellationToken) {
+    let clients = clients.into();
+    // It may list and watch everything, and write events.
+    let client = clients.user("system:kube-controller-manager");
     let watches = Watches::default();
     let kinds = kinds::Kinds::default();
     kinds.share(&watches.jobs);
@@ -134,26 +169,28 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
     kinds.share(&watches.leases);
     let recorder = Recorder::start(client.clone(), "controller-manager", stop.clone());
     let job = job::Hands {
-        client: client.clone(),
+        client: clients.account("job-controller"),
         jobs: watches.jobs.clone(),
         pods: watches.pods.clone(),
         recorder: recorder.named("job-controller"),
     };
     let scheduler = scheduler::Hands {
-        client: client.clone(),
+        client: clients.user("system:kube-scheduler"),
         pods: watches.pods.clone(),
         nodes: watches.nodes.clone(),
         namespaces: watches.namespaces.clone(),
         recorder: recorder.named("default-scheduler"),
     };
     let namespace = namespace::Hands {
-        client: client.clone(),
+        client: clients.account("namespace-controller"),
+        accounts: clients.account("service-account-controller"),
+        certificates: clients.account("root-ca-cert-publisher"),
         namespaces: watches.namespaces.clone(),
         kinds: kinds.clone(),
         root_ca: options.root_ca,
     };
     let node_lifecycle = node_lifecycle::Hands {
-        client: client.clone(),
+        client: clients.account("node-controller"),
         nodes: watches.nodes.clone(),
         pods: watches.pods.clone(),
         leases: watches.leases.clone(),
@@ -161,28 +198,32 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) {
         grace: options.node_grace,
     };
     let pod_garbage = pod_garbage::Hands {
-        client: client.clone(),
+        client: clients.account("pod-garbage-collector"),
         nodes: watches.nodes.clone(),
         pods: watches.pods.clone(),
         quarantine: options.node_grace,
     };
     let endpoints = endpoints::Hands {
-        client: client.clone(),
+        client: clients.account("endpointslice-controller"),
+        endpoints: clients.account("endpoint-controller"),
         services: watches.services.clone(),
         slices: watches.slices.clone(),
         pods: watches.pods.clone(),
     };
+    let garbage = clients.account("generic-garbage-collector");
+    let aggregation = clients.account("clusterrole-aggregation-controller");
     tokio::join!(
         watches.follow(&client, &stop),
-        kinds.follow(&client, &stop),
+        kinds.follow(&garbage, &stop),
+        aggregation::run(aggregation, stop.clone()),
         job::run(job, stop.clone()),
-        finished::run(client.clone(), watches.jobs.clone(), stop.clone()),
-        garbage::run(client.clone(), kinds.clone(), stop.clone()),
+        finished::run(clients.account("ttl-after-finished-controller"), watches.jobs.clone(), stop.clone()),
+        garbage::run(garbage.clone(), kinds.clone(), stop.clone()),
         namespace::run(namespace, stop.clone()),
         node_lifecycle::run(node_lifecycle, stop.clone()),
         pod_garbage::run(pod_garbage, stop.clone()),
         endpoints::run(endpoints, stop.clone()),
-        event_expiry::run(client.clone(), stop.clone()),
+        event_expiry::run(clients.account("event-expiry-controller"), stop.clone()),
         scheduler::run(scheduler, stop.clone()),
     );
 }

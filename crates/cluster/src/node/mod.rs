@@ -219,7 +219,8 @@ fn brought_by(directory: &Path) -> Vec<(String, String)> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes in lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

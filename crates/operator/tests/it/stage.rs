@@ -78,7 +78,7 @@ impl Stage {
     /// Without the definition.
     pub async fn bare() -> Self {
         let store = Arc::new(Store::new(DEFAULT_WINDOW, Box::new(Volatile)));
-        let server = Arc::new(ApiServer::new(store, Identities::new("token".to_owned())));
+        let server = Arc::new(ApiServer::new(store, Identities::new("token")));
         let endpoint = Endpoint::trusted(server.clone(), UserInfo::admin());
         let client = Client::new(endpoint.clone(), TEAM);
         Self { endpoint, server, client, namespace: String::new(), _cluster: None }.in_namespace(TEAM).await

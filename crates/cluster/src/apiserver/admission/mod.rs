@@ -12,7 +12,6 @@ mod webhook;
 
 use serde_json::{Value, json};
 
-use super::auth::UserInfo;
 use super::call::Call;
 use super::rules::Kind;
 use super::status::Refusal;
@@ -157,13 +156,4 @@ fn settle(at: &Attributes<'_>, object: &mut Value) -> Result<(), Refusal> {
         .map_err(|refusal| super::status::internal(refusal.message))?;
     rules::default(kind, object);
     Ok(())
-}
-
-/// A user as reviews show it (`authentication/v1.UserInfo`).
-fn user_value(user: &UserInfo) -> Value {
-    let mut value = json!({"username": user.name, "groups": user.groups});
-    if !user.uid.is_empty() {
-        value["uid"] = user.uid.as_str().into();
-    }
-    value
 }

@@ -29,6 +29,8 @@ const ADDRESSES_MAX: usize = 1000;
 pub struct Hands {
     /// The API.
     pub client: Client,
+    /// The API, as who writes the older Endpoints.
+    pub endpoints: Client,
     /// Every Service.
     pub services: Cache<Service>,
     /// Every EndpointSlice.
@@ -92,7 +94,7 @@ async fn step(hands: &Hands, key: Key) -> Result<Option<Duration>, Error> {
     let service = hands.services.get(&key).filter(|s| s.metadata.deletion_timestamp.is_none());
     let Some(service) = service else {
         // Its slices go with it, as dependents; Endpoints name no owner.
-        let api: Api<Endpoints> = Api::namespaced(hands.client.clone(), &key.namespace);
+        let api: Api<Endpoints> = Api::namespaced(hands.endpoints.clone(), &key.namespace);
         allow(&SETTLED, api.delete(&key.name, &DeleteParams::default()).await)?;
         return Ok(None);
     };
@@ -141,7 +143,8 @@ fn is_same(known: &EndpointSlice, wanted: &EndpointSlice) -> bool {
 }
 
 async fn write_endpoints(hands: &Hands, service: &Service, slices: &[EndpointSlice]) -> Result<(), Error> {
-    let api: Api<Endpoints> = Api::namespaced(hands.client.clone(), &service.namespace().unwrap_or_default());
+    let api: Api<Endpoints> =
+        Api::namespaced(hands.endpoints.clone(), &service.namespace().unwrap_or_default());
     let wanted = endpoints(service, slices);
     let Some(known) = api.get_opt(&service.name_any()).await? else {
         api.create(&PostParams::default(), &wanted).await?;

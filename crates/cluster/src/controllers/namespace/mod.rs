@@ -36,6 +36,10 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 pub struct Hands {
     /// The API.
     pub client: Client,
+    /// The API, as who makes service accounts.
+    pub accounts: Client,
+    /// The API, as who publishes the certificate authority.
+    pub certificates: Client,
     /// Every namespace.
     pub namespaces: Cache<Namespace>,
     /// Every kind.
@@ -101,12 +105,12 @@ async fn step(hands: &Hands, name: String) -> Result<Option<Duration>, Error> {
 async fn furnish(hands: &Hands, namespace: &str) -> Result<(), Error> {
     let metadata = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     let account = ServiceAccount { metadata: metadata(ACCOUNT), ..ServiceAccount::default() };
-    let accounts: Api<ServiceAccount> = Api::namespaced(hands.client.clone(), namespace);
+    let accounts: Api<ServiceAccount> = Api::namespaced(hands.accounts.clone(), namespace);
     allow(&SETTLED, accounts.create(&PostParams::default(), &account).await)?;
     if let Some(certificate) = &hands.root_ca {
         let data = Some([("ca.crt".to_owned(), certificate.clone())].into());
         let map = ConfigMap { metadata: metadata(ROOT_CA), data, ..ConfigMap::default() };
-        let maps: Api<ConfigMap> = Api::namespaced(hands.client.clone(), namespace);
+        let maps: Api<ConfigMap> = Api::namespaced(hands.certificates.clone(), namespace);
         allow(&SETTLED, maps.create(&PostParams::default(), &map).await)?;
     }
     Ok(())

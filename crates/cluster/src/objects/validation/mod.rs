@@ -36,6 +36,7 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault>
         || kind.kind == "Secret"
         || kind.kind == "ConfigMap"
         || new.get("webhooks") != old.get("webhooks")
+        || kind.group == crate::access::GROUP
     {
         faults.extend(of_kind(kind, new));
     }

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::hook::Hook;
 use super::matching::Invocation;
-use crate::apiserver::admission::{Attributes, user_value};
+use crate::apiserver::admission::Attributes;
+use crate::apiserver::reviews::user_value;
 use crate::apiserver::status::Refusal;
 
 /// Warnings that are taken from one answer.

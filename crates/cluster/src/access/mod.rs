@@ -1,0 +1,103 @@
+//! Who may do what: role-based access control as pure rules.
+//!
+//! [`rule`] says what one rule of a role allows, [`covers`] whether rules allow all that others do (so that nobody
+//! grants more than they have), [`index`] holds roles and bindings as compiled and answers for a user, [`aggregate`]
+//! gathers a ClusterRole from others, [`defaults`] are the roles and bindings that are there from the start.
+//!
+//! Everything here is pure: no store, no request, no clock. Rules: `pkg/registry/rbac`,
+//! `plugin/pkg/auth/authorizer/rbac` and `component-helpers/auth/rbac` of Kubernetes 1.36.
+
+pub mod aggregate;
+pub mod covers;
+pub mod defaults;
+pub mod index;
+pub mod rule;
+
+pub use index::{Index, Verdict};
+pub use rule::{Ask, Rule};
+
+use std::collections::BTreeMap;
+
+/// The API group of roles and bindings.
+pub const GROUP: &str = "rbac.authorization.k8s.io";
+/// The group that may do everything.
+pub const MASTERS: &str = "system:masters";
+/// The group of everybody who is known.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of nodes.
+pub const NODES: &str = "system:nodes";
+/// How the names of service accounts begin.
+const ACCOUNT: &str = "system:serviceaccount:";
+/// The group of every service account.
+const ACCOUNTS: &str = "system:serviceaccounts";
+
+/// Who is asking (`authentication/user.Info`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserInfo {
+    /// The user's name.
+    pub name: String,
+    /// Unique over time; may be empty.
+    pub uid: String,
+    /// The user's groups.
+    pub groups: Vec<String>,
+    /// What else the credential tells, e.g. the pod that a token is bound to.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl UserInfo {
+    /// Somebody who is known by this name, in these groups and that of everybody who is known.
+    pub fn known(name: impl Into<String>, groups: &[&str]) -> Self {
+        let groups = groups.iter().chain([&AUTHENTICATED]).map(|group| (*group).to_owned()).collect();
+        Self { name: name.into(), groups, ..Self::default() }
+    }
+
+    /// The administrator.
+    pub fn admin() -> Self {
+        Self::known("kubernetes-admin", &[MASTERS])
+    }
+
+    /// A service account, in the groups that its namespace gives.
+    pub fn account(namespace: &str, name: &str) -> Self {
+        let own = format!("{ACCOUNTS}:{namespace}");
+        Self::known(account_name(namespace, name), &[ACCOUNTS, &own])
+    }
+
+    /// The node of this name.
+    pub fn node(name: &str) -> Self {
+        Self::known(format!("system:node:{name}"), &[NODES])
+    }
+
+    /// Whether the user is in a group.
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|own| own == group)
+    }
+}
+
+/// The name under which a service account is known as a user.
+pub fn account_name(namespace: &str, name: &str) -> String {
+    format!("{ACCOUNT}{namespace}:{name}")
+}
+
+/// The namespace and name of the service account that a user's name means, if it means one.
+pub fn account_of(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(ACCOUNT)?.split_once(':')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_told_by_their_names() {
+        assert_eq!(account_of("system:serviceaccount:ns:name"), Some(("ns", "name")));
+        for other in
+            ["name", "system:serviceaccount:ns", "system:serviceaccount::n", "system:serviceaccount:a:b:c"]
+        {
+            assert_eq!(account_of(other), None, "{other}");
+        }
+        let account = UserInfo::account("ns", "name");
+        assert_eq!(account.groups, ["system:serviceaccounts", "system:serviceaccounts:ns", AUTHENTICATED]);
+        assert_eq!(account.name, account_name("ns", "name"));
+    }
+}

@@ -1,0 +1,211 @@
+//! One rule of a role, and whether it allows what is asked.
+//!
+//! Rules: `pkg/apis/rbac/v1/evaluation_helpers.go`, `plugin/pkg/auth/authorizer/rbac/rbac.go` (RuleAllows).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Everything, in verbs, groups, resources and paths.
+pub const ALL: &str = "*";
+
+/// A `PolicyRule` of `rbac.authorization.k8s.io/v1`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rule {
+    /// API groups; the core group is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
+    pub api_groups: Vec<String>,
+    /// Resources, `pods` or `pods/log`.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
+    pub resources: Vec<String>,
+    /// Paths that are no resources.
+    #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
+    pub non_resource_urls: Vec<String>,
+    /// Names of objects; none means every one.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
+    pub resource_names: Vec<String>,
+    /// Verbs.
+    #[serde(deserialize_with = "list")]
+    pub verbs: Vec<String>,
+}
+
+/// A list that may be `null`, as Go writes an empty one.
+fn list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::<Vec<String>>::deserialize(from)?.unwrap_or_default())
+}
+
+/// What is asked (`authorizer.Attributes`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask<'a> {
+    /// Something of a resource.
+    Resource {
+        /// get, list, watch, create, update, patch, delete, deletecollection, or one that only reviews know.
+        verb: &'a str,
+        /// The API group, empty for the core group.
+        group: &'a str,
+        /// The resource's plural.
+        resource: &'a str,
+        /// The subresource, or empty.
+        subresource: &'a str,
+        /// The namespace; empty for all of them and for what stands in none.
+        namespace: &'a str,
+        /// The object's name, or empty.
+        name: &'a str,
+    },
+    /// A path that is no resource.
+    Path {
+        /// The method in lower case.
+        verb: &'a str,
+        /// The path.
+        path: &'a str,
+    },
+}
+
+impl Ask<'_> {
+    /// The namespace that is asked about, or empty.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Resource { namespace, .. } => namespace,
+            Self::Path { .. } => "",
+        }
+    }
+}
+
+impl Rule {
+    /// The rules of a role or ClusterRole; what is no rule is left out.
+    pub fn of_role(role: &Value) -> Vec<Self> {
+        let rules = role["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+        rules.iter().filter_map(|rule| Self::deserialize(rule).ok()).collect()
+    }
+
+    /// Whether the rule allows it.
+    pub fn allows(&self, ask: &Ask<'_>) -> bool {
+        match *ask {
+            Ask::Resource { verb, group, resource, subresource, name, .. } => {
+                has(&self.verbs, verb)
+                    && has(&self.api_groups, group)
+                    && self.names_resource(resource, subresource)
+                    && (self.resource_names.is_empty() || self.resource_names.iter().any(|own| own == name))
+            }
+            Ask::Path { verb, path } => {
+                has(&self.verbs, verb) && self.non_resource_urls.iter().any(|own| url_covers(own, path))
+            }
+        }
+    }
+
+    fn names_resource(&self, resource: &str, subresource: &str) -> bool {
+        self.resources.iter().any(|own| {
+            own == ALL
+                || match own.split_once('/') {
+                    None => subresource.is_empty() && own == resource,
+                    // `*/scale` is the scale of everything.
+                    Some((of, part)) => {
+                        !subresource.is_empty() && part == subresource && (of == ALL || of == resource)
+                    }
+                }
+        })
+    }
+}
+
+fn has(list: &[String], wanted: &str) -> bool {
+    list.iter().any(|own| own == ALL || own == wanted)
+}
+
+/// Whether a path, which may itself end in `*`, is within what a rule names.
+pub fn url_covers(own: &str, path: &str) -> bool {
+    own == ALL || own == path || own.ends_with('*') && path.starts_with(own.trim_end_matches('*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(verbs: &str, groups: &str, resources: &str, names: &str) -> Rule {
+        let list = |text: &str| {
+            if text.is_empty() {
+                Vec::new()
+            } else {
+                text.split(',').map(|t| if t == "core" { String::new() } else { t.to_owned() }).collect()
+            }
+        };
+        Rule {
+            verbs: list(verbs),
+            api_groups: list(groups),
+            resources: list(resources),
+            resource_names: list(names),
+            non_resource_urls: Vec::new(),
+        }
+    }
+
+    fn ask<'a>(verb: &'a str, group: &'a str, resource: &'a str, name: &'a str) -> Ask<'a> {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        Ask::Resource { verb, group, resource, subresource, namespace: "ns", name }
+    }
+
+    /// The cases of `TestRuleMatches` and `TestAuthorizer` in substance.
+    #[test]
+    fn rules_allow_what_they_name() {
+        let table = [
+            (rule("*", "core", "pods", ""), ask("get", "", "pods", "x"), true),
+            (rule("get", "core", "pods", ""), ask("list", "", "pods", ""), false),
+            (rule("get", "*", "pods", ""), ask("get", "apps", "pods", ""), true),
+            (rule("get", "apps", "pods", ""), ask("get", "", "pods", ""), false),
+            (rule("get", "*", "*", ""), ask("get", "", "pods/log", ""), true),
+            (rule("get", "core", "pods", ""), ask("get", "", "pods/log", ""), false),
+            (rule("get", "core", "pods/log", ""), ask("get", "", "pods/log", ""), true),
+            (rule("get", "core", "pods/log", ""), ask("get", "", "pods", ""), false),
+            (rule("update", "*", "*/scale", ""), ask("update", "apps", "jobs/scale", ""), true),
+            (rule("update", "*", "*/scale", ""), ask("update", "apps", "jobs/status", ""), false),
+            (rule("update", "*", "*/scale", ""), ask("update", "apps", "scale", ""), false),
+            (rule("update", "*", "pods/*", ""), ask("update", "", "pods/log", ""), false),
+            (rule("get", "core", "pods", "a,b"), ask("get", "", "pods", "b"), true),
+            (rule("get", "core", "pods", "a,b"), ask("get", "", "pods", "c"), false),
+            // A name that is not known yet, of a creation or a list, is not one of those named.
+            (rule("create,list", "core", "pods", "a"), ask("create", "", "pods", ""), false),
+            (rule("create,list", "core", "pods", "a"), ask("list", "", "pods", ""), false),
+        ];
+        for (rule, ask, allowed) in table {
+            assert_eq!(rule.allows(&ask), allowed, "{rule:?} {ask:?}");
+        }
+    }
+
+    #[test]
+    fn paths_are_matched_by_their_beginnings() {
+        let rule = |urls: &[&str]| Rule {
+            verbs: vec!["get".into()],
+            non_resource_urls: urls.iter().map(|url| (*url).to_owned()).collect(),
+            ..Rule::default()
+        };
+        let ask = |path| Ask::Path { verb: "get", path };
+        let table = [
+            ("/version", "/version", true),
+            ("/version", "/version/", false),
+            ("/version/", "/version/", true),
+            ("/apis/*", "/apis/batch/v1", true),
+            ("/apis/*", "/apis", false),
+            ("*", "/anything", true),
+            ("/foo*", "/foobar", true),
+        ];
+        for (url, path, allowed) in table {
+            assert_eq!(rule(&[url]).allows(&ask(path)), allowed, "{url} {path}");
+        }
+        assert!(!rule(&["*"]).allows(&Ask::Path { verb: "post", path: "/x" }));
+        // Neither kind of rule says anything about the other.
+        let resource = Ask::Resource {
+            verb: "get",
+            group: "",
+            resource: "pods",
+            subresource: "",
+            namespace: "",
+            name: "",
+        };
+        assert!(!rule(&["*"]).allows(&resource));
+        let everything = Rule {
+            verbs: vec!["*".into()],
+            api_groups: vec!["*".into()],
+            resources: vec!["*".into()],
+            ..Rule::default()
+        };
+        assert!(!everything.allows(&ask("/version")));
+    }
+}

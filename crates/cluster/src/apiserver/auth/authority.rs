@@ -1,0 +1,251 @@
+//! Decides about one action by the roles and bindings that are stored.
+//!
+//! The compiled index ([`crate::access::Index`]) follows the store by watching its four resources. What the watches
+//! have brought is taken in before each decision, so that who has just been given a role may use it at once; a
+//! decision parses nothing and looks only at the bindings of the user who asks.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
+
+use crate::access::index::{Held, Kind};
+use crate::access::{Ask, GROUP, Index, MASTERS, Rule, UserInfo, Verdict};
+use crate::apiserver::call::Call;
+use crate::apiserver::route::Action;
+use crate::apiserver::status::{self, About, Refusal};
+use crate::store::{Event, Resource, Store, Verb};
+
+/// The followed resources.
+const FOLLOWED: [(Kind, &str); 4] = [
+    (Kind::ClusterRole, "clusterroles"),
+    (Kind::Role, "roles"),
+    (Kind::ClusterRoleBinding, "clusterrolebindings"),
+    (Kind::RoleBinding, "rolebindings"),
+];
+
+/// See the module.
+pub struct Authority {
+    store: Arc<Store>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    index: Index,
+    /// In the order of [`FOLLOWED`].
+    watches: Vec<mpsc::Receiver<Arc<Event>>>,
+}
+
+impl Authority {
+    /// Decides by what is in this store.
+    pub fn new(store: Arc<Store>) -> Self {
+        Self { store, state: Mutex::default() }
+    }
+
+    /// Whether the user may do what is asked.
+    pub fn decide(&self, user: &UserInfo, ask: &Ask<'_>) -> Verdict {
+        if user.is_in(MASTERS) {
+            return Verdict { allowed: true, reason: String::new() };
+        }
+        self.state().index.decide(user, ask)
+    }
+
+    /// Every rule that holds for the user in a namespace, or for the whole cluster when it is empty.
+    pub fn held(&self, user: &UserInfo, namespace: &str) -> Held {
+        self.state().index.held(user, namespace)
+    }
+
+    /// The rules of a role; `None` when it is not there. Where no namespace is given, it is a ClusterRole.
+    pub fn role(&self, namespace: Option<&str>, name: &str) -> Option<Arc<[Rule]>> {
+        self.state().index.role(namespace, name).cloned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic between two insertions leaves an index that a later start of a watch repairs.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.catch_up(&self.store);
+        state
+    }
+}
+
+impl State {
+    fn catch_up(&mut self, store: &Store) {
+        let has_lost = self.watches.len() != FOLLOWED.len() || !self.take_in();
+        if has_lost {
+            self.begin(store);
+        }
+    }
+
+    /// Takes in what the watches have brought; false when one of them has ended.
+    fn take_in(&mut self) -> bool {
+        for ((kind, _), watch) in FOLLOWED.iter().zip(&mut self.watches) {
+            loop {
+                match watch.try_recv() {
+                    Ok(event) if event.verb == Verb::Deleted => self.index.remove(*kind, &event.record.value),
+                    Ok(event) => self.index.put(*kind, &event.record.value),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return false,
+                }
+            }
+        }
+        true
+    }
+
+    fn begin(&mut self, store: &Store) {
+        *self = Self::default();
+        for (kind, plural) in FOLLOWED {
+            let (snapshot, watch) = store.list_and_watch(&Resource::new(GROUP, plural), None);
+            snapshot.records.iter().for_each(|record| self.index.put(kind, &record.value));
+            self.watches.push(watch.events);
+        }
+    }
+}
+
+/// What an action asks (`apiserver/pkg/endpoints/request/requestinfo.go`): a namespace stands in itself, and a list of
+/// the one object that a field selector names is about that object.
+pub fn ask_of<'a>(action: &Action<'a>, selected: &'a str) -> Ask<'a> {
+    let is_namespace = action.group.is_empty() && action.resource == "namespaces";
+    let own = if is_namespace { action.name } else { "" };
+    let is_of_many = matches!(action.verb, "list" | "watch" | "deletecollection");
+    Ask::Resource {
+        verb: action.verb,
+        group: action.group,
+        resource: action.resource,
+        subresource: action.subresource,
+        namespace: action.namespace.unwrap_or(own),
+        name: if action.name.is_empty() && is_of_many { selected } else { action.name },
+    }
+}
+
+/// Lets pass who may do this.
+///
+/// # Errors
+/// 403 in the words of `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
+pub fn authorize(authority: &Authority, user: &UserInfo, ask: &Ask<'_>) -> Result<(), Refusal> {
+    let verdict = authority.decide(user, ask);
+    if verdict.allowed {
+        return Ok(());
+    }
+    let mut why = words(user, ask);
+    if !verdict.reason.is_empty() {
+        why = format!("{why}: {}", verdict.reason);
+    }
+    let about = match *ask {
+        Ask::Resource { group, resource, name, .. } => About { group, resource, name },
+        Ask::Path { .. } => About { group: "", resource: "", name: "" },
+    };
+    Err(status::forbidden(about, &why))
+}
+
+/// Lets a PUT or an apply create the object that is not there, for who may create.
+///
+/// # Errors
+/// 403.
+pub fn authorize_creation(call: &Call<'_>) -> Result<(), Refusal> {
+    let ask = ask_of(&Action { verb: "create", ..call.action }, "");
+    authorize(&call.server.authority, &call.user, &ask)
+}
+
+fn words(user: &UserInfo, ask: &Ask<'_>) -> String {
+    match *ask {
+        Ask::Resource { verb, group, resource, subresource, namespace, .. } => {
+            let slash = if subresource.is_empty() { "" } else { "/" };
+            let scope = match namespace {
+                "" => "at the cluster scope".to_owned(),
+                namespace => format!("in the namespace \"{namespace}\""),
+            };
+            format!(
+                "User \"{}\" cannot {verb} resource \"{resource}{slash}{subresource}\" in API group \"{group}\" {scope}",
+                user.name
+            )
+        }
+        Ask::Path { verb, path } => format!("User \"{}\" cannot {verb} path \"{path}\"", user.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Key, Volatile};
+    use serde_json::json;
+
+    fn authority() -> Authority {
+        Authority::new(Arc::new(Store::new(16, Box::new(Volatile))))
+    }
+
+    #[test]
+    fn refusals_are_worded_as_kubernetes_words_them() {
+        let authority = authority();
+        let nobody = UserInfo { name: "u".into(), ..UserInfo::default() };
+        let action = Action {
+            verb: "list",
+            group: "",
+            version: "v1",
+            namespace: Some("default"),
+            resource: "pods",
+            name: "",
+            subresource: "",
+        };
+        let one = Action { verb: "get", name: "p", subresource: "log", ..action };
+        let global = Action { group: "batch", resource: "jobs", namespace: None, ..action };
+        let own = Action { verb: "get", namespace: None, resource: "namespaces", name: "n", ..action };
+        let table = [
+            (
+                action,
+                r#"pods is forbidden: User "u" cannot list resource "pods" in API group "" in the namespace "default""#,
+            ),
+            (
+                one,
+                r#"pods "p" is forbidden: User "u" cannot get resource "pods/log" in API group "" in the namespace "default""#,
+            ),
+            (
+                global,
+                r#"jobs.batch is forbidden: User "u" cannot list resource "jobs" in API group "batch" at the cluster scope"#,
+            ),
+            (
+                own,
+                r#"namespaces "n" is forbidden: User "u" cannot get resource "namespaces" in API group "" in the namespace "n""#,
+            ),
+        ];
+        for (action, message) in table {
+            let refused =
+                authorize(&authority, &nobody, &ask_of(&action, "")).map_err(|r| (r.code, r.message));
+            assert_eq!(refused, Err((403, message.to_owned())));
+        }
+        assert!(authorize(&authority, &UserInfo::admin(), &ask_of(&action, "")).is_ok());
+        let path = Ask::Path { verb: "get", path: "/metrics" };
+        let refused = authorize(&authority, &nobody, &path).map_err(|refusal| refusal.message);
+        assert_eq!(refused, Err(r#"forbidden: User "u" cannot get path "/metrics""#.to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_decision_knows_every_write_before_it() {
+        let authority = authority();
+        let user = UserInfo::known("u", &[]);
+        let ask = Ask::Resource {
+            verb: "get",
+            group: "",
+            resource: "pods",
+            subresource: "",
+            namespace: "n",
+            name: "p",
+        };
+        let may = || authority.decide(&user, &ask).allowed;
+        assert!(!may());
+        let (roles, bindings) = (Resource::new(GROUP, "clusterroles"), Resource::new(GROUP, "rolebindings"));
+        let role = json!({"metadata": {"name": "r"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]});
+        authority.store.create(&roles, Key::new(None, "r"), role).await.unwrap();
+        let binding = json!({"metadata": {"name": "b", "namespace": "n"}, "roleRef": {"kind": "ClusterRole", "name": "r"},
+            "subjects": [{"kind": "User", "name": "u"}]});
+        let key = Key::new(Some("n"), "b");
+        let record = authority.store.create(&bindings, key.clone(), binding.clone()).await.unwrap();
+        assert!(may());
+        authority.store.remove(&bindings, &key, record.revision, record.value.clone()).await.unwrap();
+        assert!(!may());
+        // The watches end when the store closes them; what happens then is still seen.
+        authority.store.close();
+        authority.store.create(&bindings, key, binding).await.unwrap();
+        assert!(may());
+    }
+}

@@ -1,0 +1,81 @@
+//! Fills in the rules of ClusterRoles that are gathered from others by label.
+//!
+//! Rule: `pkg/controller/clusterroleaggregation`: every change of any ClusterRole is a reason to look at each that has
+//! an `aggregationRule`; only the rules are written, by server-side apply. What to gather is decided in
+//! [`crate::access::aggregate`].
+
+use std::sync::Arc;
+
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::cache::{Cache, Key, follow};
+use super::queue::{Queue, work};
+use super::{Error, allow};
+use crate::access::{Rule, aggregate};
+
+/// Roles worked on at once.
+const CONCURRENCY: usize = 2;
+/// The field manager of the rules.
+const MANAGER: &str = "clusterrole-aggregation-controller";
+
+/// Runs until `stop`.
+pub async fn run(client: Client, stop: CancellationToken) {
+    let roles = Cache::<ClusterRole>::default();
+    let queue: Arc<Queue<Key>> = Arc::default();
+    let (to, all) = (queue.clone(), roles.clone());
+    roles.on_change(move |change| {
+        // A listener must not read its own cache: the role that changed asks for a round over all of them.
+        if let Some(role) = change.latest() {
+            to.add(Key::of(role.as_ref()));
+        }
+    });
+    tokio::join!(
+        follow(Api::all(client.clone()), roles, stop.clone()),
+        work(queue.clone(), CONCURRENCY, stop, |key| step(&client, &all, &queue, key)),
+    );
+}
+
+async fn step(
+    client: &Client,
+    roles: &Cache<ClusterRole>,
+    queue: &Queue<Key>,
+    key: Key,
+) -> Result<Option<std::time::Duration>, Error> {
+    let all = roles.list().iter().map(|role| json!(role.as_ref())).collect::<Vec<_>>();
+    for role in all.iter().filter(|role| role["aggregationRule"].is_object()) {
+        let Some(rules) = aggregate::gathered(role, all.iter()) else { continue };
+        if rules == Rule::of_role(role) {
+            continue;
+        }
+        write(client, roles, role, &rules).await?;
+        // What gathers this one in turn is looked at when the change comes back; to be sure, after this round too.
+        queue.add(key.clone());
+    }
+    Ok(None)
+}
+
+async fn write(
+    client: &Client,
+    roles: &Cache<ClusterRole>,
+    role: &Value,
+    rules: &[Rule],
+) -> Result<(), Error> {
+    let name = role["metadata"]["name"].as_str().unwrap_or_default();
+    let intent = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": name, "uid": role["metadata"]["uid"]}, "rules": rules});
+    let api: Api<ClusterRole> = Api::all(client.clone());
+    let written = api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(intent)).await;
+    if let Ok(written) = &written {
+        tracing::debug!(
+            role = written.name_any(),
+            rules = rules.len(),
+            "gathered the rules of a ClusterRole"
+        );
+        roles.learn(written.clone());
+    }
+    allow(&[404, 409], written)
+}
