@@ -14,7 +14,7 @@ pub enum Write {
 }
 
 /// Crates with tests named `generated_…`, each of which owns a committed file.
-const OWNERS: &[&str] = &["api", "cli"];
+const OWNERS: &[&str] = &["api", "cli", "conformance"];
 
 /// Writes or compares every generated file.
 pub fn run(write: Write) -> Result<(), Stop> {

@@ -7,6 +7,7 @@
 mod bench;
 mod build;
 mod check;
+mod conformance;
 mod demo;
 mod environment;
 mod generate;
@@ -27,6 +28,8 @@ cargo xtask TASK
   gen [--check]     write the generated files anew, or compare them
   fmt               format the code
   bench [NAME]      measure, beside a peer in the same run; reports go to bench/reports/
+  conformance [--binaries DIR] [--programs N] [--seed N]
+                    the same requests to the embedded cluster and a real kube-apiserver
   setup             only what the examples need: odh and the Python environment
   help              this text
 ";
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         ["gen", "--check"] => generate::run(generate::Write::Compare),
         ["fmt"] => steps::cargo(&["fmt", "--all"]),
         ["bench", names @ ..] => bench::run(names),
+        ["conformance", words @ ..] => conformance::run(words),
         ["setup"] => demo::set_up().map(|_| ()),
         ["help" | "--help" | "-h"] | [] => {
             steps::say(HELP);

@@ -1,0 +1,224 @@
+//! What differs between two normalised answers, and whether that is known. Pure.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::known::Known;
+use crate::program::{Program, Step};
+use crate::side::Answer;
+
+/// Differences of one answer that are told; an answer that is wholly other needs no more.
+const MAX_PER_ANSWER: usize = 12;
+
+/// One place where the answers differ.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// The step's id.
+    pub step: u32,
+    /// What the step asks: see [`Step::verb`].
+    pub verb: String,
+    /// Of which resource: see [`Step::resource`].
+    pub resource: String,
+    /// Where: `/code`, `/warnings/0`, `/body/spec/containers/0/name`.
+    pub pointer: String,
+    /// What the real server says there.
+    pub real: Option<Value>,
+    /// What the embedded one says there.
+    pub ours: Option<Value>,
+}
+
+impl Difference {
+    /// What differences have in common that have the same cause, most likely.
+    pub fn signature(&self) -> String {
+        let pointer = self
+            .pointer
+            .split('/')
+            .map(|part| if part.parse::<u32>().is_ok() { "*" } else { part })
+            .collect::<Vec<_>>()
+            .join("/");
+        let short = |value: &Option<Value>| match value {
+            None => "-".to_owned(),
+            Some(Value::String(text)) => words(text),
+            Some(Value::Object(_)) => "{}".into(),
+            Some(Value::Array(items)) => format!("[{}]", items.len()),
+            Some(other) => other.to_string(),
+        };
+        let (real, ours) = if self.pointer.starts_with("/code")
+            || self.pointer == "/type"
+            || self.pointer.ends_with("/message")
+        {
+            (short(&self.real), short(&self.ours))
+        } else {
+            (String::new(), String::new())
+        };
+        let verb = if self.pointer.contains("managedFields") { "" } else { self.verb.as_str() };
+        format!("{verb} {} {pointer} {real} {ours}", self.resource)
+    }
+}
+
+/// The beginning of a message without what is quoted in it.
+fn words(text: &str) -> String {
+    let mut quoted = false;
+    let kept = text.chars().filter(|c| {
+        if *c == '"' {
+            quoted = !quoted;
+        }
+        !quoted && !c.is_ascii_digit()
+    });
+    kept.take(160).collect()
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show =
+            |value: &Option<Value>| value.as_ref().map_or_else(|| "(absent)".to_owned(), Value::to_string);
+        write!(
+            f,
+            "step {}: {} {} at {}\n    real: {}\n    ours: {}",
+            self.step,
+            self.verb,
+            self.resource,
+            self.pointer,
+            show(&self.real),
+            show(&self.ours)
+        )
+    }
+}
+
+/// What a comparison found.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Differences of the first answer that has unknown ones.
+    pub unknown: Vec<Difference>,
+    /// Names of the known differences that were met.
+    pub known: Vec<String>,
+}
+
+/// Compares answers in order, until one differs in a way that is not known, or in its code: what comes after a write
+/// that only one side made says nothing.
+pub fn compare(program: &Program, real: &[Answer], ours: &[Answer], list: &[Known]) -> Outcome {
+    let mut outcome = Outcome::default();
+    for ((step, real), ours) in program.steps.iter().zip(real).zip(ours) {
+        let found = differences(step, real, ours);
+        for difference in &found {
+            match list.iter().find(|known| known.covers(step, difference, real)) {
+                Some(known) => outcome.known.push(known.name.clone()),
+                None => outcome.unknown.push(difference.clone()),
+            }
+        }
+        let apart = found.iter().any(|d| d.pointer == "/code") || (!found.is_empty() && step.method != "GET");
+        if !outcome.unknown.is_empty() || apart {
+            break;
+        }
+    }
+    outcome
+}
+
+fn differences(step: &Step, real: &Answer, ours: &Answer) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let mut add = |pointer: &str, real: Option<&Value>, ours: Option<&Value>| {
+        found.push(Difference {
+            step: step.id,
+            verb: step.verb(),
+            resource: step.resource(),
+            pointer: pointer.to_owned(),
+            real: real.cloned(),
+            ours: ours.cloned(),
+        });
+    };
+    if real.code != ours.code {
+        let tell = |answer: &Answer| match answer.body.get("message").and_then(Value::as_str) {
+            Some(message) => Value::String(format!("{} {message}", answer.code)),
+            None => Value::from(answer.code),
+        };
+        add("/code", Some(&tell(real)), Some(&tell(ours)));
+        return found;
+    }
+    if real.media != ours.media {
+        add("/type", Some(&real.media.clone().into()), Some(&ours.media.clone().into()));
+    }
+    walk("/warnings", &real.warnings.clone().into(), &ours.warnings.clone().into(), &mut add);
+    walk("/body", &real.body, &ours.body, &mut add);
+    found.truncate(MAX_PER_ANSWER);
+    found
+}
+
+fn walk(
+    pointer: &str,
+    real: &Value,
+    ours: &Value,
+    add: &mut impl FnMut(&str, Option<&Value>, Option<&Value>),
+) {
+    match (real, ours) {
+        (Value::Object(a), Value::Object(b)) => {
+            for (name, value) in a {
+                let at = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+                match b.get(name) {
+                    Some(other) => walk(&at, value, other, add),
+                    None => add(&at, Some(value), None),
+                }
+            }
+            for (name, value) in b.iter().filter(|(name, _)| !a.contains_key(*name)) {
+                add(&format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1")), None, Some(value));
+            }
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            for (index, value) in a.iter().enumerate() {
+                match b.get(index) {
+                    Some(other) => walk(&format!("{pointer}/{index}"), value, other, add),
+                    None => add(&format!("{pointer}/{index}"), Some(value), None),
+                }
+            }
+            for (index, value) in b.iter().enumerate().skip(a.len()) {
+                add(&format!("{pointer}/{index}"), None, Some(value));
+            }
+        }
+        (a, b) if same(a, b) => {}
+        (a, b) => add(pointer, Some(a), Some(b)),
+    }
+}
+
+/// 1 and 1.0 are the same number of JSON.
+fn same(a: &Value, b: &Value) -> bool {
+    a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::program::Body;
+
+    fn step() -> Step {
+        let path = "/api/v1/namespaces/n/pods".into();
+        Step { id: 4, method: "POST".into(), path, query: vec![], headers: vec![], body: Body::Nothing }
+    }
+
+    fn answer(code: u16, body: Value) -> Answer {
+        Answer { code, body, ..Answer::default() }
+    }
+
+    #[test]
+    fn every_place_that_differs_is_named() {
+        let real = answer(200, json!({"a": 1, "b": [{"c": "x"}, 2], "only": true}));
+        let ours = answer(200, json!({"a": 1.0, "b": [{"c": "y"}], "more": null}));
+        let pointers = differences(&step(), &real, &ours).into_iter().map(|d| d.pointer).collect::<Vec<_>>();
+        assert_eq!(pointers, ["/body/b/0/c", "/body/b/1", "/body/only", "/body/more"]);
+    }
+
+    #[test]
+    fn a_known_difference_is_told_apart_and_ends_the_comparison_of_a_write() {
+        let program = Program { seed: 0, steps: vec![step(), step()] };
+        let real = [answer(422, json!({"message": "no"})), answer(200, json!({"a": 1}))];
+        let ours = [answer(201, json!({})), answer(200, json!({"a": 2}))];
+        let known: Known = serde_json::from_value(
+            json!({"name": "n", "reason": "r", "resource": "pods", "pointer": "/code"}),
+        )
+        .unwrap();
+        let outcome = compare(&program, &real, &ours, &[known]);
+        assert_eq!((outcome.known, outcome.unknown.len()), (vec!["n".to_owned()], 0));
+        assert_eq!(compare(&program, &real, &ours, &[]).unknown.len(), 1);
+    }
+}

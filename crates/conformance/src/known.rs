@@ -1,0 +1,109 @@
+//! The differences that are known: one committed list (`known.yaml`), each with a reason. Pure.
+
+use std::fmt::Write as _;
+
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::compare::Difference;
+use crate::program::{Body, Step};
+use crate::side::Answer;
+
+const LIST: &str = include_str!("../known.yaml");
+
+/// A kind of difference that is meant, or not worth mending. What is given must match wholly.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    /// A short name.
+    pub name: String,
+    /// Why it is left.
+    pub reason: String,
+    /// A [`Step::verb`].
+    #[serde(default)]
+    pub verb: Option<Pattern>,
+    /// A [`Step::resource`].
+    #[serde(default)]
+    pub resource: Option<Pattern>,
+    /// A [`Difference::pointer`].
+    #[serde(default)]
+    pub pointer: Option<Pattern>,
+    /// What the real server says, as text.
+    #[serde(default)]
+    pub real: Option<Pattern>,
+    /// What the embedded server says, as text.
+    #[serde(default)]
+    pub ours: Option<Pattern>,
+    /// What stands in the request's body.
+    #[serde(default)]
+    pub body: Option<Pattern>,
+    /// The message of the real server's answer.
+    #[serde(default)]
+    pub message: Option<Pattern>,
+}
+
+/// A regular expression for a whole text.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Pattern(Regex);
+
+impl TryFrom<String> for Pattern {
+    type Error = regex::Error;
+
+    fn try_from(text: String) -> Result<Self, regex::Error> {
+        Regex::new(&format!("^(?s:{text})$")).map(Self)
+    }
+}
+
+impl Known {
+    /// Whether this is the difference.
+    pub fn covers(&self, step: &Step, difference: &Difference, real: &Answer) -> bool {
+        let text = |value: &Option<Value>| match value {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            None => String::new(),
+        };
+        let body = match &step.body {
+            Body::Nothing => String::new(),
+            Body::Text(text) => text.clone(),
+            Body::Json(value) => value.to_string(),
+            Body::Answer { edits, .. } => Value::from(edits.clone()).to_string(),
+        };
+        let said = real.body.get("message").and_then(Value::as_str).unwrap_or_default();
+        let fits =
+            |pattern: &Option<Pattern>, text: &str| pattern.as_ref().is_none_or(|p| p.0.is_match(text));
+        fits(&self.verb, &difference.verb)
+            && fits(&self.resource, &difference.resource)
+            && fits(&self.pointer, &difference.pointer)
+            && fits(&self.real, &text(&difference.real))
+            && fits(&self.ours, &text(&difference.ours))
+            && fits(&self.body, &body)
+            && fits(&self.message, said)
+    }
+}
+
+/// The committed list.
+///
+/// # Errors
+/// When the file is not what it has to be.
+pub fn list() -> Result<Vec<Known>, String> {
+    serde_saphyr::from_str(LIST).map_err(|error| format!("crates/conformance/known.yaml: {error}"))
+}
+
+/// The list as a page of the documentation.
+pub fn page(list: &[Known]) -> String {
+    let mut page = String::from(
+        "# Where the embedded cluster answers otherwise than Kubernetes\n\n\
+         <!-- Generated from crates/conformance/known.yaml by `cargo xtask gen`. -->\n\n\
+         `cargo xtask conformance` sends the same generated requests to the embedded cluster and to kube-apiserver 1.36\n\
+         and fails where the answers differ in any other way than these. Identities, times, resourceVersions (but for their\n\
+         order), drawn names and addresses, and the order of several faults in one refusal are not compared.\n\n\
+         | what | why |\n|---|---|\n",
+    );
+    for known in list {
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "| {} | {} |", known.name, known.reason.replace('\n', " "));
+    }
+    page
+}

@@ -1,0 +1,281 @@
+//! Replaces what must differ between two servers by what must not. Pure.
+//!
+//! resourceVersions of objects become their rank among those that the program saw, so that their order is compared;
+//! those of lists and bookmarks, which count what others write too, only stay present. UIDs become their rank of
+//! appearance. Times of the run become `<now>`, generated names lose what was drawn, allocated addresses and ports
+//! their number. The order of several faults in one refusal is not compared: the real server takes some from maps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use jiff::{SignedDuration, Timestamp};
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use crate::program::{Body, Program};
+use crate::side::Answer;
+
+/// Times so long after a program's begin, or a little before it, are times of the run.
+const RUN: SignedDuration = SignedDuration::from_hours(1);
+const SKEW: SignedDuration = SignedDuration::from_secs(10);
+
+static UUID: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").ok());
+static TIME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").ok());
+static VERSIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(resource version: |current: |object meta: |precondition: |resourceVersion: )(\d+)").ok()
+});
+static ADDRESS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\b10\.96\.\d+\.\d+\b").ok());
+
+/// What is replaced in one program's answers of one side.
+struct Run {
+    began: Timestamp,
+    namespace: String,
+    ranks: BTreeMap<u64, usize>,
+    uids: BTreeMap<String, usize>,
+    generated: Vec<Regex>,
+}
+
+/// The answers of one side, ready to be compared.
+pub fn normalise(program: &Program, answers: &[Answer], namespace: &str, began: Timestamp) -> Vec<Answer> {
+    let mut versions = BTreeSet::new();
+    for answer in answers {
+        collect_versions(&answer.body, true, &mut versions);
+    }
+    let mut run = Run {
+        began,
+        namespace: namespace.to_owned(),
+        ranks: versions.into_iter().enumerate().map(|(rank, version)| (version, rank)).collect(),
+        uids: BTreeMap::new(),
+        generated: program.steps.iter().filter_map(|step| generated(&step.body)).collect(),
+    };
+    answers
+        .iter()
+        .map(|answer| Answer {
+            code: answer.code,
+            media: answer.media.clone(),
+            warnings: answer.warnings.iter().map(|warning| run.text(warning)).collect(),
+            body: run.body(&answer.body),
+        })
+        .collect()
+}
+
+/// What names look like that are generated for this body.
+fn generated(body: &Body) -> Option<Regex> {
+    let Body::Json(object) = body else { return None };
+    let prefix = object.pointer("/metadata/generateName")?.as_str()?;
+    let kept = prefix.chars().take(58).collect::<String>();
+    Regex::new(&format!("({})[bcdfghjklmnpqrstvwxz2456789]{{5}}\\b", regex::escape(&kept))).ok()
+}
+
+fn collect_versions(value: &Value, top: bool, into: &mut BTreeSet<u64>) {
+    match value {
+        Value::Object(fields) => {
+            let list = is_list(fields);
+            for (name, value) in fields {
+                match (name.as_str(), value) {
+                    ("resourceVersion", Value::String(version)) => into.extend(version.parse::<u64>()),
+                    ("metadata", _) if top && list => {}
+                    ("object", Value::Object(_))
+                        if fields.get("type").is_some_and(|kind| kind == "BOOKMARK") => {}
+                    _ => collect_versions(value, top && name == "object", into),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_versions(item, top, into)),
+        _ => {}
+    }
+}
+
+fn is_list(fields: &Map<String, Value>) -> bool {
+    let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
+    kind.ends_with("List") || kind == "Table"
+}
+
+impl Run {
+    fn body(&mut self, body: &Value) -> Value {
+        let mut body = self.value("", body, true);
+        order_faults(&mut body);
+        mask_ages(&mut body);
+        body
+    }
+
+    fn value(&mut self, name: &str, value: &Value, top: bool) -> Value {
+        match value {
+            Value::String(text) if name == "resourceVersion" => self.version(text),
+            Value::String(text) if name == "continue" && !text.is_empty() => "<continue>".into(),
+            Value::String(text) => self.text(text).into(),
+            Value::Number(number)
+                if name.to_lowercase().ends_with("nodeport") && number.as_u64() >= Some(30000) =>
+            {
+                "<port>".into()
+            }
+            Value::Array(items) => {
+                let mut items = items.iter().map(|item| self.value(name, item, top)).collect::<Vec<_>>();
+                if name == "managedFields" {
+                    items.sort_by_key(|item| item.as_object().map(manager_key));
+                }
+                Value::Array(items)
+            }
+            Value::Object(fields) => Value::Object(self.object(fields, top)),
+            other => other.clone(),
+        }
+    }
+
+    fn object(&mut self, fields: &Map<String, Value>, top: bool) -> Map<String, Value> {
+        let unranked = is_list(fields) && top;
+        let bookmark = fields.get("type").is_some_and(|kind| kind == "BOOKMARK");
+        let mut made = Map::new();
+        for (name, value) in fields {
+            let mut value = self.value(name, value, top && name == "object");
+            let metadata = match name.as_str() {
+                "metadata" if unranked => Some(&mut value),
+                "object" if bookmark => value.get_mut("metadata"),
+                _ => None,
+            };
+            if let Some(version) = metadata.and_then(|metadata| metadata.get_mut("resourceVersion")) {
+                *version = "<some>".into();
+            }
+            made.insert(self.text(name), value);
+        }
+        made
+    }
+
+    fn version(&self, text: &str) -> Value {
+        match text.parse().ok().and_then(|version: u64| self.ranks.get(&version)) {
+            Some(rank) => format!("rv-{rank}").into(),
+            None => text.into(),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let mut text = text.replace(&self.namespace, "${ns}");
+        if let Some(uuid) = UUID.as_ref() {
+            text = uuid.replace_all(&text, |found: &regex::Captures<'_>| self.uid(&found[0])).into_owned();
+        }
+        if let Some(time) = TIME.as_ref() {
+            text = time.replace_all(&text, |found: &regex::Captures<'_>| self.time(&found[0])).into_owned();
+        }
+        if let Some(versions) = VERSIONS.as_ref() {
+            text = versions.replace_all(&text, "$1<some>").into_owned();
+        }
+        if let Some(address) = ADDRESS.as_ref() {
+            text = address.replace_all(&text, "<address>").into_owned();
+        }
+        for name in &self.generated {
+            text = name.replace_all(&text, "$1<generated>").into_owned();
+        }
+        text
+    }
+
+    fn uid(&mut self, uid: &str) -> String {
+        let next = self.uids.len();
+        format!("<uid {}>", self.uids.entry(uid.to_owned()).or_insert(next))
+    }
+
+    fn time(&self, text: &str) -> String {
+        let of_run =
+            text.parse::<Timestamp>().is_ok_and(|time| time >= self.began - SKEW && time <= self.began + RUN);
+        match text.split_once('.') {
+            _ if !of_run => text.to_owned(),
+            Some((_, fraction)) => format!("<now.{}>", fraction.len() - 1),
+            None => "<now>".into(),
+        }
+    }
+}
+
+fn manager_key(entry: &Map<String, Value>) -> String {
+    ["manager", "operation", "subresource", "apiVersion"]
+        .map(|name| entry.get(name).map(Value::to_string).unwrap_or_default())
+        .join(" ")
+}
+
+/// Sorts the causes of a refusal, and what its message says of them.
+fn order_faults(body: &mut Value) {
+    if body.get("kind").is_none_or(|kind| kind != "Status") {
+        return;
+    }
+    if let Some(causes) = body.pointer_mut("/details/causes").and_then(Value::as_array_mut) {
+        causes.sort_by_key(Value::to_string);
+    }
+    let Some(Value::String(message)) = body.get_mut("message") else { return };
+    if let Some((start, rest)) = message.split_once(": [")
+        && let Some(faults) = rest.strip_suffix(']')
+    {
+        let mut faults = faults.split(", ").collect::<Vec<_>>();
+        faults.sort_unstable();
+        *message = format!("{start}: [{}]", faults.join(", "));
+    }
+}
+
+/// Cells of a Table that say how old something is.
+fn mask_ages(body: &mut Value) {
+    let Some(columns) = body.get("columnDefinitions").and_then(Value::as_array) else { return };
+    let ages = columns
+        .iter()
+        .enumerate()
+        .filter(|(_, column)| {
+            matches!(column["name"].as_str(), Some("Age" | "Last Seen" | "First Seen" | "Duration" | "When"))
+        })
+        .map(|(index, _)| index)
+        .collect::<Vec<_>>();
+    let Some(rows) = body.get_mut("rows").and_then(Value::as_array_mut) else { return };
+    for row in rows {
+        let Some(cells) = row.get_mut("cells").and_then(Value::as_array_mut) else { continue };
+        for index in &ages {
+            match cells.get_mut(*index) {
+                Some(Value::String(age)) if age.ends_with(['s', 'm', 'h', 'd', 'y']) => *age = "<age>".into(),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn normal(began: &str, bodies: &[Value]) -> Vec<Value> {
+        let steps = vec![crate::program::Step {
+            id: 0,
+            method: "POST".into(),
+            path: String::new(),
+            query: vec![],
+            headers: vec![],
+            body: Body::Json(json!({"metadata": {"generateName": "a-"}})),
+        }];
+        let answers =
+            bodies.iter().map(|body| Answer { body: body.clone(), ..Answer::default() }).collect::<Vec<_>>();
+        let made = normalise(&Program { seed: 0, steps }, &answers, "t-7", began.parse().unwrap());
+        made.into_iter().map(|answer| answer.body).collect()
+    }
+
+    #[test]
+    fn what_must_differ_is_replaced_and_its_order_kept() {
+        let seen = [
+            json!({"metadata": {"name": "a-bcdfg", "namespace": "t-7", "resourceVersion": "41", "uid": "00000000-0000-0000-0000-000000000001",
+                "creationTimestamp": "2026-01-01T10:00:05Z", "annotations": {"t": "2020-01-01T10:00:05Z"}}}),
+            json!({"kind": "PodList", "metadata": {"resourceVersion": "99", "continue": "xyz"}, "items": [{"metadata": {"resourceVersion": "17"}}]}),
+        ];
+        let expected = [
+            json!({"metadata": {"name": "a-<generated>", "namespace": "${ns}", "resourceVersion": "rv-1", "uid": "<uid 0>",
+                "creationTimestamp": "<now>", "annotations": {"t": "2020-01-01T10:00:05Z"}}}),
+            json!({"kind": "PodList", "metadata": {"resourceVersion": "<some>", "continue": "<continue>"}, "items": [{"metadata": {"resourceVersion": "rv-0"}}]}),
+        ];
+        assert_eq!(normal("2026-01-01T10:00:00Z", &seen), expected);
+    }
+
+    #[test]
+    fn the_order_of_faults_does_not_count() {
+        let refusal = |message: &str, fields: [&str; 2]| json!({"kind": "Status", "message": message, "details": {"causes": [{"field": fields[0]}, {"field": fields[1]}]}});
+        let both = [
+            refusal("Pod \"p\" is invalid: [a: x, b: y]", ["a", "b"]),
+            refusal("Pod \"p\" is invalid: [b: y, a: x]", ["b", "a"]),
+        ];
+        let made = normal("2026-01-01T10:00:00Z", &both);
+        assert_eq!(made[0], made[1]);
+    }
+}

@@ -1,0 +1,153 @@
+//! `cargo xtask conformance`: the same generated requests to the embedded cluster and to a real kube-apiserver.
+//!
+//! The real one is built from its Go modules into the target folder, once. What the comparison is stands in the crate
+//! `conformance`; here are only its programs made and called.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::steps::{self, Stop};
+
+/// What is built: the module, its version, the program's package.
+const KUBERNETES: &str = "v1.36.3";
+const STAGED: &str = "v0.36.3";
+const ETCD: &str = "v3.6.16";
+/// Names a folder that has the programs already.
+const BINARIES: &str = "ODH_KUBE_BINARIES";
+
+/// Runs the comparison; `words` go to the program, but for `--binaries DIR`.
+pub fn run(words: &[&str]) -> Result<(), Stop> {
+    let (given, rest) = match words {
+        ["--binaries", folder, rest @ ..] => (Some(PathBuf::from(folder)), rest),
+        rest => (std::env::var_os(BINARIES).map(PathBuf::from), rest),
+    };
+    let binaries = match given {
+        Some(folder) => steps::root().join(folder),
+        None => built()?,
+    };
+    steps::step("Building the comparison");
+    steps::cargo(&["build", "--release", "--package", "conformance"])?;
+    steps::step("Comparing the embedded cluster with a real API server");
+    let task = if rest.first().is_some_and(|word| !word.starts_with("--")) { &[][..] } else { &["run"][..] };
+    let mut command = Command::new(steps::target().join("release/conformance"));
+    command.arg("--binaries").arg(&binaries).args(task).args(rest);
+    if !task.is_empty() {
+        command.arg("--summary").arg(steps::target().join("conformance.txt"));
+    }
+    steps::run(&mut command).map_err(|stop| {
+        Stop::new(
+            stop.what,
+            "mend the embedded server, or list the difference with its reason in crates/conformance/known.yaml",
+        )
+    })
+}
+
+/// The folder with etcd and kube-apiserver, built if they are not there.
+fn built() -> Result<PathBuf, Stop> {
+    let folder = steps::target().join("kube").join(KUBERNETES);
+    if ["etcd", "kube-apiserver"].iter().all(|name| folder.join(name).is_file()) {
+        return Ok(folder);
+    }
+    if steps::find_program("go").is_none() {
+        return Err(Stop::new(
+            "there is no Go compiler on PATH, and no built kube-apiserver",
+            format!(
+                "install Go (go.dev/doc/install), or name a folder with etcd and kube-apiserver in {BINARIES}"
+            ),
+        ));
+    }
+    steps::step(
+        "Building kube-apiserver and etcd from their Go modules (some ten minutes of processor time, once)",
+    );
+    fs::create_dir_all(&folder).map_err(|error| Stop::plain(format!("{}: {error}", folder.display())))?;
+    etcd(&folder)?;
+    apiserver(&folder)?;
+    Ok(folder)
+}
+
+fn etcd(folder: &Path) -> Result<(), Stop> {
+    let module = module(folder, "etcd")?;
+    go(&module, &["get", "-tool", &format!("go.etcd.io/etcd/server/v3@{ETCD}")])?;
+    let program = folder.join("etcd");
+    go(
+        &module,
+        &["build", "-trimpath", "-ldflags", "-s -w", "-o", &text(&program), "go.etcd.io/etcd/server/v3"],
+    )
+}
+
+fn apiserver(folder: &Path) -> Result<(), Stop> {
+    let module = module(folder, "kubernetes")?;
+    let wanted = format!("k8s.io/kubernetes@{KUBERNETES}");
+    let about = go_says(&module, &["mod", "download", "-json", &wanted])?;
+    let path = about.lines().find_map(|line| line.trim().strip_prefix("\"GoMod\": \"")?.strip_suffix("\","));
+    let path = path.ok_or_else(|| Stop::plain(format!("go does not say where {wanted} is:\n{about}")))?;
+    let upstream = fs::read_to_string(path).map_err(|error| Stop::plain(format!("{path}: {error}")))?;
+    if let Some(version) = upstream.lines().find_map(|line| line.strip_prefix("go ")) {
+        go(&module, &["mod", "edit", &format!("-go={version}")])?;
+    }
+    // kubernetes replaces its parts by folders of its repository; published they are modules of their own.
+    for line in upstream.lines().filter(|line| line.contains("=> ./staging/")) {
+        let part = line.split_whitespace().next().unwrap_or_default();
+        go(&module, &["mod", "edit", "-replace", &format!("{part}={part}@{STAGED}")])?;
+    }
+    go(&module, &["mod", "edit", "-require", &wanted, "-tool", "k8s.io/kubernetes/cmd/kube-apiserver"])?;
+    go(&module, &["mod", "tidy"])?;
+    let version = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"].map(|package| {
+        format!("-X {package}.gitVersion={KUBERNETES} -X {package}.gitMajor=1 -X {package}.gitMinor=36")
+    });
+    let flags = format!("-s -w {}", version.join(" "));
+    let program = folder.join("kube-apiserver");
+    go(
+        &module,
+        &[
+            "build",
+            "-trimpath",
+            "-ldflags",
+            &flags,
+            "-o",
+            &text(&program),
+            "k8s.io/kubernetes/cmd/kube-apiserver",
+        ],
+    )
+}
+
+/// A module that exists for its dependencies only.
+fn module(folder: &Path, name: &str) -> Result<PathBuf, Stop> {
+    let module = folder.join(format!("module-{name}"));
+    // Left from a build that was broken off.
+    let _ = fs::remove_dir_all(&module);
+    fs::create_dir_all(&module).map_err(|error| Stop::plain(format!("{}: {error}", module.display())))?;
+    go(&module, &["mod", "init", "example.invalid/tools"])?;
+    Ok(module)
+}
+
+fn command(module: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new("go");
+    command.args(words).current_dir(module).env("CGO_ENABLED", "0").env("GOFLAGS", "-buildvcs=false");
+    command
+}
+
+fn go(module: &Path, words: &[&str]) -> Result<(), Stop> {
+    steps::run_quietly(&mut command(module, words)).map_err(advised)
+}
+
+fn go_says(module: &Path, words: &[&str]) -> Result<String, Stop> {
+    let output = command(module, words).output().map_err(|error| Stop::plain(format!("go: {error}")))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(advised(Stop::plain(format!(
+        "go {}: {}",
+        words.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    ))))
+}
+
+fn advised(stop: Stop) -> Stop {
+    Stop::new(stop.what, "the modules come from the proxy that `go env GOPROXY` names: is it reachable?")
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
