@@ -64,6 +64,10 @@ pub async fn bind(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, 
 fn bound(pod: &Value, node: &str, annotations: &Value, call: &Call<'_>) -> Value {
     let mut pod = pod.clone();
     pod["spec"]["nodeName"] = node.into();
+    // The wish ends with its fulfilment (`ClearingNominatedNodeNameAfterBinding`).
+    if let Some(status) = pod["status"].as_object_mut() {
+        status.remove("nominatedNodeName");
+    }
     for (name, value) in annotations.as_object().into_iter().flatten() {
         pod["metadata"]["annotations"][name] = value.clone();
     }

@@ -11,6 +11,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +22,7 @@ mod event_expiry;
 mod finished;
 mod garbage;
 mod job;
-mod kinds;
+pub(crate) mod kinds;
 mod namespace;
 mod node_lifecycle;
 mod pod_garbage;
@@ -89,6 +90,8 @@ pub struct Watches {
     pub slices: Cache<EndpointSlice>,
     /// Leases.
     pub leases: Cache<Lease>,
+    /// PodDisruptionBudgets.
+    pub budgets: Cache<PodDisruptionBudget>,
 }
 
 impl Watches {
@@ -103,6 +106,7 @@ impl Watches {
             follow(Api::all(c.clone()), self.services.clone(), s.clone()),
             follow(Api::all(c.clone()), self.slices.clone(), s.clone()),
             follow(Api::all(c.clone()), self.leases.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.budgets.clone(), s.clone()),
         );
     }
 }
@@ -167,6 +171,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     kinds.share(&watches.services);
     kinds.share(&watches.slices);
     kinds.share(&watches.leases);
+    kinds.share(&watches.budgets);
     let recorder = Recorder::start(client.clone(), "controller-manager", stop.clone());
     let job = job::Hands {
         client: clients.account("job-controller"),
@@ -179,6 +184,9 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
         pods: watches.pods.clone(),
         nodes: watches.nodes.clone(),
         namespaces: watches.namespaces.clone(),
+        budgets: watches.budgets.clone(),
+        groups: scheduler::groups::Groups::default(),
+        kinds: kinds.clone(),
         recorder: recorder.named("default-scheduler"),
     };
     let namespace = namespace::Hands {

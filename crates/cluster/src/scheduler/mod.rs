@@ -1,28 +1,36 @@
-//! The scheduler: gives pods a node. Pods whose `schedulerName` is another's are left alone.
+//! The scheduler: gives pods a node. Pods whose `schedulerName` is another's are left alone; those of Volcano and of
+//! scheduler-plugins are ours where their PodGroup is installed.
 //!
 //! Pods and nodes come in through the shared caches. A cycle takes a snapshot, places every waiting pod in order of
-//! priority ([`place`](place::place), pure), assumes each placement at once, and leaves the bindings to tasks that run
-//! side by side, so that a hundred pods do not wait for one another. A pod that fits nowhere is told why and is tried
-//! again when something changes that could help; nothing is polled.
+//! priority ([`place`](place::place), pure) and every gang together or not at all ([`gang::judge`], pure), assumes each
+//! placement at once, and leaves the bindings to tasks that run side by side, so that a hundred pods do not wait for one
+//! another. A pod that fits nowhere may push less important ones aside ([`preempt::preempt`], pure); else it is told why
+//! and is tried again when something changes that could help; nothing is polled.
 //!
-//! What it must not do: place a pod from a view that lacks its own earlier placements. Gangs and preemption are not
-//! decided here yet; both would stand between the order of the queue and the placements.
+//! What it must not do: place a pod from a view that lacks its own earlier placements, or the room that is held for a
+//! pod whose victims are leaving.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Client, ResourceExt};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+mod act;
 mod affinity;
 mod bind;
 mod filter;
+mod gang;
+pub mod groups;
 mod order;
 mod place;
+mod preempt;
 mod resources;
 mod score;
 pub(crate) mod selectors;
@@ -33,17 +41,17 @@ mod tests;
 mod wake;
 
 use crate::controllers::cache::Cache;
-use crate::controllers::queue::doubled;
-use crate::controllers::record::{Note, Recorder};
-use place::Placement;
+use crate::controllers::kinds::Kinds;
+use crate::controllers::record::Recorder;
+use act::Nomination;
+use gang::{Gang, Membership, Verdict};
+use groups::Groups;
+use order::Unit;
+use place::{Help, Placement, Surroundings};
+use snapshot::NodeView;
 
 /// Requests (bindings, statuses) under way at once.
 const CONCURRENCY: usize = 32;
-/// First wait after a binding was refused; doubles up to [`RETRY_MAX`].
-const RETRY_FIRST: Duration = Duration::from_millis(50);
-/// Longest wait after a binding was refused.
-const RETRY_MAX: Duration = Duration::from_secs(10);
-
 /// What the scheduler works with.
 #[derive(Clone)]
 pub struct Hands {
@@ -55,6 +63,12 @@ pub struct Hands {
     pub nodes: Cache<Node>,
     /// For `namespaceSelector`.
     pub namespaces: Cache<Namespace>,
+    /// Whom preemption spares first.
+    pub budgets: Cache<PodDisruptionBudget>,
+    /// PodGroups, where an engine's are installed.
+    pub groups: Groups,
+    /// Which kinds are served.
+    pub kinds: Kinds,
     /// For events.
     pub recorder: Recorder,
 }
@@ -68,6 +82,10 @@ struct Memory {
     told: HashMap<String, String>,
     /// Bindings refused in a row.
     refused: HashMap<String, u32>,
+    /// Node of each pod whose victims are being told to go.
+    clearing: HashMap<String, String>,
+    /// Since when each gang with a timeout waits.
+    waiting_since: HashMap<Membership, Instant>,
 }
 
 struct Scheduler {
@@ -87,9 +105,16 @@ impl Scheduler {
 pub async fn run(hands: Hands, stop: CancellationToken) {
     let wake = Arc::new(Notify::new());
     wake::listen(&hands, &wake);
+    hands.groups.watch(&hands.client, &hands.kinds, &wake, &stop);
+    let reports = hands.groups.clone().report(hands.client.clone(), hands.pods.clone(), stop.clone());
+    tokio::join!(reports, schedule(hands, wake, stop));
+}
+
+async fn schedule(hands: Hands, wake: Arc<Notify>, stop: CancellationToken) {
     hands.pods.filled().await;
     hands.nodes.filled().await;
     hands.namespaces.filled().await;
+    hands.budgets.filled().await;
     let scheduler = Arc::new(Scheduler {
         hands,
         memory: Mutex::default(),
@@ -107,11 +132,21 @@ pub async fn run(hands: Hands, stop: CancellationToken) {
     }
 }
 
+/// One look at everything that waits.
+struct Cycle<'a> {
+    scheduler: &'a Arc<Scheduler>,
+    pods: Vec<Arc<Pod>>,
+    nodes: Vec<NodeView>,
+    budgets: Vec<Arc<PodDisruptionBudget>>,
+    around: Surroundings<'a>,
+    tasks: &'a mut JoinSet<()>,
+}
+
 /// Places every waiting pod.
 fn cycle(scheduler: &Arc<Scheduler>, tasks: &mut JoinSet<()>) {
     let hands = &scheduler.hands;
     let pods = hands.pods.list();
-    let mut waiting: Vec<Arc<Pod>> = pods.iter().filter(|pod| order::is_waiting(pod)).cloned().collect();
+    let mut waiting: Vec<Arc<Pod>> = pods.iter().filter(|pod| is_ours(hands, pod)).cloned().collect();
     let assumed = {
         let mut memory = scheduler.memory();
         forget(&mut memory, &waiting);
@@ -122,21 +157,186 @@ fn cycle(scheduler: &Arc<Scheduler>, tasks: &mut JoinSet<()>) {
         return;
     }
     order::sort(&mut waiting);
-    let mut nodes = snapshot::snapshot(&hands.nodes.list(), &pods, &assumed);
     let namespaces: affinity::Namespaces =
         hands.namespaces.list().iter().map(|n| (n.name_any(), n.labels().clone())).collect();
-    for pod in waiting {
-        if order::is_gated(&pod) {
-            tell_gated(scheduler, &pod, tasks);
-            continue;
+    let mut cycle = Cycle {
+        scheduler,
+        nodes: snapshot::snapshot(&hands.nodes.list(), &pods, &assumed),
+        pods,
+        budgets: hands.budgets.list(),
+        around: Surroundings { namespaces: &namespaces },
+        tasks,
+    };
+    waiting.retain(|pod| {
+        let gated = order::is_gated(pod);
+        if gated {
+            act::tell_gated(scheduler, pod, cycle.tasks);
         }
-        match place::place(&pod, &nodes, &namespaces) {
-            Placement::On(position) => {
-                let name = nodes[position].name().to_owned();
-                nodes[position].place(pod.clone());
-                assume_and_bind(scheduler, pod, name, tasks);
+        !gated
+    });
+    for unit in order::units(waiting, |pod| gang_of(hands, pod)) {
+        cycle.settle(unit);
+    }
+}
+
+/// The pod waits, and no other scheduler will take it.
+fn is_ours(hands: &Hands, pod: &Pod) -> bool {
+    let served = |engine: Option<gang::Engine>| engine.is_none_or(|engine| hands.groups.serves(engine));
+    order::is_waiting(pod) && order::scheduler_of(pod).is_ok_and(served)
+}
+
+/// The gang of the pod; scheduler-plugins' label without a PodGroup of that name counts for nothing, as there.
+fn gang_of(hands: &Hands, pod: &Pod) -> Option<Membership> {
+    gang::membership(pod)
+        .filter(|of| of.engine == gang::Engine::Volcano || hands.groups.get(of).is_some())
+        .filter(|of| hands.groups.serves(of.engine))
+}
+
+impl Cycle<'_> {
+    fn settle(&mut self, unit: Unit) {
+        // Victims are being told to go: the room is held, and there is nothing to decide before that is done.
+        let clearing: Vec<Option<String>> = {
+            let memory = self.scheduler.memory();
+            unit.pods.iter().map(|pod| memory.clearing.get(uid(pod)).cloned()).collect()
+        };
+        if clearing.iter().any(Option::is_some) {
+            for (pod, node) in unit.pods.iter().zip(clearing) {
+                self.hold(pod, node.as_deref());
             }
-            Placement::Nowhere(why) => tell_unschedulable(scheduler, pod, why, tasks),
+            return;
+        }
+        match unit.gang {
+            Some(of) => self.settle_gang(&of, &unit.pods),
+            None => unit.pods.into_iter().for_each(|pod| self.settle_pod(pod)),
+        }
+    }
+
+    /// Counts the pod as being on the node, so that nobody after it in order gets the room.
+    fn hold(&mut self, pod: &Arc<Pod>, node: Option<&str>) {
+        if let Some(node) = self.nodes.iter_mut().find(|n| Some(n.name()) == node) {
+            node.place(pod.clone());
+        }
+    }
+
+    fn bind(&mut self, pod: Arc<Pod>, position: usize) {
+        let name = self.nodes[position].name().to_owned();
+        self.nodes[position].place(pod.clone());
+        act::assume_and_bind(self.scheduler, pod, name, self.tasks);
+    }
+
+    fn settle_pod(&mut self, pod: Arc<Pod>) {
+        let refusals = match place::place(&pod, &self.nodes, self.around) {
+            Placement::On(position) => return self.bind(pod, position),
+            Placement::Nowhere(refusals) => refusals,
+        };
+        match preempt::preempt(&pod, &self.nodes, &refusals, &self.budgets, self.around) {
+            Ok(candidate) => {
+                let why = place::explain(&refusals, &Help::Yes);
+                let position = candidate.position;
+                let nominated = [(pod.clone(), position)];
+                act::clear(
+                    self.scheduler,
+                    &nominated,
+                    vec![candidate],
+                    vec![(pod.clone(), why)],
+                    &self.nodes,
+                    self.tasks,
+                );
+                self.nodes[position].place(pod);
+            }
+            Err(help) => {
+                let why = place::explain(&refusals, &help);
+                // Still waiting for victims to go: the room stays held.
+                let keeps = help == Help::NotEligible(preempt::TERMINATING);
+                let held = place::nominated_node(&pod).filter(|_| keeps).map(str::to_owned);
+                self.hold(&pod, held.as_deref());
+                let nomination = if keeps || place::nominated_node(&pod).is_none() {
+                    Nomination::Keep
+                } else {
+                    Nomination::None
+                };
+                act::tell_unschedulable(self.scheduler, pod, why, nomination, self.tasks);
+            }
+        }
+    }
+
+    fn settle_gang(&mut self, of: &Membership, waiting: &[Arc<Pod>]) {
+        let groups = &self.scheduler.hands.groups;
+        let Some(group) = groups.get(of) else {
+            let why = format!("pod group {} of {} does not exist", of.key, of.engine.group());
+            for pod in waiting {
+                act::tell_unschedulable(
+                    self.scheduler,
+                    pod.clone(),
+                    why.clone(),
+                    Nomination::Keep,
+                    self.tasks,
+                );
+            }
+            return;
+        };
+        let settled = self.pods.iter().filter(|pod| self.is_settled(pod, of)).count();
+        let min_member = usize::try_from(group.spec.min_member).unwrap_or(0).max(1);
+        let seconds = group.spec.schedule_timeout_seconds.and_then(|s| u64::try_from(s).ok());
+        let timeout = seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        let gang = Gang { of, min_member, settled, waiting };
+        match gang::judge(&gang, &self.nodes, &self.budgets, self.around) {
+            Verdict::Bind { placed, rest } => {
+                groups.say(of, None);
+                self.scheduler.memory().waiting_since.remove(of);
+                placed.into_iter().for_each(|(pod, position)| self.bind(pod, position));
+                rest.into_iter().for_each(|pod| self.settle_pod(pod));
+            }
+            Verdict::Clear { nominated, victims, told } => {
+                act::clear(self.scheduler, &nominated, victims, told, &self.nodes, self.tasks);
+                nominated.into_iter().for_each(|(pod, position)| self.nodes[position].place(pod));
+            }
+            Verdict::Wait { told, why, hopeful } => {
+                act::tell_gang(self.scheduler, of, &why, timeout, self.tasks);
+                self.keep_waiting(of, told, timeout, hopeful);
+            }
+        }
+    }
+
+    /// The member has a node, or has done its work.
+    fn is_settled(&self, pod: &Pod, of: &Membership) -> bool {
+        let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+        let placed =
+            snapshot::node_name(pod).is_some() || self.scheduler.memory().assumed.contains_key(uid(pod));
+        phase != Some("Failed")
+            && pod.metadata.deletion_timestamp.is_none()
+            && placed
+            && gang::membership(pod).as_ref() == Some(of)
+    }
+
+    /// Tells the members of a gang why they wait. Room held for them is given back when no victim is on its way any
+    /// more (`hopeful`), or after the gang's timeout.
+    fn keep_waiting(
+        &mut self,
+        of: &Membership,
+        told: Vec<(Arc<Pod>, String)>,
+        timeout: Option<Duration>,
+        hopeful: bool,
+    ) {
+        let since = self.scheduler.memory().waiting_since.get(of).copied();
+        let late = timeout.filter(|timeout| since.is_some_and(|since| since.elapsed() >= *timeout));
+        if late.is_some() {
+            self.scheduler.memory().waiting_since.remove(of);
+        }
+        for (pod, why) in told {
+            let nominated = place::nominated_node(&pod).map(str::to_owned);
+            let (why, nomination) = match late {
+                Some(timeout) if nominated.is_some() => {
+                    let plugin = "rejected due to timeout after waiting";
+                    (format!("{plugin} {}s at plugin Coscheduling", timeout.as_secs()), Nomination::None)
+                }
+                _ if nominated.is_some() && !hopeful => (why, Nomination::None),
+                _ => (why, Nomination::Keep),
+            };
+            if nomination == Nomination::Keep {
+                self.hold(&pod, nominated.as_deref());
+            }
+            act::tell_unschedulable(self.scheduler, pod, why, nomination, self.tasks);
         }
     }
 }
@@ -147,80 +347,11 @@ fn forget(memory: &mut Memory, waiting: &[Arc<Pod>]) {
     memory.assumed.retain(|uid, _| still.contains(uid.as_str()));
     memory.told.retain(|uid, _| still.contains(uid.as_str()));
     memory.refused.retain(|uid, _| still.contains(uid.as_str()));
+    let gangs: std::collections::BTreeSet<Membership> =
+        waiting.iter().filter_map(|pod| gang::membership(pod)).collect();
+    memory.waiting_since.retain(|of, _| gangs.contains(of));
 }
 
 fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or("")
-}
-
-fn assume_and_bind(scheduler: &Arc<Scheduler>, pod: Arc<Pod>, node: String, tasks: &mut JoinSet<()>) {
-    scheduler.memory().assumed.insert(uid(&pod).to_owned(), node.clone());
-    let scheduler = scheduler.clone();
-    tasks.spawn(async move {
-        let Ok(slot) = scheduler.slots.acquire().await else { return };
-        let result = bind::bind(&scheduler.hands.client, &pod, &node).await;
-        // A refused pod waits before the next try; it must not keep others from theirs.
-        drop(slot);
-        match result {
-            Ok(()) => {
-                let place = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-                let message = format!("Successfully assigned {place} to {node}");
-                scheduler.hands.recorder.note(pod.as_ref(), Note::normal("Scheduled", message));
-            }
-            Err(error) => not_bound(&scheduler, &pod, &error).await,
-        }
-    });
-}
-
-/// Gives the place back and tries again after a while.
-async fn not_bound(scheduler: &Scheduler, pod: &Pod, error: &crate::controllers::Error) {
-    let gone = matches!(error.code(), Some(404));
-    let wait = {
-        let mut memory = scheduler.memory();
-        let count = memory.refused.entry(uid(pod).to_owned()).or_insert(0);
-        *count += 1;
-        doubled(RETRY_FIRST, *count - 1, RETRY_MAX)
-    };
-    if !gone {
-        let message = format!("binding rejected: {error}");
-        scheduler.hands.recorder.note(pod, Note::warning("FailedScheduling", message));
-        tokio::time::sleep(wait).await;
-    }
-    scheduler.memory().assumed.remove(uid(pod));
-    scheduler.wake.notify_one();
-}
-
-fn tell_unschedulable(scheduler: &Arc<Scheduler>, pod: Arc<Pod>, why: String, tasks: &mut JoinSet<()>) {
-    let known = scheduler.memory().told.insert(uid(&pod).to_owned(), why.clone());
-    if known.as_ref() == Some(&why) {
-        return;
-    }
-    let scheduler = scheduler.clone();
-    tasks.spawn(async move {
-        let Ok(_slot) = scheduler.slots.acquire().await else { return };
-        scheduler.hands.recorder.note(pod.as_ref(), Note::warning("FailedScheduling", why.clone()));
-        tell(&scheduler, &pod, "Unschedulable", &why).await;
-    });
-}
-
-fn tell_gated(scheduler: &Arc<Scheduler>, pod: &Arc<Pod>, tasks: &mut JoinSet<()>) {
-    let why = "Scheduling is blocked due to non-empty scheduling gates";
-    let known = scheduler.memory().told.insert(uid(pod).to_owned(), why.to_owned());
-    if known.as_deref() == Some(why) {
-        return;
-    }
-    let (scheduler, pod) = (scheduler.clone(), pod.clone());
-    tasks.spawn(async move { tell(&scheduler, &pod, "SchedulingGated", why).await });
-}
-
-async fn tell(scheduler: &Scheduler, pod: &Pod, reason: &str, why: &str) {
-    match bind::write_condition(&scheduler.hands.client, pod, reason, why).await {
-        Ok(Some(pod)) => scheduler.hands.pods.learn(pod),
-        Ok(None) => {}
-        Err(error) => {
-            tracing::debug!(pod = pod.name_any(), %error, "condition PodScheduled not written");
-            // Say it again next time.
-            scheduler.memory().told.remove(uid(pod));
-        }
-    }
 }

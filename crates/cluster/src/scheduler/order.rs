@@ -4,15 +4,28 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
+use super::gang::{Engine, Membership};
+use super::place::nominated_node;
 use super::snapshot::{has_ended, node_name};
 
-/// `spec.schedulerName` of the pods that are ours; also what the API puts where none is given.
+/// `spec.schedulerName` of the pods that are always ours; also what the API puts where none is given.
 pub const OWN_NAME: &str = "default-scheduler";
 
-/// The pod is ours and has no node yet.
+/// Whose pod it is by `spec.schedulerName`: None is ours always, an engine's is ours where that engine's PodGroup is
+/// served, an Err is another scheduler's.
+pub fn scheduler_of(pod: &Pod) -> Result<Option<Engine>, ()> {
+    match pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).unwrap_or(OWN_NAME) {
+        OWN_NAME => Ok(None),
+        name => Engine::ALL.into_iter().find(|e| e.scheduler_names().contains(&name)).map(Some).ok_or(()),
+    }
+}
+
+/// The pod may be ours and has no node yet.
 pub fn is_waiting(pod: &Pod) -> bool {
-    let ours = pod.spec.as_ref().is_some_and(|s| s.scheduler_name.as_deref().is_none_or(|n| n == OWN_NAME));
-    ours && node_name(pod).is_none() && pod.metadata.deletion_timestamp.is_none() && !has_ended(pod)
+    scheduler_of(pod).is_ok()
+        && node_name(pod).is_none()
+        && pod.metadata.deletion_timestamp.is_none()
+        && !has_ended(pod)
 }
 
 /// Somebody holds the pod back (`spec.schedulingGates`).
@@ -20,12 +33,49 @@ pub fn is_gated(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty())
 }
 
-/// Higher priority first, then older first, then by name.
+/// `spec.priority`, which admission sets from the PriorityClass.
+pub fn priority(pod: &Pod) -> i32 {
+    pod.spec.as_ref().and_then(|s| s.priority).unwrap_or(0)
+}
+
+/// Higher priority first, then those for whom a node was cleared, then older first, then by name.
 pub fn sort(pods: &mut [Arc<Pod>]) {
     pods.sort_by_cached_key(|pod| {
-        let priority = pod.spec.as_ref().and_then(|s| s.priority).unwrap_or(0);
         let meta = &pod.metadata;
         let created = meta.creation_timestamp.as_ref().map(|t| t.0);
-        (std::cmp::Reverse(priority), created, meta.namespace.clone(), meta.name.clone())
+        let rank = std::cmp::Reverse(priority(pod));
+        (rank, nominated_node(pod).is_none(), created, meta.namespace.clone(), meta.name.clone())
     });
+}
+
+/// Pods that are placed together or not at all.
+#[derive(Debug)]
+pub struct Unit {
+    /// None: a pod of its own.
+    pub gang: Option<Membership>,
+    /// At least one, in order.
+    pub pods: Vec<Arc<Pod>>,
+}
+
+/// Gathers the pods of a gang at the place of its first; the order stays otherwise. `membership` says whether a pod
+/// belongs to a gang that counts.
+pub fn units(pods: Vec<Arc<Pod>>, membership: impl Fn(&Pod) -> Option<Membership>) -> Vec<Unit> {
+    let mut units: Vec<Unit> = Vec::new();
+    let mut places = std::collections::BTreeMap::new();
+    for pod in pods {
+        let gang = membership(&pod);
+        match gang.as_ref().and_then(|gang| places.get(gang)) {
+            Some(&place) => {
+                let unit: &mut Unit = &mut units[place];
+                unit.pods.push(pod);
+            }
+            None => {
+                if let Some(gang) = &gang {
+                    places.insert(gang.clone(), units.len());
+                }
+                units.push(Unit { gang, pods: vec![pod] });
+            }
+        }
+    }
+    units
 }

@@ -1,4 +1,4 @@
-//! The scheduler's decision: where a pod goes, or in one sentence why nowhere. Pure and deterministic.
+//! The scheduler's decision for one pod: where it goes, or what each node says against it. Pure and deterministic.
 
 use std::collections::BTreeMap;
 
@@ -16,48 +16,89 @@ use super::spread::SpreadView;
 pub enum Placement {
     /// The position of the node in the snapshot.
     On(usize),
-    /// Nowhere now; why, in kube-scheduler's words.
-    Nowhere(String),
+    /// Nowhere now: what each node says, in the snapshot's order.
+    Nowhere(Vec<Refusal>),
+}
+
+/// What preemption can do for a pod that fits nowhere.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Help {
+    /// It makes room: the sentence ends with the reasons.
+    Yes,
+    /// The pod may not preempt; why.
+    NotEligible(&'static str),
+    /// What each node says to it, in the snapshot's order.
+    None(Vec<Vec<String>>),
+}
+
+/// What stays the same while pods are placed.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// Labels of namespaces.
+    pub namespaces: &'a Namespaces,
 }
 
 /// Finds a node for `pod`.
-pub fn place(pod: &Pod, nodes: &[NodeView], namespaces: &Namespaces) -> Placement {
-    let Some(spec) = &pod.spec else { return Placement::Nowhere("the pod has no spec".into()) };
-    if nodes.is_empty() {
-        return Placement::Nowhere("no nodes available to schedule pods".into());
-    }
-    let (requests, ports) = (requests(pod), host_ports(pod));
-    let affinity = AffinityView::of(pod, nodes, namespaces);
-    let spread = SpreadView::of(pod, nodes);
-    let question =
-        Question { pod, spec, requests: &requests, ports: &ports, affinity: &affinity, spread: &spread };
-    let mut fitting = Vec::new();
-    let mut refusals = Vec::new();
-    for (position, node) in nodes.iter().enumerate() {
-        match refusal(&question, node) {
-            None => fitting.push(position),
-            Some(refusal) => refusals.push(refusal),
+pub fn place(pod: &Pod, nodes: &[NodeView], around: Surroundings) -> Placement {
+    ask(pod, nodes, around, |question| {
+        let mut fitting = Vec::new();
+        let mut refusals = Vec::new();
+        for (position, node) in nodes.iter().enumerate() {
+            match refusal(question, node) {
+                None => fitting.push(position),
+                Some(refusal) => refusals.push(refusal),
+            }
         }
-    }
-    match best(&question, nodes, &fitting) {
-        Some(position) => Placement::On(position),
-        None => Placement::Nowhere(explain(&refusals, spec.preemption_policy.as_deref() == Some("Never"))),
-    }
+        // A node that others were cleared from for this pod goes before all others.
+        let nominated = nominated_node(pod);
+        let promised = fitting.iter().copied().find(|i| nominated == Some(nodes[*i].name()));
+        match promised.or_else(|| best(question, nodes, &fitting)) {
+            Some(position) => Placement::On(position),
+            None => Placement::Nowhere(refusals),
+        }
+    })
+}
+
+/// What the node at `position` says against `pod`; None: it fits.
+pub fn refusal_of(pod: &Pod, nodes: &[NodeView], position: usize, around: Surroundings) -> Option<Refusal> {
+    ask(pod, nodes, around, |question| refusal(question, &nodes[position]))
+}
+
+fn ask<T>(pod: &Pod, nodes: &[NodeView], around: Surroundings, answer: impl FnOnce(&Question) -> T) -> T {
+    let nothing = k8s_openapi::api::core::v1::PodSpec::default();
+    let (requests, ports) = (requests(pod), host_ports(pod));
+    let affinity = AffinityView::of(pod, nodes, around.namespaces);
+    let spread = SpreadView::of(pod, nodes);
+    answer(&Question {
+        pod,
+        spec: pod.spec.as_ref().unwrap_or(&nothing),
+        requests: &requests,
+        ports: &ports,
+        affinity: &affinity,
+        spread: &spread,
+    })
+}
+
+/// `status.nominatedNodeName`: the node that was cleared for the pod.
+pub fn nominated_node(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.nominated_node_name.as_deref().filter(|name| !name.is_empty())
 }
 
 /// `0/3 nodes are available: 1 Insufficient cpu, …. no new claims to deallocate, preemption: …` as
 /// `framework.FitError` (`pkg/scheduler/framework/types.go`) and the plug-ins after it word it.
-fn explain(refusals: &[Refusal], never_preempts: bool) -> String {
+pub fn explain(refusals: &[Refusal], help: &Help) -> String {
     let all = refusals.len();
+    if all == 0 {
+        return "no nodes available to schedule pods".into();
+    }
     let why = histogram(refusals.iter().flat_map(|r| r.reasons.iter().map(String::as_str)));
-    let preemption = if never_preempts {
-        "not eligible due to preemptionPolicy=Never.".to_owned()
-    } else {
-        let help = refusals.iter().map(|r| match r.final_ {
-            true => "Preemption is not helpful for scheduling",
-            false => "No preemption victims found for incoming pod",
-        });
-        format!("0/{all} nodes are available: {}.", histogram(help))
+    let preemption = match help {
+        Help::Yes => return format!("0/{all} nodes are available: {why}."),
+        Help::NotEligible(reason) => (*reason).to_owned(),
+        Help::None(reasons) => {
+            let help = histogram(reasons.iter().flatten().map(String::as_str));
+            format!("0/{all} nodes are available: {help}.")
+        }
     };
     format!("0/{all} nodes are available: {why}. no new claims to deallocate, preemption: {preemption}")
 }

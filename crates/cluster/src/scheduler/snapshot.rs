@@ -59,6 +59,15 @@ impl NodeView {
         self.pods.push(pod);
     }
 
+    /// The same node with only these pods on it.
+    pub fn with_pods(&self, pods: Vec<Arc<Pod>>) -> Self {
+        let mut view = Self::empty(self.node.clone());
+        for pod in pods {
+            view.place(pod);
+        }
+        view
+    }
+
     /// `metadata.name`.
     pub fn name(&self) -> &str {
         self.node.metadata.name.as_deref().unwrap_or("")

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 
 use super::affinity::Namespaces;
-use super::place::{Placement, place};
+use super::gang::{Engine, Gang, Membership, Verdict, judge};
+use super::place::{Placement, Surroundings, explain, place};
+use super::preempt::preempt;
 use super::snapshot::{NodeView, snapshot};
 
 fn node(name: &str, more: Value) -> Arc<Node> {
@@ -39,11 +42,31 @@ fn on(node: &str, mut spec: Value) -> Value {
     spec
 }
 
+/// The node's name, whom it costs, or the sentence that says why nowhere.
 fn outcome(nodes: &[Arc<Node>], there: &[Arc<Pod>], pod: &Pod) -> String {
+    outcome_with(nodes, there, pod, &[])
+}
+
+fn outcome_with(
+    nodes: &[Arc<Node>],
+    there: &[Arc<Pod>],
+    pod: &Pod,
+    budgets: &[Arc<PodDisruptionBudget>],
+) -> String {
     let views = snapshot(nodes, there, &BTreeMap::new());
-    match place(pod, &views, &Namespaces::new()) {
-        Placement::On(position) => views[position].name().to_owned(),
-        Placement::Nowhere(why) => why,
+    let namespaces = Namespaces::new();
+    let around = Surroundings { namespaces: &namespaces };
+    let refusals = match place(pod, &views, around) {
+        Placement::On(position) => return views[position].name().to_owned(),
+        Placement::Nowhere(refusals) => refusals,
+    };
+    match preempt(pod, &views, &refusals, budgets, around) {
+        Err(help) => explain(&refusals, &help),
+        Ok(candidate) => {
+            let victims: Vec<&str> =
+                candidate.victims.iter().map(|v| v.metadata.name.as_deref().unwrap()).collect();
+            format!("{} without {}", views[candidate.position].name(), victims.join(" "))
+        }
     }
 }
 
@@ -222,9 +245,192 @@ fn the_emptier_node_is_taken_and_equal_ones_by_name() {
     let mut order = Vec::new();
     for n in 0..6 {
         let pod = pod(&format!("w-{n}"), requests(json!({"cpu": "500m"})));
-        let Placement::On(position) = place(&pod, &nodes, &Namespaces::new()) else { panic!() };
+        let namespaces = Namespaces::new();
+        let around = Surroundings { namespaces: &namespaces };
+        let Placement::On(position) = place(&pod, &nodes, around) else { panic!() };
         order.push(nodes[position].name().to_owned());
         nodes[position].place(pod);
     }
     assert_eq!(order, ["a", "b", "c", "a", "b", "c"]);
+}
+
+/// A pod of one GPU for each unit, with a priority, that began to run at this second.
+fn ranked(name: &str, node: &str, gpus: &str, priority: i32, second: i64) -> Arc<Pod> {
+    let mut spec = requests(json!({"nvidia.com/gpu": gpus}));
+    spec["priority"] = json!(priority);
+    if !node.is_empty() {
+        spec["nodeName"] = json!(node);
+    }
+    let mut pod = Pod::clone(&pod(name, spec));
+    let since = jiff::Timestamp::from_second(second).unwrap();
+    pod.status = serde_json::from_value(json!({"phase": "Running", "startTime": since})).unwrap();
+    Arc::new(pod)
+}
+
+#[test]
+fn the_least_important_make_room() {
+    let nodes = [node("a", json!({})), node("b", json!({}))];
+    let low_on_b = ranked("low", "b", "2", 5, 0);
+    let late = ranked("late", "a", "1", 5, 9);
+    for (name, there, asked, expected) in [
+        (
+            "lower priority",
+            vec![ranked("x", "a", "2", 9, 0), low_on_b.clone()],
+            ranked("p", "", "1", 6, 0),
+            "b without low",
+        ),
+        (
+            "the lowest highest victim",
+            vec![ranked("x", "a", "2", 7, 0), low_on_b.clone()],
+            ranked("p", "", "1", 8, 0),
+            "b without low",
+        ),
+        (
+            "as few as needed, the least important",
+            vec![ranked("early", "a", "1", 5, 1), late.clone(), ranked("x", "b", "2", 9, 0)],
+            ranked("p", "", "1", 6, 0),
+            "a without late",
+        ),
+        (
+            "fewer victims of one priority",
+            vec![ranked("early", "a", "1", 5, 1), late, low_on_b.clone()],
+            ranked("p", "", "2", 6, 0),
+            "b without low",
+        ),
+        (
+            "those that began last, of equals",
+            vec![ranked("early", "a", "2", 5, 1), ranked("later", "b", "2", 5, 8)],
+            ranked("p", "", "2", 6, 0),
+            "b without later",
+        ),
+        (
+            "nobody of the same priority",
+            vec![ranked("x", "a", "2", 6, 0), ranked("y", "b", "1", 6, 0), ranked("z", "b", "1", 5, 0)],
+            ranked("p", "", "2", 6, 0),
+            "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, preemption: 0/2 nodes \
+             are available: 1 Insufficient nvidia.com/gpu, 1 No preemption victims found for incoming pod.",
+        ),
+    ] {
+        assert_eq!(outcome(&nodes, &there, &asked), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_budget_is_spared_first() {
+    let nodes = [node("a", json!({})), node("b", json!({}))];
+    let there = [ranked("kept-0", "a", "2", 1, 0), ranked("other-0", "b", "2", 5, 0)];
+    let budget = |allowed: i32| -> Arc<PodDisruptionBudget> {
+        Arc::new(
+            serde_json::from_value(json!({"metadata": {"name": "b", "namespace": "n"},
+                "spec": {"selector": {"matchLabels": {"app": "kept"}}},
+                "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}}))
+            .unwrap(),
+        )
+    };
+    let asked = ranked("p", "", "2", 6, 0);
+    assert_eq!(outcome_with(&nodes, &there, &asked, &[budget(1)]), "a without kept-0");
+    assert_eq!(outcome_with(&nodes, &there, &asked, &[budget(0)]), "b without other-0");
+    assert_eq!(
+        outcome_with(&nodes[..1], &there[..1], &asked, &[budget(0)]),
+        "a without kept-0",
+        "no other way"
+    );
+}
+
+#[test]
+fn who_waits_for_victims_clears_no_other_node() {
+    let nodes = [node("a", json!({})), node("b", json!({}))];
+    let mut leaving = Pod::clone(&ranked("x", "a", "2", 1, 0));
+    leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    leaving.status.as_mut().unwrap().conditions = serde_json::from_value(
+        json!([{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]),
+    )
+    .unwrap();
+    let mut asked = Pod::clone(&ranked("p", "", "2", 6, 0));
+    asked.status = serde_json::from_value(json!({"nominatedNodeName": "a"})).unwrap();
+    let there = [Arc::new(leaving), ranked("y", "b", "2", 1, 0)];
+    assert_eq!(
+        outcome(&nodes, &there, &asked),
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, preemption: not eligible \
+         due to a terminating pod on the nominated node."
+    );
+}
+
+/// What becomes of a gang: `w-0@a w-1@b`, with `!` where room is only held, or what its members are told.
+fn gang_outcome(
+    engine: Engine,
+    min_member: usize,
+    nodes: &[Arc<Node>],
+    there: &[Arc<Pod>],
+    waiting: &[Arc<Pod>],
+) -> Vec<String> {
+    let views = snapshot(nodes, there, &BTreeMap::new());
+    let namespaces = Namespaces::new();
+    let around = Surroundings { namespaces: &namespaces };
+    let of = Membership { engine, key: crate::controllers::cache::Key::new("n", "train") };
+    let name = |pod: &Pod| pod.metadata.name.clone().unwrap();
+    match judge(&Gang { of: &of, min_member, settled: 0, waiting }, &views, &[], around) {
+        Verdict::Bind { placed, rest } => placed
+            .iter()
+            .map(|(pod, position)| format!("{}@{}", name(pod), views[*position].name()))
+            .chain(rest.iter().map(|pod| format!("{} not", name(pod))))
+            .collect(),
+        Verdict::Clear { nominated, victims, .. } => nominated
+            .iter()
+            .map(|(pod, position)| format!("{}!{}", name(pod), views[*position].name()))
+            .chain(victims.iter().flat_map(|c| &c.victims).map(|pod| format!("without {}", name(pod))))
+            .collect(),
+        Verdict::Wait { told, why, .. } => {
+            told.iter().map(|(pod, why)| format!("{}: {why}", name(pod))).chain([why]).collect()
+        }
+    }
+}
+
+#[test]
+fn a_gang_is_placed_together_or_not_at_all() {
+    let nodes = [node("a", json!({})), node("b", json!({}))];
+    let members = |count: usize, priority: i32| -> Vec<Arc<Pod>> {
+        (0..count).map(|n| ranked(&format!("w-{n}"), "", "2", priority, 0)).collect()
+    };
+    let taken = [ranked("x", "a", "2", 5, 0)];
+    assert_eq!(gang_outcome(Engine::Volcano, 2, &nodes, &[], &members(2, 0)), ["w-0@a", "w-1@b"]);
+    assert_eq!(gang_outcome(Engine::Volcano, 2, &nodes, &[], &members(3, 0)), ["w-0@a", "w-1@b", "w-2 not"]);
+    let full = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, preemption: \
+                0/2 nodes are available: 2 No preemption victims found for incoming pod.";
+    assert_eq!(
+        gang_outcome(Engine::Volcano, 2, &nodes, &taken, &members(2, 0)),
+        [
+            format!("w-1: {full}"),
+            "w-0: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 1 Schedulable, 1 Unschedulable"
+                .into(),
+            "1/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: \
+             1 Schedulable, 1 Unschedulable"
+                .into()
+        ]
+    );
+    let plugins = gang_outcome(Engine::Plugins, 2, &nodes, &taken, &members(2, 0));
+    assert_eq!(
+        plugins[1],
+        "w-0: PodGroup n/train gets rejected due to Pod w-1 is unschedulable even after PostFilter"
+    );
+    assert_eq!(
+        gang_outcome(Engine::Plugins, 3, &nodes, &[], &members(1, 0))[0],
+        "w-0: 0/2 nodes are available: pre-filter pod w-0 cannot find enough sibling pods, current pods number: 1, \
+         minMember of group: 3."
+    );
+    assert_eq!(
+        gang_outcome(Engine::Volcano, 3, &nodes, &[], &members(1, 0))[0],
+        "w-0: pod group is not ready, 1 Pending, 3 minAvailable"
+    );
+    assert_eq!(
+        gang_outcome(Engine::Volcano, 2, &nodes, &taken, &members(2, 6)),
+        ["w-0!b", "w-1!a", "without x"],
+        "all of it is worth more than the one that is there"
+    );
+    let stays = [ranked("x", "a", "2", 5, 0), ranked("y", "b", "2", 9, 0)];
+    let half = gang_outcome(Engine::Volcano, 2, &nodes, &stays, &members(2, 6));
+    assert!(
+        half.iter().all(|line| !line.contains("without")),
+        "nobody is pushed aside for half a gang: {half:?}"
+    );
 }

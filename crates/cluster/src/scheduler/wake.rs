@@ -27,6 +27,9 @@ pub fn listen(hands: &Hands, wake: &Arc<Notify>) {
     });
     let to = wake.clone();
     hands.namespaces.on_change(move |_| to.notify_one());
+    let to = wake.clone();
+    // A budget that allows more may change who has to go; its conditions do not.
+    hands.budgets.on_change(move |_| to.notify_one());
 }
 
 /// A pod to place came or changed, one got its node, one gave room back, or one changed its labels.

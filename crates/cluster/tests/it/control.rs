@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::served::{Served, serve, serve_with, soon};
 
-async fn start() -> (Served, Client) {
+pub async fn start() -> (Served, Client) {
     let served = serve_with(|options| options.nodes = 0).await;
     let client = served.cluster.client();
     (served, client)
@@ -30,14 +30,14 @@ fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-async fn make<T>(api: &Api<T>, value: Value) -> T
+pub async fn make<T>(api: &Api<T>, value: Value) -> T
 where
     T: Clone + serde::de::DeserializeOwned + serde::Serialize + std::fmt::Debug,
 {
     api.create(&PostParams::default(), &object(value)).await.unwrap()
 }
 
-async fn add_node(client: &Client, name: &str, allocatable: Value) {
+pub async fn add_node(client: &Client, name: &str, allocatable: Value) {
     let nodes: Api<Node> = Api::all(client.clone());
     make(&nodes, json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})).await;
     let status = json!({"status": {"allocatable": allocatable, "capacity": allocatable,
@@ -45,12 +45,12 @@ async fn add_node(client: &Client, name: &str, allocatable: Value) {
     nodes.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
 }
 
-fn plenty() -> Value {
+pub fn plenty() -> Value {
     json!({"cpu": "64", "memory": "256Gi", "pods": "500", "nvidia.com/gpu": "2"})
 }
 
 /// Writes what a kubelet would write for every pod that has a node, until it is dropped.
-struct Kubelet(tokio::task::JoinHandle<()>);
+pub struct Kubelet(tokio::task::JoinHandle<()>);
 
 impl Drop for Kubelet {
     fn drop(&mut self) {
@@ -58,7 +58,7 @@ impl Drop for Kubelet {
     }
 }
 
-fn kubelet(client: &Client) -> Kubelet {
+pub fn kubelet(client: &Client) -> Kubelet {
     let client = client.clone();
     Kubelet(tokio::spawn(async move {
         let pods: Api<Pod> = Api::all(client.clone());
@@ -120,7 +120,7 @@ async fn job_with(client: &Client, name: &str, type_: &'static str, status: &'st
     soon(wanted).await.unwrap().unwrap()
 }
 
-async fn gone<T>(api: Api<T>, name: &str)
+pub async fn gone<T>(api: Api<T>, name: &str)
 where
     T: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
 {
@@ -128,7 +128,7 @@ where
 }
 
 /// Waits for an event with this reason about the named object, and returns its message.
-async fn event(client: &Client, about: &str, reason: &str) -> String {
+pub async fn event(client: &Client, about: &str, reason: &str) -> String {
     let events: Api<Event> = Api::default_namespaced(client.clone());
     let fits =
         |e: &Event| e.involved_object.name.as_deref() == Some(about) && e.reason.as_deref() == Some(reason);

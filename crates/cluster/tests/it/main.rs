@@ -11,6 +11,8 @@ mod pods;
 #[cfg(test)]
 mod sandbox;
 #[cfg(test)]
+mod scheduling;
+#[cfg(test)]
 mod served;
 #[cfg(test)]
 mod webhooks;
