@@ -207,6 +207,8 @@ impl Cluster {
         }
         self.stop.cancel();
         self.server.store().close();
+        self.server.sessions.stop();
+        self.server.sessions.ended().await;
         self.tasks.close();
         self.tasks.wait().await;
     }
@@ -216,6 +218,7 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.stop.cancel();
         self.server.store().close();
+        self.server.sessions.stop();
     }
 }
 

@@ -7,9 +7,11 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use futures::stream::BoxStream;
 use jiff::Timestamp;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 
 /// Which lines of a container's log are wanted (`v1.PodLogOptions`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,10 +55,103 @@ pub enum LogError {
 /// The text of a log, as it comes.
 pub type LogStream = BoxStream<'static, io::Result<Bytes>>;
 
-/// A node, as the API server knows it.
+/// Whose streams are wanted, and which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamRequest {
+    /// The pod's UID.
+    pub uid: String,
+    /// The container's name.
+    pub container: String,
+    /// Whether the client will write.
+    pub stdin: bool,
+    /// Whether the client reads standard output.
+    pub stdout: bool,
+    /// Whether the client reads standard error.
+    pub stderr: bool,
+    /// Whether the process is to have a terminal.
+    pub tty: bool,
+}
+
+/// A process to run beside a container's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecRequest {
+    /// Where, and with which streams.
+    pub stream: StreamRequest,
+    /// Command and arguments; not empty.
+    pub command: Vec<String>,
+}
+
+/// A connection into a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectRequest {
+    /// The pod's UID.
+    pub uid: String,
+    /// TCP port on the pod's loopback.
+    pub port: u16,
+}
+
+/// Why there is no process or connection.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The container does not run on this node.
+    #[error("{0}")]
+    NotFound(String),
+    /// A bound is reached.
+    #[error("{0}")]
+    Busy(String),
+    /// It could not be started or connected; the text is for a person.
+    #[error("{0}")]
+    Start(String),
+}
+
+/// Tells a terminal its columns and rows.
+pub type Resize = Box<dyn Fn(u16, u16) + Send + Sync>;
+
+/// A process with which a client talks. Dropping it closes its streams, and its terminal hangs up; the process may run
+/// on until it notices, or its container ends.
+pub struct Process {
+    /// Takes its input; dropping it ends the input.
+    pub stdin: Option<mpsc::Sender<Bytes>>,
+    /// Its standard output, or all that its terminal shows.
+    pub stdout: Option<BoxStream<'static, Bytes>>,
+    /// Its standard error.
+    pub stderr: Option<BoxStream<'static, Bytes>>,
+    /// Where it has a terminal.
+    pub resize: Option<Resize>,
+    /// Comes when it has ended, with its exit code; without one where it is not the client's to know (attach).
+    pub ended: BoxFuture<'static, Option<i32>>,
+}
+
+/// A node, as the API server knows it. One that only keeps logs leaves the rest as it is: refused.
 pub trait Kubelet: Send + Sync {
     /// A container's log.
     fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>>;
+
+    /// Runs a command in a container.
+    fn exec(&self, _request: ExecRequest) -> BoxFuture<'static, Result<Process, StreamError>> {
+        Box::pin(ready(Err(StreamError::none())))
+    }
+
+    /// Takes part in what a container's own process reads and writes.
+    fn attach(&self, _request: StreamRequest) -> BoxFuture<'_, Result<Process, StreamError>> {
+        Box::pin(ready(Err(StreamError::none())))
+    }
+
+    /// Connects to a port of a pod.
+    fn connect(&self, _request: ConnectRequest) -> BoxFuture<'_, Result<TcpStream, StreamError>> {
+        Box::pin(ready(Err(StreamError::none())))
+    }
+
+    /// Comes when the pod of this UID has no sandbox (any more).
+    fn pod_ended(&self, _uid: &str) -> BoxFuture<'static, ()> {
+        Box::pin(ready(()))
+    }
+}
+
+impl StreamError {
+    fn none() -> Self {
+        Self::NotFound("this node runs no containers that could be talked to".to_owned())
+    }
 }
 
 /// The nodes that can be asked.

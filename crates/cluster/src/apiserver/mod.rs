@@ -33,6 +33,7 @@ mod reviews;
 mod route;
 mod rules;
 mod status;
+pub mod streams;
 mod subresources;
 mod update;
 mod versions;
@@ -72,9 +73,11 @@ pub struct ApiServer {
     catalog: RwLock<Arc<Catalog>>,
     identities: Identities,
     authority: Authority,
-    /// The nodes that can be asked for logs.
+    /// The nodes that can be asked for logs and streams.
     pub kubelets: Kubelets,
     hooks: admission::Hooks,
+    /// The streams into pods that are open.
+    pub sessions: streams::Sessions,
 }
 
 impl ApiServer {
@@ -87,6 +90,7 @@ impl ApiServer {
             identities,
             kubelets: Kubelets::default(),
             hooks: admission::Hooks::default(),
+            sessions: streams::Sessions::default(),
         }
     }
 
@@ -174,6 +178,9 @@ where
             let ask = authority::ask_of(&action, query.selected_name());
             authority::authorize(&server.authority, &user, &ask)?;
             let entry = find(server, &action)?;
+            if streams::is_stream(&action) {
+                return streams::answer(server, &user, &action, parts).await;
+            }
             let form =
                 if action.subresource == "log" { Form::Object } else { negotiate::accepted(&parts.headers)? };
             let (headers, now) = (&parts.headers, Timestamp::now());
@@ -256,11 +263,8 @@ fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Resul
 }
 
 /// Parts of built-in objects that Kubernetes has and this cluster has not.
-const UNSUPPORTED: [(&str, &str); 9] = [
-    ("pods", "attach"),
+const UNSUPPORTED: [(&str, &str); 6] = [
     ("pods", "ephemeralcontainers"),
-    ("pods", "exec"),
-    ("pods", "portforward"),
     ("pods", "proxy"),
     ("pods", "resize"),
     ("services", "proxy"),

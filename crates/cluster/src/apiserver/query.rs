@@ -158,6 +158,15 @@ fn split(text: &str) -> HashMap<String, String> {
     raw
 }
 
+/// All parameters in order, for those that may stand several times.
+pub fn pairs(text: &str) -> Vec<(String, String)> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(k, v)| (decode(k), decode(v)))
+        .collect()
+}
+
 /// Decodes `%XX` and `+` of a query's part.
 pub fn decode(text: &str) -> String {
     unescape(text, true)

@@ -182,7 +182,10 @@ fn log_request(call: &Call<'_>, pod: &Value) -> Result<LogRequest, Refusal> {
 }
 
 /// Which container is meant (`validateContainer` of `pkg/registry/core/pod/strategy.go`).
-fn container(name: &str, pod: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
+///
+/// # Errors
+/// 400.
+pub fn container(name: &str, pod: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
     let names = |field: &str| {
         let list = pod["spec"][field].as_array().cloned().unwrap_or_default();
         list.iter()

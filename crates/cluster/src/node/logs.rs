@@ -10,20 +10,29 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use jiff::Timestamp;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 /// A file that reached this size is put aside; kubelet's `containerLogMaxSize`.
 const MAX_FILE_BYTES: u64 = 10 << 20;
 /// Files kept per container run; kubelet's `containerLogMaxFiles`.
 const MAX_FILES: u64 = 5;
 /// A longer line is written in pieces marked `P`; containerd's bound.
-const MAX_PIECE_BYTES: u64 = 16 << 10;
+const MAX_PIECE_BYTES: usize = 16 << 10;
+/// Read at once from a container.
+const READ_BYTES: usize = 32 << 10;
+/// Listeners to one container's output at a time.
+const MAX_TAPS: usize = 32;
+/// Pieces of output that may wait for one listener; then the container waits too, for a while.
+const MAX_TAPPED_CHUNKS: usize = 16;
+/// How long a container waits for a listener that takes nothing, before that is cut off.
+const TAP_PATIENCE: Duration = Duration::from_secs(10);
 /// Lines read between two looks at the rest of the world.
 const LINES_PER_STEP: usize = 512;
 
@@ -48,6 +57,33 @@ pub struct RunLog {
     path: PathBuf,
     file: Mutex<Open>,
     state: watch::Sender<LogState>,
+    taps: Mutex<Vec<Tap>>,
+}
+
+/// One of a container's two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// Standard output, or a terminal.
+    Out,
+    /// Standard error.
+    Error,
+}
+
+impl Output {
+    /// Its name in a log file.
+    fn name(self) -> &'static str {
+        match self {
+            Output::Out => "stdout",
+            Output::Error => "stderr",
+        }
+    }
+}
+
+/// Somebody who gets the output as it comes.
+#[derive(Debug, Clone)]
+struct Tap {
+    output: Output,
+    queue: mpsc::Sender<Bytes>,
 }
 
 #[derive(Debug)]
@@ -82,7 +118,12 @@ impl RunLog {
         }
         let file = File::options().create(true).append(true).open(&path)?;
         let (state, _) = watch::channel(LogState { generation: 0, writes: 0, closed: false });
-        Ok(Arc::new(RunLog { path, file: Mutex::new(Open { file, bytes: 0 }), state }))
+        Ok(Arc::new(RunLog {
+            path,
+            file: Mutex::new(Open { file, bytes: 0 }),
+            state,
+            taps: Mutex::default(),
+        }))
     }
 
     /// Removes its files; whoever is reading may read on.
@@ -93,27 +134,82 @@ impl RunLog {
         }
     }
 
-    /// Takes two pipes' worth of output until both end, then closes the log.
-    pub async fn collect(self: Arc<Self>, out: pipe::Receiver, err: pipe::Receiver) {
-        tokio::join!(self.collect_stream("stdout", out), self.collect_stream("stderr", err));
+    /// Takes two pipes' worth of output until both end, then closes the log. A terminal has only one.
+    pub async fn collect(self: Arc<Self>, out: pipe::Receiver, err: Option<pipe::Receiver>) {
+        let errors = async {
+            if let Some(err) = err {
+                self.collect_stream(Output::Error, err).await;
+            }
+        };
+        tokio::join!(self.collect_stream(Output::Out, out), errors);
         self.state.send_modify(|state| state.closed = true);
+        lock(&self.taps).clear();
     }
 
-    async fn collect_stream(&self, stream: &str, pipe: pipe::Receiver) {
-        let mut reader = tokio::io::BufReader::with_capacity(32 << 10, pipe);
+    /// Waits until there will be no more of it.
+    pub async fn closed(&self) {
+        // The sender lives as long as we do.
+        let _ = self.state.subscribe().wait_for(|state| state.closed).await;
+    }
+
+    /// The output from now on, as it comes; it ends with the run, or when nobody takes it for [`TAP_PATIENCE`].
+    /// `None` where too many listen already.
+    pub fn tap(&self, output: Output) -> Option<mpsc::Receiver<Bytes>> {
+        let (queue, receiver) = mpsc::channel(MAX_TAPPED_CHUNKS);
+        let mut taps = lock(&self.taps);
+        if self.state.borrow().closed {
+            return Some(receiver);
+        }
+        taps.retain(|tap| !tap.queue.is_closed());
+        if taps.len() >= MAX_TAPS {
+            return None;
+        }
+        taps.push(Tap { output, queue });
+        Some(receiver)
+    }
+
+    async fn collect_stream(&self, output: Output, mut pipe: pipe::Receiver) {
+        let mut chunk = vec![0; READ_BYTES];
         let mut line = Vec::new();
-        loop {
-            line.clear();
-            let read = (&mut reader).take(MAX_PIECE_BYTES).read_until(b'\n', &mut line).await;
-            if !matches!(read, Ok(count) if count > 0) {
-                return;
+        // A terminal ends with an error when nobody has it open any more.
+        while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
+            self.pass_on(output, &chunk[..count]).await;
+            for piece in chunk[..count].split_inclusive(|byte| *byte == b'\n') {
+                self.take(output, &mut line, piece);
             }
-            let whole = line.last() == Some(&b'\n');
-            if whole {
+        }
+        if !line.is_empty() {
+            let _ = self.write(output.name(), false, &line);
+        }
+    }
+
+    /// Adds to a line, writing it where it is whole or too long. A full disk must not end the container: its log has a
+    /// gap then.
+    fn take(&self, output: Output, line: &mut Vec<u8>, mut piece: &[u8]) {
+        while !piece.is_empty() {
+            let room = MAX_PIECE_BYTES - line.len();
+            let (now, later) = piece.split_at(room.min(piece.len()));
+            line.extend_from_slice(now);
+            piece = later;
+            if line.last() == Some(&b'\n') {
                 line.pop();
+                let _ = self.write(output.name(), true, line);
+                line.clear();
+            } else if line.len() == MAX_PIECE_BYTES {
+                let _ = self.write(output.name(), false, line);
+                line.clear();
             }
-            // A full disk must not end the container; its log has a gap then.
-            let _ = self.write(stream, whole, &line);
+        }
+    }
+
+    async fn pass_on(&self, output: Output, chunk: &[u8]) {
+        let listening: Vec<Tap> =
+            lock(&self.taps).iter().filter(|tap| tap.output == output).cloned().collect();
+        for tap in listening {
+            let sent = tap.queue.send_timeout(Bytes::copy_from_slice(chunk), TAP_PATIENCE).await;
+            if sent.is_err() {
+                lock(&self.taps).retain(|other| !other.queue.same_channel(&tap.queue));
+            }
         }
     }
 

@@ -12,6 +12,7 @@ mod mode;
 mod pod;
 mod register;
 mod status;
+mod streams;
 mod volumes;
 mod watching;
 
@@ -21,7 +22,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
@@ -32,7 +34,10 @@ use tokio_util::task::TaskTracker;
 pub use self::mode::{Mode, ModeChoice, ModeKind};
 pub use self::sandbox::sandbox_main;
 pub use self::status::LIMITS_NOT_ENFORCED;
-pub use crate::apiserver::kubelet::{Kubelet, LogError, LogRequest, LogStream};
+pub use crate::apiserver::kubelet::{
+    ConnectRequest, ExecRequest, Kubelet, LogError, LogRequest, LogStream, Process, StreamError,
+    StreamRequest,
+};
 
 use self::environment::{Facts, Variables};
 use self::events::Events;
@@ -40,6 +45,7 @@ use self::hosts::Hosts;
 use self::logs::{RunLog, Wanted};
 use self::sandbox::client::{Sandbox, SandboxError};
 use self::sandbox::protocol::{Begin, User};
+use self::streams::LiveContainers;
 
 /// The user of containers that name none, where the caller is root and has no other id to lend. Not one that a machine
 /// gives to a person: that account's shell, home and lock would be the container's (sshd refuses a locked account).
@@ -147,6 +153,14 @@ pub struct LocalNode {
     hosts: Mutex<Hosts>,
     events: Events,
     logs: Mutex<Logs>,
+    /// The containers that run now.
+    live: LiveContainers,
+    /// Processes that run beside them for clients.
+    processes: AtomicUsize,
+    /// By uid of the pods that have a sandbox: cancelled when it goes.
+    sandboxes: Mutex<HashMap<String, CancellationToken>>,
+    /// This node, for what goes on where its caller does not.
+    own: Weak<LocalNode>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -169,7 +183,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     let (sandbox, mode) = Sandbox::begin(&options.sandbox_program, begin).await?;
     let tasks = TaskTracker::new();
     let (events, writer) = Events::new(client.clone());
-    let node = Arc::new(LocalNode {
+    let node = Arc::new_cyclic(|own| LocalNode {
         client,
         sandbox,
         mode,
@@ -183,6 +197,10 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         facts: register::machine_facts(HOST_IP),
         events,
         logs: Mutex::default(),
+        live: LiveContainers::default(),
+        processes: AtomicUsize::new(0),
+        sandboxes: Mutex::default(),
+        own: own.clone(),
     });
     let stop = CancellationToken::new();
     if let Err(error) = register::register(&node).await {
@@ -376,5 +394,30 @@ impl Kubelet for LocalNode {
             })
         };
         Box::pin(async move { Ok(outcome?.read(wanted)?) })
+    }
+
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'static, Result<Process, StreamError>> {
+        let node = self.own.upgrade();
+        Box::pin(async move {
+            let node = node.ok_or_else(|| StreamError::Start("the node is ending".to_owned()))?;
+            node.exec_for(request).await
+        })
+    }
+
+    fn attach(&self, request: StreamRequest) -> BoxFuture<'_, Result<Process, StreamError>> {
+        Box::pin(async move { self.attach_to(&request) })
+    }
+
+    fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<tokio::net::TcpStream, StreamError>> {
+        Box::pin(self.connect_to(request))
+    }
+
+    fn pod_ended(&self, uid: &str) -> BoxFuture<'static, ()> {
+        let sandbox = lock(&self.sandboxes).get(uid).cloned();
+        Box::pin(async move {
+            if let Some(sandbox) = sandbox {
+                sandbox.cancelled().await;
+            }
+        })
     }
 }

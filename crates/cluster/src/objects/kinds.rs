@@ -23,6 +23,8 @@ pub const ALL_VERBS: &[&str] =
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 /// The verbs of a kind that is only asked, never kept.
 const ASK: &[&str] = &["create"];
+/// The verbs of a stream, which is opened by GET or POST.
+const CONNECT: &[&str] = &["create", "get"];
 /// The verbs of the `status` and `scale` subresources.
 const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
 
@@ -320,9 +322,12 @@ fn core_kinds() -> Vec<Kind> {
         namespaced::<core::v1::Pod>("", "v1", "Pod", "pods")
             .short(&["po"])
             .category("all")
+            .action("attach", ["", "v1", "PodAttachOptions"], CONNECT)
             .action("binding", bindings, &["create"])
             .action("eviction", ["policy", "v1", "Eviction"], &["create"])
+            .action("exec", ["", "v1", "PodExecOptions"], CONNECT)
             .action("log", ["", "v1", "Pod"], &["get"])
+            .action("portforward", ["", "v1", "PodPortForwardOptions"], CONNECT)
             .with_status(),
         namespaced::<core::v1::ResourceQuota>("", "v1", "ResourceQuota", "resourcequotas")
             .short(&["quota"])

@@ -210,7 +210,7 @@ async fn what_is_missing_says_so() {
     let file = manifest(served.state.path(), "pod.yaml", POD);
     kubectl.ok(&["apply", "-f", &file]).await;
     let text = kubectl.fails(&["exec", "p", "--", "true"]).await;
-    assert!(text.contains("the embedded cluster does not support pods/exec"), "{text}");
+    assert!(text.contains("pod p does not have a host assigned"), "{text}");
     let text = kubectl.fails(&["logs", "p", "-c", "other"]).await;
     assert!(text.contains("container other is not valid for pod p"), "{text}");
 }

@@ -15,4 +15,6 @@ mod scheduling;
 #[cfg(test)]
 mod served;
 #[cfg(test)]
+mod streams;
+#[cfg(test)]
 mod webhooks;

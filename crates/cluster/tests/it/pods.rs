@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const BOUND: Duration = Duration::from_secs(30);
 
-async fn start(mode: ModeChoice, state: &Path) -> Result<Cluster, cluster::Error> {
+pub async fn start(mode: ModeChoice, state: &Path) -> Result<Cluster, cluster::Error> {
     let mut options = Options::new(state.join("c"));
     options.mode = mode;
     options.gpus = 2;
@@ -48,7 +48,7 @@ fn pods(client: &kube::Client) -> Api<Pod> {
     Api::namespaced(client.clone(), "team")
 }
 
-fn pod(name: &str, script: &str) -> Value {
+pub fn pod(name: &str, script: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name},
@@ -57,16 +57,16 @@ fn pod(name: &str, script: &str) -> Value {
     })
 }
 
-async fn create(client: &kube::Client, pod: Value) {
+pub async fn create(client: &kube::Client, pod: Value) {
     let pod: Pod = serde_json::from_value(pod).unwrap();
     pods(client).create(&PostParams::default(), &pod).await.unwrap();
 }
 
-fn phase(pod: Option<&Pod>) -> Option<&str> {
+pub fn phase(pod: Option<&Pod>) -> Option<&str> {
     pod?.status.as_ref()?.phase.as_deref()
 }
 
-async fn until(
+pub async fn until(
     client: &kube::Client,
     name: &str,
     what: &str,

@@ -73,7 +73,7 @@ fn container(pod: &str, script: &str) -> ContainerSpec {
 /// Runs a container to its end and gives what it wrote.
 async fn run(sandbox: &Sandbox, spec: ContainerSpec) -> (Exit, String) {
     let ((out, read), (err, read_err)) = (output(), output());
-    let running = sandbox.start(spec, [out, err]).await.unwrap();
+    let running = sandbox.start(spec, vec![out, err]).await.unwrap();
     let both = async { tokio::join!(read_output(read, 1 << 20), read_output(read_err, 1 << 20)) };
     let (out, err) = tokio::time::timeout(BOUND, both).await.unwrap();
     (running.ended().await, out + &err)
@@ -147,7 +147,7 @@ async fn whatever_dies_first_nothing_is_left() {
             spec.env.push(("ODH_TEST_LEFT".into(), marker.clone()));
             let (out, _read) = output();
             let (err, _read_err) = output();
-            sandbox.start(spec, [out, err]).await.unwrap();
+            sandbox.start(spec, vec![out, err]).await.unwrap();
             until("both processes run", || marked(&marker) >= 2).await;
             if killed {
                 let pid = nix::unistd::Pid::from_raw(guard);

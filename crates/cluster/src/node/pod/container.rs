@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 use super::hooks::{self, Target};
 use super::{PodRun, Slot, mounting, probes, spec};
 use crate::node::environment::{self, EnvironmentError, Variables, expand, nanos, relocate};
-use crate::node::logs::{RunLog, output_pipe};
+use crate::node::logs::RunLog;
 use crate::node::sandbox::client::Running;
-use crate::node::sandbox::protocol::{ContainerSpec, Exit, Failure, Limits, User};
+use crate::node::sandbox::protocol::{ContainerSpec, Exit, Failure, Limits, Streams, User};
 use crate::node::status::State;
+use crate::node::streams::{Ends, Known, Live, feed};
 
 /// kubelet's back-off between restarts: none before the first, then this, doubling.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(10);
@@ -82,6 +83,7 @@ struct Started {
     target: Target,
     log: Arc<RunLog>,
     collected: tokio::task::JoinHandle<()>,
+    live: Live,
 }
 
 /// Runs a container as often as its policy wants; true if it ended well. `ready` is told each time it has started.
@@ -204,9 +206,11 @@ async fn start(run: &Arc<PodRun>, slot: Slot, container: &Container) -> Result<S
         .await
         .map_err(|error: EnvironmentError| StartFault::Config(error.to_string()))?;
     let mounts = mounting::mounts(run, container, &user, &variables, restarts).map_err(StartFault::Config)?;
-    let spec = container_spec(run, container, user, variables, mounts);
+    let mut spec = container_spec(run, container, user, variables, mounts);
     let failed = |e: std::io::Error| StartFault::Start(Failure::new(format!("the container's output: {e}")));
-    let ((out, read_out), (err, read_err)) = (output_pipe().map_err(failed)?, output_pipe().map_err(failed)?);
+    let terminal = container.tty == Some(true);
+    let mut ends = Ends::make(container.stdin == Some(true), terminal).map_err(failed)?;
+    spec.streams = ends.streams;
     let log = run.node.begin_log(&pod, &container.name, restarts).map_err(failed)?;
     run.node.tell_environment(&pod, container, restarts);
     run.node.events.normal(
@@ -220,11 +224,17 @@ async fn start(run: &Arc<PodRun>, slot: Slot, container: &Container) -> Result<S
         env: spec.env.clone(),
         working_directory: spec.working_directory.clone(),
         user: spec.user.clone(),
+        paths: if run.node.mode.kind.isolates() { Vec::new() } else { run.relocations() },
     };
-    let collected = tokio::spawn(Arc::clone(&log).collect(read_out, read_err));
+    if terminal && !spec.env.iter().any(|(name, _)| name == "TERM") {
+        spec.env.push(("TERM".to_owned(), "xterm".to_owned()));
+    }
     let id = Some(format!("odh://{}-{}-{restarts}", run.uid, container.name));
     slot.of(&mut run.record()).id = id;
-    let running = run.node.sandbox.start(spec, [out, err]).await.map_err(StartFault::Start)?;
+    let descriptors = std::mem::take(&mut ends.descriptors);
+    let running = run.node.sandbox.start(spec, descriptors).await.map_err(StartFault::Start)?;
+    let connected = ends.connect().map_err(failed)?;
+    let collected = tokio::spawn(Arc::clone(&log).collect(connected.output, connected.error));
     run.node.events.normal(
         &pod,
         Some(&container.name),
@@ -232,7 +242,15 @@ async fn start(run: &Arc<PodRun>, slot: Slot, container: &Container) -> Result<S
         format!("Started container {}", container.name),
     );
     let target = Target { process: running.id, ..target };
-    Ok(Started { running, target, log, collected })
+    let wants_input = container.stdin == Some(true);
+    let live = Live {
+        target: target.clone(),
+        log: Arc::clone(&log),
+        input: Mutex::new(connected.input.filter(|_| wants_input).map(feed)),
+        input_once: container.stdin_once == Some(true),
+        terminal: connected.terminal,
+    };
+    Ok(Started { running, target, log, collected, live })
 }
 
 fn container_spec(
@@ -269,6 +287,7 @@ fn container_spec(
         user,
         may_gain_privileges: security.and_then(|security| security.allow_privilege_escalation) != Some(false),
         mounts,
+        streams: Streams::default(),
         limits: Limits {
             memory_bytes: limits.get("memory").map(|amount| (amount / 1_000_000_000) as u64),
             cpu_millis: limits.get("cpu").map(|amount| (amount / 1_000_000) as u64),
@@ -327,7 +346,8 @@ async fn watch(
     stop: &CancellationToken,
     ready: &Notify,
 ) -> ContainerStateTerminated {
-    let Started { running, target, log, collected } = started;
+    let Started { running, target, log, collected, live } = started;
+    let known = Known::new(&run.node.live, (run.uid.clone(), container.name.clone()), live);
     let began = Timestamp::now();
     let probed = container.startup_probe.is_some() || container.readiness_probe.is_some();
     run.update(|record| {
@@ -365,6 +385,8 @@ async fn watch(
             }
         }
     };
+    // Nobody can be let in any more; a terminal's other end goes too.
+    drop(known);
     // The pipes end with the processes; what a survivor in another session holds open is not waited for.
     let _ = tokio::time::timeout(Duration::from_secs(1), collected).await;
     terminated(run, slot, container, exit, began, &log)

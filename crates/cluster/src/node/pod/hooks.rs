@@ -6,9 +6,10 @@ use k8s_openapi::api::core::v1::{Container, HTTPGetAction, TCPSocketAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::PodRun;
+use crate::node::environment::relocate;
 use crate::node::logs::output_pipe;
 use crate::node::sandbox::client::read_output;
-use crate::node::sandbox::protocol::{CheckSpec, ExecSpec, HttpGet, User};
+use crate::node::sandbox::protocol::{CheckSpec, ExecSpec, HttpGet, Streams, User};
 
 /// Of a command's output this much is kept for a message; kubelet's bound.
 const MAX_OUTPUT_BYTES: u64 = 10 << 10;
@@ -26,6 +27,24 @@ pub struct Target {
     pub working_directory: String,
     /// Its user.
     pub user: User,
+    /// Plain mode: where volumes lie instead of where they would be mounted (mount path, real path), longest first.
+    pub paths: Vec<(String, String)>,
+}
+
+impl Target {
+    /// A command as it must be run here: in plain mode volumes are named by where they really lie.
+    pub fn relocate(&self, command: &[String]) -> Vec<String> {
+        command.iter().map(|text| relocate(text, &self.paths)).collect()
+    }
+
+    /// The environment of a process beside it; runtimes name a terminal's kind where the image does not.
+    pub fn env_for(&self, terminal: bool) -> Vec<(String, String)> {
+        let mut env = self.env.clone();
+        if terminal && !env.iter().any(|(name, _)| name == "TERM") {
+            env.push(("TERM".to_owned(), "xterm".to_owned()));
+        }
+        env
+    }
 }
 
 /// Runs a command inside the container; well if it ends with 0 within the time.
@@ -42,12 +61,13 @@ pub async fn exec(
     let ((out, read_out), (err, read_err)) = (pipes()?, pipes()?);
     let spec = ExecSpec {
         container: target.process,
-        argv: run.relocate_all(command),
+        argv: target.relocate(command),
         env: target.env.clone(),
         working_directory: target.working_directory.clone(),
         user: target.user.clone(),
+        streams: Streams::Outputs,
     };
-    let running = run.node.sandbox.exec(spec, [out, err]).await.map_err(|failure| failure.message)?;
+    let running = run.node.sandbox.exec(spec, vec![out, err]).await.map_err(|failure| failure.message)?;
     let process = running.id;
     let finish = async {
         let (exit, out, err) = tokio::join!(

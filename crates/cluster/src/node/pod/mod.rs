@@ -338,6 +338,7 @@ impl PodRun {
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(LAST_RETRY),
             }
         }
+        lock(&self.node.sandboxes).insert(self.uid.clone(), CancellationToken::new());
         self.update(|record| {
             record.sandbox = true;
             record.address = Some(self.address);
@@ -425,6 +426,8 @@ impl PodRun {
                 entry.started = false;
             });
         });
+        let sandbox = lock(&self.node.sandboxes).remove(&self.uid);
+        sandbox.inspect(CancellationToken::cancel);
         self.flush().await;
         let _ = self.node.sandbox.remove_pod(&self.uid).await;
         let namespace = self.pod().metadata.namespace.clone().unwrap_or_default();

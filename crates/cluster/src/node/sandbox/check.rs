@@ -3,10 +3,10 @@
 //! Blocking on purpose: the process has nothing else to do, and the node ends it by its timeout.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::protocol::{CheckSpec, HttpGet};
+use super::protocol::{CheckSpec, ConnectSpec, HttpGet};
 
 /// An answer's first line and a bit; a kubelet reads no more than 10 KiB of a probe's answer either.
 const MAX_ANSWER_BYTES: usize = 10 << 10;
@@ -26,6 +26,19 @@ pub fn check(spec: &CheckSpec) -> Result<(), String> {
             http(stream, get, timeout).map_err(|e| format!("Get \"http://{address}{}\": {e}", get.path))?
         }
     }
+}
+
+/// Connects to the loopback of the network in which the process stands, as port forwarding wants.
+///
+/// # Errors
+/// Why not, in the words of a container runtime (`containerd/pkg/cri`).
+pub fn connect_inside(spec: &ConnectSpec) -> Result<TcpStream, String> {
+    let timeout = Duration::from_millis(spec.timeout_millis.max(1));
+    let four = SocketAddr::from((Ipv4Addr::LOCALHOST, spec.port));
+    let six = SocketAddr::from((Ipv6Addr::LOCALHOST, spec.port));
+    TcpStream::connect_timeout(&four, timeout)
+        .or_else(|error| TcpStream::connect_timeout(&six, timeout).map_err(|_| error))
+        .map_err(|error| format!("failed to connect to localhost:{} inside the pod: {error}", spec.port))
 }
 
 fn http(mut stream: TcpStream, get: &HttpGet, timeout: Duration) -> std::io::Result<Result<(), String>> {

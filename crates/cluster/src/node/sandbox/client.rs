@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
+use super::kernel;
 use super::protocol::{
-    Answer, AnswerBody, Begin, CheckSpec, ContainerSpec, ExecSpec, Exit, Failure, PodSpec, Request,
-    RequestBody,
+    Answer, AnswerBody, Begin, CheckSpec, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, PodSpec,
+    Request, RequestBody,
 };
 use super::supervise::{frame, take_frame};
 use crate::node::mode::Mode;
@@ -150,12 +151,12 @@ impl Sandbox {
         Ok(receiver)
     }
 
-    async fn run(&self, body: RequestBody, outputs: [OwnedFd; 2]) -> Result<Running, Failure> {
+    async fn run(&self, body: RequestBody, descriptors: Vec<OwnedFd>) -> Result<Running, Failure> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let answer = self.expect(id)?;
         let (sender, exit) = oneshot::channel();
         lock(&self.waiting).exits.insert(id, sender);
-        self.send(id, body, outputs.into()).await?;
+        self.send(id, body, descriptors).await?;
         match checked(answer.await.map_err(|_| gone())?)? {
             AnswerBody::Started => Ok(Running { id, exit }),
             other => Err(unexpected(&other)),
@@ -178,20 +179,33 @@ impl Sandbox {
         self.ask(RequestBody::RemovePod { pod: pod.to_owned() }, Vec::new()).await.map(drop)
     }
 
-    /// Starts a container with the given standard output and error.
+    /// Starts a container with the descriptors that its `streams` want.
     ///
     /// # Errors
     /// Where it could not be started; `command` tells whether the command is to blame.
-    pub async fn start(&self, spec: ContainerSpec, outputs: [OwnedFd; 2]) -> Result<Running, Failure> {
-        self.run(RequestBody::Start(Box::new(spec)), outputs).await
+    pub async fn start(&self, spec: ContainerSpec, descriptors: Vec<OwnedFd>) -> Result<Running, Failure> {
+        self.run(RequestBody::Start(Box::new(spec)), descriptors).await
     }
 
-    /// Starts a process inside a running container.
+    /// Starts a process inside a running container, with the descriptors that its `streams` want.
     ///
     /// # Errors
     /// Where it could not be started.
-    pub async fn exec(&self, spec: ExecSpec, outputs: [OwnedFd; 2]) -> Result<Running, Failure> {
-        self.run(RequestBody::Exec(Box::new(spec)), outputs).await
+    pub async fn exec(&self, spec: ExecSpec, descriptors: Vec<OwnedFd>) -> Result<Running, Failure> {
+        self.run(RequestBody::Exec(Box::new(spec)), descriptors).await
+    }
+
+    /// Connects to a port of a pod's own loopback.
+    ///
+    /// # Errors
+    /// Why there is no connection, for a person.
+    pub async fn connect(&self, spec: ConnectSpec) -> Result<OwnedFd, Failure> {
+        let handed = Handed::new().map_err(|e| Failure::new(format!("make a socket: {e}")))?;
+        match self.ask(RequestBody::Connect(spec), vec![handed.theirs]).await? {
+            AnswerBody::Checked(Ok(())) => receive_descriptor(&handed.ours),
+            AnswerBody::Checked(Err(why)) => Err(Failure::new(why)),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Sends a signal to a process; if it has ended nothing happens.
@@ -219,6 +233,45 @@ impl Sandbox {
             let _ = child.kill().await;
         }
     }
+}
+
+/// A socket over which the sandbox hands one descriptor to the node.
+pub struct Handed {
+    /// The node's end.
+    pub ours: OwnedFd,
+    /// The end that goes along with a request.
+    pub theirs: OwnedFd,
+}
+
+impl Handed {
+    /// A fresh pair.
+    ///
+    /// # Errors
+    /// Where the process has no descriptors left.
+    pub fn new() -> std::io::Result<Handed> {
+        let (ours, theirs) = std::os::unix::net::UnixDatagram::pair()?;
+        ours.set_nonblocking(true)?;
+        Ok(Handed { ours: ours.into(), theirs: theirs.into() })
+    }
+}
+
+/// Takes the descriptor that the sandbox has sent before it answered.
+///
+/// # Errors
+/// Where there is none.
+pub fn receive_descriptor(socket: &OwnedFd) -> Result<OwnedFd, Failure> {
+    let mut byte = [0];
+    let mut slices = [std::io::IoSliceMut::new(&mut byte)];
+    let mut space = nix::cmsg_space!(std::os::fd::RawFd);
+    let message =
+        recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)
+            .map_err(|e| Failure::new(format!("receive a descriptor: {e}")))?;
+    let rights = message.cmsgs().into_iter().flatten().filter_map(|part| match part {
+        ControlMessageOwned::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let received = kernel::adopt_received(rights.flatten().collect());
+    received.into_iter().next().ok_or_else(|| Failure::new("the sandbox sent no descriptor"))
 }
 
 fn checked(body: AnswerBody) -> Result<AnswerBody, Failure> {

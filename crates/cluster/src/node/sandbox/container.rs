@@ -12,9 +12,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::resource::{Resource, rlim_t, setrlimit};
 use nix::sys::signal::Signal;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::{
     AccessFlags, Gid, Uid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, eaccess, execve, setsid,
 };
@@ -54,10 +56,28 @@ pub struct Surroundings<'a> {
     pub namespaces: &'a [(CloneFlags, OwnedFd)],
     /// The container's limits.
     pub group: Option<&'a Group>,
-    /// Standard output and error.
-    pub outputs: [BorrowedFd<'a>; 2],
+    /// What the process reads and writes.
+    pub streams: &'a Given,
     /// Descriptor limits (soft, hard) as the sandbox found them.
     pub descriptor_limit: (rlim_t, rlim_t),
+}
+
+/// The descriptors that came along with a request.
+pub enum Given {
+    /// Standard input (nothing where there is none), output and error.
+    Pipes(Option<OwnedFd>, OwnedFd, OwnedFd),
+    /// Where the other end of a new terminal is to be sent.
+    Terminal(OwnedFd),
+}
+
+impl Given {
+    fn all(&self) -> impl Iterator<Item = &OwnedFd> {
+        let (first, rest) = match self {
+            Given::Pipes(input, output, error) => (input.as_ref(), [Some(output), Some(error)]),
+            Given::Terminal(socket) => (Some(socket), [None, None]),
+        };
+        first.into_iter().chain(rest.into_iter().flatten())
+    }
 }
 
 /// Reports a failure to the sandbox and gives the exit code that containerd shows for it.
@@ -89,6 +109,7 @@ pub fn become_container(spec: &ContainerSpec, around: &Surroundings<'_>) -> Resu
         enter_working_directory(&spec.working_directory, None)?;
     }
     become_user(&spec.user, around.mode, false, spec.may_gain_privileges)?;
+    open_terminal(around.streams)?;
     run(&spec.argv, &spec.env)
 }
 
@@ -101,6 +122,7 @@ pub fn become_exec(spec: &ExecSpec, around: &Surroundings<'_>) -> Result<(), Fai
     enter_working_directory(&spec.working_directory, None)?;
     // The container's user namespace, if it has one, has been joined with the others.
     become_user(&spec.user, around.mode, true, false)?;
+    open_terminal(around.streams)?;
     run(&spec.argv, &spec.env)
 }
 
@@ -114,11 +136,49 @@ fn begin(around: &Surroundings<'_>) -> Result<(), Failure> {
         group.join().map_err(|e| Failure::new(format!("join the container's cgroup: {e}")))?;
     }
     let null = fs::File::open("/dev/null").map_err(|e| Failure::new(format!("open /dev/null: {e}")))?;
-    let [out, err] = around.outputs;
-    dup2_stdin(null.as_fd())
-        .and_then(|()| dup2_stdout(out))
-        .and_then(|()| dup2_stderr(err))
+    let (input, output, error) = match around.streams {
+        Given::Pipes(input, output, error) => {
+            (input.as_ref().map_or(null.as_fd(), AsFd::as_fd), output.as_fd(), error.as_fd())
+        }
+        // Until there is a terminal, which wants the container's own `/dev` and user.
+        Given::Terminal(_) => (null.as_fd(), null.as_fd(), null.as_fd()),
+    };
+    take_streams(input, output, error)
+}
+
+fn take_streams(input: BorrowedFd<'_>, output: BorrowedFd<'_>, error: BorrowedFd<'_>) -> Result<(), Failure> {
+    dup2_stdin(input)
+        .and_then(|()| dup2_stdout(output))
+        .and_then(|()| dup2_stderr(error))
         .map_err(step("set up the standard streams"))
+}
+
+/// Makes a terminal in the container's own `/dev/pts`, takes it as controlling terminal and standard streams, and
+/// sends its other end away.
+fn open_terminal(streams: &Given) -> Result<(), Failure> {
+    let Given::Terminal(socket) = streams else { return Ok(()) };
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let other = nix::pty::posix_openpt(flags).map_err(step("make a terminal (open /dev/ptmx)"))?;
+    nix::pty::unlockpt(&other).map_err(step("unlock the terminal"))?;
+    let name = nix::pty::ptsname_r(&other).map_err(step("name the terminal"))?;
+    let own = open(name.as_str(), flags, nix::sys::stat::Mode::empty())
+        .map_err(|e| Failure::new(format!("open the terminal {name}: {e}")))?;
+    kernel::take_terminal(&own).map_err(step("take the terminal"))?;
+    take_streams(own.as_fd(), own.as_fd(), own.as_fd())?;
+    send_descriptor(socket, other.as_fd())
+}
+
+/// Sends a descriptor to the node.
+///
+/// # Errors
+/// Where the node no longer waits for it.
+pub fn send_descriptor(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
+    let raw = [descriptor.as_raw_fd()];
+    let rights = [ControlMessage::ScmRights(&raw)];
+    let byte = [std::io::IoSlice::new(b"d")];
+    sendmsg::<()>(socket.as_raw_fd(), &byte, &rights, MsgFlags::MSG_NOSIGNAL, None)
+        .map(drop)
+        .map_err(step("hand over the descriptor"))
 }
 
 fn enter_working_directory(directory: &str, view: Option<&mut View>) -> Result<(), Failure> {
@@ -277,7 +337,7 @@ pub fn join_all(namespaces: &[(CloneFlags, OwnedFd)]) -> Result<(), Failure> {
 /// The numbers of descriptors that a keeper or an exec's parent needs.
 pub fn needed(status: &OwnedFd, around: &Surroundings<'_>) -> Vec<i32> {
     let mut needed = vec![status.as_raw_fd()];
-    needed.extend(around.outputs.iter().map(|fd| fd.as_raw_fd()));
+    needed.extend(around.streams.all().map(AsRawFd::as_raw_fd));
     needed.extend(around.namespaces.iter().map(|(_, fd)| fd.as_raw_fd()));
     needed
 }

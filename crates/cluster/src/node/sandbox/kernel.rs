@@ -4,7 +4,7 @@
 //! The only file of this crate with `unsafe`. Nothing here decides anything.
 #![expect(unsafe_code, reason = "clone, prctl and close_range have no safe wrapper; see each SAFETY comment")]
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -70,6 +70,27 @@ pub fn adopt(fd: RawFd) -> OwnedFd {
 pub fn adopt_received(fds: Vec<RawFd>) -> Vec<OwnedFd> {
     // SAFETY: the kernel made these descriptors for this message; nothing else knows them.
     fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect()
+}
+
+/// Makes a terminal the controlling one of the calling process, which must lead a session without any.
+///
+/// # Errors
+/// What `ioctl(2)` answers.
+pub fn take_terminal(terminal: &OwnedFd) -> Result<(), Errno> {
+    // SAFETY: TIOCSCTTY reads one integer and touches no memory of ours.
+    let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0) };
+    Errno::result(result).map(drop)
+}
+
+/// Tells a terminal, by its other end, how many columns and rows are shown; its processes get SIGWINCH.
+///
+/// # Errors
+/// What `ioctl(2)` answers.
+pub fn resize_terminal(other: &OwnedFd, columns: u16, rows: u16) -> Result<(), Errno> {
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCSWINSZ reads one winsize, which lives until the call returns.
+    let result = unsafe { libc::ioctl(other.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+    Errno::result(result).map(drop)
 }
 
 /// Gives a child the signal behaviour that a freshly started program expects: nothing blocked, nothing ignored.

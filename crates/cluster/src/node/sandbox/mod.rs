@@ -15,6 +15,8 @@ mod network;
 mod supervise;
 mod tree;
 
+pub use kernel::resize_terminal;
+
 pub mod client;
 pub mod protocol;
 

@@ -100,11 +100,15 @@ fn prepare_devices() -> Result<(), Failure> {
         fs::create_dir(directory).map_err(|e| failure("make", Path::new(directory), e))?;
     }
     fs::write(TERMINATION_LOG, "").map_err(|e| failure("make", Path::new(TERMINATION_LOG), e))?;
-    // A terminal is a convenience that some kernels refuse inside a user namespace.
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
-    let _ =
-        mount(Some("devpts"), "/dev/pts", Some("devpts"), flags, Some("newinstance,ptmxmode=0666,mode=620"));
     Ok(())
+}
+
+/// Gives a container terminals of its own. Some kernels refuse that inside a user namespace; what asks for a terminal
+/// then is told so.
+fn mount_terminals() {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    let options = "newinstance,ptmxmode=0666,mode=620";
+    let _ = mount(Some("devpts"), "/dev/pts", Some("devpts"), flags, Some(options));
 }
 
 /// Backs a directory by memory, for all containers that are started later.
@@ -166,6 +170,7 @@ pub fn prepare_container(mounts: &[MountSpec]) -> Result<View, Failure> {
     let sources = mounts.iter().map(|spec| hold(&spec.source)).collect::<Result<Vec<_>, _>>()?;
     mount_proc()?;
     mount_memory(Path::new("/dev/shm"), "mode=1777")?;
+    mount_terminals();
     for (spec, source) in mounts.iter().zip(&sources) {
         view.add(spec, source)?;
     }

@@ -36,10 +36,10 @@ pub enum RequestBody {
         /// The pod's uid.
         pod: String,
     },
-    /// Start a container's first process; two descriptors (stdout, stderr) come along. Answered by `Started` or
+    /// Start a container's first process; the descriptors of its [`Streams`] come along. Answered by `Started` or
     /// `Failed`, and after `Started` by `Exited`.
     Start(Box<ContainerSpec>),
-    /// Run a process inside a running container; two descriptors come along. Answered as `Start`.
+    /// Run a process inside a running container; descriptors come along and it is answered as `Start`.
     Exec(Box<ExecSpec>),
     /// Send a signal to the process that the request `target` started.
     Signal {
@@ -50,6 +50,21 @@ pub enum RequestBody {
     },
     /// Connect from the pods' network, as a kubelet does from its node. Answered by `Checked`.
     Check(CheckSpec),
+    /// Connect to a port of a pod's own loopback; a socket comes along, over which the connection is sent back.
+    /// Answered by `Checked`.
+    Connect(ConnectSpec),
+}
+
+/// What a process reads and writes, and which descriptors come along with its request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Streams {
+    /// Nothing to read; standard output and error come along.
+    #[default]
+    Outputs,
+    /// Standard input, output and error come along.
+    All,
+    /// A terminal of its own; a socket comes along, over which the terminal's other end is sent back.
+    Terminal,
 }
 
 /// How the sandbox shall set itself up.
@@ -97,6 +112,8 @@ pub struct ContainerSpec {
     pub mounts: Vec<MountSpec>,
     /// What the container may use.
     pub limits: Limits,
+    /// What it reads and writes.
+    pub streams: Streams,
 }
 
 /// As whom a process runs.
@@ -150,6 +167,19 @@ pub struct ExecSpec {
     pub working_directory: String,
     /// As whom.
     pub user: User,
+    /// What it reads and writes.
+    pub streams: Streams,
+}
+
+/// A port of a pod to connect to, as seen from inside it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ConnectSpec {
+    /// The pod's uid.
+    pub pod: String,
+    /// TCP port on the pod's loopback, of IPv4 or else of IPv6.
+    pub port: u16,
+    /// How long at most, in milliseconds.
+    pub timeout_millis: u64,
 }
 
 /// A connection to try.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -22,11 +22,11 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid, pipe2};
 
 use super::cgroups::{Cgroups, Group};
-use super::container::{self, Surroundings};
+use super::container::{self, Given, Surroundings};
 use super::network::Network;
 use super::protocol::{
-    Answer, AnswerBody, CheckSpec, ContainerSpec, ExecSpec, Exit, Failure, MAX_FRAME_BYTES,
-    MAX_PENDING_DESCRIPTORS, PodSpec, Request, RequestBody,
+    Answer, AnswerBody, CheckSpec, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, MAX_FRAME_BYTES,
+    MAX_PENDING_DESCRIPTORS, PodSpec, Request, RequestBody, Streams,
 };
 use super::{check, kernel, mounts, tree};
 use crate::node::mode::ModeKind;
@@ -35,7 +35,7 @@ use crate::node::mode::ModeKind;
 pub const FIRST_INTERFACE_INDEX: u32 = 16;
 /// Read at once from the socket.
 const READ_BYTES: usize = 64 << 10;
-/// Descriptors per message: a container's two outputs, with room.
+/// Descriptors per message: a process' three streams, with room.
 const DESCRIPTORS_PER_MESSAGE: usize = 8;
 /// A child reports one line; more is cut.
 const MAX_REPORT_BYTES: usize = 64 << 10;
@@ -105,7 +105,8 @@ struct Child {
 enum Task {
     Pod(String),
     Container(Option<Group>),
-    Exec,
+    /// Beside the container that this request has started.
+    Exec(u64),
     Check,
 }
 
@@ -240,22 +241,35 @@ impl Supervisor {
                 self.remove_pod(&pod);
                 return self.answer(id, AnswerBody::Done);
             }
-            RequestBody::Start(spec) => self.outputs().and_then(|outputs| self.start(id, &spec, &outputs)),
-            RequestBody::Exec(spec) => self.outputs().and_then(|outputs| self.exec(id, &spec, &outputs)),
+            RequestBody::Start(spec) => {
+                self.given(spec.streams).and_then(|streams| self.start(id, &spec, &streams))
+            }
+            RequestBody::Exec(spec) => {
+                self.given(spec.streams).and_then(|streams| self.exec(id, &spec, &streams))
+            }
             RequestBody::Signal { target, signal } => {
                 self.signal(target, signal);
                 Ok(())
             }
             RequestBody::Check(spec) => self.check(id, &spec),
+            RequestBody::Connect(spec) => self.next_descriptor().and_then(|to| self.connect(id, &spec, &to)),
         };
         result.or_else(|failure| self.fail(id, failure))
     }
 
-    fn outputs(&mut self) -> Result<[OwnedFd; 2], Failure> {
-        match (self.descriptors.pop_front(), self.descriptors.pop_front()) {
-            (Some(out), Some(err)) => Ok([out, err]),
-            _ => Err(Failure::new("the request came without its two outputs")),
-        }
+    fn next_descriptor(&mut self) -> Result<OwnedFd, Failure> {
+        let missing = || Failure::new("the request came without its descriptors");
+        self.descriptors.pop_front().ok_or_else(missing)
+    }
+
+    fn given(&mut self, streams: Streams) -> Result<Given, Failure> {
+        Ok(match streams {
+            Streams::Outputs => Given::Pipes(None, self.next_descriptor()?, self.next_descriptor()?),
+            Streams::All => {
+                Given::Pipes(Some(self.next_descriptor()?), self.next_descriptor()?, self.next_descriptor()?)
+            }
+            Streams::Terminal => Given::Terminal(self.next_descriptor()?),
+        })
     }
 
     fn watch(&mut self, pid: Pid, child: Child) {
@@ -330,7 +344,7 @@ impl Supervisor {
 
     // --- processes ---
 
-    fn start(&mut self, id: u64, spec: &ContainerSpec, outputs: &[OwnedFd; 2]) -> Result<(), Failure> {
+    fn start(&mut self, id: u64, spec: &ContainerSpec, streams: &Given) -> Result<(), Failure> {
         let pod = self.pods.get(&spec.pod).ok_or_else(|| Failure::new("the pod has no sandbox"))?;
         let group = match &self.setup.cgroups {
             Some(cgroups) if spec.limits.any() => {
@@ -338,7 +352,7 @@ impl Supervisor {
             }
             _ => None,
         };
-        let around = self.surroundings(&pod.namespaces, group.as_ref(), outputs);
+        let around = self.surroundings(&pod.namespaces, group.as_ref(), streams);
         let (status, report) = pipe()?;
         let forked = if self.setup.mode.isolates() {
             let flags = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
@@ -364,7 +378,7 @@ impl Supervisor {
         }
     }
 
-    fn exec(&mut self, id: u64, spec: &ExecSpec, outputs: &[OwnedFd; 2]) -> Result<(), Failure> {
+    fn exec(&mut self, id: u64, spec: &ExecSpec, streams: &Given) -> Result<(), Failure> {
         let container = self.by_request.get(&spec.container).and_then(|pid| self.children.get(pid));
         let (group, main) = match container {
             Some(Child { task: Task::Container(group), main, .. }) => (group.clone(), *main),
@@ -374,14 +388,14 @@ impl Supervisor {
         let forked = if self.setup.mode.isolates() {
             let namespaces = container::namespaces_of(main)
                 .map_err(|e| Failure::new(format!("the container is not running: {e}")))?;
-            let around = self.surroundings(&namespaces, group.as_ref(), outputs);
+            let around = self.surroundings(&namespaces, group.as_ref(), streams);
             fork_joined(&report, &around, spec).map(|pid| (pid, None))
         } else {
-            let around = self.surroundings(&[], group.as_ref(), outputs);
+            let around = self.surroundings(&[], group.as_ref(), streams);
             fork_keeper(report, &around, || container::become_exec(spec, &around))
         };
         let (pid, result) = forked.map_err(|e| Failure::new(format!("fork: {e}")))?;
-        let mut child = Child::new(id, Task::Exec, pid, status);
+        let mut child = Child::new(id, Task::Exec(spec.container), pid, status);
         child.result = result;
         self.watch(pid, child);
         Ok(())
@@ -391,13 +405,13 @@ impl Supervisor {
         &'a self,
         namespaces: &'a [(CloneFlags, OwnedFd)],
         group: Option<&'a Group>,
-        outputs: &'a [OwnedFd; 2],
+        streams: &'a Given,
     ) -> Surroundings<'a> {
         Surroundings {
             mode: self.setup.mode,
             namespaces,
             group,
-            outputs: [outputs[0].as_fd(), outputs[1].as_fd()],
+            streams,
             descriptor_limit: self.descriptor_limit,
         }
     }
@@ -410,6 +424,30 @@ impl Supervisor {
             match check::check(spec) {
                 Ok(()) => 0,
                 Err(message) => container::report(report.as_fd(), &Failure::new(message)),
+            }
+        })
+        .map_err(|e| Failure::new(format!("fork: {e}")))?;
+        self.watch(pid, Child::new(id, Task::Check, pid, status));
+        Ok(())
+    }
+
+    /// Connects from inside a pod's network, and sends the connection to the node.
+    fn connect(&mut self, id: u64, spec: &ConnectSpec, to: &OwnedFd) -> Result<(), Failure> {
+        let pod = self.pods.get(&spec.pod).ok_or_else(|| Failure::new("the pod has no sandbox"))?;
+        let network = pod.namespaces.iter().find(|(kind, _)| *kind == CloneFlags::CLONE_NEWNET);
+        let (status, report) = pipe()?;
+        let pid = kernel::fork(CloneFlags::empty(), || {
+            let mut needed = vec![report.as_raw_fd(), to.as_raw_fd()];
+            needed.extend(network.map(|(_, fd)| fd.as_raw_fd()));
+            kernel::close_from(3, &needed);
+            kernel::reset_signals();
+            let connected = network
+                .map_or(Ok(()), |(kind, fd)| setns(fd, *kind).map_err(|e| format!("join the pod: {e}")))
+                .and_then(|()| check::connect_inside(spec))
+                .map_err(Failure::new);
+            match connected.and_then(|stream| container::send_descriptor(to, stream.as_fd())) {
+                Ok(()) => 0,
+                Err(failure) => container::report(report.as_fd(), &failure),
             }
         })
         .map_err(|e| Failure::new(format!("fork: {e}")))?;
@@ -451,7 +489,7 @@ impl Supervisor {
             child.main = main;
         }
         let started = ended && child.failure().is_none();
-        let (id, is_program) = (child.request, matches!(child.task, Task::Container(_) | Task::Exec));
+        let (id, is_program) = (child.request, matches!(child.task, Task::Container(_) | Task::Exec(_)));
         if started && is_program {
             return self.answer(id, AnswerBody::Started);
         }
@@ -497,6 +535,9 @@ impl Supervisor {
                 let out_of_memory = group.is_some_and(Group::out_of_memory);
                 group.inspect(|group| group.remove());
                 if child.result.is_some() {
+                    if let Task::Container(_) = task {
+                        self.end_execs_of(id);
+                    }
                     self.kill_orphans();
                 }
                 if let Some(failure) = failure {
@@ -504,6 +545,15 @@ impl Supervisor {
                 }
                 let (code, signal) = child.kept_result().unwrap_or(how);
                 self.answer(id, AnswerBody::Exited(Exit { code, signal, out_of_memory }))
+            }
+        }
+    }
+
+    /// Plain mode: what runs beside a container ends with it; elsewhere the kernel sees to that.
+    fn end_execs_of(&self, container: u64) {
+        for (pid, child) in &self.children {
+            if matches!(child.task, Task::Exec(beside) if beside == container) {
+                let _ = kill(*pid, Signal::SIGTERM);
             }
         }
     }

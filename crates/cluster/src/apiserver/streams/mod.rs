@@ -1,0 +1,227 @@
+//! Streams into pods: `pods/exec`, `pods/attach` and `pods/portforward`, over WebSockets and over SPDY.
+//!
+//! The walk: [`answer`] checks who asks and what for, as pkg/registry/core/pod does, asks the node
+//! ([`super::kubelet`]), and answers 101; then a task of its own carries bytes between the client
+//! ([`channels`] over a WebSocket, [`spdy`] over SPDY) and the process ([`command`]) or the connections ([`forward`]).
+//! Sessions are counted and end with their pod, their client, or the server ([`Sessions`]).
+//!
+//! Rules: `pkg/registry/core/pod/{strategy,rest/subresources}.go`, KEP-4006 and `k8s.io/cri-streaming/pkg/streaming`.
+
+mod channels;
+mod command;
+mod forward;
+mod upgrade;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use http::Response;
+use http::request::Parts;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::auth::UserInfo;
+use super::kubelet::{ExecRequest, Kubelet, Process, StreamError, StreamRequest};
+use super::reply::Body;
+use super::route::Action;
+use super::status::{self, About, Refusal};
+use super::{ApiServer, authority, query, subresources};
+use crate::store::{Key, Resource};
+use upgrade::{Transport, Upgrade};
+
+/// Sessions at a time, of all clients; more are refused with 429.
+const MAX_SESSIONS: usize = 256;
+/// Ports that one session may forward over a WebSocket.
+const MAX_PORTS: usize = 64;
+/// Words of a command; the kernel bounds their length.
+const MAX_WORDS: usize = 4096;
+/// When a refused client may come back.
+const RETRY_SECONDS: u32 = 1;
+
+/// The streams that are open.
+pub struct Sessions {
+    permits: Arc<Semaphore>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        let permits = Arc::new(Semaphore::new(MAX_SESSIONS));
+        Self { permits, stop: CancellationToken::new(), tasks: TaskTracker::new() }
+    }
+}
+
+impl Sessions {
+    /// Begins to end them all.
+    pub fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+    }
+
+    /// Returns when the last one has ended; to be called after [`Sessions::stop`].
+    pub async fn ended(&self) {
+        self.tasks.wait().await;
+    }
+
+    fn permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.permits.clone().try_acquire_owned().map_err(|_| {
+            busy(&format!("{MAX_SESSIONS} exec, attach and port-forward sessions are open already"))
+        })
+    }
+
+    fn spawn(&self, permit: OwnedSemaphorePermit, session: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            let _permit = permit;
+            tokio::select! {
+                () = session => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+fn busy(why: &str) -> Refusal {
+    Refusal::new(429, "TooManyRequests", why).retry_after(RETRY_SECONDS)
+}
+
+/// Whether an action opens a stream.
+pub fn is_stream(action: &Action<'_>) -> bool {
+    action.group.is_empty()
+        && action.resource == "pods"
+        && matches!(action.subresource, "exec" | "attach" | "portforward")
+}
+
+/// Opens a stream: answers 101 and goes on in a task of its own.
+///
+/// # Errors
+/// 400 for bad parameters, a container that is not there, or no upgrade; 403; 404; 429; 500.
+pub async fn answer(
+    server: &Arc<ApiServer>,
+    user: &UserInfo,
+    action: &Action<'_>,
+    parts: &Parts,
+) -> Result<Response<Body>, Refusal> {
+    let upgrade = upgrade::wanted(parts)?;
+    if action.verb != "create" {
+        // Since 1.35 a WebSocket's GET wants the right to create too (KEP-4006, "AuthorizePodWebsocketUpgradeCreatePermission").
+        let create = Action { verb: "create", ..*action };
+        authority::authorize(&server.authority, user, &authority::ask_of(&create, ""))?;
+    }
+    let resource = Resource::new("", "pods");
+    let about = About { group: "", resource: "pods", name: action.name };
+    let record = server
+        .store()
+        .get(&resource, &Key::new(action.namespace, action.name))
+        .ok_or_else(|| status::not_found(about))?;
+    let pod = &record.value;
+    let permit = server.sessions.permit()?;
+    let parameters = query::pairs(parts.uri.query().unwrap_or_default());
+    if action.subresource == "portforward" {
+        return forward_ports(server, pod, &parameters, upgrade, permit);
+    }
+    let (kubelet, request) = stream_request(server, action, pod, &parameters)?;
+    let process = if action.subresource == "exec" {
+        let command = all(&parameters, "command").take(MAX_WORDS).map(str::to_owned).collect::<Vec<_>>();
+        if command.is_empty() {
+            return Err(status::bad_request("you must specify at least 1 command for the container"));
+        }
+        kubelet.exec(ExecRequest { stream: request, command }).await
+    } else {
+        kubelet.attach(request).await
+    };
+    let process: Result<Process, String> = match process {
+        Ok(process) => Ok(process),
+        // What a runtime finds out only when it tries comes after the upgrade, as from a kubelet.
+        Err(StreamError::Start(why)) => Err(why),
+        Err(StreamError::NotFound(why)) => return Err(status::internal(why)),
+        Err(StreamError::Busy(why)) => return Err(busy(&why)),
+    };
+    let (answer, transport) = upgrade.accept(upgrade::Purpose::Command)?;
+    server.sessions.spawn(permit, async move {
+        match transport.open().await {
+            Ok(Transport::WebSocket(socket, version)) => channels::serve(socket, version, process).await,
+            Err(error) => tracing::debug!(%error, "a stream could not be opened"),
+        }
+    });
+    Ok(answer)
+}
+
+fn forward_ports(
+    server: &Arc<ApiServer>,
+    pod: &Value,
+    parameters: &[(String, String)],
+    upgrade: Upgrade,
+    permit: OwnedSemaphorePermit,
+) -> Result<Response<Body>, Refusal> {
+    let kubelet = kubelet_of(server, pod)?;
+    let ports = forward::ports(all(parameters, "ports"))?;
+    if ports.len() > MAX_PORTS {
+        return Err(status::bad_request(format!("{} ports are more than {MAX_PORTS}", ports.len())));
+    }
+    let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let (answer, transport) = upgrade.accept(upgrade::Purpose::Forward)?;
+    server.sessions.spawn(permit, async move {
+        let over = kubelet.pod_ended(&uid);
+        let session = async {
+            match transport.open().await {
+                Ok(Transport::WebSocket(socket, _)) => forward::serve(socket, &*kubelet, &uid, &ports).await,
+                Err(error) => tracing::debug!(%error, "a stream could not be opened"),
+            }
+        };
+        tokio::select! {
+            () = session => {}
+            () = over => {}
+        }
+    });
+    Ok(answer)
+}
+
+fn all<'a>(parameters: &'a [(String, String)], name: &'a str) -> impl Iterator<Item = &'a str> {
+    parameters.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+fn kubelet_of(server: &ApiServer, pod: &Value) -> Result<Arc<dyn Kubelet>, Refusal> {
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    let node = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
+    let node =
+        node.ok_or_else(|| status::bad_request(format!("pod {name} does not have a host assigned")))?;
+    let silent = || status::internal(format!("the node {node:?} of pod {name:?} does not answer"));
+    server.kubelets.get(node).ok_or_else(silent)
+}
+
+/// Which container and which streams (`streamLocation` of `pkg/registry/core/pod/strategy.go`).
+fn stream_request(
+    server: &ApiServer,
+    action: &Action<'_>,
+    pod: &Value,
+    parameters: &[(String, String)],
+) -> Result<(Arc<dyn Kubelet>, StreamRequest), Refusal> {
+    let flag = |name: &str| all(parameters, name).next().is_some_and(|value| matches!(value, "true" | "1"));
+    let wanted = all(parameters, "container").next().filter(|name| !name.is_empty());
+    let container = subresources::container(action.name, pod, wanted)?;
+    if let Some(phase @ ("Succeeded" | "Failed")) = pod["status"]["phase"].as_str() {
+        let verb = if action.subresource == "exec" { "exec into" } else { "attach to" };
+        return Err(status::bad_request(format!(
+            "cannot {verb} a container in a completed pod; current phase is {phase}"
+        )));
+    }
+    let kubelet = kubelet_of(server, pod)?;
+    let tty = flag("tty");
+    let request = StreamRequest {
+        uid: pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
+        container,
+        stdin: flag("stdin"),
+        stdout: flag("stdout"),
+        // A terminal has one output (`PodExecOptions`' validation).
+        stderr: flag("stderr") && !tty,
+        tty,
+    };
+    if !request.stdin && !request.stdout && !request.stderr {
+        return Err(status::bad_request("you must specify at least one of stdin, stdout, stderr"));
+    }
+    Ok((kubelet, request))
+}

@@ -1,0 +1,358 @@
+//! exec, attach and port forwarding, by kube-rs and by the real `kubectl`, in every mode that this machine permits.
+
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::node::{ModeChoice, ModeKind};
+use futures::{SinkExt as _, StreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::api::{Api, AttachParams, AttachedProcess, DeleteParams, TerminalSize};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::pods::{create, phase, pod, start, until};
+use crate::served::client_of;
+
+const BOUND: Duration = Duration::from_secs(30);
+
+/// A cluster in one mode, with a client that comes in over TLS.
+struct Stage {
+    mode: ModeKind,
+    client: kube::Client,
+    kubeconfig: PathBuf,
+    folder: PathBuf,
+}
+
+async fn on_each_stage<F: Future<Output = ()>>(test: impl Fn(Arc<Stage>) -> F) {
+    for mode in [ModeChoice::Rootless, ModeChoice::Root, ModeChoice::Plain] {
+        let dir = tempfile::tempdir().unwrap();
+        let cluster = match start(mode, dir.path()).await {
+            Ok(cluster) => cluster,
+            Err(error) if mode != ModeChoice::Plain => {
+                println!("{mode:?} is not tested: {error}");
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let kubeconfig = dir.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, serde_json::to_string(&cluster.kubeconfig()).unwrap()).unwrap();
+        let stage = Stage {
+            mode: cluster.mode().unwrap().kind,
+            client: client_of(cluster.kubeconfig()).await,
+            kubeconfig,
+            folder: dir.path().to_owned(),
+        };
+        test(Arc::new(stage)).await;
+        soon(cluster.stop()).await;
+        assert!(!dir.path().join("c/run").exists(), "{mode:?}: the runtime directory is left");
+    }
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(BOUND, future).await.expect("this should have happened by now")
+}
+
+impl Stage {
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), "team")
+    }
+
+    /// A pod that waits to be talked to.
+    async fn idle(&self, name: &str) {
+        create(&self.client, pod(name, "exec sleep 600")).await;
+        until(&self.client, name, "running", |pod| phase(pod) == Some("Running")).await;
+    }
+
+    async fn exec(&self, name: &str, command: &[&str], params: AttachParams) -> AttachedProcess {
+        soon(self.pods().exec(name, command.to_vec(), &params)).await.unwrap()
+    }
+
+    /// The output of a command, and its end.
+    async fn run(&self, name: &str, script: &str) -> (String, Option<Status>) {
+        let mut process = self.exec(name, &["sh", "-c", script], AttachParams::default().stderr(false)).await;
+        finish(&mut process).await
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> tokio::process::Command {
+        let program = std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".to_owned());
+        let mut command = tokio::process::Command::new(program);
+        command.arg("-n").arg("team").args(arguments).env("KUBECONFIG", &self.kubeconfig);
+        command.env("HOME", &self.folder).stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
+    async fn told(&self, arguments: &[&str]) -> Output {
+        soon(self.kubectl(arguments).output()).await.unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+async fn finish(process: &mut AttachedProcess) -> (String, Option<Status>) {
+    let mut output = String::new();
+    let ended = process.take_status().unwrap();
+    soon(process.stdout().unwrap().read_to_string(&mut output)).await.unwrap();
+    (output, soon(ended).await)
+}
+
+fn code(status: Option<Status>) -> i32 {
+    let status = status.unwrap();
+    if status.status.as_deref() == Some("Success") {
+        return 0;
+    }
+    let causes = status.details.and_then(|details| details.causes).unwrap();
+    let cause = causes.into_iter().find(|cause| cause.reason.as_deref() == Some("ExitCode"));
+    cause.unwrap().message.unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_runs_in_the_container_and_its_end_is_told() {
+    on_each_stage(|stage| async move {
+        let mut idle = pod("idle", "exec sleep 600");
+        idle["spec"]["containers"][0]["env"] = json!([{"name": "COLOUR", "value": "green"}]);
+        idle["spec"]["containers"][0]["workingDir"] = json!("/tmp");
+        create(&stage.client, idle).await;
+        until(&stage.client, "idle", "running", |pod| phase(pod) == Some("Running")).await;
+        let (output, status) = stage.run("idle", "echo $COLOUR; pwd; hostname; exit 3").await;
+        assert_eq!(code(status), 3);
+        let lines: Vec<&str> = output.lines().collect();
+        assert_eq!(lines[..2], ["green", "/tmp"], "{}", stage.mode);
+        if stage.mode.isolates() {
+            assert_eq!(lines[2], "idle", "{}", stage.mode);
+            // In the container's process namespace: its own first process is number 1.
+            assert_eq!(stage.run("idle", "cat /proc/1/comm").await.0, "sleep\n", "{}", stage.mode);
+        }
+        let mut process = stage.exec("idle", &["no-such-program"], AttachParams::default()).await;
+        let status = soon(process.take_status().unwrap()).await.unwrap();
+        let message = status.message.unwrap();
+        assert!(message.contains("executable file not found in $PATH"), "{message}");
+        // Much output arrives whole, whatever the client's pace.
+        let (output, status) = stage.run("idle", "head -c 3000000 /dev/zero | tr '\\0' x").await;
+        assert_eq!((output.len(), code(status)), (3_000_000, 0), "{}", stage.mode);
+        let refused = stage.pods().exec("idle", ["true"], &AttachParams::default().container("other")).await;
+        assert!(refused.is_err());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn input_goes_in_and_a_terminal_has_a_size() {
+    on_each_stage(|stage| async move {
+        stage.idle("idle").await;
+        let params = AttachParams::default().stdin(true).stderr(false);
+        let mut process = stage.exec("idle", &["sh", "-c", "read line; echo got $line"], params).await;
+        process.stdin().unwrap().write_all(b"words\n").await.unwrap();
+        let (output, status) = finish(&mut process).await;
+        assert_eq!((output.as_str(), code(status)), ("got words\n", 0), "{}", stage.mode);
+
+        let shell = AttachParams::interactive_tty();
+        let script = "tty; trap 'stty size; exit 5' WINCH; echo ready; while :; do sleep 0.05; done";
+        let mut process = stage.exec("idle", &["sh", "-c", script], shell).await;
+        let mut resize = process.terminal_size().unwrap();
+        let mut output = process.stdout().unwrap();
+        let mut shown = String::new();
+        let mut chunk = [0; 256];
+        while !shown.contains("ready") {
+            let count = soon(output.read(&mut chunk)).await.unwrap();
+            shown.push_str(&text(&chunk[..count]));
+        }
+        resize.send(TerminalSize { width: 91, height: 33 }).await.unwrap();
+        let ended = process.take_status().unwrap();
+        soon(output.read_to_string(&mut shown)).await.unwrap();
+        assert_eq!(code(soon(ended).await), 5);
+        assert!(shown.contains("/dev/pts/") && shown.contains("33 91"), "{}: {shown}", stage.mode);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_end_with_their_client_or_their_pod() {
+    on_each_stage(|stage| async move {
+        stage.idle("idle").await;
+        let here = stage.folder.join("gone");
+        let mut volume = pod("other", "exec sleep 600");
+        volume["spec"]["volumes"] = json!([{"name": "v", "hostPath": {"path": stage.folder}}]);
+        volume["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/odh-test-v"}]);
+        create(&stage.client, volume).await;
+        until(&stage.client, "other", "running", |pod| phase(pod) == Some("Running")).await;
+        // The terminal of a client that goes away hangs up.
+        let script = "trap 'echo bye > /odh-test-v/gone; exit' HUP; echo ready; while :; do sleep 0.05; done";
+        let mut process = stage.exec("other", &["sh", "-c", script], AttachParams::interactive_tty()).await;
+        let mut chunk = [0; 64];
+        assert!(soon(process.stdout().unwrap().read(&mut chunk)).await.unwrap() > 0);
+        process.abort();
+        soon(async {
+            while !here.exists() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        // A process beside a container ends with it, and its client is told.
+        let params = AttachParams::default().stderr(false);
+        let mut process = stage.exec("idle", &["sh", "-c", "echo up; exec sleep 600"], params).await;
+        let mut output = process.stdout().unwrap();
+        assert!(soon(output.read(&mut chunk)).await.unwrap() > 0);
+        stage.pods().delete("idle", &DeleteParams::default().grace_period(0)).await.unwrap();
+        let status = soon(process.take_status().unwrap()).await;
+        assert_eq!(code(status), 137, "{}", stage.mode);
+        let refused = stage.pods().exec("idle", ["true"], &AttachParams::default()).await;
+        assert!(refused.is_err());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_attach_to_what_a_container_reads_and_writes() {
+    on_each_stage(|stage| async move {
+        let mut talks = pod("talks", "while read line; do echo heard $line; echo aside >&2; done");
+        talks["spec"]["containers"][0]["stdin"] = json!(true);
+        talks["spec"]["containers"][0]["stdinOnce"] = json!(true);
+        create(&stage.client, talks).await;
+        until(&stage.client, "talks", "running", |pod| phase(pod) == Some("Running")).await;
+        let params = AttachParams::default().stdin(true);
+        let mut process = soon(stage.pods().attach("talks", &params)).await.unwrap();
+        let mut output = process.stdout().unwrap();
+        let mut errors = process.stderr().unwrap();
+        let mut input = process.stdin().unwrap();
+        input.write_all(b"one\n").await.unwrap();
+        let mut chunk = [0; 64];
+        let count = soon(output.read(&mut chunk)).await.unwrap();
+        assert_eq!(text(&chunk[..count]), "heard one\n", "{}", stage.mode);
+        let count = soon(errors.read(&mut chunk)).await.unwrap();
+        assert_eq!(text(&chunk[..count]), "aside\n", "{}", stage.mode);
+        // The first client's end is the end of the input.
+        drop((input, output, errors));
+        process.abort();
+        until(&stage.client, "talks", "ended", |pod| phase(pod) == Some("Succeeded")).await;
+
+        let mut tty = pod("tty", "read line; echo heard $line; tty");
+        tty["spec"]["containers"][0]["stdin"] = json!(true);
+        tty["spec"]["containers"][0]["tty"] = json!(true);
+        create(&stage.client, tty).await;
+        until(&stage.client, "tty", "running", |pod| phase(pod) == Some("Running")).await;
+        let mut process = soon(stage.pods().attach("tty", &AttachParams::interactive_tty())).await.unwrap();
+        process.stdin().unwrap().write_all(b"two\n").await.unwrap();
+        let mut shown = String::new();
+        soon(process.stdout().unwrap().read_to_string(&mut shown)).await.unwrap();
+        assert!(shown.contains("heard two") && shown.contains("/dev/pts/"), "{}: {shown:?}", stage.mode);
+        until(&stage.client, "tty", "ended", |pod| phase(pod) == Some("Succeeded")).await;
+        let log = stage.pods().logs("tty", &Default::default()).await.unwrap();
+        assert!(log.contains("heard two"), "{}: {log:?}", stage.mode);
+    })
+    .await;
+}
+
+const ECHO: &str = "import socket, sys
+s = socket.create_server(('127.0.0.1', 0 if len(sys.argv) > 1 else 8080))
+print(s.getsockname()[1], flush=True)
+while True:
+  c, _ = s.accept()
+  while data := c.recv(65536): c.sendall(data.upper())
+  c.close()";
+
+/// A pod that shouts back, on its loopback only; and its port.
+async fn echo(stage: &Stage) -> u16 {
+    let mut server = pod("echo", "");
+    let mut command = vec!["python3", "-c", ECHO];
+    // In plain mode ports are the machine's.
+    command.extend((!stage.mode.isolates()).then_some("any"));
+    server["spec"]["containers"][0]["command"] = json!(command);
+    create(&stage.client, server).await;
+    until(&stage.client, "echo", "running", |pod| phase(pod) == Some("Running")).await;
+    soon(async {
+        loop {
+            let log = stage.pods().logs("echo", &Default::default()).await.unwrap_or_default();
+            if let Ok(port) = log.trim().parse() {
+                return port;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ports_are_forwarded_over_a_websocket() {
+    on_each_stage(|stage| async move {
+        let port = echo(&stage).await;
+        let mut forwarder = soon(stage.pods().portforward("echo", &[port])).await.unwrap();
+        let mut stream = forwarder.take_stream(port).unwrap();
+        let body = vec![b'a'; 1 << 20];
+        let (mut from, mut to) = tokio::io::split(&mut stream);
+        let mut back = vec![0; body.len()];
+        soon(async { tokio::try_join!(to.write_all(&body), from.read_exact(&mut back)).unwrap() }).await;
+        assert!(back.iter().all(|byte| *byte == b'A'), "{}", stage.mode);
+        drop(stream);
+        // Nobody listens there: the error channel says so.
+        let closed = soon(stage.pods().portforward("echo", &[1])).await;
+        let why = soon(closed.unwrap().take_error(1).unwrap()).await.unwrap();
+        assert!(why.contains("failed to connect to localhost:1"), "{}: {why}", stage.mode);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_runs_copies_and_attaches() {
+    on_each_stage(|stage| async move {
+        if stage.kubectl(&["version", "--client"]).output().await.is_err() {
+            println!("no kubectl on this machine: nothing is tried with it");
+            return;
+        }
+        stage.idle("idle").await;
+        let told = stage.told(&["exec", "idle", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]).await;
+        assert_eq!(told.status.code(), Some(7), "{}: {}", stage.mode, text(&told.stderr));
+        assert_eq!(text(&told.stdout), "out\n");
+        assert!(text(&told.stderr).starts_with("err\n"), "{}", text(&told.stderr));
+
+        let mut child = stage.kubectl(&["exec", "-i", "idle", "--", "wc", "-c"]);
+        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&vec![b'x'; 200_000]).await.unwrap();
+        drop(input);
+        let output = soon(child.wait_with_output()).await.unwrap();
+        assert_eq!(text(&output.stdout).trim(), "200000", "{}", stage.mode);
+
+        let (there, back) = (stage.folder.join("there"), stage.folder.join("back"));
+        let bytes: Vec<u8> = (0..300_000u32).map(|number| (number % 251) as u8).collect();
+        std::fs::write(&there, &bytes).unwrap();
+        // Without a mount namespace the pod's path is the machine's.
+        let inside = stage.folder.join("inside");
+        let inside = if stage.mode.isolates() { "/tmp/inside" } else { inside.to_str().unwrap() };
+        let remote = format!("idle:{inside}");
+        let told = stage.told(&["cp", there.to_str().unwrap(), &remote]).await;
+        assert!(told.status.success(), "{}: {}", stage.mode, text(&told.stderr));
+        let told = stage.told(&["cp", &remote, back.to_str().unwrap()]).await;
+        assert!(told.status.success(), "{}: {}", stage.mode, text(&told.stderr));
+        assert!(std::fs::read(&back).unwrap() == bytes, "{}", stage.mode);
+        let told = stage.told(&["exec", "absent", "--", "true"]).await;
+        assert!(text(&told.stderr).contains("pods \"absent\" not found"), "{}", text(&told.stderr));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_upgrade_is_refused() {
+    on_each_stage(|stage| async move {
+        stage.idle("idle").await;
+        let path = "/api/v1/namespaces/team/pods/idle/exec?command=true&stdout=1";
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        let error = stage.client.request::<serde_json::Value>(request).await.unwrap_err();
+        let kube::Error::Api(status) = error else { panic!("{error}") };
+        assert!(status.code == 400 && status.message.starts_with("Upgrade request required"), "{status:?}");
+        let none = AttachParams::default().stdout(false).stderr(false);
+        assert!(stage.pods().exec("idle", ["true"], &none).await.is_err());
+        // One stream after another: none is left over.
+        let runs = (0..20).map(|number| {
+            let stage = Arc::clone(&stage);
+            async move { stage.run("idle", &format!("echo {number}")).await.0 }
+        });
+        let outputs: Vec<String> = futures::stream::iter(runs).buffer_unordered(5).collect().await;
+        assert_eq!(outputs.len(), 20);
+    })
+    .await;
+}
