@@ -161,6 +161,7 @@ impl Cluster {
         let endpoint = Endpoint::with_credentials(server.clone());
         tasks.spawn(apiserver::listen::listen(listener, identity.acceptor, endpoint, stop.clone()));
         tasks.spawn(apiserver::expiry::run(server.store().clone(), stop.clone()));
+        tasks.spawn(apiserver::past::run(server.clone(), stop.clone()));
         if options.controllers {
             let known = controllers::Options { root_ca: Some(identity.ca_pem.clone()), ..Default::default() };
             let server = server.clone();

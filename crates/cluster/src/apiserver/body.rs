@@ -45,6 +45,8 @@ pub struct Decoded {
     pub value: Value,
     /// E.g. `spec.replicas`.
     pub duplicates: Vec<String>,
+    /// The first key of YAML that stands there twice, in the words of Go's decoder.
+    pub duplicate_key: Option<String>,
 }
 
 /// Decodes a body.
@@ -55,9 +57,11 @@ pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Decoded, Refusal> {
     match encoding {
         Encoding::Json => json(bytes),
         Encoding::Yaml => yaml(bytes),
-        Encoding::Protobuf => {
-            super::protobuf::decode(bytes).map(|value| Decoded { value, duplicates: Vec::new() })
-        }
+        Encoding::Protobuf => super::protobuf::decode(bytes).map(|value| Decoded {
+            value,
+            duplicates: Vec::new(),
+            duplicate_key: None,
+        }),
     }
     .map_err(|why| status::bad_request(format!("error decoding the request's body: {why}")))
 }
@@ -69,13 +73,38 @@ fn json(bytes: &[u8]) -> Result<Decoded, String> {
     let seed = Seed { duplicates: &mut duplicates, path: &mut path };
     let value = seed.deserialize(&mut decoder).map_err(|error| error.to_string())?;
     decoder.end().map_err(|error| error.to_string())?;
-    Ok(Decoded { value, duplicates })
+    Ok(Decoded { value, duplicates, duplicate_key: None })
 }
 
 fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-    let value = serde_saphyr::from_str::<Value>(text).map_err(|error| error.to_string())?;
-    Ok(Decoded { value, duplicates: Vec::new() })
+    let (value, duplicate_key) = match serde_saphyr::from_str::<Value>(text) {
+        Ok(value) => (value, None),
+        Err(error) => match repeated(&error) {
+            Some(key) => {
+                let options = serde_saphyr::options! {
+                    duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins
+                };
+                let value = serde_saphyr::from_str_with_options(text, options);
+                (value.map_err(|error| error.to_string())?, Some(key))
+            }
+            None => return Err(error.to_string()),
+        },
+    };
+    Ok(Decoded { value, duplicates: Vec::new(), duplicate_key })
+}
+
+/// `line 9: key "foo" already set in map`, if that is what is wrong.
+fn repeated(error: &serde_saphyr::Error) -> Option<String> {
+    use serde_saphyr::Error;
+    match error {
+        Error::WithSnippet { error, .. } => repeated(error),
+        Error::DuplicateMappingKey { key, location } => {
+            let key = key.clone().unwrap_or_default();
+            Some(format!("line {}: key {key:?} already set in map", location.line()))
+        }
+        _ => None,
+    }
 }
 
 /// Builds a [`Value`] and notes the path of every field that comes a second time.
@@ -169,6 +198,13 @@ mod tests {
         let decoded = json(br#"{"a":{"b":1,"b":2},"l":[{"x":1,"x":1}],"n":null,"f":1.5}"#).unwrap();
         assert_eq!(decoded.value, serde_json::json!({"a":{"b":2},"l":[{"x":1}],"n":null,"f":1.5}));
         assert_eq!(decoded.duplicates, ["a.b", "l[0].x"]);
+    }
+
+    #[test]
+    fn a_repeated_key_of_yaml_is_told_of_and_the_last_wins() {
+        let decoded = yaml(b"spec:\n  foo: 1\n  bar: 2\n  foo: 3\n").unwrap();
+        assert_eq!(decoded.value, serde_json::json!({"spec": {"foo": 3, "bar": 2}}));
+        assert_eq!(decoded.duplicate_key.as_deref(), Some(r#"line 4: key "foo" already set in map"#));
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod listen;
 mod managed;
 mod negotiate;
 mod openapi;
+pub mod past;
 mod patching;
 mod protobuf;
 mod query;
@@ -75,6 +76,7 @@ pub struct ApiServer {
     authority: Authority,
     /// The nodes that can be asked for logs and streams.
     pub kubelets: Kubelets,
+    past: past::Past,
     hooks: admission::Hooks,
     /// The streams into pods that are open.
     pub sessions: streams::Sessions,
@@ -89,6 +91,7 @@ impl ApiServer {
             catalog: RwLock::new(Arc::new(Catalog::of_builtin(rules::builtin_kinds()))),
             identities,
             kubelets: Kubelets::default(),
+            past: past::Past::default(),
             hooks: admission::Hooks::default(),
             sessions: streams::Sessions::default(),
         }
@@ -313,12 +316,13 @@ async fn dispatch(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refu
         ("delete", "") => {
             let options = delete_options(call, bytes)?;
             let outcome = delete::delete(call, &options).await?;
-            clean_up_definition(call);
+            clean_up_definition(call, call.action.name);
             delete::answer(call, outcome)
         }
         ("deletecollection", "") => {
             let options = delete_options(call, bytes)?;
             let records = delete::delete_collection(call, &options).await?;
+            records.iter().for_each(|record| clean_up_definition(call, record.key.as_str()));
             let revision = call.server.store.revision().to_string();
             reply::list(call, &records, &serde_json::json!({"resourceVersion": revision}))
         }
@@ -335,7 +339,10 @@ async fn dispatch(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refu
 async fn write(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
     let decoded = body::decode(bytes, negotiate::encoding(call.headers)?)?;
     match (call.action.verb, call.action.subresource) {
-        ("create", "") if !call.entry.kind.is_stored() => reviews::review(call, decoded.value),
+        ("create", "") if !call.entry.kind.is_stored() => {
+            negotiate::only_as_it_is(call.form)?;
+            reviews::review(call, decoded.value)
+        }
         ("create", "") => {
             let shown = create::create(call, decoded).await?;
             written(call, 201, &shown).await
@@ -372,16 +379,18 @@ fn is_definition(call: &Call<'_>) -> bool {
 }
 
 /// Begins to take away the objects of a definition that has been marked.
-fn clean_up_definition(call: &Call<'_>) {
-    let key = Key::new(None, call.action.name);
-    let is_marked = is_definition(call)
-        && call
-            .server
-            .store
-            .get(&call.entry.resource, &key)
-            .is_some_and(|record| !record.value["metadata"]["deletionTimestamp"].is_null());
+fn clean_up_definition(call: &Call<'_>, name: &str) {
+    if !is_definition(call) {
+        return;
+    }
+    let key = Key::new(None, name);
+    let is_marked = call
+        .server
+        .store
+        .get(&call.entry.resource, &key)
+        .is_some_and(|record| !record.value["metadata"]["deletionTimestamp"].is_null());
     if is_marked {
-        tokio::spawn(definitions::clean_up(call.server.clone(), call.action.name.to_owned()));
+        tokio::spawn(definitions::clean_up(call.server.clone(), name.to_owned()));
     }
 }
 

@@ -42,6 +42,14 @@ pub fn accepted(headers: &HeaderMap) -> Result<Form, Refusal> {
         .ok_or_else(|| status::not_acceptable(&SPOKEN))
 }
 
+/// Refuses forms that need an object that is kept: what is asked and answered has no columns and no metadata.
+///
+/// # Errors
+/// 406.
+pub fn only_as_it_is(form: Form) -> Result<(), Refusal> {
+    if form == Form::Object { Ok(()) } else { Err(status::not_acceptable(&SPOKEN)) }
+}
+
 fn form(clause: &str) -> Option<Form> {
     let mut parts = clause.split(';').map(str::trim);
     let media = parts.next()?;

@@ -10,6 +10,7 @@ use super::auth::authority;
 use super::body::{self, Decoded};
 use super::call::Call;
 use super::negotiate::{self, Encoding, PatchType};
+use super::query::FieldValidation;
 use super::reply::Shown;
 use super::status::{self, Refusal};
 use super::{create, rules, update};
@@ -59,7 +60,12 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
         );
         return Err(status::bad_request(message));
     }
-    drop_unknown(call, &mut applied, &decoded.duplicates)?;
+    rules::refuse_undeclared(&call.entry.kind, call.action, &mut applied)?;
+    repeated_key(
+        call,
+        decoded.duplicate_key,
+        "error strict decoding YAML: error converting YAML to JSON: yaml",
+    )?;
     let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
     if !is_there && call.action.subresource.is_empty() {
         authority::authorize_creation(call)?;
@@ -72,6 +78,21 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
     }
     let shown = update::change(call, |present| rules::applied(call, Some(present), &applied)).await?;
     Ok((shown, false))
+}
+
+/// A key of YAML that stands there twice is let in, warned of or refused, as `fieldValidation` says.
+///
+/// # Errors
+/// 400.
+pub fn repeated_key(call: &Call<'_>, key: Option<String>, where_: &str) -> Result<(), Refusal> {
+    let Some(key) = key else { return Ok(()) };
+    let text = format!("{where_}: unmarshal errors:\n  {key}");
+    match call.query.field_validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => call.warn(text),
+        FieldValidation::Strict => return Err(status::bad_request(text)),
+    }
+    Ok(())
 }
 
 fn drop_unknown(call: &Call<'_>, value: &mut Value, duplicates: &[String]) -> Result<(), Refusal> {

@@ -64,6 +64,7 @@ fn snapshot(call: &Call<'_>, token: Option<&Token>) -> Result<Snapshot, Refusal>
     let (store, resource, namespace) = (&call.server.store, &call.entry.resource, call.action.namespace);
     match (token, call.query.resource_version, call.query.version_match) {
         (Some(Token { revision: 0, .. }), _, _) => Ok(store.list(resource, namespace)),
+        (Some(token), _, _) if call.server.past.is_over(token.revision) => Err(token_expired(call, token)),
         (Some(token), _, _) => {
             store.list_at(resource, namespace, token.revision).map_err(|_| token_expired(call, token))
         }
@@ -80,10 +81,12 @@ fn snapshot(call: &Call<'_>, token: Option<&Token>) -> Result<Snapshot, Refusal>
 
 fn exact(call: &Call<'_>, asked: u64) -> Result<Snapshot, Refusal> {
     refuse_future(call.server.store.revision(), asked)?;
-    call.server
-        .store
-        .list_at(&call.entry.resource, call.action.namespace, asked)
-        .map_err(|_| status::expired("The resourceVersion for the provided list is too old."))
+    let too_old = || status::expired("The resourceVersion for the provided list is too old.");
+    if call.server.past.is_over(asked) {
+        return Err(too_old());
+    }
+    let (resource, namespace) = (&call.entry.resource, call.action.namespace);
+    call.server.store.list_at(resource, namespace, asked).map_err(|_| too_old())
 }
 
 /// 504 for a revision that has not been reached (`storage.NewTooLargeResourceVersionError`).

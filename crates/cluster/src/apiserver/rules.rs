@@ -10,9 +10,12 @@ use serde_json::{Map, Value, json};
 use super::call::Call;
 use super::negotiate::PatchType;
 use super::query::FieldValidation;
+use super::route::Action;
 use super::status::{self, About, Refusal};
 use crate::objects::{self, FieldSelector, IncludeObject, LabelSelector, SelectorError};
-pub use crate::objects::{FieldFault, Kind, builtin_kinds, convert_event, v2_definitions, v3_schemas};
+pub use crate::objects::{
+    FieldFault, Kind, builtin_kinds, convert_autoscaler, convert_event, v2_definitions, v3_schemas,
+};
 use crate::patch::{self, apply};
 
 /// A built-in kind by group and kind.
@@ -61,6 +64,28 @@ pub fn drop_unknown(
             Err(status::bad_request(format!("strict decoding error: {}", texts.join(", "))))
         }
     }
+}
+
+/// Brings an applied configuration into canonical form. A field that its kind does not have makes it no configuration,
+/// whatever `fieldValidation` says (`structuredmerge.go`, Apply).
+///
+/// # Errors
+/// 500, as upstream answers it; 400 when a value is not of its type.
+pub fn refuse_undeclared(kind: &Kind, action: Action<'_>, value: &mut Value) -> Result<(), Refusal> {
+    let unknown = objects::decode(kind, value).map_err(|error| {
+        let (version, kind) = (&kind.version, &kind.kind);
+        status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
+    })?;
+    let texts: Vec<String> =
+        unknown.iter().map(|path| format!(".{path}: field not declared in schema")).collect();
+    let texts = match texts.as_slice() {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        several => format!("errors:\n  {}", several.join("\n  ")),
+    };
+    let (namespace, name) = (action.namespace.unwrap_or_default(), action.name);
+    let about = format!("{namespace}/{name}; {}, Kind={}", kind.api_version(), kind.kind);
+    Err(Refusal::new(500, "", format!("failed to create typed patch object ({about}): {texts}")))
 }
 
 /// Fills in what the client left out.
@@ -203,6 +228,17 @@ impl Selection {
     /// Whether an object, in the kind's version, is selected.
     pub fn matches(&self, value: &Value) -> bool {
         self.labels.matches(value) && self.fields.matches(&self.kind, value)
+    }
+}
+
+/// A selector as one text, as `scale` gives it: a text already, a map of labels, or a `LabelSelector`.
+pub fn selector_text(selector: &Value) -> Option<String> {
+    match selector {
+        Value::String(text) => Some(text.clone()),
+        Value::Object(map) if map.values().all(Value::is_string) => {
+            Some(LabelSelector::of_map(selector).to_string())
+        }
+        _ => LabelSelector::of(selector).ok().map(|selector| selector.to_string()),
     }
 }
 

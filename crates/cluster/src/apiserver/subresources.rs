@@ -306,7 +306,7 @@ pub fn scale_of(call: &Call<'_>, value: &Value) -> Value {
         "spec": {"replicas": replicas(at(paths.map(|paths| paths.spec_replicas.as_str()), ".spec.replicas"))},
         "status": {"replicas": replicas(at(paths.map(|paths| paths.status_replicas.as_str()), ".status.replicas"))}});
     let selector = paths.and_then(|paths| paths.label_selector.as_deref()).map(|path| at(Some(path), ""));
-    if let Some(selector) = selector.as_ref().and_then(Value::as_str) {
+    if let Some(selector) = selector.as_ref().and_then(rules::selector_text) {
         scale["status"]["selector"] = selector.into();
     }
     scale

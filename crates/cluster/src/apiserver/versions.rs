@@ -1,8 +1,8 @@
 //! Between the version in which an object is stored and the one in which it is asked for.
 //!
 //! Versions of a CustomResourceDefinition differ in `apiVersion` only (conversion strategy `None`). `events.k8s.io`
-//! and the core group share their events; the fields
-//! are named otherwise.
+//! and the core group share their events; the fields are named otherwise. Autoscalers are stored as `v2`. Defaults that
+//! came into a definition after an object was stored are filled in as it is read.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,16 @@ use crate::store::Record;
 
 /// An object in the version of `kind`.
 pub fn served<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
-    if value["apiVersion"] == kind.api_version().as_str() {
+    let lacks_default = !kind.is_builtin() && kind.schema().lacks_default(value);
+    if value["apiVersion"] == kind.api_version().as_str() && !lacks_default {
         return Cow::Borrowed(value);
     }
     let mut value = value.clone();
+    if lacks_default {
+        kind.schema().default(&mut value);
+    }
     rules::convert_event(kind, &mut value);
+    rules::convert_autoscaler(kind, &mut value);
     value["apiVersion"] = kind.api_version().into();
     Cow::Owned(value)
 }
@@ -37,6 +42,11 @@ pub fn stored(kind: &Kind, mut value: Value) -> Value {
         && let Some(core) = rules::builtin_kind("", "Event")
     {
         rules::convert_event(&core, &mut value);
+    }
+    if kind.is("autoscaling", "HorizontalPodAutoscaler")
+        && let Some(second) = rules::builtin_kind("autoscaling", "HorizontalPodAutoscaler")
+    {
+        rules::convert_autoscaler(&second, &mut value);
     }
     value
 }

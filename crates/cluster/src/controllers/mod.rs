@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ReplicationController, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Api, Client};
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 mod aggregation;
 pub mod cache;
+mod deployment;
 mod endpoints;
 mod event_expiry;
 mod finished;
@@ -28,6 +30,7 @@ mod node_lifecycle;
 mod pod_garbage;
 pub(crate) mod queue;
 pub(crate) mod record;
+mod replicas;
 
 use cache::{Cache, follow};
 use record::Recorder;
@@ -92,6 +95,12 @@ pub struct Watches {
     pub leases: Cache<Lease>,
     /// PodDisruptionBudgets.
     pub budgets: Cache<PodDisruptionBudget>,
+    /// Deployments.
+    pub deployments: Cache<Deployment>,
+    /// ReplicaSets.
+    pub replica_sets: Cache<ReplicaSet>,
+    /// ReplicationControllers.
+    pub replication_controllers: Cache<ReplicationController>,
 }
 
 impl Watches {
@@ -107,6 +116,9 @@ impl Watches {
             follow(Api::all(c.clone()), self.slices.clone(), s.clone()),
             follow(Api::all(c.clone()), self.leases.clone(), s.clone()),
             follow(Api::all(c.clone()), self.budgets.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.deployments.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.replica_sets.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.replication_controllers.clone(), s.clone()),
         );
     }
 }
@@ -172,6 +184,9 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     kinds.share(&watches.slices);
     kinds.share(&watches.leases);
     kinds.share(&watches.budgets);
+    kinds.share(&watches.deployments);
+    kinds.share(&watches.replica_sets);
+    kinds.share(&watches.replication_controllers);
     let recorder = Recorder::start(client.clone(), "controller-manager", stop.clone());
     let job = job::Hands {
         client: clients.account("job-controller"),
@@ -232,6 +247,35 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
         pod_garbage::run(pod_garbage, stop.clone()),
         endpoints::run(endpoints, stop.clone()),
         event_expiry::run(clients.account("event-expiry-controller"), stop.clone()),
+        replicate(&clients, &watches, &recorder, &stop),
         scheduler::run(scheduler, stop.clone()),
+    );
+}
+
+/// Deployments, ReplicaSets and ReplicationControllers.
+async fn replicate(clients: &Clients, watches: &Watches, recorder: &Recorder, stop: &CancellationToken) {
+    let deployment = deployment::Hands {
+        client: clients.account("deployment-controller"),
+        deployments: watches.deployments.clone(),
+        sets: watches.replica_sets.clone(),
+        pods: watches.pods.clone(),
+        recorder: recorder.named("deployment-controller"),
+    };
+    let replica_sets = replicas::Hands {
+        client: clients.account("replicaset-controller"),
+        sets: watches.replica_sets.clone(),
+        pods: watches.pods.clone(),
+        recorder: recorder.named("replicaset-controller"),
+    };
+    let replication_controllers = replicas::Hands {
+        client: clients.account("replication-controller"),
+        sets: watches.replication_controllers.clone(),
+        pods: watches.pods.clone(),
+        recorder: recorder.named("replication-controller"),
+    };
+    tokio::join!(
+        deployment::run(deployment, stop.clone()),
+        replicas::run(replica_sets, stop.clone()),
+        replicas::run(replication_controllers, stop.clone()),
     );
 }

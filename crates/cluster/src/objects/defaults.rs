@@ -5,6 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
+mod apps;
+mod recorded;
+
 use super::kinds::Kind;
 
 /// Fills in the defaults of `kind`.
@@ -27,6 +30,8 @@ pub fn default_object(kind: &Kind, object: &mut Value) {
         ("", "LimitRange") => limit_range(object),
         ("", "Node") => node(object),
         ("batch", "Job") => job(object),
+        ("", "PodTemplate" | "ReplicationController") | ("apps", _) => apps::fill(kind, object),
+        ("autoscaling" | "flowcontrol.apiserver.k8s.io", _) => recorded::fill(kind, object),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(object),
         ("discovery.k8s.io", "EndpointSlice") => {
             for port in items(object, "/ports") {
@@ -42,7 +47,11 @@ pub fn default_object(kind: &Kind, object: &mut Value) {
             set(object, "reclaimPolicy", json!("Delete"));
             set(object, "volumeBindingMode", json!("Immediate"));
         }
-        ("admissionregistration.k8s.io", _) => webhooks(object),
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => webhooks(object),
+        ("admissionregistration.k8s.io" | "apiregistration.k8s.io", _) => recorded::fill(kind, object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => super::crd::default_crd(object),
         _ => {}
     }

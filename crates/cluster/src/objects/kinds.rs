@@ -4,6 +4,9 @@
 //! [`super::kinds_of_crd`]. Names are those of Kubernetes' discovery documents (`kubernetes/api/discovery`, v1.36).
 //! Only what is served honestly stands here.
 
+mod apps;
+mod recorded;
+
 use std::fmt;
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -261,7 +264,15 @@ impl Kind {
 /// All built-in kinds, in the order of discovery.
 pub fn builtin_kinds() -> &'static [Arc<Kind>] {
     static KINDS: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
-        let groups = [core_kinds(), work_kinds(), policy_kinds(), extension_kinds(), review_kinds()];
+        let groups = [
+            core_kinds(),
+            work_kinds(),
+            apps::kinds(),
+            policy_kinds(),
+            extension_kinds(),
+            recorded::kinds(),
+            review_kinds(),
+        ];
         groups.into_iter().flatten().map(Arc::new).collect()
     });
     &KINDS
@@ -503,10 +514,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_within_a_group() {
+    fn names_are_unique_within_a_version() {
         let mut seen = std::collections::BTreeSet::new();
         for kind in builtin_kinds() {
-            assert!(seen.insert((kind.group.clone(), kind.plural.clone())), "{kind:?}");
+            assert!(seen.insert((kind.group.clone(), kind.version.clone(), kind.plural.clone())), "{kind:?}");
         }
     }
 }

@@ -70,7 +70,18 @@ fn has_generation(kind: &Kind) -> bool {
                 | "CustomResourceDefinition"
                 | "MutatingWebhookConfiguration"
                 | "ValidatingWebhookConfiguration"
+                | "MutatingAdmissionPolicy"
+                | "MutatingAdmissionPolicyBinding"
+                | "ValidatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding"
                 | "PriorityClass"
+                | "Deployment"
+                | "ReplicaSet"
+                | "ReplicationController"
+                | "FlowSchema"
+                | "PriorityLevelConfiguration"
+                | "Ingress"
+                | "IngressClass"
         )
 }
 

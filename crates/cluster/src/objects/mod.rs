@@ -8,6 +8,7 @@
 //! [`default_object`] → [`prepare_create`] or [`prepare_update`] → [`validate_create`] or [`validate_update`].
 
 mod age;
+mod autoscaler;
 mod crd;
 mod defaults;
 mod fault;
@@ -28,6 +29,7 @@ use serde_json::Value;
 use crate::schema::DecodeError;
 
 pub use age::{human_duration, since};
+pub use autoscaler::convert_autoscaler;
 pub use crd::{established_status, kinds_of_crd, validate_crd, validate_crd_update, version_rank};
 pub use defaults::default_object;
 pub use fault::{FieldFault, MAX_FAULTS, Reason, invalid_status};

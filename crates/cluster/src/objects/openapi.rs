@@ -83,6 +83,10 @@ fn definitions<'k>(kinds: impl IntoIterator<Item = &'k Kind>, form: Form) -> Val
 fn custom(source: &Value, form: Form) -> Value {
     let mut schema = source.clone();
     if form == Form::V2 {
+        if source["x-kubernetes-preserve-unknown-fields"] == true {
+            // With any field named, kubectl would call all others unknown (apiextensions `openapi/builder`).
+            return json!({"type": "object"});
+        }
         // Version 2 has no junctors; a validating client would misread what is left of them.
         for keyword in ["allOf", "anyOf", "oneOf", "not", "nullable"] {
             schema.as_object_mut().map(|map| map.remove(keyword));

@@ -13,6 +13,34 @@ impl Schema {
         self.default_node(self.root(), object, 0);
     }
 
+    /// Whether a stored object, which has no nulls to drop, lacks a default: one that came into the schema after it.
+    pub fn lacks_default(&self, object: &Value) -> bool {
+        self.has_defaults && self.node_lacks_default(self.root(), object, 0)
+    }
+
+    fn node_lacks_default(&self, id: NodeId, value: &Value, depth: usize) -> bool {
+        if depth > MAX_DEPTH {
+            return false;
+        }
+        let node = self.node(id);
+        match value {
+            Value::Object(map) => {
+                let absent = |name: &String| !map.contains_key(name);
+                node.properties
+                    .iter()
+                    .any(|(name, property)| absent(name) && self.node(property.node).default.is_some())
+                    || map.iter().any(|(name, child)| {
+                        self.field(id, name)
+                            .is_some_and(|field| self.node_lacks_default(field, child, depth + 1))
+                    })
+            }
+            Value::Array(items) => node
+                .items
+                .is_some_and(|of| items.iter().any(|item| self.node_lacks_default(of, item, depth + 1))),
+            _ => false,
+        }
+    }
+
     fn default_node(&self, id: NodeId, value: &mut Value, depth: usize) {
         if depth > MAX_DEPTH {
             return;

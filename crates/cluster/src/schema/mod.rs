@@ -229,6 +229,8 @@ pub struct Schema {
     rule_paths: Vec<String>,
     rules: OnceLock<Box<cel::Rules>>,
     builtin: bool,
+    /// Whether any node has a default.
+    has_defaults: bool,
 }
 
 impl Schema {
@@ -249,6 +251,7 @@ impl Schema {
 
     fn new(nodes: Vec<Node>, root: NodeId) -> Schema {
         Schema {
+            has_defaults: nodes.iter().any(|node| node.default.is_some()),
             nodes,
             root,
             source: None,

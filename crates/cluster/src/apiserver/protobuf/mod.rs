@@ -32,6 +32,7 @@ struct Field {
     shape: Shape,
     /// A string code of one character, or the name of a message.
     code: &'static str,
+    /// Whether zero counts.
     is_pointer: bool,
     is_inline: bool,
 }
@@ -182,6 +183,7 @@ fn value(code: &str, wire: Wire<'_>, depth: usize) -> Result<Value, String> {
     match (code, wire) {
         ("b", Wire::Number(number)) => Ok(Value::Bool(number != 0)),
         ("i", Wire::Number(number)) => Ok(number.cast_signed().into()),
+        ("f", Wire::Bytes(bytes)) => double(bytes),
         ("s", Wire::Bytes(bytes)) => Ok(text(bytes)?.into()),
         ("y", Wire::Bytes(bytes)) => Ok(STANDARD.encode(bytes).into()),
         ("t" | "m", Wire::Bytes(bytes)) => time(bytes, code == "m"),
@@ -201,16 +203,41 @@ fn value(code: &str, wire: Wire<'_>, depth: usize) -> Result<Value, String> {
             None => Ok(Value::Null),
         },
         (name, Wire::Bytes(bytes)) if name.len() > 1 => {
-            let mut object = object(name, bytes, depth)?;
-            // A named list of strings, wrapped because a map's value cannot be a list.
-            Ok(if name.ends_with(".ExtraValue") {
-                object.remove("items").unwrap_or_default()
-            } else {
-                object.into()
-            })
+            let object = object(name, bytes, depth)?;
+            Ok(unwrapped(name, object))
         }
         _ => Err(format!("a field of type {code:?} is encoded otherwise")),
     }
+}
+
+/// Types that protobuf cannot say as JSON does: a list in a map, and one of several types, stand in a message.
+fn unwrapped(name: &str, mut object: Map<String, Value>) -> Value {
+    let other = match name {
+        "authentication.v1.ExtraValue" | "authorization.v1.ExtraValue" | "certificates.v1.ExtraValue" => {
+            "items"
+        }
+        "apiextensions.v1.JSONSchemaPropsOrBool" => "allows",
+        "apiextensions.v1.JSONSchemaPropsOrArray" => "jSONSchemas",
+        "apiextensions.v1.JSONSchemaPropsOrStringArray" => "property",
+        _ => return object.into(),
+    };
+    match object.remove("schema").or_else(|| object.remove(other)) {
+        Some(value) => value,
+        None if other == "allows" => false.into(),
+        None => Value::Null,
+    }
+}
+
+/// A number, without a fraction where it has none, as Go writes it.
+fn double(bytes: &[u8]) -> Result<Value, String> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let bytes = bytes.try_into().map_err(|_| "a double has not eight bytes")?;
+    let number = f64::from_le_bytes(bytes);
+    if number.fract() == 0.0 && number.abs() < EXACT {
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and small enough to be exact")]
+        return Ok((number as i64).into());
+    }
+    serde_json::Number::from_f64(number).map(Value::Number).ok_or_else(|| "a double is no number".into())
 }
 
 fn time(bytes: &[u8], with_microseconds: bool) -> Result<Value, String> {
@@ -342,6 +369,26 @@ mod tests {
         let expected = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"volumes": [{"name": "v", "emptyDir": {}}],
             "terminationGracePeriodSeconds": 0}});
         assert_eq!(decode(&body("v1", "Pod", &raw)), Ok(expected));
+    }
+
+    #[test]
+    fn schemas_of_a_definition_are_unwrapped() {
+        let either = |bytes: &[u8]| value("apiextensions.v1.JSONSchemaPropsOrBool", Wire::Bytes(bytes), 9);
+        assert_eq!(either(&[1 << 3, 1]), Ok(json!(true)));
+        assert_eq!(either(&[]), Ok(json!(false)));
+        assert_eq!(either(&field(2, b"")), Ok(json!({})));
+        let maximum = [vec![9 << 3 | 1], 2.5_f64.to_le_bytes().to_vec()].concat();
+        let minimum = [vec![11 << 3 | 1], 3.0_f64.to_le_bytes().to_vec()].concat();
+        let several = [field(5, b"number"), maximum, minimum].concat();
+        assert_eq!(
+            object("apiextensions.v1.JSONSchemaProps", &several, 9).map(Value::from),
+            Ok(json!({"type": "number", "maximum": 2.5, "minimum": 3}))
+        );
+        let items = field(1, &field(5, b"string"));
+        assert_eq!(
+            value("apiextensions.v1.JSONSchemaPropsOrArray", Wire::Bytes(&items), 9),
+            Ok(json!({"type": "string"}))
+        );
     }
 
     #[test]

@@ -76,6 +76,12 @@ impl Graph {
         self.dependents(uid).filter(blocks).map(str::to_owned).collect()
     }
 
+    /// Whether one of its dependents waits for dependents of its own: each may wait for the other, in a circle.
+    pub fn may_be_in_circle(&self, uid: &str) -> bool {
+        self.dependents(uid)
+            .any(|dependent| self.get(dependent).is_some_and(|item| item.ends_with(FOREGROUND)))
+    }
+
     /// Objects that name an owner which is not known.
     pub fn fatherless(&self) -> Vec<String> {
         let lacks = |item: &Item| item.owners.iter().any(|owner| !self.items.contains_key(&owner.uid));

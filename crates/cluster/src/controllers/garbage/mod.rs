@@ -107,6 +107,14 @@ impl Collector {
                 strike_owners(api, live, &gone).await
             }
             Action::Delete(policy) => {
+                let mut live = live.clone();
+                let blocks = item.owners.iter().any(|owner| owner.block_owner_deletion == Some(true));
+                if owners.contains(&Owner::Waiting) && blocks && lock(&self.graph).may_be_in_circle(uid) {
+                    match unblock(api, &live).await? {
+                        Some(unblocked) => live = unblocked,
+                        None => return Ok(()),
+                    }
+                }
                 let parameters = DeleteParams {
                     propagation_policy: Some(policy),
                     preconditions: Some(Preconditions {
@@ -192,6 +200,23 @@ async fn strike_owners(api: &Api<Bare>, live: &Bare, gone: &[&str]) -> Result<()
     let mut kept = live.metadata.owner_references.clone().unwrap_or_default();
     kept.retain(|owner| !gone.contains(&owner.uid.as_str()));
     patch_metadata(api, live, serde_json::json!({"ownerReferences": kept})).await
+}
+
+/// Takes back that the object blocks its owners' deletion; None if it is gone.
+async fn unblock(api: &Api<Bare>, live: &Bare) -> Result<Option<Bare>, Error> {
+    let mut owners = live.metadata.owner_references.clone().unwrap_or_default();
+    for owner in &mut owners {
+        owner.block_owner_deletion = Some(false);
+    }
+    let change = serde_json::json!({"ownerReferences": owners, "uid": live.metadata.uid,
+        "resourceVersion": live.metadata.resource_version});
+    let patch = Patch::Merge(serde_json::json!({"metadata": change}));
+    let name = live.metadata.name.clone().unwrap_or_default();
+    match api.patch(&name, &PatchParams::default(), &patch).await {
+        Ok(unblocked) => Ok(Some(unblocked)),
+        Err(error) if refusal(&error) == Some(404) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn strike_finalizer(api: &Api<Bare>, live: &Bare, finalizer: &str) -> Result<(), Error> {

@@ -45,6 +45,16 @@ fn an_owner_that_goes_makes_its_dependents_worth_a_look() {
 }
 
 #[test]
+fn a_circle_is_suspected_where_a_dependent_waits_too() {
+    let mut graph = Graph::default();
+    graph.put("a", item("a", &[("c", true)], ending("foregroundDeletion")));
+    graph.put("b", item("b", &[("a", true)], json!({})));
+    graph.put("c", item("c", &[("b", true)], json!({})));
+    assert!(graph.may_be_in_circle("c"), "a waits, and is c's dependent");
+    assert!(!graph.may_be_in_circle("b"));
+}
+
+#[test]
 fn an_owner_in_foreground_deletion_is_looked_at_as_its_dependents_go() {
     let mut graph = Graph::default();
     graph.put("owner", item("owner", &[], json!({})));

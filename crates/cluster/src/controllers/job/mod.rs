@@ -19,7 +19,7 @@ mod backoff;
 mod conditions;
 mod decide;
 mod indexes;
-mod pods;
+pub(crate) mod pods;
 mod policies;
 mod template;
 

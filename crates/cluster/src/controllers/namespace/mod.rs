@@ -116,10 +116,17 @@ async fn furnish(hands: &Hands, namespace: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks for the deletion of everything in the namespace and says what is still there.
+/// Asks for the deletion of everything in the namespace and says what is still there. Pods go first, and the rest stays
+/// until they have gone: what they rely on must not vanish under them (KEP-5080).
 async fn clear(hands: &Hands, namespace: &str) -> Remains {
     let mut remains = Remains::default();
-    for served in hands.kinds.all().into_iter().filter(|served| served.namespaced) {
+    let is_pods = |served: &Served| served.resource.group.is_empty() && served.resource.plural == "pods";
+    let (pods, others): (Vec<_>, Vec<_>) =
+        hands.kinds.all().into_iter().filter(|served| served.namespaced).partition(|served| is_pods(served));
+    for served in pods.into_iter().chain(others) {
+        if !is_pods(&served) && remains.objects.contains_key("pods.") {
+            break;
+        }
         if let Err(error) = clear_kind(hands, &served, namespace, &mut remains).await {
             let kind = &served.resource;
             remains.failures.push(format!("{}, Resource={}: {error}", kind.api_version, kind.plural));

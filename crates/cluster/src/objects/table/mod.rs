@@ -4,6 +4,7 @@
 //! `additionalPrinterColumns`; others show name and creation. All columns are sent, those of priority 1 are shown
 //! with `-o wide`. The present time comes in, since ages are rendered here.
 
+mod apps;
 mod pod;
 mod rows;
 

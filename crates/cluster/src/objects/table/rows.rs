@@ -8,26 +8,27 @@ use super::super::kinds::Kind;
 use super::super::selectors::LabelSelector;
 use super::{Heading, pod};
 
-type Row = fn(&Value, Timestamp) -> Vec<Value>;
+pub(super) type Row = fn(&Value, Timestamp) -> Vec<Value>;
 
-const NAME: Heading = ("Name", "string", "name", 0);
-const AGE: Heading = ("Age", "string", "", 0);
+pub(super) const NAME: Heading = ("Name", "string", "name", 0);
+pub(super) const AGE: Heading = ("Age", "string", "", 0);
 
-const fn string(name: &'static str) -> Heading {
+pub(super) const fn string(name: &'static str) -> Heading {
     (name, "string", "", 0)
 }
 
-const fn wide(name: &'static str) -> Heading {
+pub(super) const fn wide(name: &'static str) -> Heading {
     (name, "string", "", 1)
 }
 
-const fn integer(name: &'static str) -> Heading {
+pub(super) const fn integer(name: &'static str) -> Heading {
     (name, "integer", "", 0)
 }
 
 /// Headings and row of a kind.
 pub(super) fn of(kind: &Kind) -> (Vec<Heading>, Row) {
     match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "ReplicationController") | ("apps", _) => super::apps::of(&kind.kind),
         ("", _) => of_core(&kind.kind),
         ("batch", "Job") => (
             vec![
@@ -95,7 +96,10 @@ pub(super) fn of(kind: &Kind) -> (Vec<Heading>, Row) {
             ],
             storage_class,
         ),
-        ("admissionregistration.k8s.io", _) => (vec![NAME, integer("Webhooks"), AGE], |o, now| {
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => (vec![NAME, integer("Webhooks"), AGE], |o, now| {
             vec![name(o), json!(list(o, "webhooks").count()), age(o, now)]
         }),
         // CustomResourceDefinitions, Roles and ClusterRoles show their creation as a time.
@@ -235,7 +239,7 @@ pub(super) fn none(text: &str) -> Value {
     json!(if text.is_empty() { "<none>" } else { text })
 }
 
-fn name(object: &Value) -> Value {
+pub(super) fn name(object: &Value) -> Value {
     object["metadata"]["name"].clone()
 }
 
@@ -243,7 +247,7 @@ fn count(map: &Value) -> usize {
     map.as_object().map_or(0, serde_json::Map::len)
 }
 
-fn selector(selector: &Value) -> Value {
+pub(super) fn selector(selector: &Value) -> Value {
     match LabelSelector::of(selector) {
         Ok(selector) => none(&selector.to_string()),
         Err(_) => json!("<error>"),
@@ -285,17 +289,22 @@ fn job(job: &Value, now: Timestamp) -> Vec<Value> {
             .find(|kind| holds(kind))
             .unwrap_or("Running")
     };
-    let containers = &spec["template"]["spec"];
+    let [names, images] = containers(&spec["template"]["spec"]);
     vec![
         name(job),
         json!(word),
         json!(completions),
         json!(duration.unwrap_or_default()),
         age(job, now),
-        json!(joined(list(containers, "containers").map(|c| text(c, "name")))),
-        json!(joined(list(containers, "containers").map(|c| text(c, "image")))),
+        names,
+        images,
         selector(&spec["selector"]),
     ]
+}
+
+/// The names and the images of a pod's containers.
+pub(super) fn containers(spec: &Value) -> [Value; 2] {
+    ["name", "image"].map(|field| json!(joined(list(spec, "containers").map(|c| text(c, field)))))
 }
 
 fn service(service: &Value, now: Timestamp) -> Vec<Value> {

@@ -3,6 +3,7 @@
 //! Objects come in decoded and defaulted and go out as a list of faults; nothing is looked up elsewhere. Kinds that
 //! are not named here are judged by metadata and schema alone.
 
+mod apps;
 mod configuration;
 mod job;
 mod pod;
@@ -67,7 +68,14 @@ fn of_kind(kind: &Kind, object: &Value) -> Vec<FieldFault> {
         ("", "LimitRange") => policy::limit_range(object),
         ("", "PersistentVolumeClaim") => policy::claim(object),
         ("", "Endpoints") => Vec::new(),
+        ("", "ReplicationController") | ("apps", _) => apps::validate(kind, object),
+        ("", "PodTemplate") => {
+            let mut faults = Vec::new();
+            pod::template(&object["template"], "template", &mut faults);
+            faults
+        }
         ("batch", "Job") => job::validate(object),
+        ("apiregistration.k8s.io", "APIService") => policy::api_service(object),
         ("coordination.k8s.io", "Lease") => policy::lease(object),
         ("rbac.authorization.k8s.io", _) => policy::rbac(&kind.kind, object),
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class(object),
@@ -91,6 +99,7 @@ fn of_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault> {
             faults
         }
         ("batch", "Job") => job::validate_update(new, old),
+        ("apps", _) => immutable_field(new, old, "spec.selector"),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding")
             if new["roleRef"] != old["roleRef"] =>
         {

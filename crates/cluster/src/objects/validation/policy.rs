@@ -19,6 +19,14 @@ pub(super) fn quota(quota: &Value) -> Vec<FieldFault> {
     faults
 }
 
+/// Groups of other servers are not passed on to them.
+pub(super) fn api_service(service: &Value) -> Vec<FieldFault> {
+    if service["spec"]["service"].is_null() {
+        return Vec::new();
+    }
+    vec![FieldFault::forbidden("spec.service", "this cluster does not pass requests on to other API servers")]
+}
+
 pub(super) fn limit_range(range: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     for (index, limit) in items(&range["spec"], "limits") {

@@ -1,0 +1,154 @@
+//! What a ReplicaSet and a ReplicationController say alike: how many pods, which, made of what.
+
+use std::fmt::Debug;
+
+use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
+use k8s_openapi::api::core::v1::{
+    PodTemplateSpec, ReplicationController, ReplicationControllerCondition, ReplicationControllerStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The condition of a set whose pods cannot be created or deleted.
+const FAILURE: &str = "ReplicaFailure";
+
+/// What is wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// How many pods.
+    pub replicas: i32,
+    /// Which pods are its own; without, none are.
+    pub selector: Option<LabelSelector>,
+    /// What a new pod is made of.
+    pub template: PodTemplateSpec,
+    /// Seconds for which a pod must have been ready before it counts as available.
+    pub min_ready_seconds: i32,
+}
+
+/// What is there, as the status says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pods that have neither ended nor are being deleted.
+    pub replicas: i32,
+    /// Of these, those that have every label of the template.
+    pub fully_labeled: i32,
+    /// Of these, those that are ready.
+    pub ready: i32,
+    /// Of these, those that have been ready for long enough.
+    pub available: i32,
+    /// Why the last creation or deletion failed: reason and message.
+    pub failure: Option<(&'static str, String)>,
+}
+
+/// A kind that keeps a number of pods.
+pub trait Replicated:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Serialize
+    + Send
+    + Sync
+    + 'static
+{
+    /// Its `kind` in an owner's reference.
+    const KIND: &str;
+
+    /// What it asks for.
+    fn wanted(&self) -> Wanted;
+
+    /// The object with this status; None where its status says so already.
+    fn with(&self, counts: &Counts, now: Timestamp) -> Option<Self>;
+}
+
+impl Replicated for ReplicaSet {
+    const KIND: &str = "ReplicaSet";
+
+    fn wanted(&self) -> Wanted {
+        let Some(spec) = &self.spec else { return Wanted::default() };
+        Wanted {
+            replicas: spec.replicas.unwrap_or(1),
+            selector: Some(spec.selector.clone()),
+            template: spec.template.clone().unwrap_or_default(),
+            min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
+        }
+    }
+
+    fn with(&self, counts: &Counts, now: Timestamp) -> Option<Self> {
+        let before = self.status.clone().unwrap_or_default();
+        let mut conditions = before.conditions.clone().unwrap_or_default();
+        let known = conditions.iter().any(|c| c.type_ == FAILURE && counts.failure.is_some());
+        if !known {
+            conditions.retain(|c| c.type_ != FAILURE);
+            conditions.extend(counts.failure.as_ref().map(|(reason, message)| ReplicaSetCondition {
+                type_: FAILURE.to_owned(),
+                status: "True".to_owned(),
+                reason: Some((*reason).to_owned()),
+                message: Some(message.clone()),
+                last_transition_time: Some(Time(now)),
+            }));
+        }
+        let after = ReplicaSetStatus {
+            replicas: counts.replicas,
+            fully_labeled_replicas: some(counts.fully_labeled),
+            ready_replicas: some(counts.ready),
+            available_replicas: some(counts.available),
+            observed_generation: self.metadata.generation,
+            conditions: Some(conditions).filter(|all| !all.is_empty()),
+            ..before.clone()
+        };
+        (Some(&after) != self.status.as_ref()).then(|| Self { status: Some(after), ..self.clone() })
+    }
+}
+
+impl Replicated for ReplicationController {
+    const KIND: &str = "ReplicationController";
+
+    fn wanted(&self) -> Wanted {
+        let Some(spec) = &self.spec else { return Wanted::default() };
+        let labels = spec.selector.clone().filter(|labels| !labels.is_empty());
+        Wanted {
+            replicas: spec.replicas.unwrap_or(1),
+            selector: labels
+                .map(|labels| LabelSelector { match_labels: Some(labels), match_expressions: None }),
+            template: spec.template.clone().unwrap_or_default(),
+            min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
+        }
+    }
+
+    fn with(&self, counts: &Counts, now: Timestamp) -> Option<Self> {
+        let before = self.status.clone().unwrap_or_default();
+        let mut conditions = before.conditions.clone().unwrap_or_default();
+        let known = conditions.iter().any(|c| c.type_ == FAILURE && counts.failure.is_some());
+        if !known {
+            conditions.retain(|c| c.type_ != FAILURE);
+            conditions.extend(counts.failure.as_ref().map(|(reason, message)| {
+                ReplicationControllerCondition {
+                    type_: FAILURE.to_owned(),
+                    status: "True".to_owned(),
+                    reason: Some((*reason).to_owned()),
+                    message: Some(message.clone()),
+                    last_transition_time: Some(Time(now)),
+                }
+            }));
+        }
+        let after = ReplicationControllerStatus {
+            replicas: counts.replicas,
+            fully_labeled_replicas: some(counts.fully_labeled),
+            ready_replicas: some(counts.ready),
+            available_replicas: some(counts.available),
+            observed_generation: self.metadata.generation,
+            conditions: Some(conditions).filter(|all| !all.is_empty()),
+        };
+        (Some(&after) != self.status.as_ref()).then(|| Self { status: Some(after), ..self.clone() })
+    }
+}
+
+/// Zero is left out.
+fn some(number: i32) -> Option<i32> {
+    Some(number).filter(|number| *number != 0)
+}
