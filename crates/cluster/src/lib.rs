@@ -154,6 +154,7 @@ impl Cluster {
         let server = Arc::new(ApiServer::new(store, Identities::new(&token)));
         let client = client_of(&server, UserInfo::admin());
         make_system_namespaces(&client).await?;
+        make_system_priorities(&client).await?;
         apiserver::bootstrap::roles(server.store()).await.map_err(Error::Roles)?;
         let node = start_node(&options, &server).await?;
 
@@ -162,6 +163,7 @@ impl Cluster {
         tasks.spawn(apiserver::listen::listen(listener, identity.acceptor, endpoint, stop.clone()));
         tasks.spawn(apiserver::expiry::run(server.store().clone(), stop.clone()));
         tasks.spawn(apiserver::past::run(server.clone(), stop.clone()));
+        tasks.spawn(apiserver::admission::quota::run(server.clone(), stop.clone()));
         if options.controllers {
             let known = controllers::Options { root_ca: Some(identity.ca_pem.clone()), ..Default::default() };
             let server = server.clone();
@@ -273,6 +275,40 @@ async fn make_system_namespaces(client: &kube::Client) -> Result<(), Error> {
         let mut namespace = k8s_openapi::api::core::v1::Namespace::default();
         namespace.metadata.name = Some(name.into());
         match namespaces.create(&PostParams::default(), &namespace).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            result => {
+                result?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The classes of priority that are there from the start (`pkg/apis/scheduling`, SystemPriorityClasses): name, value,
+/// description.
+const SYSTEM_PRIORITIES: [(&str, i32, &str); 2] = [
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+];
+
+async fn make_system_priorities(client: &kube::Client) -> Result<(), Error> {
+    let classes = kube::Api::<k8s_openapi::api::scheduling::v1::PriorityClass>::all(client.clone());
+    for (name, value, description) in SYSTEM_PRIORITIES {
+        let mut class = k8s_openapi::api::scheduling::v1::PriorityClass {
+            value: Some(value),
+            description: Some(description.into()),
+            ..Default::default()
+        };
+        class.metadata.name = Some(name.into());
+        match classes.create(&PostParams::default(), &class).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             result => {
                 result?;

@@ -85,6 +85,12 @@ impl Catalog {
         self.entries.iter().filter(move |entry| entry.resource == *resource)
     }
 
+    /// One entry for each resource whose objects are stored.
+    pub fn stored_kinds(&self) -> impl Iterator<Item = &Entry> {
+        let mut seen = std::collections::HashSet::new();
+        self.entries.iter().filter(move |entry| entry.kind.is_stored() && seen.insert(entry.resource.clone()))
+    }
+
     /// The next catalog: the definition's kinds replaced by these.
     pub fn with(&self, definition: &str, kinds: Vec<Kind>) -> Self {
         let mut next = self.without(definition);

@@ -94,6 +94,7 @@ async fn remove_object(server: &Arc<ApiServer>, resource: &Resource, record: &Ar
     } else {
         return;
     };
+    super::admission::quota::changed(server, record.value["metadata"]["namespace"].as_str());
     if let Err(error) = result {
         tracing::debug!(object = record.key.as_str(), %error, "an object of a deleted definition changed meanwhile");
     }

@@ -212,7 +212,10 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
                 .map(|record| Outcome::Marked(Shown::Stored(record))),
         };
         match result {
-            Ok(outcome) => return Ok(outcome),
+            Ok(outcome) => {
+                admission::quota::changed(call.server, record.value["metadata"]["namespace"].as_str());
+                return Ok(outcome);
+            }
             Err(store::Error::Changed(present)) => record = present,
             Err(store::Error::Missing) => return Err(status::not_found(call.about_name(&name))),
             Err(error) => return Err(status::internal(error)),

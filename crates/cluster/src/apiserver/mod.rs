@@ -8,7 +8,7 @@
 //!
 //! No controller's work is done here: what Kubernetes leaves to a controller is left to one.
 
-mod admission;
+pub mod admission;
 pub mod auth;
 mod body;
 pub mod bootstrap;
@@ -80,6 +80,7 @@ pub struct ApiServer {
     hooks: admission::Hooks,
     /// The streams into pods that are open.
     pub sessions: streams::Sessions,
+    quotas: admission::quota::Quotas,
 }
 
 impl ApiServer {
@@ -94,6 +95,7 @@ impl ApiServer {
             past: past::Past::default(),
             hooks: admission::Hooks::default(),
             sessions: streams::Sessions::default(),
+            quotas: admission::quota::Quotas::default(),
         }
     }
 

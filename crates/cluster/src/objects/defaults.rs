@@ -97,7 +97,6 @@ fn pod(object: &mut Value) {
         }
     }
     pod_spec(spec);
-    tolerate_unreachable_nodes(spec);
 }
 
 fn requests_from_limits(container: &mut Value) {
@@ -114,7 +113,8 @@ fn requests_from_limits(container: &mut Value) {
 }
 
 /// Pods stay 300 s on a node that is not ready or unreachable (admission plugin `DefaultTolerationSeconds`).
-fn tolerate_unreachable_nodes(spec: &mut Value) {
+pub fn tolerate_unreachable_nodes(pod: &mut Value) {
+    let spec = &mut pod["spec"];
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = spec["tolerations"].as_array().into_iter().flatten().any(|t| {
             let effect = t["effect"].as_str().unwrap_or_default();
@@ -458,8 +458,6 @@ mod tests {
             "resources": {"limits": {"cpu": "1"}}, "readinessProbe": {"httpGet": {"port": 80}}, "ports": [{"containerPort": 80}]}],
             "volumes": [{"name": "s", "secret": {"secretName": "x"}}, {"name": "e"}, {"name": "h", "hostPath": {"path": "/x"}}]}}),
         );
-        let never = json!({"effect": "NoExecute", "key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 300});
-        let lost = json!({"effect": "NoExecute", "key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 300});
         assert_eq!(
             pod,
             json!({"spec": {
@@ -469,7 +467,7 @@ mod tests {
                 "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}],
             "volumes": [{"name": "s", "secret": {"secretName": "x", "defaultMode": 420}}, {"name": "e", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/x", "type": ""}}],
             "dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "securityContext": {}, "terminationGracePeriodSeconds": 30,
-            "schedulerName": "default-scheduler", "enableServiceLinks": true, "tolerations": [never, lost]}})
+            "schedulerName": "default-scheduler", "enableServiceLinks": true}})
         );
     }
 

@@ -107,6 +107,12 @@ impl Quantity {
         Quantity { nanos: (self.nanos + other.nanos).clamp(-MAX_NANOS, MAX_NANOS), form: self.form }
     }
 
+    /// The difference, bounded as every quantity is.
+    #[must_use]
+    pub fn less(self, other: Quantity) -> Quantity {
+        Quantity { nanos: (self.nanos - other.nanos).clamp(-MAX_NANOS, MAX_NANOS), form: self.form }
+    }
+
     /// Nothing.
     pub fn zero() -> Quantity {
         Quantity { nanos: 0, form: Form::Decimal }

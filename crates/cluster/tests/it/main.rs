@@ -1,6 +1,8 @@
 //! The embedded cluster against the real thing: real processes, real sockets.
 
 #[cfg(test)]
+mod admission;
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod control;

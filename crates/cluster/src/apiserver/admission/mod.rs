@@ -6,15 +6,21 @@
 //! webhooks, and last the quotas, whose lock ([`Held`]) the commit keeps. The order is that of kube-apiserver's
 //! `AllOrderedPlugins` (`pkg/kubeapiserver/options/plugins.go`). A dry run takes the same way and leaves nothing.
 //!
-//! Nothing is stored here but a quota's `status.used`.
+//! Nothing is stored here but a quota's status ([`quota`]).
 
+mod limit_range;
+mod node;
+mod pod_security;
+mod pods;
+pub mod quota;
+mod storage_class;
 mod webhook;
 
 use serde_json::{Value, json};
 
 use super::call::Call;
 use super::rules::Kind;
-use super::status::Refusal;
+use super::status::{self, Refusal};
 use super::{create, rules};
 
 pub use webhook::Hooks;
@@ -96,6 +102,19 @@ impl<'a> Attributes<'a> {
         kind.subresource(self.subresource()).is_none_or(|part| part.takes.2 == kind.kind)
     }
 
+    /// Whether it creates a pod.
+    pub fn is_new_pod(&self) -> bool {
+        self.kind().is("", "Pod") && self.subresource().is_empty() && self.operation == Operation::Create
+    }
+
+    /// 403, about the object's name or, before it has one, what its name begins with (`admission.NewForbidden`).
+    pub fn forbidden(&self, object: Option<&Value>, why: &str) -> Refusal {
+        let metadata = object.map_or(&Value::Null, |object| &object["metadata"]);
+        let names = [self.name, text(&metadata["name"]), text(&metadata["generateName"])];
+        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
+        status::forbidden(self.call.about_name(name), why)
+    }
+
     /// The subresource, or empty.
     pub fn subresource(&self) -> &'a str {
         self.call.action.subresource
@@ -104,16 +123,21 @@ impl<'a> Attributes<'a> {
 
 /// What a commit keeps until it is done. Dropping it lets go.
 #[must_use = "quotas count exactly only while this is kept"]
-pub struct Held;
+pub struct Held(Option<quota::Lease>);
 
 impl Held {
     /// Nothing is kept.
     pub fn nothing() -> Self {
-        Self
+        Self(None)
     }
 
-    /// The write is done.
-    pub async fn settle(self, _call: &Call<'_>) {}
+    /// The write is done: quotas show it.
+    pub async fn settle(self, call: &Call<'_>) {
+        match self.0 {
+            Some(lease) => lease.settle(call.server).await,
+            None => quota::changed(call.server, call.action.namespace),
+        }
+    }
 }
 
 /// Lets plug-ins and webhooks change an object that is to be written. A deletion has none.
@@ -125,7 +149,13 @@ pub async fn mutate(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>
 }
 
 /// The built-in plug-ins that fill in.
-fn fill_in(_at: &Attributes<'_>, _object: &mut Value, _old: Option<&Value>) -> Result<(), Refusal> {
+fn fill_in(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+    if object.is_null() {
+        return Ok(());
+    }
+    limit_range::fill_in(at, object);
+    pods::fill_in(at, object, old)?;
+    storage_class::fill_in(at, object);
     Ok(())
 }
 
@@ -138,8 +168,14 @@ pub async fn validate(
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Result<Held, Refusal> {
+    node::restrict(at, object, old)?;
+    if let Some(object) = object {
+        limit_range::validate(at, object, old)?;
+        pod_security::check(at, object, old)?;
+        pods::validate_class(at, object)?;
+    }
     webhook::validate(at, object, old).await?;
-    Ok(Held)
+    Ok(Held(quota::check(at, object, old).await?))
 }
 
 /// Brings an object that admission changed back into its kind's form: decoded, defaulted.
@@ -151,9 +187,13 @@ fn settle(at: &Attributes<'_>, object: &mut Value) -> Result<(), Refusal> {
         return Ok(());
     }
     let kind = at.kind();
-    create::check_type(at.call, object).map_err(|refusal| super::status::internal(refusal.message))?;
+    create::check_type(at.call, object).map_err(|refusal| status::internal(refusal.message))?;
     rules::drop_unknown(kind, object, &[], super::query::FieldValidation::Ignore)
-        .map_err(|refusal| super::status::internal(refusal.message))?;
+        .map_err(|refusal| status::internal(refusal.message))?;
     rules::default(kind, object);
     Ok(())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
