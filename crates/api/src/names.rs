@@ -28,6 +28,10 @@ pub const ANNOTATION_STALL_TIMEOUT: &str = "training.opendatahub.io/stall-timeou
 pub const ANNOTATION_MAX_GANG_RESTARTS: &str = "training.opendatahub.io/max-gang-restarts";
 /// The number of the current attempt; survives where upstream's CRD prunes unknown status.
 pub const ANNOTATION_ATTEMPT: &str = "training.opendatahub.io/attempt";
+/// `isolated`: the job's pods take connections from one another only.
+pub const ANNOTATION_NETWORK_POLICY: &str = "training.opendatahub.io/network-policy";
+/// Volcano's annotation for the queue of a job that does not say it in its scheduling policy.
+pub const ANNOTATION_VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 /// On a Namespace: how many jobs may run in it at once.
 pub const ANNOTATION_MAX_CONCURRENT_JOBS: &str = "training.opendatahub.io/max-concurrent-jobs";
 /// On a pod of the embedded cluster: `rootless`, `root` or `plain` (CONTRACT: modes).

@@ -9,14 +9,16 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{Api, DeleteParams, Patch as KubePatch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource, ResourceExt};
-use plan::{ApplyFailure, Change, Child, ChildKind, Patch, SecretSeen, Target, ValidJob};
+use plan::{ApplyFailure, Change, Child, ChildKind, Patch, PodGroup, SecretSeen, Target, ValidJob};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Class, Error, classify};
 use crate::observe::{is_controlled_by, secret_state};
+use crate::pod_groups;
 use crate::run::Context;
 
 /// What became of a plan's changes.
@@ -131,6 +133,15 @@ async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), 
         Child::ConfigMap(object) => Child::ConfigMap(Box::new(create_one(client, job, &**object).await?)),
         Child::Pod(object) => Child::Pod(Box::new(create_one(client, job, &**object).await?)),
         Child::Job(object) => Child::Job(Box::new(create_one(client, job, &**object).await?)),
+        Child::NetworkPolicy(object) => {
+            create_one(client, job, &**object).await?;
+            context.memory.of(&job.uid, |memory| memory.network_policy_present = true);
+            return Ok(());
+        }
+        Child::PodGroup(object) => {
+            create_pod_group(context, job, object).await?;
+            Child::PodGroup(object.clone())
+        }
         Child::Secret(object) => {
             let secret = create_one(client, job, &**object).await?;
             let present = secret_state(&secret) == SecretSeen::Present;
@@ -160,6 +171,19 @@ where
     }
 }
 
+/// Creates the PodGroup, as [`create_one`] does.
+async fn create_pod_group(context: &Context, job: &ValidJob, group: &PodGroup) -> Result<(), Failed> {
+    let Some(gang) = &context.settings.plan.gang else { return Ok(()) };
+    let groups = pod_groups::in_namespace(&context.client, gang, &job.namespace);
+    match groups.create(&PostParams::default(), &pod_groups::sent(group)?).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let existing = groups.get(&job.name).await?;
+            if is_controlled_by(&existing, &job.uid) { Ok(()) } else { Err(Failed::Foreign) }
+        }
+        outcome => Ok(outcome.map(|_| ())?),
+    }
+}
+
 async fn patch_child(context: &Context, job: &ValidJob, patch: &Patch) -> Result<(), Failed> {
     let (client, namespace) = (&context.client, &job.namespace);
     match patch.kind {
@@ -171,6 +195,13 @@ async fn patch_child(context: &Context, job: &ValidJob, patch: &Patch) -> Result
         }
         ChildKind::Pod => patch_one::<Pod>(client, namespace, patch).await?,
         ChildKind::Job => patch_one::<Job>(client, namespace, patch).await?,
+        ChildKind::NetworkPolicy => patch_one::<NetworkPolicy>(client, namespace, patch).await?,
+        ChildKind::PodGroup => {
+            if let Some(gang) = &context.settings.plan.gang {
+                let groups = pod_groups::in_namespace(client, gang, namespace);
+                groups.patch(&patch.name, &PatchParams::default(), &KubePatch::Merge(&patch.body)).await?;
+            }
+        }
     }
     Ok(())
 }
@@ -198,6 +229,12 @@ async fn delete_child(context: &Context, job: &ValidJob, target: &Target) -> Res
         ChildKind::Secret => delete_one::<Secret>(client, namespace, target).await?,
         ChildKind::Pod => delete_one::<Pod>(client, namespace, target).await?,
         ChildKind::Job => delete_one::<Job>(client, namespace, target).await?,
+        ChildKind::NetworkPolicy => delete_one::<NetworkPolicy>(client, namespace, target).await?,
+        ChildKind::PodGroup => {
+            if let Some(gang) = &context.settings.plan.gang {
+                delete_in(&pod_groups::in_namespace(client, gang, namespace), target).await?;
+            }
+        }
     }
     context.memory.of(&job.uid, |memory| memory.created.remove(&(target.kind, target.name.clone())));
     Ok(())
@@ -209,7 +246,13 @@ where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned,
 {
-    let children: Api<K> = Api::namespaced(client.clone(), namespace);
+    delete_in(&Api::<K>::namespaced(client.clone(), namespace), target).await
+}
+
+async fn delete_in<K>(children: &Api<K>, target: &Target) -> Result<(), kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
     let preconditions =
         target.uid.clone().map(|uid| Preconditions { uid: Some(uid), resource_version: None });
     let params = DeleteParams { preconditions, ..DeleteParams::background() };

@@ -19,6 +19,11 @@ pub enum Error {
     /// The API server does not know MPIJobs.
     #[error("the cluster does not know MPIJobs: install deploy/crd/kubeflow.org_mpijobs.yaml first")]
     CrdMissing,
+    /// The gang scheduler's PodGroups are not served.
+    #[error(
+        "the cluster serves no podgroups in {0}: install that gang scheduler's definitions, or leave out --gang-scheduling"
+    )]
+    GangMissing(String),
     /// A request failed.
     #[error("cannot {what}: {source}")]
     Request {
@@ -60,7 +65,7 @@ impl Error {
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
-            Self::CrdMissing => Class::Refused,
+            Self::CrdMissing | Self::GangMissing(_) => Class::Refused,
             Self::Request { source, .. } => classify(source),
             Self::Apply { class, .. } => *class,
             Self::NotServed(_) | Self::Key(_) | Self::Json(_) => Class::Retry,

@@ -17,6 +17,7 @@ mod memory;
 mod metrics;
 pub mod monitor;
 mod observe;
+mod pod_groups;
 mod reconcile;
 mod run;
 pub mod serve;

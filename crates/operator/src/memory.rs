@@ -1,7 +1,7 @@
 //! What the operator remembers of a job between passes, for economy only: every entry can be lost at any moment, as
 //! on a restart, and the next pass finds out anew at the cost of some requests.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,12 +25,18 @@ pub(crate) struct JobMemory {
     pub adopted: bool,
     /// Whether the Secret is known to be there, with both keys.
     pub secret_present: bool,
+    /// Whether the NetworkPolicy is known to be there.
+    pub network_policy_present: bool,
+    /// Values of priority classes that decide about the gang, once they were asked for.
+    pub priorities: Option<BTreeMap<String, i32>>,
     /// Children that were created and that no watch has shown yet.
     pub created: HashMap<(ChildKind, String), (Instant, Child)>,
     /// The Launcher's last run that failed.
     pub launcher_failed: Option<(RunId, LauncherRun)>,
     /// The last status written, and the job's resource version after it.
     pub written: Option<(u64, MPIJobStatus)>,
+    /// Since when pod counts are other than written.
+    pub counts_differ_since: Option<Instant>,
     /// When a status was last written.
     pub written_at: Option<Instant>,
     /// Passes that failed in a row.

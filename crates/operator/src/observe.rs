@@ -1,7 +1,7 @@
 //! Reads what a job has: its last status and its children, from the watches' stores and, where those cannot know,
 //! from the API server by name. It changes nothing.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::launcher_log;
 use crate::memory::{JobMemory, WATCH_LAG};
+use crate::pod_groups;
 use crate::run::Context;
 
 /// At most so many Workers that seem lost are asked for by name; one that is truly lost is enough.
@@ -35,9 +36,22 @@ pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -
             context.memory.of(&valid.uid, |memory| memory.adopted = false);
         })?;
     }
+    if context.settings.plan.gang.is_some() && seen.status.completion_time.is_none() {
+        seen.priorities = priorities(context, valid).await?;
+    }
     confirm_losses(context, valid, &mut seen).await?;
     launcher_log::keep(context, valid, &mut seen).await?;
     Ok(seen)
+}
+
+/// What priority classes say of the gang, asked for once.
+async fn priorities(context: &Context, job: &ValidJob) -> Result<BTreeMap<String, i32>, Error> {
+    if let Some(known) = context.memory.of(&job.uid, |memory| memory.priorities.clone()) {
+        return Ok(known);
+    }
+    let found = pod_groups::priorities(&context.client, job).await?;
+    context.memory.of(&job.uid, |memory| memory.priorities = Some(found.clone()));
+    Ok(found)
 }
 
 fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
@@ -53,6 +67,12 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
         let ended = context.memory.ended_launcher(&valid.namespace, &valid.name);
         seen.launcher = ended.filter(|launcher| is_controlled_by(launcher, &valid.uid));
     }
+    let group = stores.pod_groups.as_ref().and_then(|groups| {
+        let wanted = ObjectRef::new_with(&valid.name, groups.resource.clone()).within(&valid.namespace);
+        groups.store.get(&wanted)
+    });
+    let group = group.filter(|group| is_controlled_by(&**group, &valid.uid));
+    seen.pod_group = group.and_then(|group| pod_groups::read(&group));
     let record = named(&stores.config_maps, valid, &plan::record_name(&valid.name, seen.attempt));
     seen.recorded = record.as_ref().and_then(plan::recorded);
     let launcher = seen.launcher.as_ref().and_then(ResourceExt::uid);
@@ -69,6 +89,7 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
     context.memory.of(&valid.uid, |memory| {
         add_created(memory, &mut seen);
         seen.status = newest_status(memory, job);
+        seen.network_policy = memory.network_policy_present;
         seen.secret = if memory.secret_present { SecretSeen::Present } else { SecretSeen::Absent };
     });
     seen
@@ -103,7 +124,8 @@ fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
             ChildKind::ConfigMap => seen.config_map.is_some(),
             ChildKind::Job => seen.launcher.is_some(),
             ChildKind::Pod => workers.contains(name.as_str()),
-            ChildKind::Secret => true,
+            ChildKind::PodGroup => seen.pod_group.is_some(),
+            ChildKind::Secret | ChildKind::NetworkPolicy => true,
         };
         !shown && now.duration_since(*at) < WATCH_LAG
     });
@@ -113,7 +135,8 @@ fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
             Child::ConfigMap(config_map) => seen.config_map = Some(*config_map),
             Child::Job(job) => seen.launcher = Some(*job),
             Child::Pod(pod) => seen.workers.push(Arc::new(*pod)),
-            Child::Secret(_) => {}
+            Child::PodGroup(group) => seen.pod_group = Some(*group),
+            Child::Secret(_) | Child::NetworkPolicy(_) => {}
         }
     }
 }
@@ -144,6 +167,9 @@ async fn adopt(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(),
     }
     if seen.launcher.is_none() {
         seen.launcher = ask::<Job>(client, job, &plan::launcher_name(&job.name)).await?;
+    }
+    if let Some(gang) = context.settings.plan.gang.as_ref().filter(|_| seen.pod_group.is_none()) {
+        seen.pod_group = pod_groups::ask(client, gang, job).await?;
     }
     let secret = ask::<Secret>(client, job, &plan::secret_name(&job.name)).await?;
     seen.secret = secret.as_ref().map_or(SecretSeen::Absent, secret_state);

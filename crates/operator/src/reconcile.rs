@@ -1,7 +1,7 @@
 //! One pass over a job: the walk. It reads as the steps are; each is a file or a function of `plan`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::{MPIJob, MPIJobStatus};
 use jiff::Timestamp;
@@ -20,6 +20,9 @@ use crate::status::write_status;
 
 /// Pod counts alone are written this long after the last write, and ride on whatever is written sooner.
 const COUNTS_WAIT: Duration = Duration::from_secs(5);
+/// ... and not before they have differed this long: a Launcher's pod that ends is followed by its Job's end, and by the
+/// write that says so.
+const COUNTS_SETTLE: Duration = Duration::from_secs(2);
 /// A job is looked at this often though nothing was seen to change.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
@@ -114,7 +117,11 @@ async fn publish(
 ) -> Result<Option<Duration>, Error> {
     tell(context, job, &report.notices, old.start_time.as_ref(), now).await;
     let wait = match plan::urgency(old, &report.status) {
-        Urgency::Never => return Ok(None),
+        Urgency::Never => {
+            let uid = job.metadata.uid.as_deref().unwrap_or_default();
+            context.memory.of(uid, |memory| memory.counts_differ_since = None);
+            return Ok(None);
+        }
         Urgency::Later => counts_wait(context, job),
         Urgency::Now => Duration::ZERO,
     };
@@ -127,8 +134,11 @@ async fn publish(
 /// How long counts still have to wait.
 fn counts_wait(context: &Context, job: &MPIJob) -> Duration {
     let uid = job.metadata.uid.as_deref().unwrap_or_default();
-    let written = context.memory.of(uid, |memory| memory.written_at);
-    written.map_or(Duration::ZERO, |at| COUNTS_WAIT.saturating_sub(at.elapsed()))
+    let (written, differ) = context
+        .memory
+        .of(uid, |memory| (memory.written_at, *memory.counts_differ_since.get_or_insert_with(Instant::now)));
+    let after_write = written.map_or(Duration::ZERO, |at| COUNTS_WAIT.saturating_sub(at.elapsed()));
+    after_write.max(COUNTS_SETTLE.saturating_sub(differ.elapsed()))
 }
 
 fn finish(

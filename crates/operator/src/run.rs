@@ -17,6 +17,7 @@ use crate::error::{Class, Error};
 use crate::health::Health;
 use crate::memory::Memory;
 use crate::metrics::Counted;
+use crate::pod_groups;
 use crate::reconcile::{after_failure, reconcile};
 use crate::vitals::Vitals;
 use crate::watch::{Stores, controller};
@@ -79,8 +80,12 @@ pub async fn operate(
     let namespace = client.default_namespace().to_owned();
     let client = Client::new(Counted { inner: client, metrics: vitals.metrics.clone() }, namespace);
     check_crd(&client, settings.namespace.as_deref()).await?;
+    if let Some(gang) = &settings.plan.gang {
+        pod_groups::check(&client, gang).await?;
+    }
     let memory = Arc::new(Memory::default());
-    let (controller, stores) = controller(&client, settings.namespace.as_deref(), &memory, &vitals.health);
+    let (namespace, gang) = (settings.namespace.as_deref(), settings.plan.gang.as_ref());
+    let (controller, stores) = controller(&client, namespace, gang, &memory, &vitals.health);
     let jobs = controller.store();
     vitals.metrics.watch_jobs(jobs.clone());
     let writes = Semaphore::new(settings.writes.max(1));

@@ -36,6 +36,7 @@ pub(crate) async fn write_status(
     context.memory.of(uid, |memory| {
         memory.written = Some((version(&written), written.status.clone().unwrap_or_default()));
         memory.written_at = Some(std::time::Instant::now());
+        memory.counts_differ_since = None;
     });
     Ok(())
 }

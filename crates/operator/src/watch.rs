@@ -10,15 +10,18 @@ use api::{LABEL_JOB_NAME, LABEL_OPERATOR_NAME, MPIJob, OPERATOR_NAME};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::controller::Controller;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
+use plan::Gang;
 use serde::de::DeserializeOwned;
 
 use crate::health::Health;
 use crate::memory::Memory;
+use crate::pod_groups;
 
 /// What the watches have seen.
 pub(crate) struct Stores {
@@ -26,6 +29,14 @@ pub(crate) struct Stores {
     pub config_maps: Store<ConfigMap>,
     pub pods: Store<Pod>,
     pub jobs: Store<Job>,
+    /// Where jobs are scheduled as gangs.
+    pub pod_groups: Option<PodGroups>,
+}
+
+/// The PodGroups that a watch has seen, and which API they are of.
+pub(crate) struct PodGroups {
+    pub store: Store<DynamicObject>,
+    pub resource: ApiResource,
 }
 
 impl Stores {
@@ -38,6 +49,9 @@ impl Stores {
             self.pods.wait_until_ready(),
             self.jobs.wait_until_ready(),
         );
+        if let Some(groups) = &self.pod_groups {
+            let _ = groups.store.wait_until_ready().await;
+        }
     }
 }
 
@@ -46,6 +60,7 @@ impl Stores {
 pub(crate) fn controller(
     client: &Client,
     namespace: Option<&str>,
+    gang: Option<&Gang>,
     memory: &Arc<Memory>,
     health: &Arc<Health>,
 ) -> (Controller<MPIJob>, Stores) {
@@ -57,7 +72,54 @@ pub(crate) fn controller(
         watch(controller, scoped(client, namespace), health, move |pod: &Pod| pods_seen.note(pod));
     let (controller, jobs) =
         watch(controller, scoped(client, namespace), health, move |job: &Job| jobs_seen.note_end(job));
-    (controller, Stores { services, config_maps, pods, jobs })
+    let (controller, pod_groups) = match gang {
+        Some(gang) => {
+            let (controller, groups) = watch_pod_groups(controller, client, namespace, gang, health);
+            (controller, Some(groups))
+        }
+        None => (controller, None),
+    };
+    (controller, Stores { services, config_maps, pods, jobs, pod_groups })
+}
+
+/// Adds the watch of the PodGroups, whose API is known only now.
+fn watch_pod_groups(
+    controller: Controller<MPIJob>,
+    client: &Client,
+    namespace: Option<&str>,
+    gang: &Gang,
+    health: &Arc<Health>,
+) -> (Controller<MPIJob>, PodGroups) {
+    let resource = pod_groups::resource(gang);
+    let groups: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let writer = reflector::store::Writer::new(resource.clone());
+    let store = writer.as_reader();
+    let stream = watcher(groups, ours())
+        .default_backoff()
+        .modify(|group| group.managed_fields_mut().clear())
+        .reflect(writer)
+        .touched_objects()
+        .inspect(|item| {
+            if let Err(error) = item {
+                tracing::warn!(kind = "PodGroup", %error, "a watch failed and is tried again");
+            }
+        });
+    let health = health.clone();
+    let job = move |group: DynamicObject| woken(job_of(&group)?, &health);
+    (controller.watches_stream_with(stream, job, resource.clone()), PodGroups { store, resource })
+}
+
+/// Children are selected by upstream's operator-name label.
+fn ours() -> watcher::Config {
+    watcher::Config::default().labels(&format!("{LABEL_OPERATOR_NAME}={OPERATOR_NAME}"))
+}
+
+fn woken(job: ObjectRef<MPIJob>, health: &Health) -> Option<ObjectRef<MPIJob>> {
+    health.woken(job.namespace.as_deref().unwrap_or_default(), &job.name);
+    Some(job)
 }
 
 /// The controller of these jobs, which wake themselves.
@@ -99,8 +161,7 @@ where
     K::DynamicType: Eq + Hash,
 {
     let (store, writer) = reflector::store();
-    let selected = watcher::Config::default().labels(&format!("{LABEL_OPERATOR_NAME}={OPERATOR_NAME}"));
-    let stream = watcher(children, selected)
+    let stream = watcher(children, ours())
         .default_backoff()
         .modify(|child| child.managed_fields_mut().clear())
         .inspect(move |event| {
@@ -111,11 +172,7 @@ where
         .reflect(writer)
         .touched_objects();
     let health = health.clone();
-    let job = move |child| {
-        let job = job_of(&child)?;
-        health.woken(job.namespace.as_deref().unwrap_or_default(), &job.name);
-        Some(job)
-    };
+    let job = move |child| woken(job_of(&child)?, &health);
     (controller.watches_stream(logged(stream), job), store)
 }
 
@@ -132,7 +189,7 @@ fn logged<K: Resource<DynamicType = ()>>(
 
 /// The job that a child belongs to, by its label: pods of the Launcher belong to it through a Job. A label that lies
 /// wakes a job for nothing, no more.
-fn job_of<K: Resource<DynamicType = ()>>(child: &K) -> Option<ObjectRef<MPIJob>> {
+fn job_of<K: Resource>(child: &K) -> Option<ObjectRef<MPIJob>> {
     let name = child.labels().get(LABEL_JOB_NAME)?;
     Some(ObjectRef::new(name).within(child.namespace().as_deref()?))
 }

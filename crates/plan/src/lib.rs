@@ -14,6 +14,7 @@ mod failure;
 mod objects;
 mod observed;
 mod planning;
+mod quantity;
 mod report;
 mod startup;
 mod validate;
@@ -21,6 +22,7 @@ mod validate;
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;
+pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{
     KeyPair, launcher_name, owner_reference, record, record_name, recorded, secret_name, worker_name,
 };
@@ -40,6 +42,8 @@ pub struct Settings {
     pub default_launch: Launch,
     /// The image whose `odh-launch` an init container copies into pods of the `agent` transport.
     pub launch_image: String,
+    /// Who schedules jobs as gangs, if anyone does.
+    pub gang: Option<Gang>,
 }
 
 impl Default for Settings {
@@ -48,6 +52,7 @@ impl Default for Settings {
             cluster_domain: String::new(),
             default_launch: Launch::Ssh,
             launch_image: api::LAUNCH_IMAGE.to_owned(),
+            gang: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What was seen of a job's children: the input of planning, gathered by the operator from its watches. Only objects
 //! that the job controls are in it; a stranger of the same name is found out when a create is refused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::{Failure, MPIJobStatus};
@@ -9,7 +10,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Pod, Service};
 
 use crate::diagnosis::failed_run;
-use crate::objects::KeyPair;
+use crate::objects::{KeyPair, PodGroup};
 use crate::validate::ValidJob;
 
 /// The job's Secret, of which nothing but its keys' names is looked at.
@@ -45,6 +46,12 @@ pub struct Seen {
     pub launcher_failed: Option<LauncherRun>,
     /// The Workers' pods, in any order; those being deleted too.
     pub workers: Vec<Arc<Pod>>,
+    /// The PodGroup, where jobs are scheduled as gangs.
+    pub pod_group: Option<PodGroup>,
+    /// The values of the priority classes that [`deciding_classes`](crate::deciding_classes) named.
+    pub priorities: BTreeMap<String, i32>,
+    /// Whether the NetworkPolicy is known to be there.
+    pub network_policy: bool,
     /// Which attempt at the job this is, from 1; 0 where nothing says so and it is the first.
     pub attempt: u32,
     /// What was recorded of this attempt's failure, though its status may not say so yet.

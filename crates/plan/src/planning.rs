@@ -12,6 +12,7 @@ use api::{
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Map, Value, json};
 
 use crate::Settings;
@@ -19,8 +20,9 @@ use crate::conditions::{condition, is_finished, is_true};
 use crate::diagnosis::{PodFailure, of_missing_worker, of_slow_worker, of_unstartable, of_worker};
 use crate::failure::{failure_of, users_error};
 use crate::objects::{
-    config_map, config_map_name, discover_hosts, launcher_job, launcher_name, scheduling_directives, secret,
-    secret_name, service, watched_labels, worker, worker_name,
+    PodGroup, config_map, config_map_name, discover_hosts, drift, launcher_job, launcher_name,
+    network_policy, pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker,
+    worker_name,
 };
 use crate::observed::{
     Recorded, SecretSeen, Seen, condition_since, is_failed, is_going, is_ready, is_running, mpi_container,
@@ -33,7 +35,7 @@ use crate::validate::{CleanPods, LauncherCreation, ValidJob};
 const LAUNCHER_LAST_WORDS: Duration = Duration::from_secs(10);
 /// `discover_hosts.sh` is rewritten once the Workers have stood still this long. Kubelets take a minute to show a
 /// changed ConfigMap in a pod, so a write for each of a hundred Workers that start would be ninety-nine too many.
-const HOSTS_SETTLE: Duration = Duration::from_secs(5);
+const HOSTS_SETTLE: Duration = Duration::from_secs(10);
 
 /// What to do now, and what the job is waiting for.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +74,10 @@ pub enum Child {
     Pod(Box<Pod>),
     /// The Launcher.
     Job(Box<Job>),
+    /// The gang.
+    PodGroup(Box<PodGroup>),
+    /// Who may connect to the pods.
+    NetworkPolicy(Box<NetworkPolicy>),
 }
 
 /// The kind of an object that a job owns.
@@ -87,6 +93,10 @@ pub enum ChildKind {
     Pod,
     /// `batch/v1` Job.
     Job,
+    /// A gang scheduler's PodGroup.
+    PodGroup,
+    /// `networking.k8s.io/v1` NetworkPolicy.
+    NetworkPolicy,
 }
 
 impl ChildKind {
@@ -99,6 +109,8 @@ impl ChildKind {
             Self::Secret => "Secret",
             Self::Pod => "Pod",
             Self::Job => "Job",
+            Self::PodGroup => "PodGroup",
+            Self::NetworkPolicy => "NetworkPolicy",
         }
     }
 }
@@ -113,6 +125,8 @@ impl Child {
             Self::Secret(_) => ChildKind::Secret,
             Self::Pod(_) => ChildKind::Pod,
             Self::Job(_) => ChildKind::Job,
+            Self::PodGroup(_) => ChildKind::PodGroup,
+            Self::NetworkPolicy(_) => ChildKind::NetworkPolicy,
         }
     }
 
@@ -125,6 +139,8 @@ impl Child {
             Self::Secret(object) => &object.metadata,
             Self::Pod(object) => &object.metadata,
             Self::Job(object) => &object.metadata,
+            Self::PodGroup(object) => &object.metadata,
+            Self::NetworkPolicy(object) => &object.metadata,
         };
         metadata.name.as_deref().unwrap_or_default()
     }
@@ -206,6 +222,8 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
     let mut first: Vec<Change> = keep_service(job, seen).into_iter().collect();
     first.extend(config);
     first.extend(keep_secret(job, seen));
+    first.extend(keep_network_policy(job, seen));
+    first.extend(keep_pod_group(job, seen, settings));
     let mut pods = keep_workers(job, seen, settings);
     let (before, launcher) = keep_launcher(job, seen, settings);
     first.extend(before);
@@ -227,6 +245,7 @@ fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> 
     first.extend(keep_secret(job, seen));
     let mut pods: Vec<Change> =
         seen.workers.iter().filter(|pod| !is_going(pod)).map(|pod| delete_pod(pod)).collect();
+    pods.extend(drop_pod_group(seen));
     match &seen.launcher {
         None => pods.push(create(Child::Job(Box::new(launcher_job(job, settings))))),
         Some(launcher) if !is_suspended(launcher) => pods.push(set_suspend(job, true, Value::Null)),
@@ -246,6 +265,9 @@ fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
     };
     let mut changes: Vec<Change> =
         seen.workers.iter().filter(|pod| !is_going(pod) && goes(pod)).map(|pod| delete_pod(pod)).collect();
+    if job.clean_pods != CleanPods::None || ended_early {
+        changes.extend(drop_pod_group(seen));
+    }
     let mut wake_after = None;
     let unstopped = seen.launcher.as_ref().is_some_and(|launcher| !is_suspended(launcher));
     if ended_early && unstopped && seen.launcher_end().is_none() {
@@ -376,6 +398,32 @@ fn keep_secret(job: &ValidJob, seen: &Seen) -> Option<Change> {
         }
         SecretSeen::Present => None,
     }
+}
+
+/// The NetworkPolicy of a job that asks for one: made once, and then whoever may is free to change it.
+fn keep_network_policy(job: &ValidJob, seen: &Seen) -> Option<Change> {
+    let missing = job.isolated && !seen.network_policy;
+    missing.then(|| create(Child::NetworkPolicy(Box::new(network_policy(job)))))
+}
+
+/// The PodGroup is there before the first pod, and follows the count of Workers and the policy.
+fn keep_pod_group(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Change> {
+    let wanted = pod_group(job, seen, settings.gang.as_ref()?);
+    match &seen.pod_group {
+        None => Some(create(Child::PodGroup(Box::new(wanted)))),
+        Some(existing) => {
+            drift(existing, &wanted).map(|body| apply(ChildKind::PodGroup, job.name.clone(), body))
+        }
+    }
+}
+
+fn drop_pod_group(seen: &Seen) -> Option<Change> {
+    let group = seen.pod_group.as_ref().filter(|group| group.metadata.deletion_timestamp.is_none())?;
+    Some(Change::Delete(Target {
+        kind: ChildKind::PodGroup,
+        name: group.metadata.name.clone().unwrap_or_default(),
+        uid: group.metadata.uid.clone(),
+    }))
 }
 
 /// Workers that are missing are made, those beyond the count go. One that is still on its way out keeps its name

@@ -7,8 +7,9 @@ use std::fmt;
 use std::time::Duration;
 
 use api::{
-    ANNOTATION_LAUNCH, ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_STALL_TIMEOUT, ANNOTATION_START_TIMEOUT,
-    LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US, MPIJob, ReplicaSpec, RunPolicy, WORKER,
+    ANNOTATION_LAUNCH, ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_NETWORK_POLICY, ANNOTATION_STALL_TIMEOUT,
+    ANNOTATION_START_TIMEOUT, ANNOTATION_VOLCANO_QUEUE, LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US,
+    MPIJob, ReplicaSpec, RunPolicy, SchedulingPolicy, WORKER,
 };
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
@@ -121,6 +122,12 @@ pub struct ValidJob {
     pub active_deadline_seconds: Option<i64>,
     /// For the Launcher's Job: retries.
     pub backoff_limit: Option<i32>,
+    /// How it is scheduled as a gang; empty if it does not say.
+    pub scheduling: SchedulingPolicy,
+    /// Volcano's queue, by its own annotation.
+    pub volcano_queue: Option<String>,
+    /// Whether its pods take connections from one another only.
+    pub isolated: bool,
     /// Whether its pods are held back.
     pub suspended: bool,
     /// The Launcher; its count is 1.
@@ -184,6 +191,9 @@ pub fn validate(job: &MPIJob) -> Result<ValidJob, Vec<Fault>> {
         ttl_seconds: policy.ttl_seconds_after_finished,
         active_deadline_seconds: policy.active_deadline_seconds,
         backoff_limit: policy.backoff_limit,
+        scheduling: policy.scheduling_policy.unwrap_or_default(),
+        volcano_queue: annotations.volcano_queue,
+        isolated: annotations.isolated,
         suspended: policy.suspend.unwrap_or(false),
         launcher,
         workers,
@@ -241,6 +251,8 @@ fn check_name(job: &MPIJob, faults: &mut Faults) {
 struct Annotations {
     launch: Option<Launch>,
     start_timeout: Option<Duration>,
+    volcano_queue: Option<String>,
+    isolated: bool,
 }
 
 /// The values of CONTRACT's annotations.
@@ -266,6 +278,16 @@ fn read_annotations(job: &MPIJob, faults: &mut Faults) -> Annotations {
                 faults.add(path(name), format!("{text:?} is no duration"), "write it like 90s, 10m or 1h30m")
             }
         }
+    }
+    read.volcano_queue = annotations.get(ANNOTATION_VOLCANO_QUEUE).filter(|queue| !queue.is_empty()).cloned();
+    match annotations.get(ANNOTATION_NETWORK_POLICY).map(String::as_str) {
+        None => {}
+        Some("isolated") => read.isolated = true,
+        Some(other) => faults.add(
+            path(ANNOTATION_NETWORK_POLICY),
+            format!("is {other:?}"),
+            "use \"isolated\", or leave it out",
+        ),
     }
     if let Some(text) = annotations.get(ANNOTATION_MAX_GANG_RESTARTS)
         && !text.parse::<u32>().is_ok_and(|count| count <= MOST_GANG_RESTARTS)

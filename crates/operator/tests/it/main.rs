@@ -6,6 +6,7 @@
 
 mod crashes;
 mod failures;
+mod gangs;
 mod gate;
 mod life;
 mod metrics;

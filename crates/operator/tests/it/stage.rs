@@ -14,11 +14,14 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::wait::await_condition;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::runtime::wait::{await_condition, conditions::is_crd_established};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource, ResourceExt};
+use plan::Gang;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -27,7 +30,7 @@ use tokio::task::JoinHandle;
 use crate::gate::{Gate, Gated};
 
 /// How long a test waits for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The namespace of a test that needs but one.
 const TEAM: &str = "team";
 
@@ -106,6 +109,22 @@ impl Stage {
         Self { endpoint, server, client, namespace: name.to_owned(), _cluster }
     }
 
+    /// Installs the definition of a gang scheduler's PodGroups and returns them.
+    pub async fn install_pod_groups(&self, gang: &Gang) -> Api<DynamicObject> {
+        let (group, version) = gang.api();
+        let text = include_str!("../../testdata/upstream/podgroup-crd.yaml");
+        let text = text.replace("GROUP", group).replace("VERSION", version);
+        let crd: CustomResourceDefinition = serde_saphyr::from_str(&text).unwrap();
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        crds.create(&PostParams::default(), &crd).await.unwrap();
+        let name = crd.name_any();
+        let served = await_condition(crds, &name, is_crd_established());
+        tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap();
+        let kind = GroupVersionKind::gvk(group, version, "PodGroup");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "podgroups");
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
     /// Adds a node that gives every container the same log, or none that ever comes.
     pub fn add_node(&self, name: &str, log: Option<&'static str>) {
         self.server.kubelets.register(name, Arc::new(Scribe(log)));
@@ -117,10 +136,14 @@ impl Stage {
     }
 
     pub fn operate_behind(&self, gate: Arc<Gate>) -> Running {
+        self.operate_with(gate, plan::Settings::default())
+    }
+
+    pub fn operate_with(&self, gate: Arc<Gate>, plan: plan::Settings) -> Running {
         let client = Client::new(Gated { inner: self.endpoint.clone(), gate: gate.clone() }, TEAM);
         // In a namespace of its own, an operator looks after that one only.
         let namespace = (self.namespace != TEAM).then(|| self.namespace.clone());
-        let settings = operator::Settings { namespace, ..operator::Settings::default() };
+        let settings = operator::Settings { namespace, plan, ..operator::Settings::default() };
         let vitals = operator::Vitals::default();
         let run = operator::operate(client, settings, vitals.clone(), std::future::pending());
         Running { gate, vitals, task: tokio::spawn(run) }

@@ -5,9 +5,14 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::ResourceExt;
+use kube::api::{Api, PostParams};
+use plan::Gang;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::gate::Gate;
+use crate::stage::{Stage, running};
 
 /// The owner's uid in the recorded objects.
 const OWNER_UID: &str = "5f0c6a52-0000-4000-8000-000000000001";
@@ -37,22 +42,139 @@ async fn a_launcher_without_workers_is_as_upstream() {
     as_upstream("launcher-only").await;
 }
 
+#[tokio::test]
+async fn the_example_of_pi_is_as_upstream() {
+    as_upstream("example-pi").await;
+}
+
+#[tokio::test]
+async fn the_example_of_pi_with_intel_mpi_is_as_upstream() {
+    as_upstream("example-pi-intel").await;
+}
+
+#[tokio::test]
+async fn the_example_of_pi_with_mpich_is_as_upstream() {
+    as_upstream("example-pi-mpich").await;
+}
+
+#[tokio::test]
+async fn the_example_of_horovod_is_as_upstream() {
+    as_upstream("example-horovod").await;
+}
+
+#[tokio::test]
+async fn the_example_of_benchmarks_is_as_upstream() {
+    as_upstream("example-benchmarks").await;
+}
+
+#[tokio::test]
+async fn a_launcher_that_takes_ranks_is_as_upstream() {
+    as_upstream("launcher-as-worker").await;
+}
+
+#[tokio::test]
+async fn a_job_on_the_hosts_network_is_as_upstream() {
+    as_upstream("host-network").await;
+}
+
+#[tokio::test]
+async fn the_clusters_domain_is_as_upstream() {
+    as_upstream("cluster-domain").await;
+}
+
+#[tokio::test]
+async fn discovery_of_running_hosts_is_as_upstream() {
+    as_upstream("discover").await;
+}
+
+#[tokio::test]
+async fn discovery_with_a_launcher_that_takes_ranks_is_as_upstream() {
+    as_upstream("discover-with-launcher").await;
+}
+
+#[tokio::test]
+async fn a_volcano_gang_is_as_upstream() {
+    as_upstream("volcano").await;
+}
+
+#[tokio::test]
+async fn a_volcano_gang_with_a_policy_is_as_upstream() {
+    as_upstream("volcano-policy").await;
+}
+
+#[tokio::test]
+async fn a_volcano_gang_with_resources_of_its_own_is_as_upstream() {
+    as_upstream("volcano-resources").await;
+}
+
+#[tokio::test]
+async fn a_scheduler_plugins_gang_is_as_upstream() {
+    as_upstream("plugins").await;
+}
+
+#[tokio::test]
+async fn a_scheduler_plugins_gang_with_a_policy_is_as_upstream() {
+    as_upstream("plugins-policy").await;
+}
+
 async fn as_upstream(case: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/upstream").join(case);
     let input = documents(&folder.join("input.yaml")).remove(0);
+    let settings = settings(&folder);
     let stage = Stage::new().await;
-    let _operator = stage.operate();
-    stage.submit(&input).await;
+    let groups = match &settings.gang {
+        Some(gang) => Some(stage.install_pod_groups(gang).await),
+        None => None,
+    };
+    for (name, value) in [("low", 10), ("high", 1000)] {
+        let class = json!({ "metadata": { "name": name }, "value": value });
+        let classes: Api<PriorityClass> = Api::all(stage.client.clone());
+        classes.create(&PostParams::default(), &serde_json::from_value(class).unwrap()).await.unwrap();
+    }
+    let _operator = stage.operate_with(Gate::new(None), settings);
+    let job = stage.submit(&input).await;
+    if folder.join("when").exists() {
+        let workers = job.spec.mpi_replica_specs["Worker"].replicas.unwrap();
+        let container =
+            &job.spec.mpi_replica_specs["Worker"].template.spec.as_ref().unwrap().containers[0].name;
+        for index in 0..usize::try_from(workers).unwrap() {
+            let pod = plan::worker_name(&job.name_any(), index);
+            stage.until::<Pod>(&pod, "came", |_| true).await;
+            stage.set_pod(&pod, running(container)).await;
+        }
+        let hosts =
+            |config: &ConfigMap| config.data.as_ref().unwrap()["discover_hosts.sh"].contains("worker-2");
+        stage.until(&format!("{}-config", job.name_any()), "named the hosts that run", hosts).await;
+    }
     for mut expected in documents(&folder.join("objects.yaml")) {
         let name = expected["metadata"]["name"].as_str().unwrap().to_owned();
         let kind = expected["kind"].as_str().unwrap().to_owned();
-        let mut ours = stored(&stage, &kind, &name).await;
+        let mut ours = match (&*kind, &groups) {
+            ("PodGroup", Some(groups)) => wire(groups.get(&name).await.unwrap()),
+            _ => stored(&stage, &kind, &name).await,
+        };
         without_what_the_server_adds(&mut ours);
         without_deviations(&mut ours);
         expected.as_object_mut().unwrap().retain(|field, _| field != "apiVersion" && field != "kind");
         without_what_the_server_adds(&mut expected);
         let differences = differing_lines(&ours, &expected);
         assert!(differences.is_empty(), "{kind} {name} differs from upstream's:\n{}", differences.join("\n"));
+    }
+}
+
+/// What upstream's flags of a case mean here.
+fn settings(folder: &Path) -> plan::Settings {
+    let flags = std::fs::read_to_string(folder.join("flags")).unwrap_or_default();
+    let value = |name: &str| {
+        flags
+            .split_whitespace()
+            .find_map(|flag| flag.strip_prefix(name)?.strip_prefix('='))
+            .unwrap_or_default()
+    };
+    plan::Settings {
+        gang: Gang::named(value("--gang-scheduling")),
+        cluster_domain: value("--cluster-domain").to_owned(),
+        ..plan::Settings::default()
     }
 }
 
@@ -148,6 +270,9 @@ fn without_deviations(object: &mut Value) {
         let labels = object["metadata"]["labels"].as_object_mut().unwrap();
         labels.remove(api::LABEL_OPERATOR_NAME);
         labels.remove(api::LABEL_JOB_NAME);
+        if object["spec"].get("minMember").is_some() {
+            object["metadata"].as_object_mut().unwrap().remove("labels");
+        }
     }
     for containers in ["/spec/containers", "/spec/template/spec/containers"] {
         for container in object.pointer_mut(containers).and_then(Value::as_array_mut).into_iter().flatten() {

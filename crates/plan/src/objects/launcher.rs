@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::hostfile::{DISCOVER_HOSTS, HOSTFILE, config_map_name};
+use super::pod_group::join;
 use super::transport::{equip, launch, launcher_environment, mount};
 use super::{env, launcher_name, metadata, name_host, owner_reference, pod_labels, watched_labels};
 use crate::Settings;
@@ -52,15 +53,15 @@ pub(crate) fn scheduling_directives(job: &ValidJob, settings: &Settings) -> Valu
 fn pod_template(job: &ValidJob, settings: &Settings) -> PodTemplateSpec {
     let template = &job.launcher.template;
     let index = job.launcher_as_worker.then_some(0);
-    PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(pod_labels(job, template.metadata.as_ref(), "launcher", index)),
-            annotations: template.metadata.as_ref().and_then(|metadata| metadata.annotations.clone()),
-            owner_references: Some(vec![owner_reference(job)]),
-            ..ObjectMeta::default()
-        }),
-        spec: Some(pod_spec(job, template.spec.clone().unwrap_or_default(), settings)),
-    }
+    let mut metadata = ObjectMeta {
+        labels: Some(pod_labels(job, template.metadata.as_ref(), "launcher", index)),
+        annotations: template.metadata.as_ref().and_then(|metadata| metadata.annotations.clone()),
+        owner_references: Some(vec![owner_reference(job)]),
+        ..ObjectMeta::default()
+    };
+    let mut spec = pod_spec(job, template.spec.clone().unwrap_or_default(), settings);
+    join(job, settings.gang.as_ref(), &mut metadata, &mut spec);
+    PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) }
 }
 
 fn pod_spec(job: &ValidJob, mut pod: PodSpec, settings: &Settings) -> PodSpec {

@@ -3,6 +3,8 @@
 
 mod hostfile;
 mod launcher;
+mod network_policy;
+mod pod_group;
 mod record;
 mod secret;
 mod service;
@@ -19,6 +21,9 @@ use crate::validate::ValidJob;
 
 pub(crate) use hostfile::{config_map, config_map_name, discover_hosts};
 pub(crate) use launcher::{launcher_job, scheduling_directives};
+pub(crate) use network_policy::network_policy;
+pub use pod_group::{Gang, PodGroup, deciding_classes};
+pub(crate) use pod_group::{drift, pod_group};
 pub use record::{record, record_name, recorded};
 pub(crate) use secret::secret;
 pub(crate) use service::service;

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Pod, PodDNSConfig, PodSpec};
 
+use super::pod_group::join;
 use super::transport::{equip, launch, set_worker_command};
 use super::{env, metadata, name_host, pod_labels, worker_name};
 use crate::Settings;
@@ -17,7 +18,9 @@ pub(crate) fn worker(job: &ValidJob, workers: &Replica, index: usize, settings: 
         metadata(job, name.clone(), pod_labels(job, template.metadata.as_ref(), "worker", Some(rank)));
     meta.annotations = template.metadata.as_ref().and_then(|metadata| metadata.annotations.clone());
     let spec = template.spec.clone().unwrap_or_default();
-    Pod { metadata: meta, spec: Some(pod_spec(job, workers, spec, name, settings)), status: None }
+    let mut spec = pod_spec(job, workers, spec, name, settings);
+    join(job, settings.gang.as_ref(), &mut meta, &mut spec);
+    Pod { metadata: meta, spec: Some(spec), status: None }
 }
 
 fn pod_spec(

@@ -98,6 +98,8 @@ pub fn show_child(child: &Child) -> Value {
         Child::Secret(object) => serde_json::to_value(object),
         Child::Pod(object) => serde_json::to_value(object),
         Child::Job(object) => serde_json::to_value(object),
+        Child::PodGroup(object) => serde_json::to_value(object),
+        Child::NetworkPolicy(object) => serde_json::to_value(object),
     }
     .unwrap()
 }
@@ -129,7 +131,13 @@ fn every_deviation_from_upstream_names_a_proof_that_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join("../../docs/reference/deviations.md")).unwrap();
     let mut sources = String::new();
-    for folder in ["tests/it", "src/objects", "../operator/tests/it", "../api/tests/it"] {
+    for folder in [
+        "tests/it",
+        "src/objects",
+        "../operator/tests/it",
+        "../operator/src/bin/mpi-operator",
+        "../api/tests/it",
+    ] {
         for file in fs::read_dir(root.join(folder)).unwrap() {
             sources += &fs::read_to_string(file.unwrap().path()).unwrap();
         }

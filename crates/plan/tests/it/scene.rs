@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{
     ContainerStatus, Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use plan::{Change, Child, KeyPair, Launch, LauncherRun, SecretSeen, Seen, Settings, ValidJob};
+use plan::{Change, Child, KeyPair, Launch, LauncherRun, PodGroup, SecretSeen, Seen, Settings, ValidJob};
 use serde::Deserialize;
 
 /// What a golden input says.
@@ -33,6 +33,12 @@ pub struct Scene {
     pub launcher: Option<LauncherScene>,
     #[serde(default)]
     pub workers: Vec<PodScene>,
+    /// The flag `--gang-scheduling`.
+    #[serde(default)]
+    pub gang: String,
+    /// The spec of the PodGroup that is there.
+    #[serde(default)]
+    pub pod_group: Option<serde_json::Map<String, serde_json::Value>>,
     #[serde(default)]
     pub refused: Vec<Refused>,
     /// The data of the attempt's record, which a crash kept from the status.
@@ -129,6 +135,7 @@ pub fn settings(scene: &Scene) -> Settings {
             _ => Launch::Ssh,
         },
         launch_image: "launch:test".to_owned(),
+        gang: plan::Gang::named(&scene.gang),
     }
 }
 
@@ -146,6 +153,11 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
         match child {
             Child::Service(service) if scene.started => seen.service = Some(*service),
             Child::ConfigMap(config_map) if scene.started => seen.config_map = Some(*config_map),
+            Child::PodGroup(group) if scene.started => {
+                let spec = scene.pod_group.clone().unwrap_or_else(|| group.spec.clone());
+                seen.pod_group = Some(PodGroup { spec, ..*group });
+            }
+            Child::NetworkPolicy(_) if scene.started => seen.network_policy = true,
             Child::Secret(_) if scene.started => seen.secret = SecretSeen::Present,
             Child::Job(launcher) if scene.started => {
                 add_launcher(&mut seen, *launcher, scene.launcher.as_ref())

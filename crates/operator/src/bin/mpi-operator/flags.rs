@@ -34,6 +34,10 @@ pub struct Flags {
     /// The image that carries the launch agent.
     #[arg(long, default_value = api::LAUNCH_IMAGE)]
     pub launch_image: String,
+    /// Schedule jobs as gangs: `volcano`, `kubernetes` (its own PodGroups, 1.37 on), or the name of a scheduler that runs the
+    /// coscheduling plug-in of scheduler-plugins.
+    #[arg(long, default_value = "", value_name = "SCHEDULER")]
+    pub gang_scheduling: String,
     /// Writes to the API server in flight at once.
     #[arg(long, default_value_t = Settings::default().writes)]
     pub writes: usize,
@@ -147,6 +151,7 @@ impl Flags {
                     Transport::Agent => plan::Launch::Agent,
                 },
                 launch_image: self.launch_image.clone(),
+                gang: plan::Gang::named(&self.gang_scheduling),
             },
             writes: self.writes,
         }

@@ -1,0 +1,74 @@
+//! PodGroups of the gang scheduler that the operator was told to work with: found, watched, read. What stands in them is
+//! `plan`'s; they are written as every child is.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::{Client, ResourceExt};
+use plan::{Gang, PodGroup, ValidJob};
+
+use crate::error::Error;
+use crate::observe::is_controlled_by;
+
+/// The API of a gang scheduler's PodGroups.
+pub(crate) fn resource(gang: &Gang) -> ApiResource {
+    let (group, version) = gang.api();
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, "PodGroup"), "podgroups")
+}
+
+/// The PodGroups of a namespace.
+pub(crate) fn in_namespace(client: &Client, gang: &Gang, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, &resource(gang))
+}
+
+/// Without the API server's PodGroups no pod of a gang would ever be scheduled; better to say so.
+///
+/// # Errors
+/// If discovery does not list them.
+pub(crate) async fn check(client: &Client, gang: &Gang) -> Result<(), Error> {
+    let (group, version) = gang.api();
+    let api = format!("{group}/{version}");
+    match client.list_api_group_resources(&api).await {
+        Ok(listed) if listed.resources.iter().any(|resource| resource.name == "podgroups") => Ok(()),
+        Ok(_) => Err(Error::GangMissing(api)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Err(Error::GangMissing(api)),
+        Err(error) => Err(Error::request("look for PodGroups")(error)),
+    }
+}
+
+/// A PodGroup as `plan` reads it.
+pub(crate) fn read(object: &DynamicObject) -> Option<PodGroup> {
+    serde_json::from_value(serde_json::to_value(object).ok()?).ok()
+}
+
+/// A PodGroup as it is sent.
+pub(crate) fn sent(group: &PodGroup) -> Result<DynamicObject, kube::Error> {
+    serde_json::to_value(group).and_then(serde_json::from_value).map_err(kube::Error::SerdeError)
+}
+
+/// The job's PodGroup, asked for by name.
+///
+/// # Errors
+/// If the server cannot be asked.
+pub(crate) async fn ask(client: &Client, gang: &Gang, job: &ValidJob) -> Result<Option<PodGroup>, Error> {
+    let found = in_namespace(client, gang, &job.namespace).get_opt(&job.name).await;
+    let found = found.map_err(Error::request("read the PodGroup"))?;
+    Ok(found.filter(|group| is_controlled_by(group, &job.uid)).as_ref().and_then(read))
+}
+
+/// The values of the priority classes that decide which pods' resources a gang counts; one that is missing counts as 0,
+/// as upstream has it.
+///
+/// # Errors
+/// If the server cannot be asked.
+pub(crate) async fn priorities(client: &Client, job: &ValidJob) -> Result<BTreeMap<String, i32>, Error> {
+    let classes: Api<PriorityClass> = Api::all(client.clone());
+    let mut values = BTreeMap::new();
+    for name in plan::deciding_classes(job) {
+        let class = classes.get_opt(&name).await.map_err(Error::request("read a priority class"))?;
+        values.extend(class.map(|class| (class.name_any(), class.value.unwrap_or(0))));
+    }
+    Ok(values)
+}

@@ -1,0 +1,138 @@
+//! Gangs: the PodGroup is there before the pods, follows the job, goes with it, and never waits for what waits for it.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use plan::Gang;
+use serde_json::{Value, json};
+
+use crate::gate::Gate;
+use crate::stage::{PATIENCE, Running, Stage, job};
+
+/// A stage with Volcano's PodGroups and an operator that makes them.
+async fn with_volcano() -> (Stage, Api<DynamicObject>, Running) {
+    let stage = Stage::new().await;
+    let groups = stage.install_pod_groups(&Gang::Volcano).await;
+    let operator = operate(&stage, Gang::Volcano);
+    (stage, groups, operator)
+}
+
+fn operate(stage: &Stage, gang: Gang) -> Running {
+    stage.operate_with(Gate::new(None), plan::Settings { gang: Some(gang), ..plan::Settings::default() })
+}
+
+async fn until(groups: &Api<DynamicObject>, what: &str, wanted: impl Fn(Option<&Value>) -> bool) {
+    let wanted = |group: Option<&DynamicObject>| wanted(group.map(|group| &group.data["spec"]));
+    let found = await_condition(groups.clone(), "pi", wanted);
+    let Ok(found) = tokio::time::timeout(PATIENCE, found).await else {
+        panic!("the PodGroup never {what}: {:#?}", groups.get_opt("pi").await)
+    };
+    found.unwrap();
+}
+
+fn scale(count: usize) -> Value {
+    json!({ "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": count } } } })
+}
+
+#[tokio::test]
+async fn a_gang_is_there_before_its_pods() {
+    let (stage, _groups, operator) = with_volcano().await;
+    stage.submit(&job("pi", 2, json!({}))).await;
+    stage.bring_up("pi", 2).await;
+    let requests = operator.gate.requests();
+    let first =
+        |end: &str| requests.iter().position(|call| call.starts_with("POST") && call.ends_with(end)).unwrap();
+    assert!(first("/podgroups") < first("/pods") && first("/podgroups") < first("/jobs"), "{requests:#?}");
+    let pod: Pod = stage.api().get("pi-worker-0").await.unwrap();
+    assert_eq!(pod.spec.unwrap().scheduler_name.as_deref(), Some("volcano"));
+    assert_eq!(pod.metadata.annotations.unwrap()["scheduling.k8s.io/group-name"], "pi");
+}
+
+#[tokio::test]
+async fn a_gang_follows_the_workers_and_the_policy() {
+    let (stage, groups, _operator) = with_volcano().await;
+    stage.submit(&job("pi", 2, json!({}))).await;
+    stage.bring_up("pi", 2).await;
+    let members =
+        |count: i64| move |spec: Option<&Value>| spec.is_some_and(|spec| spec["minMember"] == count);
+    until(&groups, "was made", members(3)).await;
+    stage.change_job("pi", scale(4)).await;
+    until(&groups, "grew", members(5)).await;
+    stage
+        .change_job(
+            "pi",
+            json!({ "spec": { "runPolicy": { "schedulingPolicy": { "minAvailable": 2, "queue": "q" } } } }),
+        )
+        .await;
+    until(&groups, "took the policy", |spec| {
+        spec.is_some_and(|spec| spec["minMember"] == 2 && spec["queue"] == "q")
+    })
+    .await;
+    let meddled = Patch::Merge(json!({ "spec": { "minMember": 9 } }));
+    groups.patch("pi", &PatchParams::default(), &meddled).await.unwrap();
+    until(&groups, "was put right", members(2)).await;
+}
+
+#[tokio::test]
+async fn a_suspended_job_has_no_gang_and_a_resumed_one_has_it_again() {
+    let (stage, groups, _operator) = with_volcano().await;
+    stage.submit(&job("pi", 1, json!({ "suspend": true }))).await;
+    stage.until_true("pi", "Suspended").await;
+    assert!(groups.get_opt("pi").await.unwrap().is_none(), "what is held back needs no gang");
+    let suspend = |suspend: bool| json!({ "spec": { "runPolicy": { "suspend": suspend } } });
+    stage.change_job("pi", suspend(false)).await;
+    until(&groups, "was made", |spec| spec.is_some()).await;
+    stage.bring_up("pi", 1).await;
+    stage.change_job("pi", suspend(true)).await;
+    until(&groups, "went", |spec| spec.is_none()).await;
+}
+
+#[tokio::test]
+async fn a_gang_goes_with_the_pods_that_are_cleaned_up() {
+    let (stage, groups, _operator) = with_volcano().await;
+    stage.submit(&job("pi", 1, json!({ "cleanPodPolicy": "Running" }))).await;
+    stage.bring_up("pi", 1).await;
+    stage.complete_launcher("pi").await;
+    until(&groups, "went", |spec| spec.is_none()).await;
+    stage.until_gone::<Pod>("pi-worker-0").await;
+}
+
+#[tokio::test]
+async fn a_launcher_that_waits_for_its_workers_stands_outside_its_gang() {
+    let (stage, groups, _operator) = with_volcano().await;
+    let mut waiting = job("pi", 2, json!({}));
+    waiting["spec"]["launcherCreationPolicy"] = json!("WaitForWorkersReady");
+    stage.submit(&waiting).await;
+    until(&groups, "was made", |spec| spec.is_some_and(|spec| spec["minMember"] == 2)).await;
+    // A gang scheduler starts the two Workers now; with upstream's three it waits for the Launcher, which waits for them.
+    stage.start_worker("pi", 0).await;
+    stage.start_worker("pi", 1).await;
+    stage.until::<Job>("pi-launcher", "came", |_| true).await;
+}
+
+#[tokio::test]
+async fn a_strangers_pod_group_is_told_and_left_alone() {
+    let stage = Stage::new().await;
+    let groups = stage.install_pod_groups(&Gang::Volcano).await;
+    let theirs = json!({ "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+        "metadata": { "name": "pi" }, "spec": { "minMember": 7 } });
+    groups.create(&PostParams::default(), &serde_json::from_value(theirs).unwrap()).await.unwrap();
+    let _operator = operate(&stage, Gang::Volcano);
+    stage.submit(&job("pi", 1, json!({}))).await;
+    stage.until_event("pi", "ErrResourceExists").await;
+    assert_eq!(groups.get("pi").await.unwrap().data["spec"]["minMember"], 7);
+    assert_eq!(stage.names::<Pod>().await, Vec::<String>::new(), "no pod waits for a gang that is another's");
+}
+
+#[tokio::test]
+async fn without_its_definitions_a_gang_scheduler_is_refused() {
+    let stage = Stage::new().await;
+    for (gang, api) in
+        [(Gang::Volcano, "scheduling.volcano.sh/v1beta1"), (Gang::Kubernetes, "scheduling.k8s.io/v1beta1")]
+    {
+        let mut operator = operate(&stage, gang);
+        let error = (&mut operator.task).await.unwrap().unwrap_err().to_string();
+        assert!(error.contains(&format!("serves no podgroups in {api}")), "{error}");
+    }
+}
