@@ -40,7 +40,10 @@ pub(crate) async fn reconcile(job: Arc<MPIJob>, context: Arc<Context>) -> Result
     if !plan::is_ours(&job) {
         return Ok(Action::await_change());
     }
-    context.stores.ready().await;
+    // Before every watch has listed, a child that is there looks missing.
+    if context.listed.clone().wait_for(|listed| *listed).await.is_err() {
+        return Ok(Action::await_change());
+    }
     context.memory.sweep(&context.jobs);
     let now = Timestamp::now();
     let outcome = match plan::validate(&job) {

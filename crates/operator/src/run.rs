@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams};
 use kube::runtime::controller::{self, Action};
 use kube::runtime::reflector::Store;
 use kube::{Client, runtime};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
 
 use crate::error::{Class, Error};
@@ -50,6 +50,8 @@ pub(crate) struct Context {
     pub settings: Settings,
     pub jobs: Store<MPIJob>,
     pub stores: Stores,
+    /// Whether every watch has listed once.
+    pub listed: watch::Receiver<bool>,
     pub memory: Arc<Memory>,
     pub writes: Semaphore,
     pub vitals: Vitals,
@@ -89,7 +91,8 @@ pub async fn operate(
     let jobs = controller.store();
     vitals.metrics.watch_jobs(jobs.clone());
     let writes = Semaphore::new(settings.writes.max(1));
-    let context = Arc::new(Context { client, settings, jobs, stores, memory, writes, vitals });
+    let (now_listed, listed) = watch::channel(false);
+    let context = Arc::new(Context { client, settings, jobs, stores, listed, memory, writes, vitals });
     let passes = controller
         .with_config(controller::Config::default().concurrency(JOBS_AT_ONCE))
         .graceful_shutdown_on(shutdown)
@@ -99,7 +102,10 @@ pub async fn operate(
             std::future::ready(())
         });
     let all_listed = async {
+        // Waited for here and nowhere else: of several who wait for one store, kube wakes only the last
+        // (kube-runtime `utils/delayed_init.rs` keeps one waker).
         context.stores.ready().await;
+        now_listed.send_replace(true);
         // An error means that the watches have stopped, and then so do the passes.
         if context.jobs.wait_until_ready().await.is_ok() {
             context.vitals.health.set_ready(true);

@@ -40,7 +40,7 @@ pub(crate) struct PodGroups {
 }
 
 impl Stores {
-    /// Waits until each watch has listed once: before that, a child that is there looks missing.
+    /// Waits until each watch has listed once. For one who waits, not for several.
     pub(crate) async fn ready(&self) {
         // An error means that the watches have stopped, and then so does this pass.
         let _ = futures::join!(

@@ -5,6 +5,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use serde_json::json;
 
+use crate::gate::Gate;
 use crate::stage::{Stage, job};
 
 #[tokio::test]
@@ -32,6 +33,18 @@ async fn a_job_is_made_runs_and_succeeds_in_few_requests() {
     let (scripts, others): (Vec<_>, Vec<_>) = operator.gate.requests().into_iter().partition(is_script);
     assert!(others.len() <= 14, "{} requests: {others:#?}", others.len());
     assert!(scripts.len() <= 4, "never more than one for each worker: {}", scripts.len());
+}
+
+#[tokio::test]
+async fn every_job_is_looked_at_when_the_watches_list_late() {
+    let stage = Stage::new().await;
+    for name in ["first", "second", "third"] {
+        stage.submit(&job(name, 1, json!({}))).await;
+    }
+    let _operator = stage.operate_behind(Gate::with_late_pods());
+    for name in ["first", "second", "third"] {
+        stage.until_true(name, "Created").await;
+    }
 }
 
 #[tokio::test]
