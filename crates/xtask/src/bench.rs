@@ -23,7 +23,10 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
         steps::step(&format!("Measuring {name}"));
         let mut command = Command::new(machine::python());
         command.arg(steps::root().join("bench").join(name).join("run.py"));
-        command.env("ODH", &odh).env("ODH_EXAMPLES_ENVIRONMENT", &environment);
+        command
+            .env("ODH", &odh)
+            .env("ODH_EXAMPLES_ENVIRONMENT", &environment)
+            .env("ODH_TARGET", steps::target());
         steps::run(&mut command)?;
     }
     Ok(())

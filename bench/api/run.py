@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Measures the embedded cluster's API beside a real kube-apiserver with etcd, and writes bench/reports/api.md.
+
+Run by `cargo xtask bench api`, with ODH_TARGET (the target folder) and CARGO in the environment. The real control plane
+takes part where KUBE_BIN names a folder with the programs kube-apiserver and etcd (`cargo xtask conformance` builds them).
+The load comes from the same machine (two cores are shared by server and load, on both sides alike).
+"""
+
+import json
+import os
+import pathlib
+import platform
+import secrets
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TARGET = pathlib.Path(os.environ.get("ODH_TARGET", ROOT / "target"))
+LOAD = TARGET / "release/examples/api_load"
+REPORT = ROOT / "bench/reports/api.md"
+KUBE = os.environ.get("KUBE_BIN")
+READY_SECONDS = 60
+LOAD_SECONDS = 400
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def resident_mib(processes: list[subprocess.Popen]) -> float:
+    total = 0
+    for process in processes:
+        for line in pathlib.Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Rss:"):
+                total += int(line.split()[1])
+    return total / 1024
+
+
+def load(kubeconfig: str) -> dict:
+    done = subprocess.run([LOAD, "load", kubeconfig], capture_output=True, text=True, timeout=LOAD_SECONDS)
+    if done.returncode:
+        raise SystemExit(f"the load ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def measured(processes: list[subprocess.Popen], kubeconfig: str) -> dict:
+    time.sleep(1)  # a measurement of rest needs some
+    idle = resident_mib(processes)
+    figures = load(kubeconfig)
+    return {**figures, "idle_mib": idle, "loaded_mib": resident_mib(processes)}
+
+
+def end(processes: list[subprocess.Popen]) -> None:
+    for process in reversed(processes):
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def embedded(kind: str) -> dict:
+    with tempfile.TemporaryDirectory(prefix="odh-bench-") as folder:
+        server = subprocess.Popen([LOAD, "serve", kind, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                  env={**os.environ, "MALLOC_ARENA_MAX": "2"})
+        try:
+            return measured([server], server.stdout.readline().strip())
+        finally:
+            end([server])
+
+
+def real() -> dict:
+    """kube-apiserver and etcd alone: no controllers, as on the embedded side."""
+    with tempfile.TemporaryDirectory(prefix="odh-bench-") as name:
+        folder = pathlib.Path(name)
+        etcd_port, peer_port, api_port, token = free_port(), free_port(), free_port(), secrets.token_hex(16)
+        (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
+        subprocess.run(["openssl", "genrsa", "-out", folder / "sa.key", "2048"], check=True, capture_output=True)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": (folder / "log").open("w")}
+        processes = [subprocess.Popen([
+            f"{KUBE}/etcd", f"--data-dir={folder}/etcd", f"--listen-client-urls=http://127.0.0.1:{etcd_port}",
+            f"--advertise-client-urls=http://127.0.0.1:{etcd_port}", f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
+        ], **quiet)]
+        processes.append(subprocess.Popen([
+            f"{KUBE}/kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd_port}", f"--secure-port={api_port}",
+            "--bind-address=127.0.0.1", f"--cert-dir={folder}/certs", f"--token-auth-file={folder}/tokens.csv",
+            f"--service-account-key-file={folder}/sa.key", f"--service-account-signing-key-file={folder}/sa.key",
+            "--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount",
+            # As many requests at once as come: what is measured is the server, not its fairness.
+            "--max-requests-inflight=1000", "--max-mutating-requests-inflight=1000",
+        ], **quiet))
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "real",
+            "clusters": [{"name": "real", "cluster": {
+                "server": f"https://127.0.0.1:{api_port}", "insecure-skip-tls-verify": True}}],
+            "users": [{"name": "admin", "user": {"token": token}}],
+            "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
+        }))
+        try:
+            wait_ready(api_port, folder / "log")
+            return measured(processes, str(kubeconfig))
+        finally:
+            end(processes)
+
+
+def wait_ready(port: int, log: pathlib.Path) -> None:
+    import ssl
+    import urllib.request
+    context = ssl._create_unverified_context()
+    until = time.monotonic() + READY_SECONDS
+    while time.monotonic() < until:
+        try:
+            if urllib.request.urlopen(f"https://127.0.0.1:{port}/readyz", context=context, timeout=2).status == 200:
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit(f"kube-apiserver is not ready after {READY_SECONDS} s:\n{log.read_text()[-2000:]}")
+
+
+ROWS = [
+    ("pods created", "creates_per_second", "1/s", "{:,.0f}", {"memory": "≥ 3,000", "disk": "≥ 1,000"}, True),
+    ("pods read", "gets_per_second", "1/s", "{:,.0f}", {"memory": "≥ 10,000"}, True),
+    ("all 10,000 pods listed", "list_seconds", "s", "{:.2f}", {}, False),
+    ("change → each of 100 watchers, median", "event_ms_p50", "ms", "{:.2f}", {"memory": "< 5"}, False),
+    ("change → each of 100 watchers, 99 %", "event_ms_p99", "ms", "{:.2f}", {}, False),
+    ("resident when idle", "idle_mib", "MiB", "{:.0f}", {"memory": "< 80"}, False),
+    ("resident with 10,000 pods", "loaded_mib", "MiB", "{:.0f}", {}, False),
+]
+
+
+def main() -> None:
+    cargo = os.environ.get("CARGO", "cargo")
+    subprocess.run([cargo, "build", "--release", "--package", "cluster", "--example", "api_load"], check=True, cwd=ROOT)
+    before = os.getloadavg()[0]
+    sides = {"memory": embedded("memory"), "disk": embedded("disk")}
+    if KUBE:
+        sides["real"] = real()
+    titles = {"memory": "in memory", "disk": "on disk (as `odh local up`)", "real": "kube-apiserver + etcd"}
+    version = subprocess.run([f"{KUBE}/kube-apiserver", "--version"], capture_output=True, text=True).stdout.strip() if KUBE else "none"
+    lines = [
+        "# The embedded cluster's API beside a real one", "",
+        f"Linux {platform.release()}, {os.cpu_count()} cores shared by server and load, load before {before:.1f}; release build; peer: "
+        f"{version}; TLS, 4 connections, 32 requests at once, 10,000 pods of 1.5 KB, 200 changes.", "",
+        "| what | unit | goal | " + " | ".join(titles[side] for side in sides) + (" | disk : real |" if KUBE else " |"),
+        "|---|---|---|" + "---|" * (len(sides) + bool(KUBE)),
+    ]
+    for title, field, unit, form, goals, more_is_better in ROWS:
+        goal = ", ".join(f"{value} {'on disk' if side == 'disk' else ''}".strip() for side, value in goals.items()) or "–"
+        cells = [form.format(figures[field]) for figures in sides.values()]
+        if KUBE:
+            ours, theirs = sides["disk"][field], sides["real"][field]
+            better = ours / theirs if more_is_better else theirs / ours
+            cells.append(f"{better:.1f}× better" if better >= 1 else f"{1 / better:.1f}× worse")
+        lines.append(f"| {title} | {unit} | {goal} | " + " | ".join(cells) + " |")
+    lines += ["", "Repeat with `KUBE_BIN=FOLDER cargo xtask bench api`; without `KUBE_BIN` there is no peer.", ""]
+    REPORT.write_text("\n".join(lines))
+    print(REPORT.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+//! Load for an API server, the embedded one or another, from outside, over TLS: what `bench/api` measures with.
+//!
+//! - `api_load serve memory|disk FOLDER`: serves the embedded API, without controllers and node, until standard input
+//!   ends; prints the path of its kubeconfig.
+//! - `api_load load KUBECONFIG`: makes the requests and prints the figures as one JSON object.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::expect_used,
+    reason = "a program of the bench: its data is its output"
+)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use cluster::{Cluster, Options};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Where everything happens.
+const NAMESPACE: &str = "load";
+/// Requests under way at once.
+const CONCURRENCY: usize = 32;
+/// Connections they share.
+const CONNECTIONS: usize = 4;
+/// Pods that are created, read and stored.
+const PODS: usize = 10_000;
+/// Watchers of all pods.
+const WATCHERS: usize = 100;
+/// Changes that they are told, one at a time.
+const CHANGES: usize = 200;
+/// No event takes longer unless it is lost.
+const LOST: Duration = Duration::from_secs(20);
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    match words[..] {
+        ["serve", kind @ ("memory" | "disk"), folder] => runtime.block_on(serve(kind == "disk", folder)),
+        ["load", kubeconfig] => runtime.block_on(load(kubeconfig)),
+        _ => Err("usage: api_load serve memory|disk FOLDER, or api_load load KUBECONFIG".into()),
+    }
+}
+
+async fn serve(durable: bool, folder: &str) -> Outcome<()> {
+    let options = Options { durable, controllers: false, ..Options::new(folder) };
+    let cluster = Cluster::start(options).await?;
+    let path = Path::new(folder).join("kubeconfig");
+    std::fs::write(&path, serde_json::to_string(&cluster.kubeconfig())?)?;
+    println!("{}", path.display());
+    tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await??;
+    cluster.stop().await;
+    Ok(())
+}
+
+/// A client with a connection of its own.
+async fn client(path: &str) -> Outcome<Client> {
+    let kubeconfig = Kubeconfig::read_from(path)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// A pod as an MPI job's Worker is, of some 1.5 KB.
+fn pod(number: usize) -> Outcome<Pod> {
+    let name = format!("load-worker-{number}");
+    let variables: Vec<Value> = (0..8)
+        .map(|index| json!({"name": format!("VARIABLE_{index}"), "value": "a value of some length"}))
+        .collect();
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": {
+            "training.kubeflow.org/job-name": "load", "training.kubeflow.org/job-role": "worker",
+            "training.kubeflow.org/replica-index": number.to_string(),
+        }},
+        "spec": {
+            "restartPolicy": "Never", "hostname": name, "subdomain": "load", "automountServiceAccountToken": false,
+            "containers": [{
+                "name": "worker", "image": "example.org/training:v1", "command": ["odh-launch", "serve"],
+                "env": variables, "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+                "volumeMounts": [{"name": "keys", "mountPath": "/keys"}],
+            }],
+            "volumes": [{"name": "keys", "emptyDir": {}}],
+        },
+    }))?)
+}
+
+async fn load(path: &str) -> Outcome<()> {
+    let mut clients = Vec::new();
+    for _ in 0..CONNECTIONS {
+        clients.push(client(path).await?);
+    }
+    let first = clients.first().expect("there are connections").clone();
+    make_namespace(&first).await?;
+    let apis: Vec<Api<Pod>> =
+        clients.iter().map(|client| Api::namespaced(client.clone(), NAMESPACE)).collect();
+    let api = |number: usize| apis[number % CONNECTIONS].clone();
+
+    let began = Instant::now();
+    stream::iter(0..PODS)
+        .map(|number| {
+            let api = api(number);
+            async move {
+                api.create(&PostParams::default(), &pod(number)?).await?;
+                Outcome::Ok(())
+            }
+        })
+        .buffer_unordered(CONCURRENCY)
+        .try_collect::<()>()
+        .await?;
+    let creates = rate(began);
+
+    let began = Instant::now();
+    stream::iter(0..PODS)
+        .map(|number| {
+            let api = api(number);
+            async move { api.get(&format!("load-worker-{number}")).await.map(drop) }
+        })
+        .buffer_unordered(CONCURRENCY)
+        .try_collect::<()>()
+        .await?;
+    let gets = rate(began);
+
+    let began = Instant::now();
+    let listed = apis[0].list(&ListParams::default()).await?.items.len();
+    let list = began.elapsed().as_secs_f64();
+    let delays = watch(path, &apis[0]).await?;
+    let middle = |of: usize| delays[(delays.len() - 1) * of / 100];
+    let figures = json!({
+        "creates_per_second": creates, "gets_per_second": gets, "listed": listed, "list_seconds": list,
+        "event_ms_p50": middle(50), "event_ms_p99": middle(99), "events": delays.len(),
+    });
+    println!("{figures}");
+    Ok(())
+}
+
+fn rate(began: Instant) -> f64 {
+    PODS as f64 / began.elapsed().as_secs_f64()
+}
+
+async fn make_namespace(client: &Client) -> Outcome<()> {
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}}))?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.create(&PostParams::default(), &namespace).await?;
+    Ok(())
+}
+
+/// Milliseconds from the request of a change until a watcher has it, of every watcher and change, sorted.
+async fn watch(path: &str, api: &Api<Pod>) -> Outcome<Vec<f64>> {
+    let now = api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
+    let now = now.unwrap_or_default();
+    let (sender, mut seen) = mpsc::channel::<(String, Instant)>(WATCHERS * 2);
+    for _ in 0..WATCHERS {
+        // Each with a connection of its own, as watchers in other processes have.
+        let pods: Api<Pod> = Api::namespaced(client(path).await?, NAMESPACE);
+        let (sender, now) = (sender.clone(), now.clone());
+        let mut events = pods.watch(&WatchParams::default(), &now).await?.boxed();
+        tokio::spawn(async move {
+            while let Ok(Some(event)) = events.try_next().await {
+                let WatchEvent::Modified(pod) = event else { continue };
+                let mark = pod.metadata.annotations.and_then(|mut notes| notes.remove("mark"));
+                let _ = sender.send((mark.unwrap_or_default(), Instant::now())).await;
+            }
+        });
+    }
+    let mut delays = Vec::new();
+    for change in 0..CHANGES {
+        let mark = change.to_string();
+        let patch = json!({"metadata": {"annotations": {"mark": mark}}});
+        let began = Instant::now();
+        let name = format!("load-worker-{change}");
+        api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        for _ in 0..WATCHERS {
+            let told = tokio::time::timeout(LOST, seen.recv()).await?;
+            let (found, at) = told.ok_or("the watchers have ended")?;
+            if found == mark {
+                delays.push(at.duration_since(began).as_secs_f64() * 1000.0);
+            }
+        }
+    }
+    // The namespace stays full for whoever looks at the server's memory; it goes with the server.
+    let _ = api.delete("load-worker-0", &DeleteParams::default().grace_period(0)).await?;
+    delays.sort_by(f64::total_cmp);
+    Ok(delays)
+}
