@@ -42,6 +42,8 @@ use store::{Store, Volatile};
 
 /// The file of the state directory that holds the administrator's token.
 const TOKEN_FILE: &str = "admin.token";
+/// The file of the state directory that holds the objects.
+const STORE_FILE: &str = "store.redb";
 /// The folder of the state directory that holds the certificates.
 const CERTIFICATES: &str = "pki";
 
@@ -65,6 +67,9 @@ pub struct Options {
     pub sandbox_program: Vec<OsString>,
     /// Whether controllers and scheduler run; without them it is an API and nothing more.
     pub controllers: bool,
+    /// Whether objects are kept in the state directory, so that the next start goes on with them; otherwise they live
+    /// as long as the cluster.
+    pub durable: bool,
     /// How many past events each resource remembers: the compaction window, after which a watch is answered 410.
     pub watch_window: usize,
 }
@@ -81,6 +86,7 @@ impl Options {
             mode: ModeChoice::Auto,
             sandbox_program: Vec::new(),
             controllers: true,
+            durable: false,
             watch_window: store::DEFAULT_WINDOW,
         }
     }
@@ -105,6 +111,12 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// The objects of before cannot be read.
+    #[error(transparent)]
+    Store(#[from] store::OpenError),
+    /// A definition of before cannot be served.
+    #[error("the definitions in the store cannot be served: {0}")]
+    Definitions(#[from] store::Error),
     /// Certificates.
     #[error(transparent)]
     Tls(#[from] tls::Error),
@@ -150,8 +162,9 @@ impl Cluster {
         let address = listener.local_addr().map_err(unusable)?;
         let kubeconfig = kubeconfig::kubeconfig(address, &identity.ca_pem, &token)?;
 
-        let store = Arc::new(Store::new(options.watch_window, Box::new(Volatile)));
+        let store = Arc::new(open_store(&options)?);
         let server = Arc::new(ApiServer::new(store, Identities::new(&token)));
+        apiserver::restore(&server).await?;
         let client = client_of(&server, UserInfo::admin());
         make_system_namespaces(&client).await?;
         make_system_priorities(&client).await?;
@@ -247,6 +260,14 @@ async fn start_node(options: &Options, server: &Arc<ApiServer>) -> Result<Option
         server.kubelets.register(name, node.kubelet());
     }
     Ok(Some(node))
+}
+
+fn open_store(options: &Options) -> Result<Store, store::OpenError> {
+    if options.durable {
+        Store::open(options.watch_window, &options.state.join(STORE_FILE))
+    } else {
+        Ok(Store::new(options.watch_window, Box::new(Volatile)))
+    }
 }
 
 fn make_state_directory(path: &Path) -> Result<(), Error> {

@@ -168,6 +168,7 @@ fn options(
     options.images = images.clone();
     options.nodes = up.nodes;
     options.gpus = up.gpus;
+    options.durable = true;
     options.mode = match up.mode {
         Mode::Auto => ModeChoice::Auto,
         Mode::Rootless => ModeChoice::Rootless,
@@ -192,6 +193,8 @@ fn explain(home: &Home, error: cluster::Error) -> Failure {
             Failure::new(Class::Error, "CannotListen", format!("cannot serve at {address}: {source}"))
         }
         cluster::Error::State { path, source } => unusable(&path, &source),
+        cluster::Error::Store(error) => Failure::new(Class::Error, "StoreUnusable", error.to_string())
+            .with_hint("to begin anew without the objects of before: odh local down --purge"),
         other => Failure::new(Class::Error, "DidNotStart", other.to_string()).with_hint(format!(
             "what this machine can do: odh local doctor; the log: {}",
             home.log().display()

@@ -85,30 +85,32 @@ pub enum Started {
 /// Starts the cluster in the background unless it is up.
 pub fn start(home: &Home, up: &ClusterOptions) -> Result<Started, Failure> {
     home.make()?;
-    if let Some(state) = State::alive(home) {
-        return Ok(Started::Already(state));
-    }
-    let mut child = spawn(home, up)?;
-    let said = child.stdout.take().map(listen);
-    match said.and_then(|said| said.recv_timeout(START).ok()).flatten() {
-        Some(Message::Ready(state)) => Ok(Started::New(state)),
-        Some(Message::Already) => other(home).map(Started::Already),
-        Some(Message::Failed { code, reason, message, hint }) => {
-            let _ = child.wait();
-            Err(Failure { hint, passed_on: Some(code), ..Failure::new(Class::Error, &reason, message) })
-        }
-        None => Err(died(home, &mut child)),
-    }
-}
-
-/// Waits for the cluster that another `up` is starting.
-fn other(home: &Home) -> Result<State, Failure> {
     let ends = Instant::now() + OTHER;
     while Instant::now() < ends {
         if let Some(state) = State::alive(home) {
-            return Ok(state);
+            return Ok(Started::Already(state));
         }
-        std::thread::sleep(LOOK);
+        // Another `up` is starting a cluster, or one that was killed has not quite gone.
+        if home.try_lock()?.is_none() {
+            std::thread::sleep(LOOK);
+            continue;
+        }
+        let mut child = spawn(home, up)?;
+        let said = child.stdout.take().map(listen);
+        match said.and_then(|said| said.recv_timeout(START).ok()).flatten() {
+            Some(Message::Ready(state)) => return Ok(Started::New(state)),
+            // Another `up` was quicker.
+            Some(Message::Already) => std::thread::sleep(LOOK),
+            Some(Message::Failed { code, reason, message, hint }) => {
+                let _ = child.wait();
+                return Err(Failure {
+                    hint,
+                    passed_on: Some(code),
+                    ..Failure::new(Class::Error, &reason, message)
+                });
+            }
+            None => return Err(died(home, &mut child)),
+        }
     }
     Err(Failure::new(
         Class::Error,

@@ -40,6 +40,25 @@ pub async fn follow(server: &Arc<ApiServer>, record: &Arc<Record>) -> Result<(),
     write_status(server, &name).await
 }
 
+/// Serves the definitions that lie in the store, and goes on taking away those that were being deleted.
+///
+/// # Errors
+/// When the status of one cannot be written.
+pub async fn restore(server: &Arc<ApiServer>) -> Result<(), store::Error> {
+    for record in server.store.list(&definitions(), None).records {
+        if record.value["metadata"]["deletionTimestamp"].is_null() {
+            follow(server, &record).await?;
+            continue;
+        }
+        // Served until its objects are gone: they can still be read and their finalizers taken off.
+        if let Ok(kinds) = rules::kinds_of_crd(&record.value) {
+            server.change_catalog(|catalog| catalog.with(record.key.as_str(), kinds.clone()));
+        }
+        tokio::spawn(clean_up(server.clone(), record.key.as_str().to_owned()));
+    }
+    Ok(())
+}
+
 /// Sets the conditions and names of a definition that is served (`Established`, `NamesAccepted`).
 async fn write_status(server: &Arc<ApiServer>, name: &str) -> Result<(), store::Error> {
     let (resource, key) = (definitions(), Key::new(None, name));

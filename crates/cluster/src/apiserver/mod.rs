@@ -53,6 +53,7 @@ use http::{Method, Request, Response};
 use jiff::Timestamp;
 use tower::BoxError;
 
+pub use definitions::restore;
 pub use reply::Body;
 
 use auth::authority::{self, Authority};

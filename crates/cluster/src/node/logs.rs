@@ -126,6 +126,28 @@ impl RunLog {
         }))
     }
 
+    /// The logs of the last `count` runs that lie in a container's folder, oldest first: those of an earlier process of
+    /// this node. They are complete, since the containers have ended with that process.
+    pub fn recall(folder: &Path, count: usize) -> Vec<Arc<RunLog>> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        let names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let mut runs: Vec<u64> =
+            names.iter().filter_map(|name| name.strip_suffix(".log")?.parse().ok()).collect();
+        runs.sort_unstable();
+        let logs = runs.into_iter().filter_map(|run| {
+            let older = |name: &String| name.strip_prefix(&format!("{run}.log."))?.parse::<u64>().ok();
+            let generation = names.iter().filter_map(older).max().map_or(0, |last| last + 1);
+            let path = folder.join(format!("{run}.log"));
+            let file = File::open(&path).ok()?;
+            let (state, _) = watch::channel(LogState { generation, writes: 0, closed: true });
+            Some(Arc::new(RunLog { path, file: Mutex::new(Open { file, bytes: 0 }), state, taps: Mutex::default() }))
+        });
+        let mut logs: Vec<_> = logs.collect();
+        logs.drain(..logs.len().saturating_sub(count));
+        logs
+    }
+
     /// Removes its files; whoever is reading may read on.
     pub fn remove(&self) {
         let newest = self.state.borrow().generation;

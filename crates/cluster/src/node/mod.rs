@@ -339,15 +339,20 @@ impl LocalNode {
     fn pod_log_folder(&self, pod: &Pod) -> PathBuf {
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let meta = &pod.metadata;
-        self.log_folder.join(format!("{}_{}_{}", text(&meta.namespace), text(&meta.name), text(&meta.uid)))
+        self.log_folder_of(&text(&meta.namespace), &text(&meta.name), &text(&meta.uid))
+    }
+
+    fn log_folder_of(&self, namespace: &str, pod: &str, uid: &str) -> PathBuf {
+        self.log_folder.join(format!("{namespace}_{pod}_{uid}"))
     }
 
     fn begin_log(&self, pod: &Pod, container: &str, restarts: i32) -> io::Result<Arc<RunLog>> {
         let folder = self.pod_log_folder(pod).join(container);
+        let before = RunLog::recall(&folder, KEPT_RUNS);
         let log = RunLog::create(folder.join(format!("{restarts}.log")))?;
         let key = (pod.metadata.uid.clone().unwrap_or_default(), container.to_owned());
         let mut logs = lock(&self.logs);
-        let runs = logs.entry(key).or_default();
+        let runs = logs.entry(key).or_insert_with(|| before);
         runs.push(Arc::clone(&log));
         if runs.len() > KEPT_RUNS {
             runs.remove(0).remove();
@@ -366,7 +371,7 @@ impl LocalNode {
 impl Kubelet for LocalNode {
     fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
         let LogRequest {
-            namespace: _,
+            namespace,
             pod,
             uid,
             container,
@@ -377,7 +382,9 @@ impl Kubelet for LocalNode {
             previous,
             limit_bytes,
         } = request;
-        let runs = lock(&self.logs).get(&(uid, container.clone())).cloned().unwrap_or_default();
+        let folder = self.log_folder_of(&namespace, &pod, &uid).join(&container);
+        let known = lock(&self.logs).get(&(uid, container.clone())).cloned();
+        let runs = known.unwrap_or_else(|| RunLog::recall(&folder, KEPT_RUNS));
         let wanted = Wanted { follow, tail_lines, since, timestamps, limit_bytes };
         let outcome = if previous {
             let run = runs.len().checked_sub(2).and_then(|index| runs.get(index)).cloned();

@@ -9,6 +9,7 @@
 //! Old states are not stored. Each resource keeps a bounded ring of its last events; an older list is the present
 //! one with the events since undone, and what the ring has lost is [`Gone`] (HTTP 410), as after etcd's compaction.
 
+mod disk;
 mod event;
 mod journal;
 mod record;
@@ -17,11 +18,13 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+pub use disk::OpenError;
 pub use event::{Event, Verb, line};
 pub use journal::{Journal, Volatile};
 pub use record::{Key, Record, Resource};
@@ -100,6 +103,8 @@ pub struct Store {
 #[derive(Default)]
 struct State {
     revision: u64,
+    /// Events up to and including this revision are forgotten in every table, also in one that is yet to come.
+    floor: u64,
     tables: HashMap<Resource, Table>,
 }
 
@@ -115,8 +120,26 @@ struct Table {
 impl Store {
     /// An empty store whose resources each remember their last `window` events.
     pub fn new(window: usize, journal: Box<dyn Journal>) -> Self {
-        let state = State { revision: 1, tables: HashMap::new() };
+        let state = State { revision: 1, floor: 0, tables: HashMap::new() };
         Self { state: RwLock::new(state), journal, window }
+    }
+
+    /// A store that is kept in a file, with the objects that lie there already. Events of before are forgotten: a watch
+    /// from an old revision is answered [`Gone`].
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(window: usize, path: &Path) -> Result<Self, OpenError> {
+        let (journal, loaded) = disk::Disk::open(path)?;
+        Ok(Self::with(window, journal, loaded))
+    }
+
+    fn with(window: usize, journal: disk::Disk, loaded: disk::Loaded) -> Self {
+        let mut state = State { revision: loaded.revision, floor: loaded.revision, tables: HashMap::new() };
+        for (resource, record) in loaded.objects {
+            state.table(&resource).records.insert(record.key.clone(), Arc::new(record));
+        }
+        Self { state: RwLock::new(state), journal: Box::new(journal), window }
     }
 
     /// The revision of the latest write.
@@ -153,7 +176,10 @@ impl Store {
     ) -> Result<Snapshot, Gone> {
         let state = self.read();
         let Some(table) = state.tables.get(resource) else {
-            return Ok(Snapshot { records: Vec::new(), revision });
+            return match state.floor {
+                floor if revision < floor => Err(Gone { asked: revision, oldest: floor }),
+                _ => Ok(Snapshot { records: Vec::new(), revision }),
+            };
         };
         if revision < table.compacted {
             return Err(Gone { asked: revision, oldest: table.compacted });
@@ -179,7 +205,7 @@ impl Store {
     pub fn watch(&self, resource: &Resource, start: Start) -> Result<Watch, Gone> {
         let mut state = self.write();
         let revision = state.revision;
-        let table = state.tables.entry(resource.clone()).or_default();
+        let table = state.table(resource);
         let backlog = match start {
             Start::Now => Vec::new(),
             Start::After(asked) => table.since(asked)?,
@@ -191,7 +217,7 @@ impl Store {
     pub fn list_and_watch(&self, resource: &Resource, namespace: Option<&str>) -> (Snapshot, Watch) {
         let mut state = self.write();
         let revision = state.revision;
-        let table = state.tables.entry(resource.clone()).or_default();
+        let table = state.table(resource);
         let snapshot = Snapshot { records: table.select(namespace), revision };
         (snapshot, Watch { backlog: Vec::new(), events: table.attach(), revision })
     }
@@ -201,6 +227,7 @@ impl Store {
     /// # Errors
     /// [`Error::Exists`]; [`Error::Journal`].
     pub async fn create(&self, resource: &Resource, key: Key, value: Value) -> Result<Arc<Record>, Error> {
+        self.journal.ready()?;
         let record = {
             let mut state = self.write();
             if state.tables.get(resource).is_some_and(|table| table.records.contains_key(&key)) {
@@ -225,6 +252,7 @@ impl Store {
         expected: u64,
         value: Value,
     ) -> Result<Arc<Record>, Error> {
+        self.journal.ready()?;
         let record = {
             let mut state = self.write();
             let previous = state.expect(resource, key, expected)?;
@@ -248,6 +276,7 @@ impl Store {
         expected: u64,
         last: Value,
     ) -> Result<Arc<Record>, Error> {
+        self.journal.ready()?;
         let record = {
             let mut state = self.write();
             let previous = state.expect(resource, key, expected)?;
@@ -263,6 +292,7 @@ impl Store {
     pub fn compact(&self, revision: u64) {
         let mut state = self.write();
         let limit = revision.min(state.revision);
+        state.floor = state.floor.max(limit);
         for table in state.tables.values_mut() {
             table.compacted = table.compacted.max(limit);
             while table.ring.front().is_some_and(|event| event.revision() <= limit) {
@@ -282,7 +312,7 @@ impl Store {
         let event = Arc::new(event);
         state.revision = event.revision();
         self.journal.append(resource, &event);
-        let table = state.tables.entry(resource.clone()).or_default();
+        let table = state.table(resource);
         match event.verb {
             Verb::Added | Verb::Modified => {
                 table.records.insert(event.record.key.clone(), event.record.clone());
@@ -306,6 +336,12 @@ impl Store {
 }
 
 impl State {
+    fn table(&mut self, resource: &Resource) -> &mut Table {
+        let floor = self.floor;
+        let made = || Table { compacted: floor, ..Table::default() };
+        self.tables.entry(resource.clone()).or_insert_with(made)
+    }
+
     fn expect(&self, resource: &Resource, key: &Key, expected: u64) -> Result<Arc<Record>, Error> {
         let found = self.tables.get(resource).and_then(|table| table.records.get(key));
         match found {

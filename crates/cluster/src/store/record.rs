@@ -17,6 +17,18 @@ impl Resource {
     }
 }
 
+impl Resource {
+    /// A resource by the name that [`Resource::as_str`] gave.
+    pub fn from_text(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The resource as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for Resource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)

@@ -1,0 +1,342 @@
+//! A journal on disk: every object lies in one file, in the form in which the API last answered it.
+//!
+//! The file is a [`redb`] database (one writer, copy-on-write pages with checksums, so that a process that is killed in
+//! the middle of a write leaves the state before it). A thread of its own takes all writes that wait, writes them in one
+//! transaction and waits once until the disk has them: many writers share one wait (group commit).
+//!
+//! While the disk refuses (full, read-only, unplugged) the writes that wait are kept and tried again, and new ones are
+//! turned away before they are made: what is in memory is never more than one batch ahead of the file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::{Event, Journal, Key, Record, Resource, Verb};
+
+#[cfg(test)]
+mod tests;
+
+/// By resource and key: the object's JSON, whose `metadata.resourceVersion` is its revision.
+const OBJECTS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("objects");
+/// What is known of the file as a whole.
+const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
+/// Entry of [`ABOUT`]: the form in which the file is written.
+const FORMAT: &str = "format";
+/// Entry of [`ABOUT`]: the revision of the last write.
+const REVISION: &str = "revision";
+
+/// Bytes of pages kept in memory: objects are read once, at the start.
+const CACHE_BYTES: usize = 2 << 20;
+/// Between two tries while the disk refuses.
+const RETRY: Duration = Duration::from_millis(500);
+/// Revisions left out at each start. A client may have seen a write that never became durable; its revision must not
+/// come again with another meaning. More than can ever wait for the disk at once.
+const REVISION_GAP: u64 = 100_000;
+
+/// One step from a format to the next: changes the tables within the transaction that also writes the new number.
+type Step = fn(&redb::WriteTransaction) -> Result<(), redb::Error>;
+/// The steps from format 1 on; the format written now is their number and one.
+const STEPS: [Step; 0] = [];
+
+/// Why a store's file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The operating system refuses.
+    #[error("the store {path}: {source}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another process has it open.
+    #[error("the store {path} is in use by another process")]
+    InUse {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A later release has written it.
+    #[error(
+        "the store {path} has format {found}; this release reads up to {known}: use the release that wrote it"
+    )]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// The file's format.
+        found: u64,
+        /// The newest format known here.
+        known: u64,
+    },
+    /// It is no store, or not a whole one.
+    #[error("the store {path} cannot be read ({source}): move it away to begin anew")]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What redb says.
+        source: Box<redb::Error>,
+    },
+}
+
+/// Opens the file, or makes it.
+type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
+
+/// What a file held.
+pub(super) struct Loaded {
+    /// The revision to go on from.
+    pub revision: u64,
+    /// Every object.
+    pub objects: Vec<(Resource, Record)>,
+}
+
+/// See the module.
+pub struct Disk {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Default)]
+struct Queue {
+    writes: Vec<Write>,
+    ended: bool,
+}
+
+/// A write that waits for the disk.
+struct Write {
+    resource: Resource,
+    event: Arc<Event>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Progress {
+    /// Every write up to this revision is durable.
+    durable: u64,
+    /// Why the disk refuses at present.
+    refusal: Option<Arc<io::Error>>,
+}
+
+impl Disk {
+    /// Opens the file, or makes it; brings an older format up to date.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; the file is as it was then.
+    pub(super) fn open(path: &Path) -> Result<(Self, Loaded), OpenError> {
+        let file = path.to_owned();
+        Self::begin(path, Box::new(move || builder().create(&file)), &STEPS)
+    }
+
+    /// [`Disk::open`] by a way of opening that a test may have chosen; `path` is what errors say.
+    fn begin(path: &Path, opener: Opener, steps: &[Step]) -> Result<(Self, Loaded), OpenError> {
+        let database = prepare(path, &opener, steps)?;
+        let loaded = load(&database).map_err(|source| damaged(path, source))?;
+        let (progress, _) = watch::channel(Progress { durable: loaded.revision, refusal: None });
+        let shared = Arc::new(Shared { queue: Mutex::default(), wake: Condvar::new(), progress });
+        let path = path.to_owned();
+        let writer = Writer { path: path.clone(), opener, database: Some(database), shared: shared.clone() };
+        let thread = std::thread::Builder::new()
+            .name("store".into())
+            .spawn(move || writer.run())
+            .map_err(|source| OpenError::Io { path, source })?;
+        Ok((Self { shared, thread: Some(thread) }, loaded))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Journal for Disk {
+    fn ready(&self) -> io::Result<()> {
+        self.shared.progress.borrow().refusal.as_ref().map_or(Ok(()), |refusal| Err(again(refusal)))
+    }
+
+    fn append(&self, resource: &Resource, event: &Arc<Event>) {
+        self.shared.lock().writes.push(Write { resource: resource.clone(), event: event.clone() });
+        self.shared.wake.notify_one();
+    }
+
+    fn durable(&self, revision: u64) -> BoxFuture<'static, io::Result<()>> {
+        let mut progress = self.shared.progress.subscribe();
+        async move {
+            let known = progress.wait_for(|now| now.durable >= revision || now.refusal.is_some()).await;
+            let known = known.map_err(|_| io::Error::other("the store is closed"))?;
+            match &known.refusal {
+                Some(refusal) if known.durable < revision => Err(again(refusal)),
+                _ => Ok(()),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// An error cannot be shared; its kind and words can.
+fn again(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), error.to_string())
+}
+
+impl Shared {
+    // Poisoned by a panic between two pushes: the queue is still whole.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for writes and takes them all; nothing once the journal has ended and the queue is empty.
+    fn take(&self) -> Option<Vec<Write>> {
+        let mut queue = self.lock();
+        while queue.writes.is_empty() {
+            if queue.ended {
+                return None;
+            }
+            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        Some(std::mem::take(&mut queue.writes))
+    }
+
+    /// Waits a while, or until the journal ends; whether it has.
+    fn pause(&self) -> bool {
+        let queue = self.lock();
+        let paused = self.wake.wait_timeout_while(queue, RETRY, |queue| !queue.ended);
+        paused.map_or_else(|error| error.into_inner().0.ended, |(queue, _)| queue.ended)
+    }
+}
+
+/// The thread that alone touches the file.
+struct Writer {
+    path: PathBuf,
+    opener: Opener,
+    /// Without one after a failure: redb wants the file opened anew.
+    database: Option<Database>,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        while let Some(batch) = self.shared.take() {
+            let Some(last) = batch.last().map(|write| write.event.revision()) else { continue };
+            while let Err(error) = self.write(&batch) {
+                tracing::error!(path = %self.path.display(), %error, "the store cannot be written; trying again");
+                self.database = None;
+                self.shared.progress.send_modify(|now| now.refusal = Some(Arc::new(io_error(error))));
+                if self.shared.pause() {
+                    return;
+                }
+            }
+            self.shared.progress.send_modify(|now| *now = Progress { durable: last, refusal: None });
+        }
+    }
+
+    fn write(&mut self, batch: &[Write]) -> Result<(), redb::Error> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => (self.opener)()?,
+        };
+        let database = self.database.insert(database);
+        let transaction = database.begin_write()?;
+        {
+            let mut objects = transaction.open_table(OBJECTS)?;
+            for Write { resource, event } in batch {
+                let key = (resource.as_str(), event.record.key.as_str());
+                match event.verb {
+                    Verb::Added | Verb::Modified => objects.insert(key, event.record.json().as_ref())?,
+                    Verb::Deleted => objects.remove(key)?,
+                };
+            }
+            if let Some(last) = batch.last() {
+                transaction.open_table(ABOUT)?.insert(REVISION, last.event.revision())?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+fn io_error(error: redb::Error) -> io::Error {
+    match error {
+        redb::Error::Io(error) => error,
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+fn builder() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+/// Opens or makes the file and takes the steps that its format lacks, all in one transaction.
+fn prepare(path: &Path, opener: &Opener, steps: &[Step]) -> Result<Database, OpenError> {
+    let database = opener().map_err(|error| match error {
+        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.to_owned() },
+        other => damaged(path, other.into()),
+    })?;
+    let known = steps.len() as u64 + 1;
+    let upgrade = || -> Result<u64, redb::Error> {
+        let transaction = database.begin_write()?;
+        let found = {
+            let mut about = transaction.open_table(ABOUT)?;
+            transaction.open_table(OBJECTS)?;
+            let found = about.get(FORMAT)?.map_or(known, |found| found.value());
+            about.insert(FORMAT, known)?;
+            found
+        };
+        if found > known {
+            transaction.abort()?;
+            return Ok(found);
+        }
+        for step in steps.iter().skip(usize::try_from(found.saturating_sub(1)).unwrap_or(usize::MAX)) {
+            step(&transaction)?;
+        }
+        transaction.commit()?;
+        Ok(found)
+    };
+    let found = upgrade().map_err(|source| damaged(path, source))?;
+    if found > known {
+        return Err(OpenError::Newer { path: path.to_owned(), found, known });
+    }
+    Ok(database)
+}
+
+fn load(database: &Database) -> Result<Loaded, redb::Error> {
+    let transaction = database.begin_read()?;
+    let written = transaction.open_table(ABOUT)?.get(REVISION)?.map(|revision| revision.value());
+    let mut objects = Vec::new();
+    for entry in transaction.open_table(OBJECTS)?.iter()? {
+        let (key, json) = entry?;
+        let (resource, key) = key.value();
+        let corrupted = |why: &str| redb::Error::Corrupted(format!("{resource} {key}: {why}"));
+        let value: Value =
+            serde_json::from_slice(json.value()).map_err(|error| corrupted(&error.to_string()))?;
+        let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+        let revision = revision.ok_or_else(|| corrupted("no resourceVersion"))?;
+        objects.push((Resource::from_text(resource), Record::new(Key::from_text(key), revision, value)));
+    }
+    let revision = written.map_or(1, |revision| revision + REVISION_GAP);
+    Ok(Loaded { revision, objects })
+}
+
+fn damaged(path: &Path, error: redb::Error) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        redb::Error::Io(source) => OpenError::Io { path, source },
+        source => OpenError::Damaged { path, source: Box::new(source) },
+    }
+}
