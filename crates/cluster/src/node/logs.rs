@@ -141,7 +141,12 @@ impl RunLog {
             let path = folder.join(format!("{run}.log"));
             let file = File::open(&path).ok()?;
             let (state, _) = watch::channel(LogState { generation, writes: 0, closed: true });
-            Some(Arc::new(RunLog { path, file: Mutex::new(Open { file, bytes: 0 }), state, taps: Mutex::default() }))
+            Some(Arc::new(RunLog {
+                path,
+                file: Mutex::new(Open { file, bytes: 0 }),
+                state,
+                taps: Mutex::default(),
+            }))
         });
         let mut logs: Vec<_> = logs.collect();
         logs.drain(..logs.len().saturating_sub(count));
