@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{Api, AttachParams, AttachedProcess, DeleteParams, TerminalSize};
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::pods::{create, phase, pod, start, until};
 use crate::served::client_of;
@@ -331,6 +331,93 @@ async fn kubectl_runs_copies_and_attaches() {
         assert!(std::fs::read(&back).unwrap() == bytes, "{}", stage.mode);
         let told = stage.told(&["exec", "absent", "--", "true"]).await;
         assert!(text(&told.stderr).contains("pods \"absent\" not found"), "{}", text(&told.stderr));
+    })
+    .await;
+}
+
+/// The local port that `kubectl port-forward` has taken.
+async fn local_port(output: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> u16 {
+    let mut line = String::new();
+    soon(output.read_line(&mut line)).await.unwrap();
+    let address = line.strip_prefix("Forwarding from 127.0.0.1:").unwrap_or_else(|| panic!("{line:?}"));
+    address.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_forwards_ports() {
+    // Through a WebSocket, as it does by itself, and over bare SPDY, as older ones do.
+    for websockets in ["true", "false"] {
+        on_each_stage(|stage| async move {
+            if stage.kubectl(&["version", "--client"]).output().await.is_err() {
+                println!("no kubectl on this machine: nothing is tried with it");
+                return;
+            }
+            let port = echo(&stage).await.to_string();
+            let mut command = stage.kubectl(&["port-forward", "pod/echo", &format!(":{port}"), ":1"]);
+            command.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets);
+            command.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets);
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut output = tokio::io::BufReader::new(child.stdout.take().unwrap());
+            let local = local_port(&mut output).await;
+            let body = vec![b'a'; 1 << 20];
+            let talk = |body: Vec<u8>| async move {
+                let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", local)).await.unwrap();
+                let (mut from, mut to) = stream.split();
+                let mut back = vec![0; body.len()];
+                tokio::try_join!(to.write_all(&body), from.read_exact(&mut back)).unwrap();
+                back
+            };
+            // The server takes one after another; all go over one connection.
+            let all = futures::future::join_all((0..4).map(|_| talk(body.clone())));
+            let all = soon(all).await;
+            assert!(all.concat().iter().all(|byte| *byte == b'A'), "{}", stage.mode);
+            soon(child.kill()).await.unwrap();
+            let mut command = stage.kubectl(&["exec", "-i", "echo", "--", "sh", "-c", "cat; exit 4"]);
+            command.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets);
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            child.stdin.take().unwrap().write_all(b"through").await.unwrap();
+            let told = soon(child.wait_with_output()).await.unwrap();
+            assert_eq!(
+                (text(&told.stdout).as_str(), told.status.code()),
+                ("through", Some(4)),
+                "{}",
+                stage.mode
+            );
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_is_told_when_nobody_listens_and_when_the_pod_is_gone() {
+    on_each_stage(|stage| async move {
+        if stage.kubectl(&["version", "--client"]).output().await.is_err() {
+            println!("no kubectl on this machine: nothing is tried with it");
+            return;
+        }
+        stage.idle("idle").await;
+        for gone in [false, true] {
+            let mut command = stage.kubectl(&["port-forward", "pod/idle", ":1"]);
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut output = tokio::io::BufReader::new(child.stdout.take().unwrap());
+            let local = local_port(&mut output).await;
+            if gone {
+                stage.pods().delete("idle", &DeleteParams::default().grace_period(0)).await.unwrap();
+            } else {
+                let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", local)).await.unwrap();
+                assert_eq!(soon(stream.read(&mut [0; 9])).await.unwrap_or(0), 0);
+            }
+            let told = soon(child.wait_with_output()).await.unwrap();
+            let errors = text(&told.stderr);
+            assert_eq!(told.status.code(), Some(1), "{}: {errors}", stage.mode);
+            assert!(errors.contains("lost connection to pod"), "{}: {errors}", stage.mode);
+            assert_eq!(
+                errors.contains("failed to connect to localhost:1"),
+                !gone,
+                "{}: {errors}",
+                stage.mode
+            );
+        }
     })
     .await;
 }

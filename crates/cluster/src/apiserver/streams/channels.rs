@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use super::command::{self, Client, Input, Told};
-use super::upgrade::{Socket, Version};
+use super::upgrade::{Dialect, Socket};
 use crate::apiserver::kubelet::Process;
 
 const STDIN: u8 = 0;
@@ -26,23 +26,23 @@ const CLOSE: u8 = 255;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Carries a session from beginning to end.
-pub async fn serve(socket: Box<Socket>, version: Version, process: Result<Process, String>) {
+pub async fn serve(socket: Box<Socket>, dialect: Dialect, process: Result<Process, String>) {
     let (client, session) = command::pair();
     let writable = match &process {
         Ok(Process { stdout: Some(_), .. }) => STDOUT,
         Ok(Process { stderr: Some(_), .. }) => STDERR,
         _ => ERROR,
     };
-    tokio::join!(command::carry(process, session), talk(socket, version, client, writable));
+    tokio::join!(command::carry(process, session), talk(socket, dialect, client, writable));
 }
 
-async fn talk(socket: Box<Socket>, version: Version, client: Client, writable: u8) {
+async fn talk(socket: Box<Socket>, dialect: Dialect, client: Client, writable: u8) {
     let Client { says, mut told } = client;
     let (mut sink, mut stream) = socket.split();
     let mut read = std::pin::pin!(async {
         while let Some(Ok(message)) = stream.next().await {
             let Message::Binary(bytes) = message else { continue };
-            if let Some(input) = decode(bytes, version) {
+            if let Some(input) = decode(bytes, dialect) {
                 // Once the process is over nobody listens, but the client's bytes must still be taken.
                 let _ = says.send(input).await;
             }
@@ -62,11 +62,11 @@ async fn talk(socket: Box<Socket>, version: Version, client: Client, writable: u
     }
 }
 
-fn decode(bytes: Bytes, version: Version) -> Option<Input> {
+fn decode(bytes: Bytes, dialect: Dialect) -> Option<Input> {
     match *bytes.first()? {
         STDIN if bytes.len() > 1 => Some(Input::Stdin(bytes.slice(1..))),
         RESIZE => resize(&bytes[1..]),
-        CLOSE if version == Version::Five && bytes[1..] == [STDIN] => Some(Input::StdinEnd),
+        CLOSE if dialect == Dialect::Five && bytes[1..] == [STDIN] => Some(Input::StdinEnd),
         _ => None,
     }
 }
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn messages_are_told_apart_by_their_channel() {
-        let read = |bytes: &'static [u8], version| decode(Bytes::from_static(bytes), version);
-        for version in [Version::Four, Version::Five] {
+        let read = |bytes: &'static [u8], dialect| decode(Bytes::from_static(bytes), dialect);
+        for version in [Dialect::Four, Dialect::Five] {
             assert_eq!(read(b"\0abc", version), Some(Input::Stdin(Bytes::from_static(b"abc"))));
             assert_eq!(
                 read(b"\x04{\"Width\":80,\"Height\":24}", version),
@@ -116,8 +116,8 @@ mod tests {
                 assert_eq!(read(odd, version), None, "{odd:?}");
             }
         }
-        assert_eq!(read(b"\xff\0", Version::Five), Some(Input::StdinEnd));
-        assert_eq!(read(b"\xff\0", Version::Four), None);
-        assert_eq!(read(b"\xff\x01", Version::Five), None);
+        assert_eq!(read(b"\xff\0", Dialect::Five), Some(Input::StdinEnd));
+        assert_eq!(read(b"\xff\0", Dialect::Four), None);
+        assert_eq!(read(b"\xff\x01", Dialect::Five), None);
     }
 }

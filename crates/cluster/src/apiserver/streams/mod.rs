@@ -10,6 +10,7 @@
 mod channels;
 mod command;
 mod forward;
+mod spdy;
 mod upgrade;
 
 use std::future::Future;
@@ -107,7 +108,8 @@ pub async fn answer(
 ) -> Result<Response<Body>, Refusal> {
     let upgrade = upgrade::wanted(parts)?;
     if action.verb != "create" {
-        // Since 1.35 a WebSocket's GET wants the right to create too (KEP-4006, "AuthorizePodWebsocketUpgradeCreatePermission").
+        // Since 1.35 a WebSocket's GET wants the right to create too (`AuthorizePodWebsocketUpgradeCreatePermission`);
+        // here so does SPDY's.
         let create = Action { verb: "create", ..*action };
         authority::authorize(&server.authority, user, &authority::ask_of(&create, ""))?;
     }
@@ -124,6 +126,7 @@ pub async fn answer(
         return forward_ports(server, pod, &parameters, upgrade, permit);
     }
     let (kubelet, request) = stream_request(server, action, pod, &parameters)?;
+    let streams = spdy_streams(&request);
     let process = if action.subresource == "exec" {
         let command = all(&parameters, "command").take(MAX_WORDS).map(str::to_owned).collect::<Vec<_>>();
         if command.is_empty() {
@@ -143,7 +146,10 @@ pub async fn answer(
     let (answer, transport) = upgrade.accept(upgrade::Purpose::Command)?;
     server.sessions.spawn(permit, async move {
         match transport.open().await {
-            Ok(Transport::WebSocket(socket, version)) => channels::serve(socket, version, process).await,
+            Ok(Transport::Channels(socket, dialect)) => channels::serve(socket, dialect, process).await,
+            Ok(Transport::Spdy(wire, pump)) => {
+                tokio::join!(spdy::command(wire, process, &streams), pump);
+            }
             Err(error) => tracing::debug!(%error, "a stream could not be opened"),
         }
     });
@@ -168,7 +174,10 @@ fn forward_ports(
         let over = kubelet.pod_ended(&uid);
         let session = async {
             match transport.open().await {
-                Ok(Transport::WebSocket(socket, _)) => forward::serve(socket, &*kubelet, &uid, &ports).await,
+                Ok(Transport::Channels(socket, _)) => forward::serve(socket, &*kubelet, &uid, &ports).await,
+                Ok(Transport::Spdy(wire, pump)) => {
+                    tokio::join!(spdy::forward(wire, &*kubelet, &uid), pump);
+                }
                 Err(error) => tracing::debug!(%error, "a stream could not be opened"),
             }
         };
@@ -178,6 +187,14 @@ fn forward_ports(
         }
     });
     Ok(answer)
+}
+
+/// The streams that a SPDY client opens for a command.
+fn spdy_streams(request: &StreamRequest) -> Vec<&'static str> {
+    let StreamRequest { uid: _, container: _, stdin, stdout, stderr, tty } = request;
+    let all =
+        [(true, "error"), (*stdin, "stdin"), (*stdout, "stdout"), (*stderr, "stderr"), (*tty, "resize")];
+    all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, name)| name).collect()
 }
 
 fn all<'a>(parameters: &'a [(String, String)], name: &'a str) -> impl Iterator<Item = &'a str> {

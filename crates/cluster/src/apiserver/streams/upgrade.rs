@@ -4,16 +4,25 @@
 use std::time::Duration;
 
 use base64::Engine as _;
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt as _, ready};
+use futures::{SinkExt as _, StreamExt as _};
 use http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_util::io::ReaderStream;
 
+use super::channels::goodbye;
+use super::spdy::Wire;
 use crate::apiserver::reply::Body;
 use crate::apiserver::status::{self, Refusal};
 
@@ -21,11 +30,14 @@ const KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
 const ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");
 const PROTOCOL: HeaderName = HeaderName::from_static("sec-websocket-protocol");
 const VERSION: HeaderName = HeaderName::from_static("sec-websocket-version");
+const SPDY_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
 /// The longest message that a client may send; client-go sends 32 KiB at a time.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// How much may wait to be written before the writer waits.
 const MAX_WRITE_BUFFER_BYTES: usize = 1 << 20;
+/// Frames of SPDY that may wait to be written.
+const MAX_QUEUED_FRAMES: usize = 16;
 /// How long the connection may take to be free after the answer.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The bytes of a `Sec-WebSocket-Key` (RFC 6455, 4.1).
@@ -40,27 +52,40 @@ pub enum Purpose {
     Forward,
 }
 
-/// The dialect of channels over a WebSocket.
+/// What is spoken on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    /// `v4.channel.k8s.io`: exit codes on the error channel.
+pub enum Dialect {
+    /// Channels over a WebSocket, `v4.channel.k8s.io`: exit codes on the error channel.
     Four,
-    /// `v5.channel.k8s.io`: also half-closing.
+    /// The same, `v5.channel.k8s.io`: also half-closing.
     Five,
+    /// SPDY through a WebSocket.
+    Tunnel,
+    /// SPDY on the bare connection.
+    Spdy,
 }
+
+/// What the client knows, best first, and by what name.
+const WEBSOCKET_COMMAND: &[(&str, Dialect)] =
+    &[("v5.channel.k8s.io", Dialect::Five), ("v4.channel.k8s.io", Dialect::Four)];
+const WEBSOCKET_FORWARD: &[(&str, Dialect)] =
+    &[("SPDY/3.1+portforward.k8s.io", Dialect::Tunnel), ("v4.channel.k8s.io", Dialect::Four)];
+const SPDY_COMMAND: &[(&str, Dialect)] = &[("v4.channel.k8s.io", Dialect::Spdy)];
+const SPDY_FORWARD: &[(&str, Dialect)] = &[("portforward.k8s.io", Dialect::Spdy)];
 
 /// A request to become a stream.
 pub struct Upgrade {
     connection: OnUpgrade,
-    accept: String,
-    /// The protocols that the client offers, in its order of preference.
+    /// The proof of a WebSocket's handshake; none for SPDY.
+    accept: Option<String>,
+    /// The protocols that the client offers.
     offered: Vec<String>,
 }
 
 /// What will be a stream once the client has the answer.
 pub struct Pending {
     connection: OnUpgrade,
-    version: Version,
+    dialect: Dialect,
 }
 
 /// A stream of messages.
@@ -69,7 +94,9 @@ pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
 /// A connection that has become a stream.
 pub enum Transport {
     /// Channels over a WebSocket.
-    WebSocket(Box<Socket>, Version),
+    Channels(Box<Socket>, Dialect),
+    /// SPDY, and what writes it; both are to be driven together.
+    Spdy(Wire, BoxFuture<'static, ()>),
 }
 
 /// Why there is no stream after all.
@@ -100,22 +127,30 @@ fn names<'a>(headers: &'a HeaderMap, name: &'a HeaderName) -> impl Iterator<Item
 pub fn wanted(parts: &Parts) -> Result<Upgrade, Refusal> {
     let headers = &parts.headers;
     let says = |name, word: &str| names(headers, name).any(|told| told.eq_ignore_ascii_case(word));
-    if !says(&CONNECTION, "upgrade") || !says(&UPGRADE, "websocket") {
-        return Err(status::bad_request(
-            "Upgrade request required: this cluster streams over WebSockets (v5.channel.k8s.io, v4.channel.k8s.io)",
-        ));
-    }
-    let key = headers.get(&KEY).filter(|key| {
-        base64::engine::general_purpose::STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == KEY_BYTES)
-    });
-    let (Some(key), Method::GET, true) = (key, parts.method.clone(), says(&VERSION, "13")) else {
-        return Err(status::bad_request("the WebSocket handshake is not that of RFC 6455, version 13"));
+    let is_upgrade = says(&CONNECTION, "upgrade");
+    let (accept, protocols) = if is_upgrade && says(&UPGRADE, "websocket") {
+        (Some(accept_key(parts)?), &PROTOCOL)
+    } else if is_upgrade && says(&UPGRADE, "SPDY/3.1") {
+        (None, &SPDY_PROTOCOL)
+    } else {
+        return Err(status::bad_request("Upgrade request required: to a WebSocket or to SPDY/3.1"));
     };
     let connection = parts.extensions.get::<OnUpgrade>().cloned().ok_or_else(|| {
         status::bad_request("this connection cannot be upgraded: use HTTP/1.1 over the cluster's address")
     })?;
-    let offered = names(headers, &PROTOCOL).map(str::to_owned).collect();
-    Ok(Upgrade { connection, accept: derive_accept_key(key.as_bytes()), offered })
+    Ok(Upgrade { connection, accept, offered: names(headers, protocols).map(str::to_owned).collect() })
+}
+
+fn accept_key(parts: &Parts) -> Result<String, Refusal> {
+    let key = parts.headers.get(&KEY).filter(|key| {
+        base64::engine::general_purpose::STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == KEY_BYTES)
+    });
+    match key {
+        Some(key) if parts.method == Method::GET && names(&parts.headers, &VERSION).any(|v| v == "13") => {
+            Ok(derive_accept_key(key.as_bytes()))
+        }
+        _ => Err(status::bad_request("the WebSocket handshake is not that of RFC 6455, version 13")),
+    }
 }
 
 impl Upgrade {
@@ -124,28 +159,35 @@ impl Upgrade {
     /// # Errors
     /// 400 where there is none.
     pub fn accept(self, purpose: Purpose) -> Result<(Response<Body>, Pending), Refusal> {
-        let known: &[(&str, Version)] = match purpose {
-            Purpose::Command => &[("v5.channel.k8s.io", Version::Five), ("v4.channel.k8s.io", Version::Four)],
-            Purpose::Forward => &[("v4.channel.k8s.io", Version::Four)],
+        let known = match (purpose, &self.accept) {
+            (Purpose::Command, Some(_)) => WEBSOCKET_COMMAND,
+            (Purpose::Forward, Some(_)) => WEBSOCKET_FORWARD,
+            (Purpose::Command, None) => SPDY_COMMAND,
+            (Purpose::Forward, None) => SPDY_FORWARD,
         };
         let found = known.iter().find(|(name, _)| self.offered.iter().any(|offered| offered == name));
-        let Some((name, version)) = found else {
+        let Some((name, dialect)) = found else {
             let known = known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
             return Err(status::bad_request(format!(
-                "none of the offered subprotocols {:?} is known here: {known}",
+                "none of the offered protocols {:?} is known here: {known}",
                 self.offered
             )));
         };
         let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         let headers = answer.headers_mut();
-        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-        headers.insert(PROTOCOL, HeaderValue::from_static(name));
-        if let Ok(accept) = HeaderValue::from_str(&self.accept) {
-            headers.insert(ACCEPT, accept);
+        if let Some(accept) = &self.accept {
+            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(PROTOCOL, HeaderValue::from_static(name));
+            if let Ok(accept) = HeaderValue::from_str(accept) {
+                headers.insert(ACCEPT, accept);
+            }
+        } else {
+            headers.insert(UPGRADE, HeaderValue::from_static("SPDY/3.1"));
+            headers.insert(SPDY_PROTOCOL, HeaderValue::from_static(name));
         }
-        Ok((answer, Pending { connection: self.connection, version: *version }))
+        Ok((answer, Pending { connection: self.connection, dialect: *dialect }))
     }
 }
 
@@ -155,14 +197,55 @@ impl Pending {
     /// # Errors
     /// Where the connection broke, or the client did not go on.
     pub async fn open(self) -> Result<Transport, OpenError> {
-        let upgraded = tokio::time::timeout(UPGRADE_TIMEOUT, self.connection).await??;
+        let upgraded = TokioIo::new(tokio::time::timeout(UPGRADE_TIMEOUT, self.connection).await??);
+        if self.dialect == Dialect::Spdy {
+            return Ok(bare(upgraded));
+        }
         let config = WebSocketConfig::default()
             .max_message_size(Some(MAX_MESSAGE_BYTES))
             .max_frame_size(Some(MAX_MESSAGE_BYTES))
             .write_buffer_size(0)
             .max_write_buffer_size(MAX_WRITE_BUFFER_BYTES);
-        let socket =
-            WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
-        Ok(Transport::WebSocket(Box::new(socket), self.version))
+        let socket = WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await;
+        Ok(match self.dialect {
+            Dialect::Tunnel => tunnel(socket),
+            dialect => Transport::Channels(Box::new(socket), dialect),
+        })
     }
+}
+
+fn bare(upgraded: TokioIo<Upgraded>) -> Transport {
+    let (from, mut to) = tokio::io::split(upgraded);
+    let (outgoing, mut frames) = mpsc::channel::<Bytes>(MAX_QUEUED_FRAMES);
+    let incoming = ReaderStream::new(from).filter_map(|piece| ready(piece.ok())).boxed();
+    let pump = async move {
+        while let Some(frame) = frames.recv().await {
+            if to.write_all(&frame).await.is_err() || to.flush().await.is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown().await;
+    };
+    Transport::Spdy(Wire { incoming, outgoing }, pump.boxed())
+}
+
+fn tunnel(socket: Socket) -> Transport {
+    let (mut sink, stream) = socket.split();
+    let (outgoing, mut frames) = mpsc::channel::<Bytes>(MAX_QUEUED_FRAMES);
+    let pieces = stream.take_while(|message| ready(message.is_ok()));
+    let incoming = pieces.filter_map(|message| {
+        ready(match message {
+            Ok(Message::Binary(bytes)) => Some(bytes),
+            _ => None,
+        })
+    });
+    let pump = async move {
+        while let Some(frame) = frames.recv().await {
+            if sink.send(Message::Binary(frame)).await.is_err() {
+                return;
+            }
+        }
+        let _ = sink.send(goodbye()).await;
+    };
+    Transport::Spdy(Wire { incoming: incoming.boxed(), outgoing }, pump.boxed())
 }
