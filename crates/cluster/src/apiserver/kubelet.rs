@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, ready};
@@ -122,6 +123,45 @@ pub struct Process {
     pub ended: BoxFuture<'static, Option<i32>>,
 }
 
+/// Processor and memory in use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Processor time in nanoseconds, since the node or container began.
+    pub cpu_total_nanos: u64,
+    /// Thousand-millionths of a processor, over the window.
+    pub cpu_nanocores: u64,
+    /// Working set in bytes.
+    pub memory_bytes: u64,
+}
+
+/// What a node and its pods use.
+#[derive(Debug, Clone)]
+pub struct NodeUsage {
+    /// When it was found out.
+    pub time: Timestamp,
+    /// Over how long rates were taken.
+    pub window: Duration,
+    /// All of the node.
+    pub node: Used,
+    /// Its pods that run.
+    pub pods: Vec<PodUsage>,
+}
+
+/// What a pod uses.
+#[derive(Debug, Clone)]
+pub struct PodUsage {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its containers that run.
+    pub containers: Vec<(String, Used)>,
+    /// Bytes received and sent, where it has a network of its own.
+    pub traffic: Option<(u64, u64)>,
+}
+
 /// A node, as the API server knows it. One that only keeps logs leaves the rest as it is: refused.
 pub trait Kubelet: Send + Sync {
     /// A container's log.
@@ -140,6 +180,11 @@ pub trait Kubelet: Send + Sync {
     /// Connects to a port of a pod.
     fn connect(&self, _request: ConnectRequest) -> BoxFuture<'_, Result<TcpStream, StreamError>> {
         Box::pin(ready(Err(StreamError::none())))
+    }
+
+    /// What the node of this name and its pods use now.
+    fn usage(&self, _node: &str) -> BoxFuture<'_, Option<NodeUsage>> {
+        Box::pin(ready(None))
     }
 
     /// Comes when the pod of this UID has no sandbox (any more).

@@ -22,6 +22,7 @@ pub mod expiry;
 pub mod kubelet;
 pub mod listen;
 mod managed;
+mod metrics;
 mod negotiate;
 mod openapi;
 pub mod past;
@@ -90,7 +91,7 @@ impl ApiServer {
         Self {
             authority: Authority::new(store.clone()),
             store,
-            catalog: RwLock::new(Arc::new(Catalog::of_builtin(rules::builtin_kinds()))),
+            catalog: RwLock::new(Arc::new(Catalog::of_builtin(&served()))),
             identities,
             kubelets: Kubelets::default(),
             past: past::Past::default(),
@@ -113,6 +114,11 @@ impl ApiServer {
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         *catalog = Arc::new(change(&catalog));
     }
+}
+
+/// The kinds that are there from the start: those that are stored, and those that are only asked of the nodes.
+fn served() -> Vec<Arc<rules::Kind>> {
+    rules::builtin_kinds().iter().cloned().chain(metrics::kinds()).collect()
 }
 
 /// A way in to the server, as a service of HTTP requests.
@@ -179,6 +185,13 @@ where
     };
     let user = impersonation::wanted(&server.authority, &user, &parts.headers)?.unwrap_or(user);
     let query = query::parse(parts.uri.query().unwrap_or_default())?;
+    if let Some(node) = metrics::summary_of(&parts.method, &path) {
+        let (verb, resource, subresource) = ("get", "nodes", "proxy");
+        let action =
+            Action { verb, group: "", version: "v1", namespace: None, resource, name: node, subresource };
+        authority::authorize(&server.authority, &user, &authority::ask_of(&action, ""))?;
+        return metrics::summary(server, node).await;
+    }
     match route::route(&parts.method, &path, query.watch)? {
         Target::Action(action) => {
             let ask = authority::ask_of(&action, query.selected_name());
@@ -310,6 +323,9 @@ fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
 }
 
 async fn dispatch(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
+    if call.action.group == metrics::GROUP {
+        return metrics::answer(call).await;
+    }
     match (call.action.verb, call.action.subresource) {
         ("get", "log") => subresources::log(call).await,
         ("get", "scale") => subresources::get_scale(call),

@@ -8,6 +8,7 @@ mod environment;
 mod events;
 mod hosts;
 mod logs;
+mod metrics;
 mod mode;
 mod pod;
 mod register;
@@ -35,7 +36,7 @@ pub use self::mode::{Mode, ModeChoice, ModeKind};
 pub use self::sandbox::sandbox_main;
 pub use self::status::LIMITS_NOT_ENFORCED;
 pub use crate::apiserver::kubelet::{
-    ConnectRequest, ExecRequest, Kubelet, LogError, LogRequest, LogStream, Process, StreamError,
+    ConnectRequest, ExecRequest, Kubelet, LogError, LogRequest, LogStream, NodeUsage, Process, StreamError,
     StreamRequest,
 };
 
@@ -159,6 +160,8 @@ pub struct LocalNode {
     processes: AtomicUsize,
     /// By uid of the pods that have a sandbox: cancelled when it goes.
     sandboxes: Mutex<HashMap<String, CancellationToken>>,
+    /// What containers have used a while ago.
+    sampled: metrics::Sampled,
     /// This node, for what goes on where its caller does not.
     own: Weak<LocalNode>,
 }
@@ -200,6 +203,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         live: LiveContainers::default(),
         processes: AtomicUsize::new(0),
         sandboxes: Mutex::default(),
+        sampled: metrics::Sampled::default(),
         own: own.clone(),
     });
     let stop = CancellationToken::new();
@@ -210,6 +214,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     for work in [
         Box::pin(writer) as BoxFuture<'static, ()>,
         Box::pin(register::heartbeat(Arc::clone(&node))),
+        Box::pin(metrics::sample(Arc::clone(&node))),
         Box::pin(watching::follow_pods(Arc::clone(&node), tasks.clone(), stop.clone())),
     ] {
         let stopped = stop.clone();
@@ -417,6 +422,11 @@ impl Kubelet for LocalNode {
 
     fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<tokio::net::TcpStream, StreamError>> {
         Box::pin(self.connect_to(request))
+    }
+
+    fn usage(&self, node: &str) -> BoxFuture<'_, Option<NodeUsage>> {
+        let node = node.to_owned();
+        Box::pin(async move { self.usage_of(&node).await })
     }
 
     fn pod_ended(&self, uid: &str) -> BoxFuture<'static, ()> {

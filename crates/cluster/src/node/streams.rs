@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt as _};
+use jiff::Timestamp;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::unix::pipe;
@@ -20,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio_util::io::ReaderStream;
 
 use super::logs::{Output, RunLog, output_pipe};
+use super::metrics::Samples;
 use super::pod::hooks::Target;
 use super::sandbox::client::{Handed, receive_descriptor};
 use super::sandbox::protocol::{ConnectSpec, ExecSpec, Streams};
@@ -36,6 +38,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A container that runs now, as far as its clients need it.
 pub struct Live {
+    /// Its node.
+    pub node: String,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
     /// How to run something beside it.
     pub target: Target,
     /// Its output.
@@ -59,9 +67,11 @@ pub struct Known<'a> {
 
 impl<'a> Known<'a> {
     /// Makes a container known.
-    pub fn new(live: &'a LiveContainers, key: (String, String), container: Live) -> Known<'a> {
-        lock(live).insert(key.clone(), Arc::new(container));
-        Known { live, key }
+    pub fn new(node: &'a LocalNode, key: (String, String), container: Live) -> Known<'a> {
+        let samples = Samples::new(Timestamp::now(), 0);
+        lock(&node.sampled).insert(container.target.process, samples);
+        lock(&node.live).insert(key.clone(), Arc::new(container));
+        Known { live: &node.live, key }
     }
 }
 

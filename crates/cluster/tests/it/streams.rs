@@ -422,6 +422,60 @@ async fn kubectl_is_told_when_nobody_listens_and_when_the_pod_is_gone() {
     .await;
 }
 
+async fn ask(stage: &Stage, path: &str) -> serde_json::Value {
+    let request = http::Request::get(path).body(Vec::new()).unwrap();
+    soon(stage.client.request(request)).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_pods_and_nodes_use_is_told() {
+    on_each_stage(|stage| async move {
+        let mut busy =
+            pod("busy", "i=0; x=$(head -c 30000000 /dev/zero | tr '\\0' x); while :; do i=1; done");
+        let idle = json!({"name": "idle", "image": "i", "command": ["sleep", "600"]});
+        busy["metadata"]["labels"] = json!({"app": "busy"});
+        busy["spec"]["containers"].as_array_mut().unwrap().push(idle);
+        create(&stage.client, busy).await;
+        until(&stage.client, "busy", "running", |pod| phase(pod) == Some("Running")).await;
+        let path = "/apis/metrics.k8s.io/v1beta1/namespaces/team/pods";
+        let number = |value: &serde_json::Value, suffix: &str| -> u64 {
+            value.as_str().unwrap().strip_suffix(suffix).unwrap().parse().unwrap()
+        };
+        let used = soon(async {
+            loop {
+                let pod = ask(&stage, &format!("{path}/busy")).await;
+                let main = &pod["containers"][1]["usage"];
+                if number(&main["cpu"], "n") > 100_000_000 && number(&main["memory"], "Ki") > 20_000 {
+                    return pod;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        assert_eq!((&used["containers"][0]["name"], &used["kind"]), (&json!("idle"), &json!("PodMetrics")));
+        assert!(number(&used["containers"][0]["usage"]["cpu"], "n") < 50_000_000, "{}: {used}", stage.mode);
+        assert!(number(&used["containers"][0]["usage"]["memory"], "Ki") < 20_000, "{}: {used}", stage.mode);
+        let none = ask(&stage, &format!("{path}?labelSelector=app%3Dother")).await;
+        assert_eq!((&none["kind"], &none["items"]), (&json!("PodMetricsList"), &json!([])));
+        let node = ask(&stage, "/apis/metrics.k8s.io/v1beta1/nodes/node-0").await;
+        assert!(number(&node["usage"]["memory"], "Ki") > 10_000, "{node}");
+        let summary = ask(&stage, "/api/v1/nodes/node-0/proxy/stats/summary").await;
+        let pod = &summary["pods"][0];
+        assert_eq!(pod["podRef"]["name"], "busy", "{summary}");
+        assert_eq!(pod["network"]["rxBytes"].is_u64(), stage.mode.isolates(), "{summary}");
+        if stage.kubectl(&["version", "--client"]).output().await.is_err() {
+            println!("no kubectl on this machine: nothing is tried with it");
+            return;
+        }
+        let told = stage.told(&["top", "pod", "--containers"]).await;
+        assert!(told.status.success(), "{}", text(&told.stderr));
+        assert_eq!(text(&told.stdout).lines().count(), 3, "{}", text(&told.stdout));
+        let told = stage.told(&["top", "node"]).await;
+        assert!(text(&told.stdout).contains("node-0"), "{}{}", text(&told.stdout), text(&told.stderr));
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_upgrade_is_refused() {
     on_each_stage(|stage| async move {

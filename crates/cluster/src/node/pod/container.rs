@@ -243,7 +243,11 @@ async fn start(run: &Arc<PodRun>, slot: Slot, container: &Container) -> Result<S
     );
     let target = Target { process: running.id, ..target };
     let wants_input = container.stdin == Some(true);
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let live = Live {
+        node: pod.spec.as_ref().map(|spec| text(&spec.node_name)).unwrap_or_default(),
+        namespace: text(&pod.metadata.namespace),
+        pod: text(&pod.metadata.name),
         target: target.clone(),
         log: Arc::clone(&log),
         input: Mutex::new(connected.input.filter(|_| wants_input).map(feed)),
@@ -347,7 +351,7 @@ async fn watch(
     ready: &Notify,
 ) -> ContainerStateTerminated {
     let Started { running, target, log, collected, live } = started;
-    let known = Known::new(&run.node.live, (run.uid.clone(), container.name.clone()), live);
+    let known = Known::new(&run.node, (run.uid.clone(), container.name.clone()), live);
     let began = Timestamp::now();
     let probed = container.startup_probe.is_some() || container.readiness_probe.is_some();
     run.update(|record| {

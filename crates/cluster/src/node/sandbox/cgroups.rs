@@ -52,6 +52,8 @@ impl Cgroups {
         {
             let (memory, cpu) = (memory.join(name), cpu.join(name));
             for path in [&memory, &cpu] {
+                // What a guard that was killed could not remove: groups without processes.
+                remove_tree(path);
                 make_group(path).map_err(|e| format!("cannot make the cgroup {}: {e}", path.display()))?;
             }
             probe_write(&memory.join("memory.limit_in_bytes"))?;
@@ -144,6 +146,25 @@ impl Group {
             .any(|count| count.trim().parse::<u64>().is_ok_and(|count| count > 0))
     }
 
+    /// Processor time in nanoseconds and memory in bytes, as far as the group counts them: its working set is what is
+    /// used less what the kernel could drop at once (cAdvisor's definition).
+    pub fn usage(&self) -> (Option<u64>, Option<u64>) {
+        let read = |folder: &Path, name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let named = |text: &str, name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+        };
+        let whole = |text: String| text.trim().parse::<u64>().ok();
+        let stat = read(&self.memory, "memory.stat");
+        let (cpu, used, idle) = if self.unified {
+            let cpu = named(&read(&self.cpu, "cpu.stat"), "usage_usec ").map(|micros| micros * 1000);
+            (cpu, whole(read(&self.memory, "memory.current")), named(&stat, "inactive_file "))
+        } else {
+            let used = whole(read(&self.memory, "memory.usage_in_bytes"));
+            (whole(read(&self.cpu, "cpuacct.usage")), used, named(&stat, "total_inactive_file "))
+        };
+        (cpu, used.map(|used| used.saturating_sub(idle.unwrap_or(0))))
+    }
+
     /// Removes the group, which must be empty of processes or about to be.
     pub fn remove(&self) {
         remove_group(&self.memory);
@@ -224,6 +245,7 @@ fn unified(own: &str, mounts: &str, name: &str) -> Result<Cgroups, String> {
     for parent in [Path::new(point).to_path_buf(), below(point, "/", &beside)] {
         let attempt = || -> io::Result<PathBuf> {
             let group = parent.join(name);
+            remove_tree(&group);
             fs::write(parent.join("cgroup.subtree_control"), "+memory +cpu")?;
             make_group(&group)?;
             fs::write(group.join("cgroup.subtree_control"), "+memory +cpu")?;

@@ -22,6 +22,7 @@ use super::protocol::{
     Request, RequestBody,
 };
 use super::supervise::{frame, take_frame};
+use super::usage::Usage;
 use crate::node::mode::Mode;
 
 /// Requests that may wait to be written; a hundred pods ask for a few each.
@@ -221,6 +222,17 @@ impl Sandbox {
     pub async fn check(&self, spec: CheckSpec) -> Result<Result<(), String>, Failure> {
         match self.ask(RequestBody::Check(spec), Vec::new()).await? {
             AnswerBody::Checked(outcome) => Ok(outcome),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What containers use now.
+    ///
+    /// # Errors
+    /// Where the sandbox has gone.
+    pub async fn measure(&self) -> Result<Usage, Failure> {
+        match self.ask(RequestBody::Measure, Vec::new()).await? {
+            AnswerBody::Used(usage) => Ok(usage),
             other => Err(unexpected(&other)),
         }
     }

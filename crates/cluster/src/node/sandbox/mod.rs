@@ -14,6 +14,7 @@ mod mounts;
 mod network;
 mod supervise;
 mod tree;
+pub mod usage;
 
 pub use kernel::resize_terminal;
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::usage::Usage;
 use crate::node::mode::{Mode, ModeChoice};
 
 /// The longest frame either side accepts, in bytes. A pod's environment is bounded by the kernel's 2 MiB for `execve`.
@@ -53,6 +54,8 @@ pub enum RequestBody {
     /// Connect to a port of a pod's own loopback; a socket comes along, over which the connection is sent back.
     /// Answered by `Checked`.
     Connect(ConnectSpec),
+    /// Tell what containers use. Answered by `Used`.
+    Measure,
 }
 
 /// What a process reads and writes, and which descriptors come along with its request.
@@ -230,6 +233,8 @@ pub enum AnswerBody {
     Exited(Exit),
     /// To `Check`.
     Checked(Result<(), String>),
+    /// To `Measure`.
+    Used(Usage),
     /// The request could not be carried out.
     Failed(Failure),
 }

@@ -28,7 +28,8 @@ use super::protocol::{
     Answer, AnswerBody, CheckSpec, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, MAX_FRAME_BYTES,
     MAX_PENDING_DESCRIPTORS, PodSpec, Request, RequestBody, Streams,
 };
-use super::{check, kernel, mounts, tree};
+use super::usage::{Subject, Usage};
+use super::{check, kernel, mounts, tree, usage};
 use crate::node::mode::ModeKind;
 
 /// The first index of a pod's outer interface; below are the kernel's own.
@@ -37,8 +38,8 @@ pub const FIRST_INTERFACE_INDEX: u32 = 16;
 const READ_BYTES: usize = 64 << 10;
 /// Descriptors per message: a process' three streams, with room.
 const DESCRIPTORS_PER_MESSAGE: usize = 8;
-/// A child reports one line; more is cut.
-const MAX_REPORT_BYTES: usize = 64 << 10;
+/// A child reports a few lines, or the use of hundreds of containers; more is cut.
+const MAX_REPORT_BYTES: usize = 256 << 10;
 
 /// Why the loop cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +109,7 @@ enum Task {
     /// Beside the container that this request has started.
     Exec(u64),
     Check,
+    Measure,
 }
 
 /// Serves the node until it goes away; then kills every child.
@@ -252,6 +254,7 @@ impl Supervisor {
                 Ok(())
             }
             RequestBody::Check(spec) => self.check(id, &spec),
+            RequestBody::Measure => self.measure(id),
             RequestBody::Connect(spec) => self.next_descriptor().and_then(|to| self.connect(id, &spec, &to)),
         };
         result.or_else(|failure| self.fail(id, failure))
@@ -455,6 +458,38 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Has a child find out what containers use.
+    fn measure(&mut self, id: u64) -> Result<(), Failure> {
+        let subjects: Vec<Subject<'_>> = self
+            .children
+            .values()
+            .filter_map(|child| match &child.task {
+                Task::Container(group) => {
+                    let beside = self.children.iter().filter(|(_, other)| {
+                        matches!(other.task, Task::Exec(container) if container == child.request)
+                    });
+                    let roots = beside.map(|(pid, _)| pid.as_raw()).chain([child.main.as_raw()]).collect();
+                    Some(Subject { process: child.request, roots, group: group.as_ref() })
+                }
+                _ => None,
+            })
+            .collect();
+        let isolated = self.pods.iter().filter(|(_, pod)| pod.interface != 0);
+        let interfaces: Vec<_> =
+            isolated.map(|(uid, pod)| (uid.clone(), format!("pod{}", pod.interface))).collect();
+        let (status, report) = pipe()?;
+        let pid = kernel::fork(CloneFlags::empty(), || {
+            kernel::close_from(3, &[report.as_raw_fd()]);
+            kernel::reset_signals();
+            let found = serde_json::to_vec(&usage::look(&subjects, &interfaces)).unwrap_or_default();
+            let told = fs::File::from(report).write_all(&[b"U", found.as_slice(), b"\n"].concat());
+            u8::from(told.is_err())
+        })
+        .map_err(|e| Failure::new(format!("fork: {e}")))?;
+        self.watch(pid, Child::new(id, Task::Measure, pid, status));
+        Ok(())
+    }
+
     /// Passes a signal on. Where a keeper stands between, SIGKILL means all that it keeps.
     fn signal(&self, target: u64, signal: i32) {
         let Some((pid, child)) =
@@ -530,6 +565,10 @@ impl Supervisor {
             (Task::Check, failure) => {
                 self.answer(id, AnswerBody::Checked(failure.map_or(Ok(()), |f| Err(f.message))))
             }
+            (Task::Measure, _) => match child.usage() {
+                Some(usage) => self.answer(id, AnswerBody::Used(usage)),
+                None => self.fail(id, Failure::new("what containers use could not be found out")),
+            },
             (task, failure) => {
                 let group = if let Task::Container(group) = task { group.as_ref() } else { None };
                 let out_of_memory = group.is_some_and(Group::out_of_memory);
@@ -629,6 +668,10 @@ impl Child {
     fn failure(&self) -> Option<Failure> {
         let text = self.lines().find_map(|line| line.strip_prefix(b"F"))?;
         Some(serde_json::from_slice(text).unwrap_or_else(|_| Failure::new("a step failed without a word")))
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        serde_json::from_slice(self.lines().find_map(|line| line.strip_prefix(b"U"))?).ok()
     }
 
     fn reported_main(&self) -> Option<Pid> {

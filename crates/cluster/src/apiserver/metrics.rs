@@ -1,0 +1,181 @@
+//! `metrics.k8s.io/v1beta1`: what nodes and pods use now, for `kubectl top`; asked of the nodes, never stored. And the
+//! part of a kubelet's `/stats/summary` that is known here, by way of `nodes/proxy`.
+//!
+//! Rules: `k8s.io/metrics/pkg/apis/metrics/v1beta1`, `k8s.io/kubelet/pkg/apis/stats/v1alpha1`.
+
+use std::sync::Arc;
+
+use http::{Method, Response};
+use serde_json::{Value, json};
+
+use super::ApiServer;
+use super::call::Call;
+use super::kubelet::{NodeUsage, PodUsage, Used};
+use super::negotiate::Form;
+use super::reply::{self, Body};
+use super::rules::{self, Kind, Selection};
+use super::status::{self, About, Refusal};
+use crate::store::{Key, Record, Resource};
+
+/// The API group.
+pub const GROUP: &str = "metrics.k8s.io";
+const VERSION: &str = "v1beta1";
+/// What can be done.
+const VERBS: &[&str] = &["get", "list"];
+
+/// The kinds of the group.
+pub fn kinds() -> [Arc<Kind>; 2] {
+    let make = |name: &str, plural: &str, namespaced| {
+        let mut kind = Kind::new(GROUP, VERSION, name, plural, namespaced);
+        kind.verbs = VERBS;
+        kind.singular = String::new();
+        Arc::new(kind)
+    };
+    [make("NodeMetrics", "nodes", false), make("PodMetrics", "pods", true)]
+}
+
+/// Answers get and list.
+///
+/// # Errors
+/// 400 for selectors that do not parse; 404 for a node or pod that does not run; 406.
+pub async fn answer(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    let selection =
+        Selection::parse(&call.entry.kind, &call.query.label_selector, &call.query.field_selector)?;
+    let mut items = if call.entry.kind.kind == "NodeMetrics" { nodes(call).await } else { pods(call).await };
+    if call.action.verb == "get" {
+        let item = items.into_iter().find(|item| item["metadata"]["name"] == call.action.name);
+        let item = item.ok_or_else(|| status::not_found(call.about()))?;
+        return show(call, &[&item], true);
+    }
+    items.retain(|item| selection.matches(item));
+    show(call, &items.iter().collect::<Vec<_>>(), false)
+}
+
+fn show(call: &Call<'_>, items: &[&Value], single: bool) -> Result<Response<Body>, Refusal> {
+    match (call.form, items, single) {
+        (Form::Table(version), ..) => {
+            reply::table(call, items, version, true, &json!({})).map(|table| reply::json_value(200, &table))
+        }
+        (_, [only], true) => Ok(reply::json_value(200, only)),
+        _ => {
+            let kind = &call.entry.kind;
+            let list = json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": {}, "items": items});
+            Ok(reply::json_value(200, &list))
+        }
+    }
+}
+
+/// The nodes of the API, each with what it says that it uses.
+async fn usages(server: &ApiServer) -> Vec<(Arc<Record>, NodeUsage)> {
+    let mut found = Vec::new();
+    for record in server.store.list(&Resource::new("", "nodes"), None).records {
+        let name = record.value["metadata"]["name"].as_str().unwrap_or_default();
+        let Some(kubelet) = server.kubelets.get(name) else { continue };
+        if let Some(usage) = kubelet.usage(name).await {
+            found.push((record, usage));
+        }
+    }
+    found
+}
+
+fn head(call: &Call<'_>, of: &Value, usage: &NodeUsage) -> Value {
+    let mut metadata =
+        json!({"name": of["metadata"]["name"], "creationTimestamp": rules::timestamp(usage.time)});
+    for field in ["namespace", "labels"] {
+        if !of["metadata"][field].is_null() {
+            metadata[field] = of["metadata"][field].clone();
+        }
+    }
+    json!({"kind": call.entry.kind.kind, "apiVersion": call.entry.kind.api_version(), "metadata": metadata,
+        "timestamp": rules::timestamp(usage.time), "window": format!("{}s", usage.window.as_secs())})
+}
+
+/// Amounts as metrics-server writes them.
+fn amounts(used: &Used) -> Value {
+    json!({"cpu": format!("{}n", used.cpu_nanocores), "memory": format!("{}Ki", used.memory_bytes.div_ceil(1024))})
+}
+
+async fn nodes(call: &Call<'_>) -> Vec<Value> {
+    let usages = usages(call.server).await;
+    let item = |(record, usage): &(Arc<Record>, NodeUsage)| {
+        let mut item = head(call, &record.value, usage);
+        item["usage"] = amounts(&usage.node);
+        item
+    };
+    usages.iter().map(item).collect()
+}
+
+async fn pods(call: &Call<'_>) -> Vec<Value> {
+    let usages = usages(call.server).await;
+    let resource = Resource::new("", "pods");
+    let item = |usage: &NodeUsage, pod: &PodUsage| {
+        let record = call.server.store.get(&resource, &Key::new(Some(&pod.namespace), &pod.name))?;
+        let is_same = record.value["metadata"]["uid"] == pod.uid.as_str();
+        let is_wanted = call.action.namespace.is_none_or(|namespace| namespace == pod.namespace);
+        if !is_same || !is_wanted {
+            return None;
+        }
+        let mut item = head(call, &record.value, usage);
+        let containers = pod.containers.iter();
+        item["containers"] =
+            containers.map(|(name, used)| json!({"name": name, "usage": amounts(used)})).collect();
+        Some(item)
+    };
+    let pairs = usages.iter().flat_map(|(_, usage)| usage.pods.iter().map(move |pod| (usage, pod)));
+    let mut items: Vec<Value> = pairs.filter_map(|(usage, pod)| item(usage, pod)).collect();
+    items.sort_by_key(|item| {
+        let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default().to_owned();
+        (text("namespace"), text("name"))
+    });
+    items
+}
+
+/// The node whose summary a path names.
+pub fn summary_of<'a>(method: &Method, path: &'a str) -> Option<&'a str> {
+    let name = path.strip_prefix("/api/v1/nodes/")?.strip_suffix("/proxy/stats/summary")?;
+    (*method == Method::GET && !name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+/// A node's summary: processor, memory and network of itself and its pods.
+///
+/// # Errors
+/// 404 for a node that is not there; 500 for one that does not answer.
+pub async fn summary(server: &ApiServer, name: &str) -> Result<Response<Body>, Refusal> {
+    let about = About { group: "", resource: "nodes", name };
+    let node = server.store.get(&Resource::new("", "nodes"), &Key::new(None, name));
+    node.ok_or_else(|| status::not_found(about))?;
+    let silent = || status::internal(format!("the node {name:?} does not answer"));
+    let kubelet = server.kubelets.get(name).ok_or_else(silent)?;
+    let usage = kubelet.usage(name).await.ok_or_else(silent)?;
+    let time = rules::timestamp(usage.time);
+    let parts = |used: &Used| {
+        (
+            json!({"time": time, "usageNanoCores": used.cpu_nanocores, "usageCoreNanoSeconds": used.cpu_total_nanos}),
+            json!({"time": time, "workingSetBytes": used.memory_bytes}),
+        )
+    };
+    let pods: Vec<Value> = usage
+        .pods
+        .iter()
+        .map(|pod| {
+            let containers: Vec<Value> = pod
+                .containers
+                .iter()
+                .map(|(name, used)| {
+                    let (cpu, memory) = parts(used);
+                    json!({"name": name, "cpu": cpu, "memory": memory})
+                })
+                .collect();
+            let mut shown = json!({"containers": containers,
+                "podRef": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}});
+            if let Some((received, sent)) = pod.traffic {
+                shown["network"] =
+                    json!({"time": time, "name": "eth0", "rxBytes": received, "txBytes": sent});
+            }
+            shown
+        })
+        .collect();
+    let (cpu, memory) = parts(&usage.node);
+    let summary = json!({"node": {"nodeName": name, "cpu": cpu, "memory": memory}, "pods": pods});
+    Ok(reply::json_value(200, &summary))
+}
