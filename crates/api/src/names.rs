@@ -36,6 +36,16 @@ pub const ANNOTATION_VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 pub const ANNOTATION_MAX_CONCURRENT_JOBS: &str = "training.opendatahub.io/max-concurrent-jobs";
 /// On a pod of the embedded cluster: `rootless`, `root` or `plain` (CONTRACT: modes).
 pub const ANNOTATION_NODE_MODE: &str = "training.opendatahub.io/mode";
+/// On a Node of the embedded cluster: [`POWER_OFF`] cuts its power, anything else or nothing gives it back.
+pub const ANNOTATION_NODE_POWER: &str = "training.opendatahub.io/power";
+/// The value of [`ANNOTATION_NODE_POWER`] of a node that stands still.
+pub const POWER_OFF: &str = "off";
+/// On a Node of the embedded cluster that shows GPUs: [`GPUS_SIMULATED`].
+pub const ANNOTATION_NODE_GPUS: &str = "training.opendatahub.io/gpus";
+/// The value of [`ANNOTATION_NODE_GPUS`] where no device stands behind a GPU.
+pub const GPUS_SIMULATED: &str = "simulated";
+/// On a Node of the embedded cluster: the rack that it stands in; a zone holds whole racks.
+pub const LABEL_NODE_RACK: &str = "training.opendatahub.io/rack";
 /// The value of [`ANNOTATION_NODE_MODE`] of a node that isolates nothing.
 pub const PLAIN_MODE: &str = "plain";
 

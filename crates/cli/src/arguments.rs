@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use local::{ClusterOptions, Doctor, Down, Kubeconfig, LocalVerb, Mode, Run, Status, Up};
+pub use local::{
+    ClusterOptions, Doctor, Down, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList, NodeVerb, Run, Status, Up,
+};
 pub use training::{
     Create, Delete, Describe, Diagnose, DryRun, Flags, Get, Kind, List, Logs, MpiFlavour, TrainingVerb, Wait,
 };

@@ -28,6 +28,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::api::PostParams;
 use kube::config::Kubeconfig;
@@ -46,6 +47,8 @@ const TOKEN_FILE: &str = "admin.token";
 const STORE_FILE: &str = "store.redb";
 /// The folder of the state directory that holds the certificates.
 const CERTIFICATES: &str = "pki";
+/// The folder of the state directory that holds what claims keep.
+const VOLUMES: &str = "volumes";
 
 /// What a cluster is to be like.
 #[derive(Debug, Clone)]
@@ -58,8 +61,10 @@ pub struct Options {
     pub images: BTreeMap<String, PathBuf>,
     /// How many nodes the machine poses as.
     pub nodes: u32,
-    /// How many GPUs each node has.
+    /// How many GPUs each node has; no device stands behind them.
     pub gpus: u32,
+    /// How long a node may give no sign of life before it counts as lost; at least a second.
+    pub node_grace: Duration,
     /// How pods are isolated.
     pub mode: ModeChoice,
     /// The beginning of the command that runs this program into [`node::sandbox_main`]; if it is empty, the cluster has no
@@ -83,6 +88,7 @@ impl Options {
             images: BTreeMap::new(),
             nodes: 1,
             gpus: 0,
+            node_grace: controllers::Options::default().node_grace,
             mode: ModeChoice::Auto,
             sandbox_program: Vec::new(),
             controllers: true,
@@ -170,6 +176,9 @@ impl Cluster {
         make_system_priorities(&client).await?;
         apiserver::bootstrap::roles(server.store()).await.map_err(Error::Roles)?;
         let node = start_node(&options, &server).await?;
+        if node.is_some() {
+            make_storage_class(&client).await?;
+        }
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let endpoint = Endpoint::with_credentials(server.clone());
@@ -178,7 +187,11 @@ impl Cluster {
         tasks.spawn(apiserver::past::run(server.clone(), stop.clone()));
         tasks.spawn(apiserver::admission::quota::run(server.clone(), stop.clone()));
         if options.controllers {
-            let known = controllers::Options { root_ca: Some(identity.ca_pem.clone()), ..Default::default() };
+            let known = controllers::Options {
+                root_ca: Some(identity.ca_pem.clone()),
+                node_grace: options.node_grace,
+                volumes: node.as_ref().and_then(|_| std::path::absolute(options.state.join(VOLUMES)).ok()),
+            };
             let server = server.clone();
             let clients = controllers::Clients::new(move |user| client_of(&server, user));
             tasks.spawn(controllers::run(clients, known, stop.clone()));
@@ -251,6 +264,8 @@ async fn start_node(options: &Options, server: &Arc<ApiServer>) -> Result<Option
         images: options.images.clone(),
         nodes: options.nodes,
         gpus: options.gpus,
+        // Four heartbeats to a grace, as a kubelet's.
+        heartbeat: node::HEARTBEAT.min(options.node_grace / 4),
         mode: options.mode,
         sandbox_program: options.sandbox_program.clone(),
     };
@@ -288,6 +303,16 @@ fn load_or_make_token(path: &Path) -> Result<String, Error> {
     let token = auth::new_token().map_err(Error::Random)?;
     tls::write(path, &token)?;
     Ok(token)
+}
+
+/// The default class of claims: directories of the state directory, made when the first pod uses them.
+async fn make_storage_class(client: &kube::Client) -> Result<(), Error> {
+    let class = serde_json::from_value(controllers::volumes::default_class())?;
+    let classes = kube::Api::<k8s_openapi::api::storage::v1::StorageClass>::all(client.clone());
+    match classes.create(&PostParams::default(), &class).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        result => result.map(drop).map_err(Error::Client),
+    }
 }
 
 async fn make_system_namespaces(client: &kube::Client) -> Result<(), Error> {

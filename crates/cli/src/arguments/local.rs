@@ -22,6 +22,54 @@ pub enum LocalVerb {
     Run(Run),
     /// What this machine can and cannot do, and what to install
     Doctor(Doctor),
+    /// Its nodes: list them, cut the power of one, empty one
+    Node {
+        /// What to do with them.
+        #[command(subcommand)]
+        verb: NodeVerb,
+    },
+}
+
+/// What to do with the nodes that the machine poses as.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  odh local up --nodes 4 --gpus 8 --node-grace 10s
+  odh local node list
+  odh local node down node-2                         as a power cut: processes die, no heartbeat
+  odh local node up node-2")]
+pub enum NodeVerb {
+    /// Show them: state, place, what they have, what runs
+    List(NodeList),
+    /// Cut the power of one: its pods' processes die, and the cluster hears nothing more of it
+    Down {
+        /// The node's name
+        name: String,
+    },
+    /// Give one power again, and let it take pods
+    Up {
+        /// The node's name
+        name: String,
+    },
+    /// Let one take no more pods, and evict those that are there, in order
+    Drain(NodeDrain),
+}
+
+/// Show the nodes.
+#[derive(Debug, Args)]
+pub struct NodeList {
+    /// The format: table, json, yaml
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Empty a node.
+#[derive(Debug, Args)]
+pub struct NodeDrain {
+    /// The node's name
+    pub name: String,
+    /// How long its pods get to go: 30s, 10m
+    #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "2m")]
+    pub timeout: Duration,
 }
 
 impl LocalVerb {
@@ -31,7 +79,10 @@ impl LocalVerb {
             LocalVerb::Status(status) => status.output,
             LocalVerb::Doctor(doctor) => doctor.output,
             LocalVerb::Run(run) => run.output,
-            LocalVerb::Up(_) | LocalVerb::Down(_) | LocalVerb::Kubeconfig(_) => Output::Table,
+            LocalVerb::Node { verb: NodeVerb::List(list) } => list.output,
+            LocalVerb::Up(_) | LocalVerb::Down(_) | LocalVerb::Kubeconfig(_) | LocalVerb::Node { .. } => {
+                Output::Table
+            }
         }
     }
 }
@@ -75,18 +126,29 @@ pub struct ClusterOptions {
     /// Map an image name to a directory whose bin/ comes first on PATH; repeatable
     #[arg(long = "image", value_name = "NAME=DIR", value_parser = read_image)]
     pub images: Vec<(String, PathBuf)>,
-    /// How many nodes to show; all are this machine
+    /// How many nodes to show; each is an equal share of this machine
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub nodes: u32,
-    /// How many GPUs each node is said to have
+    /// How many GPUs each node is said to have; no device stands behind them
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub gpus: u32,
+    /// How long a silent node counts as alive: 10s, 1m
+    #[arg(long, value_parser = read_grace, value_name = "TIME", default_value = "40s")]
+    pub node_grace: Duration,
     /// How pods are kept apart: auto, rootless, root, plain
     #[arg(long, value_enum, default_value_t = Mode::Auto, hide_possible_values = true)]
     pub mode: Mode,
     /// The port on 127.0.0.1; if 0, the last one or any free one
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub port: u16,
+}
+
+/// A grace shorter than a second would lose nodes that are only slow.
+fn read_grace(text: &str) -> Result<Duration, String> {
+    match read_duration(text)? {
+        short if short < Duration::from_secs(1) => Err("at least 1s".to_owned()),
+        grace => Ok(grace),
+    }
 }
 
 fn read_image(text: &str) -> Result<(String, PathBuf), String> {

@@ -9,6 +9,7 @@ pub mod state;
 mod doctor;
 mod down;
 mod log;
+mod node;
 mod run;
 mod server;
 mod status;
@@ -29,6 +30,7 @@ pub fn run(console: &Console, global: &Global, verb: &LocalVerb) -> Result<u8, F
         LocalVerb::Kubeconfig(kubeconfig) => status::kubeconfig(console, kubeconfig),
         LocalVerb::Run(run) => crate::runtime()?.block_on(run::run(console, global, run)),
         LocalVerb::Doctor(doctor) => doctor::run(console, doctor),
+        LocalVerb::Node { verb } => crate::runtime()?.block_on(node::run(console, verb)),
     }
 }
 

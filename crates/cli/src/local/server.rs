@@ -169,6 +169,7 @@ fn options(
     options.nodes = up.nodes;
     options.gpus = up.gpus;
     options.durable = true;
+    options.node_grace = up.node_grace;
     options.mode = match up.mode {
         Mode::Auto => ModeChoice::Auto,
         Mode::Rootless => ModeChoice::Rootless,

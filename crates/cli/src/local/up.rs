@@ -163,6 +163,7 @@ fn flags(up: &ClusterOptions) -> Vec<String> {
         format!("--gpus={}", up.gpus),
         format!("--mode={mode}"),
         format!("--port={}", up.port),
+        format!("--node-grace={}ms", up.node_grace.as_millis()),
     ];
     flags.extend(up.images.iter().map(|(name, directory)| format!("--image={name}={}", directory.display())));
     flags

@@ -157,3 +157,23 @@ fn a_job_that_is_deleted_ends_the_wait() {
     // The wait may have begun after the deletion; then there is no such job.
     assert!(matches!(code, Some(103 | 3)), "{code:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
+
+#[test]
+fn nodes_are_listed_lose_their_power_and_get_it_back() {
+    let home = Home::new();
+    home.run("local node list").ends(3).says("not up").says("odh local up");
+    home.run("local up --node-grace 10ms").ends(2).says("at least 1s");
+    home.run("local up --nodes 2 --gpus 4 --node-grace 1s").ends(0);
+    home.run("local node list").ends(0).prints("node-1   Ready").prints("0/4");
+    home.run("local node down node-7").ends(3).says("there is no node \"node-7\"").says("node-0, node-1");
+    home.run("local node down node-1").ends(0).prints("node/node-1 is down: what ran on it is killed");
+    home.run("local node down node-1").ends(0).prints("down already");
+    home.run("local node drain node-1").ends(7).says("odh local node up node-1");
+    home.run("local node list").ends(0).prints("Down");
+    home.run("local node up node-1").ends(0).prints("is up, and takes pods");
+    home.run("local node up node-1").ends(0).prints("up already");
+    home.run("local node drain node-0 --timeout 20s").ends(0).prints("node/node-0 is drained");
+    let nodes = home.run("local node list -o json").ends(0).json();
+    assert_eq!(nodes[0]["status"], "Ready,SchedulingDisabled");
+    home.run("local down").ends(0);
+}

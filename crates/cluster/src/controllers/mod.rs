@@ -10,9 +10,12 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ReplicationController, Service};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +34,7 @@ mod pod_garbage;
 pub(crate) mod queue;
 pub(crate) mod record;
 mod replicas;
+pub(crate) mod volumes;
 
 use cache::{Cache, follow};
 use record::Recorder;
@@ -101,9 +105,33 @@ pub struct Watches {
     pub replica_sets: Cache<ReplicaSet>,
     /// ReplicationControllers.
     pub replication_controllers: Cache<ReplicationController>,
+    /// PersistentVolumeClaims.
+    pub claims: Cache<PersistentVolumeClaim>,
+    /// PersistentVolumes.
+    pub volumes: Cache<PersistentVolume>,
+    /// StorageClasses.
+    pub classes: Cache<StorageClass>,
 }
 
 impl Watches {
+    /// Spares `kinds` the watches that are here already.
+    fn share(&self, kinds: &kinds::Kinds) {
+        kinds.share(&self.jobs);
+        kinds.share(&self.pods);
+        kinds.share(&self.nodes);
+        kinds.share(&self.namespaces);
+        kinds.share(&self.services);
+        kinds.share(&self.slices);
+        kinds.share(&self.leases);
+        kinds.share(&self.budgets);
+        kinds.share(&self.deployments);
+        kinds.share(&self.replica_sets);
+        kinds.share(&self.replication_controllers);
+        kinds.share(&self.claims);
+        kinds.share(&self.volumes);
+        kinds.share(&self.classes);
+    }
+
     /// Follows every kind until `stop`.
     pub async fn follow(&self, client: &Client, stop: &CancellationToken) {
         let (c, s) = (client, stop);
@@ -119,6 +147,9 @@ impl Watches {
             follow(Api::all(c.clone()), self.deployments.clone(), s.clone()),
             follow(Api::all(c.clone()), self.replica_sets.clone(), s.clone()),
             follow(Api::all(c.clone()), self.replication_controllers.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.claims.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.volumes.clone(), s.clone()),
+            follow(Api::all(c.clone()), self.classes.clone(), s.clone()),
         );
     }
 }
@@ -131,12 +162,14 @@ pub struct Options {
     pub root_ca: Option<String>,
     /// How long a node may give no sign of life, or be missing while it has pods, before it counts as lost.
     pub node_grace: Duration,
+    /// Where directories for claims are made; None: no claim gets a new volume.
+    pub volumes: Option<std::path::PathBuf>,
 }
 
 impl Default for Options {
     /// As kube-controller-manager: 40 s of grace (`--node-monitor-grace-period`, pod collector's `quarantineTime`).
     fn default() -> Self {
-        Self { root_ca: None, node_grace: Duration::from_secs(40) }
+        Self { root_ca: None, node_grace: Duration::from_secs(40), volumes: None }
     }
 }
 
@@ -176,17 +209,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     let client = clients.user("system:kube-controller-manager");
     let watches = Watches::default();
     let kinds = kinds::Kinds::default();
-    kinds.share(&watches.jobs);
-    kinds.share(&watches.pods);
-    kinds.share(&watches.nodes);
-    kinds.share(&watches.namespaces);
-    kinds.share(&watches.services);
-    kinds.share(&watches.slices);
-    kinds.share(&watches.leases);
-    kinds.share(&watches.budgets);
-    kinds.share(&watches.deployments);
-    kinds.share(&watches.replica_sets);
-    kinds.share(&watches.replication_controllers);
+    watches.share(&kinds);
     let recorder = Recorder::start(client.clone(), "controller-manager", stop.clone());
     let job = job::Hands {
         client: clients.account("job-controller"),
@@ -194,16 +217,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
         pods: watches.pods.clone(),
         recorder: recorder.named("job-controller"),
     };
-    let scheduler = scheduler::Hands {
-        client: clients.user("system:kube-scheduler"),
-        pods: watches.pods.clone(),
-        nodes: watches.nodes.clone(),
-        namespaces: watches.namespaces.clone(),
-        budgets: watches.budgets.clone(),
-        groups: scheduler::groups::Groups::default(),
-        kinds: kinds.clone(),
-        recorder: recorder.named("default-scheduler"),
-    };
+    let scheduler = scheduling(&clients, &watches, &kinds, &recorder);
     let namespace = namespace::Hands {
         client: clients.account("namespace-controller"),
         accounts: clients.account("service-account-controller"),
@@ -235,6 +249,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     };
     let garbage = clients.account("generic-garbage-collector");
     let aggregation = clients.account("clusterrole-aggregation-controller");
+    let volumes = keeping(&clients, &watches, &recorder, options.volumes);
     tokio::join!(
         watches.follow(&client, &stop),
         kinds.follow(&garbage, &stop),
@@ -246,6 +261,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
         node_lifecycle::run(node_lifecycle, stop.clone()),
         pod_garbage::run(pod_garbage, stop.clone()),
         endpoints::run(endpoints, stop.clone()),
+        volumes::run(volumes, stop.clone()),
         event_expiry::run(clients.account("event-expiry-controller"), stop.clone()),
         replicate(&clients, &watches, &recorder, &stop),
         scheduler::run(scheduler, stop.clone()),
@@ -278,4 +294,43 @@ async fn replicate(clients: &Clients, watches: &Watches, recorder: &Recorder, st
         replicas::run(replica_sets, stop.clone()),
         replicas::run(replication_controllers, stop.clone()),
     );
+}
+
+fn scheduling(
+    clients: &Clients,
+    watches: &Watches,
+    kinds: &kinds::Kinds,
+    recorder: &Recorder,
+) -> scheduler::Hands {
+    scheduler::Hands {
+        client: clients.user("system:kube-scheduler"),
+        pods: watches.pods.clone(),
+        nodes: watches.nodes.clone(),
+        namespaces: watches.namespaces.clone(),
+        budgets: watches.budgets.clone(),
+        claims: watches.claims.clone(),
+        volumes: watches.volumes.clone(),
+        classes: watches.classes.clone(),
+        groups: scheduler::groups::Groups::default(),
+        kinds: kinds.clone(),
+        recorder: recorder.named("default-scheduler"),
+    }
+}
+
+fn keeping(
+    clients: &Clients,
+    watches: &Watches,
+    recorder: &Recorder,
+    folder: Option<std::path::PathBuf>,
+) -> volumes::Hands {
+    volumes::Hands {
+        client: clients.account("persistent-volume-binder"),
+        claims: watches.claims.clone(),
+        volumes: watches.volumes.clone(),
+        classes: watches.classes.clone(),
+        pods: watches.pods.clone(),
+        nodes: watches.nodes.clone(),
+        recorder: recorder.named("persistentvolume-controller"),
+        folder,
+    }
 }

@@ -6,11 +6,13 @@
 
 mod environment;
 mod events;
+mod gpus;
 mod hosts;
 mod logs;
 mod metrics;
 mod mode;
 mod pod;
+mod power;
 mod register;
 mod status;
 mod streams;
@@ -33,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::mode::{Mode, ModeChoice, ModeKind};
+pub use self::register::RENEWAL as HEARTBEAT;
 pub use self::sandbox::sandbox_main;
 pub use self::status::LIMITS_NOT_ENFORCED;
 pub use crate::apiserver::kubelet::{
@@ -67,10 +70,12 @@ pub struct NodeOptions {
     pub state: PathBuf,
     /// Image names and the local environments that stand for them.
     pub images: BTreeMap<String, PathBuf>,
-    /// How many nodes the machine poses as. Each shows the whole machine: they share it.
+    /// How many nodes the machine poses as. Each shows an equal share of it.
     pub nodes: u32,
-    /// GPUs per node.
+    /// GPUs per node; no device stands behind them.
     pub gpus: u32,
+    /// Between two heartbeats.
+    pub heartbeat: std::time::Duration,
     /// How pods are isolated.
     pub mode: ModeChoice,
     /// The beginning of the command that runs this program into [`sandbox_main`].
@@ -146,6 +151,12 @@ pub struct LocalNode {
     mode: Mode,
     names: Vec<String>,
     gpus: u32,
+    heartbeat: std::time::Duration,
+    /// Nodes without power.
+    dark: Mutex<power::Dark>,
+    devices: Mutex<gpus::Devices>,
+    /// A node has power again: its heartbeat is due.
+    pulse: tokio::sync::Notify,
     images: BTreeMap<String, PathBuf>,
     runtime: PathBuf,
     log_folder: PathBuf,
@@ -192,12 +203,16 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         mode,
         names: (0..options.nodes.max(1)).map(|number| format!("node-{number}")).collect(),
         gpus: options.gpus,
+        heartbeat: options.heartbeat,
+        dark: Mutex::default(),
+        devices: Mutex::default(),
+        pulse: tokio::sync::Notify::new(),
         images: options.images,
         hosts: Mutex::new(Hosts::new(runtime.join("hosts"))),
         log_folder: options.state.join("logs"),
         runtime,
         host_ip: HOST_IP.to_owned(),
-        facts: register::machine_facts(HOST_IP),
+        facts: register::machine_facts(HOST_IP, options.nodes.max(1)),
         events,
         logs: Mutex::default(),
         live: LiveContainers::default(),
@@ -278,6 +293,12 @@ impl LocalNode {
             }
         };
         self.events.normal(pod, Some(&container.name), "LocalEnvironment", message);
+        let devices = self.devices_of(pod, container);
+        if !devices.is_empty() {
+            let message =
+                format!("nvidia.com/gpu is simulated, no device is there: CUDA_VISIBLE_DEVICES={devices}");
+            self.events.normal(pod, Some(&container.name), "SimulatedGpus", message);
+        }
     }
 
     /// As whom a container runs that names no user.
@@ -316,6 +337,11 @@ impl LocalNode {
         if let Ok(language) = std::env::var("LANG") {
             variables.set("LANG", language);
         }
+        let devices = self.devices_of(pod, container);
+        if !devices.is_empty() {
+            variables.set("NVIDIA_VISIBLE_DEVICES", &devices);
+            variables.set("CUDA_VISIBLE_DEVICES", devices);
+        }
         if user.uid == 0 {
             // An image made for root would have them.
             variables.set("OMPI_ALLOW_RUN_AS_ROOT", "1");
@@ -331,6 +357,16 @@ impl LocalNode {
             variables.set("OMPI_MCA_btl", "tcp,self");
         }
         variables
+    }
+
+    /// The numbers of the container's simulated GPUs, as `CUDA_VISIBLE_DEVICES` has them; empty if it has none.
+    fn devices_of(&self, pod: &Pod, container: &Container) -> String {
+        let (Some(spec), Some(uid)) = (pod.spec.as_ref(), pod.metadata.uid.as_deref()) else {
+            return String::new();
+        };
+        let node = spec.node_name.as_deref().unwrap_or_default();
+        let numbers = lock(&self.devices).of(node, self.gpus, uid, spec, &container.name);
+        numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
     }
 
     /// Plain mode: the directory in which the namespace's launch agents tell where they listen.

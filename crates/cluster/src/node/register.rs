@@ -14,13 +14,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Owne
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::LocalNode;
 use super::environment::Facts;
+use super::{LocalNode, lock};
 
 /// kubelet's `nodeLeaseDurationSeconds`; the lease is renewed every quarter of it.
 const LEASE_SECONDS: i32 = 40;
-/// Between two renewals.
-const RENEWAL: Duration = Duration::from_secs(10);
+/// Between two renewals, unless the cluster wants them sooner.
+pub const RENEWAL: Duration = Duration::from_secs(10);
+/// Nodes in one rack.
+const RACK: usize = 2;
 /// Every so many renewals the whole status is written too; kubelet's `nodeStatusReportFrequency` is five minutes.
 const RENEWALS_PER_STATUS: u32 = 30;
 /// Pods per node. kubelet's default of 110 is for machines whose pods are heavier.
@@ -30,8 +32,8 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The Kubernetes release whose kubelet this node stands for.
 const KUBELET_VERSION: &str = "v1.36.0";
 
-/// What the machine has.
-pub fn machine_facts(host_ip: &str) -> Facts {
+/// What each of `nodes` nodes has of the machine.
+pub fn machine_facts(host_ip: &str, nodes: u32) -> Facts {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kibibytes = memory.lines().find_map(|line| {
@@ -40,8 +42,8 @@ pub fn machine_facts(host_ip: &str) -> Facts {
     Facts {
         pod_ip: String::new(),
         host_ip: host_ip.to_owned(),
-        cpu_millis: processors as u64 * 1000,
-        memory_bytes: kibibytes.unwrap_or(0) * 1024,
+        cpu_millis: processors as u64 * 1000 / u64::from(nodes),
+        memory_bytes: kibibytes.unwrap_or(0) / u64::from(nodes) * 1024,
     }
 }
 
@@ -49,10 +51,23 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
+/// Whole processors as such, else thousandths.
+fn cpu(millis: u64) -> String {
+    if millis.is_multiple_of(1000) { (millis / 1000).to_string() } else { format!("{millis}m") }
+}
+
+/// Rack and zone of the node at `position` of `count`: two nodes to a rack, half of the racks to each of two zones.
+fn place_of(position: usize, count: usize) -> (String, String) {
+    let racks = count.div_ceil(RACK);
+    let rack = position / RACK;
+    let zone = if rack < racks.div_ceil(2) { 0 } else { 1 };
+    (format!("rack-{rack}"), format!("zone-{zone}"))
+}
+
 fn status(node: &LocalNode, name: &str, since: Timestamp) -> NodeStatus {
     let amount = |value: String| Quantity(value);
     let mut capacity = BTreeMap::from([
-        ("cpu".to_owned(), amount((node.facts.cpu_millis / 1000).to_string())),
+        ("cpu".to_owned(), amount(cpu(node.facts.cpu_millis))),
         ("memory".to_owned(), amount(format!("{}Ki", node.facts.memory_bytes / 1024))),
         ("pods".to_owned(), amount(MAX_PODS.to_string())),
     ]);
@@ -122,7 +137,12 @@ fn os_image() -> String {
 }
 
 fn node_object(node: &LocalNode, name: &str) -> Node {
+    let position = node.names.iter().position(|known| known == name).unwrap_or(0);
+    let (rack, zone) = place_of(position, node.names.len());
     let labels = [
+        ("topology.kubernetes.io/region", "local"),
+        ("topology.kubernetes.io/zone", zone.as_str()),
+        (api::LABEL_NODE_RACK, rack.as_str()),
         ("kubernetes.io/hostname", name),
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", architecture()),
@@ -130,6 +150,9 @@ fn node_object(node: &LocalNode, name: &str) -> Node {
     ];
     let mut annotations =
         BTreeMap::from([(api::ANNOTATION_NODE_MODE.to_owned(), node.mode.kind.to_string())]);
+    if node.gpus > 0 {
+        annotations.insert(api::ANNOTATION_NODE_GPUS.to_owned(), api::GPUS_SIMULATED.to_owned());
+    }
     if let Some(reason) = &node.mode.reason {
         annotations.insert(format!("{}-reason", api::ANNOTATION_NODE_MODE), reason.clone());
     }
@@ -158,7 +181,11 @@ pub async fn register(node: &Arc<LocalNode>) -> Result<(), kube::Error> {
         match api.create(&PostParams::default(), &object).await {
             Err(kube::Error::Api(answer)) if answer.is_already_exists() => {
                 let patch = json!({"metadata": {"labels": object.metadata.labels, "annotations": object.metadata.annotations}});
-                api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                let known = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                // Of a time before this process: it stays without power until somebody gives it back.
+                if lock(&node.dark).obey(name, &known).is_some() {
+                    continue;
+                }
             }
             result => {
                 result?;
@@ -183,17 +210,20 @@ async fn write_status(
 pub async fn heartbeat(node: Arc<LocalNode>) {
     let since = Timestamp::now();
     let nodes: Api<Node> = Api::all(node.client.clone());
-    let mut tick = tokio::time::interval(RENEWAL);
+    let mut tick = tokio::time::interval(node.heartbeat);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for round in 0u32.. {
-        tick.tick().await;
-        for name in &node.names {
+        let woken = tokio::select! {
+            _ = tick.tick() => false,
+            () = node.pulse.notified() => true,
+        };
+        for name in node.names.iter().filter(|name| !lock(&node.dark).contains(name)) {
             if let Err(error) = renew(&node, &nodes, name).await {
                 tracing::warn!(%error, node = name, "the lease could not be renewed");
             }
-            if round > 0
-                && round % RENEWALS_PER_STATUS == 0
-                && let Err(error) = write_status(&node, &nodes, name, since).await
+            if (woken || round > 0 && round % RENEWALS_PER_STATUS == 0)
+                && let Err(error) =
+                    write_status(&node, &nodes, name, if woken { Timestamp::now() } else { since }).await
             {
                 tracing::warn!(%error, node = name, "the node's status could not be written");
             }
@@ -230,4 +260,28 @@ async fn renew(node: &LocalNode, nodes: &Api<Node>, name: &str) -> Result<(), ku
         }),
     };
     api.create(&PostParams::default(), &lease).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn racks_fill_zones() {
+        let places = |count: usize| -> Vec<String> {
+            (0..count).map(|n| place_of(n, count)).map(|(rack, zone)| format!("{zone}/{rack}")).collect()
+        };
+        assert_eq!(places(1), ["zone-0/rack-0"]);
+        assert_eq!(places(4), ["zone-0/rack-0", "zone-0/rack-0", "zone-1/rack-1", "zone-1/rack-1"]);
+        assert_eq!(places(5)[4], "zone-1/rack-2");
+        assert_eq!(places(5)[2], "zone-0/rack-1");
+    }
+
+    #[test]
+    fn processors_are_shared_out() {
+        assert_eq!((cpu(2000), cpu(666)), ("2".to_owned(), "666m".to_owned()));
+        let (whole, part) = (machine_facts("", 1), machine_facts("", 4));
+        assert_eq!(part.cpu_millis, whole.cpu_millis / 4);
+        assert!(part.memory_bytes <= whole.memory_bytes / 4);
+    }
 }

@@ -10,8 +10,11 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsE
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, Pod, Secret, Volume,
+    ConfigMap, DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, PersistentVolume,
+    PersistentVolumeClaim, Pod, Secret, Volume,
 };
+
+use kube::Api;
 
 use super::environment::{self, EnvironmentError, Facts};
 
@@ -81,6 +84,10 @@ pub async fn prepare(volume: &Volume, place: &Place<'_>) -> Result<Ready, Volume
         check_host_path(source)?;
         return Ok(Ready { path: PathBuf::from(&source.path), ..ready(false) });
     }
+    if let Some(source) = &volume.persistent_volume_claim {
+        let (path, claim_read_only) = claimed(&source.claim_name, place).await?;
+        return Ok(Ready { path, ..ready(claim_read_only || source.read_only == Some(true)) });
+    }
     let files = match files_of(volume, place).await? {
         Some(files) => files,
         None => {
@@ -93,6 +100,34 @@ pub async fn prepare(volume: &Volume, place: &Place<'_>) -> Result<Ready, Volume
     make_directory(&path, 0o755, place.group)?;
     write_atomically(&path, &files, place.group)?;
     Ok(ready(true))
+}
+
+/// Where the volume of a claim lies, and whether it may only be read.
+async fn claimed(name: &str, place: &Place<'_>) -> Result<(PathBuf, bool), VolumeError> {
+    let namespace = place.pod.metadata.namespace.as_deref().unwrap_or_default();
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(place.client.clone(), namespace);
+    let answer = |error: kube::Error| VolumeError::Refused(error.to_string());
+    let claim = claims.get(name).await.map_err(answer)?;
+    let bound = claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");
+    let spec = claim.spec.unwrap_or_default();
+    let Some(volume) = spec.volume_name.filter(|_| bound) else {
+        return refused(format!("can't use PVC {namespace}/{name}: PVC is not bound"));
+    };
+    let volumes: Api<PersistentVolume> = Api::all(place.client.clone());
+    let volume = volumes.get(&volume).await.map_err(answer)?.spec.unwrap_or_default();
+    let read_only = spec.access_modes.iter().flatten().all(|mode| mode == "ReadOnlyMany");
+    if let Some(source) = volume.host_path {
+        check_host_path(&source)?;
+        return Ok((PathBuf::from(source.path), read_only));
+    }
+    if let Some(source) = volume.local {
+        let path = PathBuf::from(&source.path);
+        return match path.is_dir() {
+            true => Ok((path, read_only)),
+            false => refused(format!("path {:?} does not exist", source.path)),
+        };
+    }
+    refused("volumes of claims must be hostPath or local directories on this node".to_owned())
 }
 
 /// Whether a volume's files follow changes of the object `kind` named `name`.

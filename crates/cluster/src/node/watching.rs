@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::hosts::PodName;
 use super::pod::{self, Wish};
+use super::power::{self, Parked, Switch, node_of};
 use super::{LocalNode, lock, volumes};
 
 type Wishes = HashMap<String, (watch::Sender<Wish>, tokio::task::AbortHandle)>;
@@ -28,6 +29,9 @@ pub async fn follow_pods(node: Arc<LocalNode>, tasks: TaskTracker, stop: Cancell
     let mut listed: HashSet<String> = HashSet::new();
     let pods: Api<Pod> = Api::all(node.client.clone());
     let maps: Api<ConfigMap> = Api::all(node.client.clone());
+    let nodes: Api<Node> = Api::all(node.client.clone());
+    let mut parked = Parked::new();
+    let mut nodes = pin!(watcher(nodes, watcher::Config::default()).default_backoff());
     let mut pods = pin!(watcher(pods, watcher::Config::default()).default_backoff());
     let mut maps = pin!(watcher(maps, watcher::Config::default()).default_backoff());
     loop {
@@ -38,17 +42,25 @@ pub async fn follow_pods(node: Arc<LocalNode>, tasks: TaskTracker, stop: Cancell
                 Some(Ok(Event::Init)) => listed.clear(),
                 Some(Ok(Event::InitApply(pod))) => {
                     listed.extend(pod.metadata.uid.clone());
-                    see(&node, &tasks, &stop, &mut wishes, pod);
+                    see(&node, &tasks, &stop, &mut wishes, &mut parked, pod);
                 }
                 Some(Ok(Event::InitDone)) => {
                     wishes.iter().filter(|(uid, _)| !listed.contains(*uid)).for_each(|(_, (wish, _))| lose(wish));
+                    let gone = parked.extract_if(|uid, _| !listed.contains(uid));
+                    gone.for_each(|(_, pod)| forget(&node, &pod));
                 }
-                Some(Ok(Event::Apply(pod))) => see(&node, &tasks, &stop, &mut wishes, pod),
+                Some(Ok(Event::Apply(pod))) => see(&node, &tasks, &stop, &mut wishes, &mut parked, pod),
                 Some(Ok(Event::Delete(pod))) => {
                     if let Some((wish, _)) = pod.metadata.uid.as_ref().and_then(|uid| wishes.get(uid)) {
                         lose(wish);
                     }
+                    if let Some(pod) = pod.metadata.uid.as_ref().and_then(|uid| parked.remove(uid)) {
+                        forget(&node, &pod);
+                    }
                 }
+            },
+            event = nodes.next() => if let Some(Ok(Event::Apply(known) | Event::InitApply(known))) = event {
+                switch(&node, &tasks, &stop, &mut wishes, &mut parked, &known).await;
             },
             event = maps.next() => if let Some(Ok(Event::Apply(map))) = event {
                 refresh(&node, &wishes, &map);
@@ -67,13 +79,71 @@ fn is_over(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-fn see(node: &Arc<LocalNode>, tasks: &TaskTracker, stop: &CancellationToken, wishes: &mut Wishes, pod: Pod) {
-    let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-    let (Some(uid), true) = (pod.metadata.uid.clone(), bound.is_some_and(|name| node.names.contains(name)))
+/// Cuts a node's power or gives it back, if its Node asks for a change.
+async fn switch(
+    node: &Arc<LocalNode>,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+    wishes: &mut Wishes,
+    parked: &mut Parked,
+    known: &Node,
+) {
+    let Some(name) = known.metadata.name.as_ref().filter(|name| node.names.contains(name)) else { return };
+    let change = lock(&node.dark).obey(name, known);
+    match change {
+        None => {}
+        Some(Switch::Off) => {
+            let mut killed = Vec::new();
+            wishes.retain(|uid, (wish, task)| {
+                let pod = Arc::clone(&wish.borrow().pod);
+                let here = node_of(&pod) == Some(name);
+                if here {
+                    task.abort();
+                    killed.push(uid.clone());
+                    parked.insert(uid.clone(), pod);
+                }
+                !here
+            });
+            power::kill(node, &killed).await;
+        }
+        Some(Switch::On) => {
+            node.pulse.notify_one();
+            let back: Vec<_> = parked.extract_if(|_, pod| node_of(pod) == Some(name)).collect();
+            for (_, pod) in back {
+                see(node, tasks, stop, wishes, parked, Arc::unwrap_or_clone(pod));
+            }
+        }
+    }
+}
+
+/// The API has let go of a pod that a node without power could not take down.
+fn forget(node: &LocalNode, pod: &Pod) {
+    let uid = pod.metadata.uid.clone().unwrap_or_default();
+    lock(&node.hosts).remove(pod.metadata.namespace.as_deref().unwrap_or_default(), &uid);
+    node.forget_logs(pod);
+    let folder = node.runtime.join("pods").join(uid);
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+fn see(
+    node: &Arc<LocalNode>,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+    wishes: &mut Wishes,
+    parked: &mut Parked,
+    pod: Pod,
+) {
+    let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    let (Some(uid), true) =
+        (pod.metadata.uid.clone(), bound.as_ref().is_some_and(|name| node.names.contains(name)))
     else {
         return;
     };
     let pod = Arc::new(pod);
+    if bound.is_some_and(|name| lock(&node.dark).contains(&name)) {
+        parked.insert(uid, pod);
+        return;
+    }
     if let Some((wish, _)) = wishes.get(&uid) {
         wish.send_modify(|wish| wish.pod = Arc::clone(&pod));
         return;

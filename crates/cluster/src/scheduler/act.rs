@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use tokio::task::JoinSet;
 
@@ -14,6 +14,7 @@ use super::{Scheduler, bind, uid};
 use crate::controllers::Error;
 use crate::controllers::queue::doubled;
 use crate::controllers::record::Note;
+use crate::controllers::volumes::decide::SELECTED_NODE;
 
 /// First wait after a binding was refused; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
@@ -59,6 +60,28 @@ async fn not_bound(scheduler: &Scheduler, pod: &Pod, error: &Error) {
     }
     scheduler.memory().assumed.remove(uid(pod));
     scheduler.wake.notify_one();
+}
+
+/// Tells claims which node the first pod that uses them will run on.
+pub fn select_node(
+    scheduler: &Arc<Scheduler>,
+    claims: Vec<Arc<PersistentVolumeClaim>>,
+    node: &str,
+    tasks: &mut JoinSet<()>,
+) {
+    for claim in claims.into_iter().filter(|claim| !claim.annotations().contains_key(SELECTED_NODE)) {
+        let (scheduler, node) = (scheduler.clone(), node.to_owned());
+        tasks.spawn(async move {
+            let Ok(_slot) = scheduler.slots.acquire().await else { return };
+            match bind::select_node(&scheduler.hands.client, &claim, &node).await {
+                Ok(claim) => scheduler.hands.claims.learn(claim),
+                Err(error) => {
+                    let message = format!("running PreBind plugin \"VolumeBinding\": {error}");
+                    scheduler.hands.recorder.note(claim.as_ref(), Note::warning("FailedScheduling", message));
+                }
+            }
+        });
+    }
 }
 
 /// What a pod is to be told, beside why it has no node.

@@ -1,6 +1,6 @@
 //! The scheduler's writes: a pod's binding, the condition that says why it has none, and the going of one that makes room.
 
-use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Binding, ObjectReference, PersistentVolumeClaim, Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, ResourceExt};
@@ -10,6 +10,7 @@ use super::act::Nomination;
 use super::place::nominated_node;
 use super::preempt::BY_SCHEDULER;
 use crate::controllers::Error;
+use crate::controllers::volumes::decide::SELECTED_NODE;
 
 /// Gives `pod` to `node` (`POST …/pods/<name>/binding`); the uid keeps a namesake from getting it.
 pub async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {
@@ -85,6 +86,18 @@ pub async fn push_aside(client: &Client, victim: &Pod) -> Result<Vec<Pod>, Error
         Err(error) => return Err(error.into()),
     }
     Ok(states)
+}
+
+/// Tells a claim which node the first pod that uses it will run on.
+pub async fn select_node(
+    client: &Client,
+    claim: &PersistentVolumeClaim,
+    node: &str,
+) -> Result<PersistentVolumeClaim, Error> {
+    let api: Api<PersistentVolumeClaim> =
+        Api::namespaced(client.clone(), &claim.namespace().unwrap_or_default());
+    let patch = Patch::Merge(json!({"metadata": {"uid": claim.uid(), "annotations": {SELECTED_NODE: node}}}));
+    Ok(api.patch(&claim.name_any(), &PatchParams::default(), &patch).await?)
 }
 
 /// None: the pod is gone.

@@ -10,6 +10,7 @@ use super::resources::Amounts;
 use super::selectors::{node_matches, tolerates};
 use super::snapshot::{HostPort, NodeView};
 use super::spread::SpreadView;
+use super::volumes::VolumeView;
 
 const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 
@@ -20,17 +21,24 @@ pub struct Refusal {
     pub reasons: Vec<String>,
     /// Removing other pods from the node would not help (`UnschedulableAndUnresolvable`).
     pub final_: bool,
+    /// It holds for every node alike and is said once (upstream's `PreFilter`).
+    pub of_all: bool,
 }
 
 impl Refusal {
     /// One reason; removing other pods would not help.
     pub fn fixed(reason: &str) -> Self {
-        Self { reasons: vec![reason.to_owned()], final_: true }
+        Self { reasons: vec![reason.to_owned()], final_: true, of_all: false }
+    }
+
+    /// No node will do, whatever it is like.
+    pub fn of_all(reason: &str) -> Self {
+        Self { of_all: true, ..Self::fixed(reason) }
     }
 
     /// One reason that other pods cause.
     pub fn by_pods(reason: &str) -> Self {
-        Self { reasons: vec![reason.to_owned()], final_: false }
+        Self { reasons: vec![reason.to_owned()], final_: false, of_all: false }
     }
 }
 
@@ -48,15 +56,20 @@ pub struct Question<'a> {
     pub affinity: &'a AffinityView,
     /// How its peers are spread.
     pub spread: &'a SpreadView,
+    /// Where its volumes are.
+    pub volumes: &'a VolumeView,
 }
 
 /// None: the node can take the pod.
 pub fn refusal(question: &Question, node: &NodeView) -> Option<Refusal> {
-    unschedulable(question.spec, node)
+    let of_all = question.volumes.nowhere.clone();
+    of_all
+        .or_else(|| unschedulable(question.spec, node))
         .or_else(|| untolerated(question.spec, node))
         .or_else(|| other_affinity(question.spec, node))
         .or_else(|| ports_taken(question.ports, node))
         .or_else(|| insufficient(question.requests, node))
+        .or_else(|| question.volumes.refusal(node))
         .or_else(|| question.spread.refusal(node))
         .or_else(|| question.affinity.refusal(node))
 }
@@ -128,5 +141,5 @@ fn insufficient(requests: &Amounts, node: &NodeView) -> Option<Refusal> {
             final_ |= *wanted > all(name);
         }
     }
-    (!reasons.is_empty()).then_some(Refusal { reasons, final_ })
+    (!reasons.is_empty()).then_some(Refusal { reasons, final_, of_all: false })
 }

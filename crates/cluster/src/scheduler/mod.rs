@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Client, ResourceExt};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
@@ -31,18 +32,20 @@ pub mod groups;
 mod order;
 mod place;
 mod preempt;
-mod resources;
+pub(crate) mod resources;
 mod score;
 pub(crate) mod selectors;
 pub(crate) mod snapshot;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod volumes;
 mod wake;
 
-use crate::controllers::cache::Cache;
+use crate::controllers::cache::{Cache, Key};
 use crate::controllers::kinds::Kinds;
 use crate::controllers::record::Recorder;
+use crate::controllers::volumes::claim_names;
 use act::Nomination;
 use gang::{Gang, Membership, Verdict};
 use groups::Groups;
@@ -65,6 +68,12 @@ pub struct Hands {
     pub namespaces: Cache<Namespace>,
     /// Whom preemption spares first.
     pub budgets: Cache<PodDisruptionBudget>,
+    /// Claims of pods.
+    pub claims: Cache<PersistentVolumeClaim>,
+    /// What claims are bound to.
+    pub volumes: Cache<PersistentVolume>,
+    /// How claims are bound.
+    pub classes: Cache<StorageClass>,
     /// PodGroups, where an engine's are installed.
     pub groups: Groups,
     /// Which kinds are served.
@@ -115,6 +124,9 @@ async fn schedule(hands: Hands, wake: Arc<Notify>, stop: CancellationToken) {
     hands.nodes.filled().await;
     hands.namespaces.filled().await;
     hands.budgets.filled().await;
+    hands.claims.filled().await;
+    hands.volumes.filled().await;
+    hands.classes.filled().await;
     let scheduler = Arc::new(Scheduler {
         hands,
         memory: Mutex::default(),
@@ -159,12 +171,13 @@ fn cycle(scheduler: &Arc<Scheduler>, tasks: &mut JoinSet<()>) {
     order::sort(&mut waiting);
     let namespaces: affinity::Namespaces =
         hands.namespaces.list().iter().map(|n| (n.name_any(), n.labels().clone())).collect();
+    let storage = storage(hands, &waiting);
     let mut cycle = Cycle {
         scheduler,
         nodes: snapshot::snapshot(&hands.nodes.list(), &pods, &assumed),
         pods,
         budgets: hands.budgets.list(),
-        around: Surroundings { namespaces: &namespaces },
+        around: Surroundings { namespaces: &namespaces, storage: &storage },
         tasks,
     };
     waiting.retain(|pod| {
@@ -176,6 +189,18 @@ fn cycle(scheduler: &Arc<Scheduler>, tasks: &mut JoinSet<()>) {
     });
     for unit in order::units(waiting, |pod| gang_of(hands, pod)) {
         cycle.settle(unit);
+    }
+}
+
+/// What pods with claims need to know; nothing where no pod has one.
+fn storage(hands: &Hands, waiting: &[Arc<Pod>]) -> volumes::Storage {
+    if !waiting.iter().any(|pod| claim_names(pod).next().is_some()) {
+        return volumes::Storage::default();
+    }
+    volumes::Storage {
+        claims: hands.claims.list().into_iter().map(|claim| (Key::of(claim.as_ref()), claim)).collect(),
+        volumes: hands.volumes.list().into_iter().map(|volume| (volume.name_any(), volume)).collect(),
+        classes: hands.classes.list().into_iter().map(|class| (class.name_any(), class)).collect(),
     }
 }
 
@@ -221,6 +246,12 @@ impl Cycle<'_> {
     fn bind(&mut self, pod: Arc<Pod>, position: usize) {
         let name = self.nodes[position].name().to_owned();
         self.nodes[position].place(pod.clone());
+        let waiting = volumes::VolumeView::of(&pod, self.around.storage).waiting;
+        if !waiting.is_empty() {
+            // Its claims get their volumes first; their change brings it back.
+            act::select_node(self.scheduler, waiting, &name, self.tasks);
+            return;
+        }
         act::assume_and_bind(self.scheduler, pod, name, self.tasks);
     }
 

@@ -10,6 +10,7 @@ use super::resources::requests;
 use super::score::best;
 use super::snapshot::{NodeView, host_ports};
 use super::spread::SpreadView;
+use super::volumes::{Storage, VolumeView};
 
 /// Where a pod goes.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,8 @@ pub enum Help {
 pub struct Surroundings<'a> {
     /// Labels of namespaces.
     pub namespaces: &'a Namespaces,
+    /// Claims and volumes.
+    pub storage: &'a Storage,
 }
 
 /// Finds a node for `pod`.
@@ -69,6 +72,7 @@ fn ask<T>(pod: &Pod, nodes: &[NodeView], around: Surroundings, answer: impl FnOn
     let (requests, ports) = (requests(pod), host_ports(pod));
     let affinity = AffinityView::of(pod, nodes, around.namespaces);
     let spread = SpreadView::of(pod, nodes);
+    let volumes = VolumeView::of(pod, around.storage);
     answer(&Question {
         pod,
         spec: pod.spec.as_ref().unwrap_or(&nothing),
@@ -76,6 +80,7 @@ fn ask<T>(pod: &Pod, nodes: &[NodeView], around: Surroundings, answer: impl FnOn
         ports: &ports,
         affinity: &affinity,
         spread: &spread,
+        volumes: &volumes,
     })
 }
 
@@ -91,7 +96,9 @@ pub fn explain(refusals: &[Refusal], help: &Help) -> String {
     if all == 0 {
         return "no nodes available to schedule pods".into();
     }
-    let why = histogram(refusals.iter().flat_map(|r| r.reasons.iter().map(String::as_str)));
+    let of_all =
+        refusals.first().filter(|refusal| refusal.of_all).and_then(|refusal| refusal.reasons.first());
+    let why = of_all.cloned().unwrap_or_else(|| histogram_of(refusals));
     let preemption = match help {
         Help::Yes => return format!("0/{all} nodes are available: {why}."),
         Help::NotEligible(reason) => (*reason).to_owned(),
@@ -101,6 +108,10 @@ pub fn explain(refusals: &[Refusal], help: &Help) -> String {
         }
     };
     format!("0/{all} nodes are available: {why}. no new claims to deallocate, preemption: {preemption}")
+}
+
+fn histogram_of(refusals: &[Refusal]) -> String {
+    histogram(refusals.iter().flat_map(|r| r.reasons.iter().map(String::as_str)))
 }
 
 /// `2 this, 3 that`, sorted as text as upstream sorts it.

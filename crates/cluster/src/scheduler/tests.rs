@@ -12,6 +12,7 @@ use super::gang::{Engine, Gang, Membership, Verdict, judge};
 use super::place::{Placement, Surroundings, explain, place};
 use super::preempt::preempt;
 use super::snapshot::{NodeView, snapshot};
+use super::volumes::Storage;
 
 fn node(name: &str, more: Value) -> Arc<Node> {
     let mut whole = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
@@ -54,8 +55,8 @@ fn outcome_with(
     budgets: &[Arc<PodDisruptionBudget>],
 ) -> String {
     let views = snapshot(nodes, there, &BTreeMap::new());
-    let namespaces = Namespaces::new();
-    let around = Surroundings { namespaces: &namespaces };
+    let (namespaces, storage) = (Namespaces::new(), Storage::default());
+    let around = Surroundings { namespaces: &namespaces, storage: &storage };
     let refusals = match place(pod, &views, around) {
         Placement::On(position) => return views[position].name().to_owned(),
         Placement::Nowhere(refusals) => refusals,
@@ -245,8 +246,8 @@ fn the_emptier_node_is_taken_and_equal_ones_by_name() {
     let mut order = Vec::new();
     for n in 0..6 {
         let pod = pod(&format!("w-{n}"), requests(json!({"cpu": "500m"})));
-        let namespaces = Namespaces::new();
-        let around = Surroundings { namespaces: &namespaces };
+        let (namespaces, storage) = (Namespaces::new(), Storage::default());
+        let around = Surroundings { namespaces: &namespaces, storage: &storage };
         let Placement::On(position) = place(&pod, &nodes, around) else { panic!() };
         order.push(nodes[position].name().to_owned());
         nodes[position].place(pod);
@@ -365,8 +366,8 @@ fn gang_outcome(
     waiting: &[Arc<Pod>],
 ) -> Vec<String> {
     let views = snapshot(nodes, there, &BTreeMap::new());
-    let namespaces = Namespaces::new();
-    let around = Surroundings { namespaces: &namespaces };
+    let (namespaces, storage) = (Namespaces::new(), Storage::default());
+    let around = Surroundings { namespaces: &namespaces, storage: &storage };
     let of = Membership { engine, key: crate::controllers::cache::Key::new("n", "train") };
     let name = |pod: &Pod| pod.metadata.name.clone().unwrap();
     match judge(&Gang { of: &of, min_member, settled: 0, waiting }, &views, &[], around) {

@@ -28,6 +28,12 @@ pub fn listen(hands: &Hands, wake: &Arc<Notify>) {
     let to = wake.clone();
     hands.namespaces.on_change(move |_| to.notify_one());
     let to = wake.clone();
+    hands.claims.on_change(move |_| to.notify_one());
+    let to = wake.clone();
+    hands.volumes.on_change(move |_| to.notify_one());
+    let to = wake.clone();
+    hands.classes.on_change(move |_| to.notify_one());
+    let to = wake.clone();
     // A budget that allows more may change who has to go; its conditions do not.
     hands.budgets.on_change(move |_| to.notify_one());
 }

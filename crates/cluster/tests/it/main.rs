@@ -5,9 +5,13 @@ mod admission;
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod claims;
+#[cfg(test)]
 mod control;
 #[cfg(test)]
 mod kubectl;
+#[cfg(test)]
+mod nodes;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]

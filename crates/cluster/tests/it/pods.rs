@@ -321,7 +321,7 @@ async fn a_log_is_followed_while_it_grows() {
 }
 
 /// Processes that carry this marker in their environment.
-fn marked(marker: &str) -> usize {
+pub fn marked(marker: &str) -> usize {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter(|entry| {
         std::fs::read(entry.path().join("environ"))

@@ -122,6 +122,8 @@ pub async fn run(node: Arc<LocalNode>, wish: watch::Receiver<Wish>, address: Ipv
         node,
     });
     run.update(|_| ());
+    // When this future is dropped, as when the node's power is cut, what was spawned for the pod ends too.
+    let _ends = (run.stop.clone().drop_guard(), run.stop_sidecars.clone().drop_guard());
     let live = async {
         run.live().await;
         run.finish().await;
@@ -430,6 +432,7 @@ impl PodRun {
         sandbox.inspect(CancellationToken::cancel);
         self.flush().await;
         let _ = self.node.sandbox.remove_pod(&self.uid).await;
+        lock(&self.node.devices).release(&self.uid);
         let namespace = self.pod().metadata.namespace.clone().unwrap_or_default();
         lock(&self.node.hosts).remove(&namespace, &self.uid);
         let folder = self.folder.clone();

@@ -94,6 +94,8 @@ struct Pod {
 struct Child {
     request: u64,
     task: Task,
+    /// The pod whose container it is.
+    pod: Option<String>,
     /// The process to send signals to.
     main: Pid,
     /// Where it reports; end of file means that the program has been started.
@@ -336,6 +338,10 @@ impl Supervisor {
     }
 
     fn remove_pod(&mut self, name: &str) {
+        // Containers have ended by now, unless the node's power was cut.
+        for (pid, child) in self.children.iter().filter(|(_, child)| child.pod.as_deref() == Some(name)) {
+            let _ = self.send(*pid, child, Signal::SIGKILL);
+        }
         let Some(pod) = self.pods.remove(name) else { return };
         if let Some(network) = self.setup.network.as_mut() {
             network.disconnect_pod(pod.interface);
@@ -371,6 +377,7 @@ impl Supervisor {
             Ok((pid, result)) => {
                 let mut child = Child::new(id, Task::Container(group), pid, status);
                 child.result = result;
+                child.pod = Some(spec.pod.clone());
                 self.watch(pid, child);
                 Ok(())
             }
@@ -498,11 +505,15 @@ impl Supervisor {
             return;
         };
         let Ok(signal) = Signal::try_from(signal) else { return };
+        let _ = self.send(pid, child, signal);
+    }
+
+    fn send(&self, pid: Pid, child: &Child, signal: Signal) -> nix::Result<()> {
         let kept = !self.setup.mode.isolates() && !matches!(child.task, Task::Check);
-        let _ = match (kept, signal) {
+        match (kept, signal) {
             (true, Signal::SIGKILL) => kill(pid, Signal::SIGTERM),
             _ => kill(child.main, signal),
-        };
+        }
     }
 
     // --- what children tell ---
@@ -639,7 +650,7 @@ impl Pod {
 
 impl Child {
     fn new(request: u64, task: Task, pid: Pid, status: OwnedFd) -> Child {
-        Child { request, task, main: pid, status: Some(status), report: Vec::new(), result: None }
+        Child { request, task, pod: None, main: pid, status: Some(status), report: Vec::new(), result: None }
     }
 
     /// Reads what there is; `true` at the end of the pipe, which is closed then.

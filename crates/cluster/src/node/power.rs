@@ -1,0 +1,66 @@
+//! The power of a virtual node: cut by an annotation on its Node, as if somebody had pulled the plug.
+//!
+//! A node without power sends no heartbeat and reports nothing: its pods' processes are killed at once, and the API goes
+//! on showing what it last heard, until the node life cycle says otherwise. With power again the node starts what is
+//! still bound to it, as a kubelet does after a reboot. What it must not do: tell the API about a pod of a dark node.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{Node, Pod};
+
+use super::{LocalNode, lock};
+
+/// Pods of nodes without power, by uid, as last seen.
+pub type Parked = HashMap<String, Arc<Pod>>;
+
+/// The annotation asks for the power to be off.
+pub fn is_off(node: &Node) -> bool {
+    let annotations = node.metadata.annotations.as_ref();
+    annotations
+        .and_then(|all| all.get(api::ANNOTATION_NODE_POWER))
+        .is_some_and(|power| power == api::POWER_OFF)
+}
+
+/// The nodes that have no power.
+#[derive(Debug, Default)]
+pub struct Dark(BTreeSet<String>);
+
+/// What a look at a Node changes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Its power is cut.
+    Off,
+    /// It has power again.
+    On,
+}
+
+impl Dark {
+    /// The node has no power.
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+
+    /// Takes in what the Node asks for; None: nothing changes.
+    pub fn obey(&mut self, name: &str, node: &Node) -> Option<Switch> {
+        match is_off(node) {
+            true => self.0.insert(name.to_owned()).then_some(Switch::Off),
+            false => self.0.remove(name).then_some(Switch::On),
+        }
+    }
+}
+
+/// Kills everything that runs for these pods, without a word to the API.
+pub async fn kill(node: &LocalNode, uids: &[String]) {
+    join_all(uids.iter().map(|uid| async move {
+        let _ = node.sandbox.remove_pod(uid).await;
+        lock(&node.devices).release(uid);
+    }))
+    .await;
+}
+
+/// The node that a pod is bound to.
+pub fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
