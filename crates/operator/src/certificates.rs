@@ -1,12 +1,41 @@
-//! Certificates of the operator's own: a key that lives as long as the process, for readers who know the port by other
-//! means than its certificate.
+//! The operator's own certificates.
+//!
+//! For the webhook: a certificate signed by an authority of its own, whose key is thrown away once it has signed. Both
+//! are kept in a Secret that is read by name, so that all replicas serve the same; when a third of its time is left,
+//! whoever notices first makes a new pair, and the bundle that the API server trusts then holds the new authority and
+//! the one before, so that a replica that still serves the old certificate is believed.
+//!
+//! For metrics: a key that lives as long as the process and is never written.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use jiff::{Timestamp, ToSpan};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, PostParams};
+use kube::{Client, ResourceExt};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose,
+};
 use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
+
+/// Certificates hold for so many days.
+const VALID_DAYS: i64 = 365;
+/// A certificate with less left than this is made anew.
+const RENEWED_BEFORE: Duration = Duration::from_secs(120 * 24 * 3600);
+/// When a kept certificate ends (RFC 3339), on its Secret.
+const ANNOTATION_NOT_AFTER: &str = "training.opendatahub.io/not-after";
+/// Other replicas can be quicker this often.
+const TRIES: usize = 5;
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -17,32 +46,244 @@ pub enum Error {
     /// It could not be used.
     #[error("a certificate cannot be used: {0}")]
     Use(#[from] rustls::Error),
+    /// Its Secret holds something else.
+    #[error("the Secret {0:?} holds no certificate of ours: delete it to have it made anew")]
+    Damaged(String),
+    /// Its Secret cannot be read or written.
+    #[error("the Secret {name:?} cannot be read or written: {source}")]
+    Secret {
+        /// Which.
+        name: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// Others changed its Secret all the while.
+    #[error("others changed the Secret {0:?} all the while")]
+    Contended(String),
 }
 
-/// Shakes hands with a certificate that nobody has signed and whose key is never written.
+/// A certificate, its key, and whom to trust for it; all in PEM.
+#[derive(Clone)]
+pub struct Kept {
+    /// The authority that signed it, and the one before it.
+    pub authorities: String,
+    certificate: String,
+    key: String,
+    not_after: Timestamp,
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").field("not_after", &self.not_after).finish_non_exhaustive()
+    }
+}
+
+impl Kept {
+    /// A new certificate for these DNS names and addresses.
+    ///
+    /// # Errors
+    /// If the operating system gives no randomness, or a name is none.
+    pub fn make(names: &[String], now: Timestamp) -> Result<Self, Error> {
+        let not_after = now + (VALID_DAYS * 24).hours();
+        let mut params = CertificateParams::new(Vec::<String>::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        name_and_date(&mut params, "mpi-operator-ca", now, not_after);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        let mut params = CertificateParams::new(names.to_vec())?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        name_and_date(&mut params, "mpi-operator", now, not_after);
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &authority)?.pem();
+        Ok(Self { authorities: authority.pem(), certificate, key: key.serialize_pem(), not_after })
+    }
+
+    /// Whether it should be made anew.
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.not_after.duration_since(now).as_secs_f64() < RENEWED_BEFORE.as_secs_f64()
+    }
+
+    /// The same with the first authority of `before` trusted beside its own.
+    fn after(mut self, before: &Self) -> Self {
+        if let Some(end) = before.authorities.find(END_OF_CERTIFICATE) {
+            self.authorities.push_str(&before.authorities[..end + END_OF_CERTIFICATE.len()]);
+            self.authorities.push('\n');
+        }
+        self
+    }
+
+    fn from_secret(secret: &Secret) -> Option<Self> {
+        let part = |key: &str| {
+            let bytes = secret.data.as_ref()?.get(key)?;
+            String::from_utf8(bytes.0.clone()).ok()
+        };
+        Some(Self {
+            authorities: part("ca.crt")?,
+            certificate: part("tls.crt")?,
+            key: part("tls.key")?,
+            not_after: secret.annotations().get(ANNOTATION_NOT_AFTER)?.parse().ok()?,
+        })
+    }
+
+    fn secret(&self, name: &str, version: Option<String>) -> Secret {
+        let part = |key: &str, text: &str| (key.to_owned(), ByteString(text.as_bytes().to_vec()));
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                resource_version: version,
+                annotations: Some([(ANNOTATION_NOT_AFTER.to_owned(), self.not_after.to_string())].into()),
+                ..ObjectMeta::default()
+            },
+            type_: Some("kubernetes.io/tls".to_owned()),
+            data: Some(
+                [
+                    part("ca.crt", &self.authorities),
+                    part("tls.crt", &self.certificate),
+                    part("tls.key", &self.key),
+                ]
+                .into(),
+            ),
+            ..Secret::default()
+        }
+    }
+}
+
+const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";
+
+/// The certificate that a Secret keeps; one is made if there is none, or if the time of the one there runs out.
 ///
 /// # Errors
-/// If the operating system gives no randomness.
-pub fn of_one_life(name: &str) -> Result<TlsAcceptor, Error> {
-    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+/// If the Secret cannot be read or written, or holds something else.
+pub async fn load_or_make(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    names: &[String],
+    now: Timestamp,
+) -> Result<Kept, Error> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let failed = |source| Error::Secret { name: name.to_owned(), source };
+    for _ in 0..TRIES {
+        let found = secrets.get_opt(name).await.map_err(failed)?;
+        let written = match found {
+            None => {
+                let made = Kept::make(names, now)?;
+                secrets.create(&PostParams::default(), &made.secret(name, None)).await.map(|_| made)
+            }
+            Some(secret) => {
+                let kept = Kept::from_secret(&secret).ok_or_else(|| Error::Damaged(name.to_owned()))?;
+                if !kept.is_due(now) {
+                    return Ok(kept);
+                }
+                let made = Kept::make(names, now)?.after(&kept);
+                let new = made.secret(name, secret.resource_version());
+                secrets.replace(name, &PostParams::default(), &new).await.map(|_| made)
+            }
+        };
+        match written {
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {}
+            outcome => return outcome.map_err(failed),
+        }
+    }
+    Err(Error::Contended(name.to_owned()))
+}
+
+/// What a server shakes hands with; it can be changed while it serves.
+#[derive(Debug)]
+pub struct Shown(RwLock<Arc<CertifiedKey>>);
+
+impl Shown {
+    /// Shows this certificate.
+    ///
+    /// # Errors
+    /// If it and its key cannot be used.
+    pub fn new(kept: &Kept) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self(RwLock::new(certified(kept)?))))
+    }
+
+    /// Shows another one from now on.
+    ///
+    /// # Errors
+    /// If it and its key cannot be used; then the old one is shown on.
+    pub fn change(&self, kept: &Kept) -> Result<(), Error> {
+        let certified = certified(kept)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = certified;
+        Ok(())
+    }
+
+    /// Shakes hands with it.
+    ///
+    /// # Errors
+    /// None but those of the library's set-up.
+    pub fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, Error> {
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(self.clone());
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+fn certified(kept: &Kept) -> Result<Arc<CertifiedKey>, Error> {
+    let unusable =
+        |error: rustls::pki_types::pem::Error| Error::Use(rustls::Error::General(error.to_string()));
+    let chain = CertificateDer::pem_slice_iter(kept.certificate.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(unusable)?;
+    let key = PrivateKeyDer::from_pem_slice(kept.key.as_bytes()).map_err(unusable)?;
+    Ok(Arc::new(CertifiedKey::from_der(chain, key, &provider())?))
+}
+
+/// The one provider of cryptography that is linked.
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn name_and_date(params: &mut CertificateParams, name: &str, now: Timestamp, not_after: Timestamp) {
     let mut distinguished = DistinguishedName::new();
     distinguished.push(DnType::CommonName, name);
     params.distinguished_name = distinguished;
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let key = KeyPair::generate()?;
-    let certificate = params.self_signed(&key)?;
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let mut config = builder()?.with_no_client_auth().with_single_cert(vec![certificate.into()], key)?;
-    config.alpn_protocols = alpn();
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let day = |time: Timestamp| {
+        let date = time.to_zoned(jiff::tz::TimeZone::UTC).date();
+        let part = |part: i8| u8::try_from(part).unwrap_or(1);
+        rcgen::date_time_ymd(i32::from(date.year()), part(date.month()), part(date.day()))
+    };
+    // From the day before: clocks may differ.
+    params.not_before = day(now - 24.hours());
+    params.not_after = day(not_after);
 }
 
-/// A server's TLS with the one provider of cryptography that is linked.
-fn builder() -> Result<rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn alpn() -> Vec<Vec<u8>> {
-    vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+    #[test]
+    fn a_certificate_is_due_when_a_third_of_its_time_is_left() {
+        let now: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
+        let kept = Kept::make(&["mpi-operator.svc".to_owned()], now).unwrap();
+        assert!(!kept.is_due(now) && !kept.is_due(now + (240 * 24).hours()));
+        assert!(kept.is_due(now + (250 * 24).hours()) && kept.is_due(now + (400 * 24).hours()));
+    }
+
+    #[test]
+    fn a_new_bundle_holds_the_authority_before_and_no_older_one() {
+        let now = Timestamp::now();
+        let make = || Kept::make(&["a".to_owned()], now).unwrap();
+        let (first, second, third) = (make(), make(), make());
+        let second = second.after(&first);
+        let count = |kept: &Kept| kept.authorities.matches(END_OF_CERTIFICATE).count();
+        assert_eq!((count(&second), second.authorities.contains(first.authorities.trim())), (2, true));
+        let third = third.after(&second);
+        assert_eq!((count(&third), third.authorities.contains(first.authorities.trim())), (2, false));
+        assert!(!format!("{third:?}").contains("PRIVATE"), "no key is ever shown");
+    }
 }

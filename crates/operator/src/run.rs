@@ -106,10 +106,7 @@ pub async fn operate(
         // (kube-runtime `utils/delayed_init.rs` keeps one waker).
         context.stores.ready().await;
         now_listed.send_replace(true);
-        // An error means that the watches have stopped, and then so do the passes.
-        if context.jobs.wait_until_ready().await.is_ok() {
-            context.vitals.health.set_ready(true);
-        }
+        context.vitals.health.set_ready(true);
         std::future::pending().await
     };
     tokio::select! {

@@ -5,6 +5,7 @@
 //! record. Nothing here reads a clock, the environment, the network or a random number, so the same input gives
 //! the same output, in the operator, in `--dry-run` and in a test.
 
+mod advice;
 mod attempts;
 mod conditions;
 mod defaults;
@@ -19,6 +20,7 @@ mod report;
 mod startup;
 mod validate;
 
+pub use advice::advise;
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;

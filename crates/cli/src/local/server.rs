@@ -125,7 +125,13 @@ async fn until_told(
     tell: impl FnOnce(&State),
 ) -> Result<(), Failure> {
     install(cluster.client()).await?;
-    let operator = tokio::spawn(operate(cluster.client(), shutdown.clone()));
+    let vitals = operator::Vitals::default();
+    operator::webhook::on_loopback(&cluster.client(), vitals.clone(), shutdown.clone()).await.map_err(
+        |error| {
+            Failure::new(Class::Error, "DidNotStart", format!("jobs cannot be checked at admission: {error}"))
+        },
+    )?;
+    let operator = tokio::spawn(operate(cluster.client(), vitals, shutdown.clone()));
     let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).map_err(|error| not_written(&error))?;
     write_private(&home.kubeconfig(), kubeconfig.as_bytes())?;
     write_private(&home.port(), state.address.port().to_string().as_bytes())?;
@@ -242,10 +248,14 @@ async fn install(client: Client) -> Result<(), Failure> {
 }
 
 /// The operator, with what holds on a machine of one's own: the launch agent is the usual way.
-async fn operate(client: Client, shutdown: CancellationToken) -> Result<(), operator::Error> {
+async fn operate(
+    client: Client,
+    vitals: operator::Vitals,
+    shutdown: CancellationToken,
+) -> Result<(), operator::Error> {
     let plan = plan::Settings { default_launch: plan::Launch::Agent, ..plan::Settings::default() };
     let settings = operator::Settings { plan, ..operator::Settings::default() };
-    operator::run(client, settings, shutdown.cancelled_owned()).await
+    operator::operate(client, settings, vitals, shutdown.cancelled_owned()).await
 }
 
 fn describe(cluster: &Cluster, up: &ClusterOptions, images: BTreeMap<String, PathBuf>) -> State {

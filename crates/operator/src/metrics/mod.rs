@@ -130,7 +130,7 @@ impl Metrics {
             self.is_leader.clone(),
         );
         let seconds = || Unit::Seconds;
-        let what = "How long jobs took: queued (created to started), start (started to running), run (running to ended)";
+        let what = "How long stages of jobs took: queued (created to let go), start (let go to running) and of it scheduled, pulled, ready, launched, and run (running to ended)";
         registry.register_with_unit("job_stage_duration", what, seconds(), self.stages.clone());
         let what = "How long passes over a job took, by outcome";
         registry.register_with_unit("reconcile_duration", what, seconds(), self.passes.clone());
@@ -197,9 +197,27 @@ impl Metrics {
         }
         if became(CONDITION_RUNNING) {
             self.stage("start", started, ran);
+            self.phases(new);
         }
         if new.completion_time.is_some() && old.completion_time.is_none() && ran_before.is_some() {
             self.stage("run", ran_before, new.completion_time.as_ref().map(|time| time.0));
+        }
+    }
+
+    /// The phases of a start, once it is over; of a job that runs all times are known but the first rank's.
+    fn phases(&self, status: &MPIJobStatus) {
+        let Some(startup) = &status.startup else { return };
+        let times = [
+            ("scheduled", &startup.scheduled),
+            ("pulled", &startup.pulled),
+            ("ready", &startup.ready),
+            ("launched", &startup.launched),
+        ];
+        let mut before = startup.queued.as_ref().map(|time| time.0);
+        for (phase, time) in times {
+            let over = time.as_ref().map(|time| time.0);
+            self.stage(phase, before, over);
+            before = over.or(before);
         }
     }
 

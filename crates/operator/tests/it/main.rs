@@ -4,10 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
 #![expect(clippy::panic, reason = "a test's own steps end it where they fail")]
 
+mod admission;
 mod crashes;
 mod failures;
 mod gangs;
 mod gate;
+mod leader;
 mod life;
 mod metrics;
 mod program;

@@ -72,7 +72,7 @@ async fn metrics_follow_the_life_of_jobs_and_go_with_them() {
     until(vitals, "mpi_operator_jobs_successful_total", &[], Some(1.0)).await;
     until(vitals, "mpi_operator_queue_depth", &[], Some(0.0)).await;
     let samples = scrape(vitals);
-    for stage in ["queued", "start", "run"] {
+    for stage in ["queued", "start", "launched", "run"] {
         let seen = value(&samples, "mpi_operator_job_stage_duration_seconds", &[("stage", stage)]);
         assert_eq!(seen, Some(2.0), "{stage}");
     }

@@ -18,7 +18,7 @@ use tokio::process::{Child, ChildStderr, Command};
 use crate::stage::job;
 
 /// How long a test waits for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster's API on loopback, with the definition of MPIJob and the namespace `team`.
 pub struct Site {
@@ -72,6 +72,8 @@ impl Program {
     pub async fn line(&mut self, message: &str) -> Value {
         let found = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
+                // Shown where a test fails.
+                eprintln!("{line}");
                 let line: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
                 if line["message"] == message {
                     return line;
@@ -118,7 +120,8 @@ pub async fn until_status(address: &str, path: &str, wanted: u16) {
 #[tokio::test]
 async fn the_program_shows_how_it_does_and_ends_when_told() {
     let site = Site::new().await;
-    let mut program = site.start(&["-v=4", "--monitoring-address", "127.0.0.1:0"]);
+    let mut program =
+        site.start(&["-v=4", "--monitoring-address", "127.0.0.1:0", "--lock-namespace", "team"]);
     let starting = program.line("starting").await;
     assert_eq!(
         (&starting["level"], &starting["version"]),

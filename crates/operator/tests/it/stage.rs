@@ -89,7 +89,18 @@ impl Stage {
 
     /// With the embedded cluster's controllers: Jobs make their pods, owners take what they own with them.
     pub async fn with_controllers() -> Self {
+        Self::with_controllers_in(tempfile::tempdir().unwrap()).await
+    }
+
+    /// The same, with this token for the administrator.
+    pub async fn with_controllers_and_token(token: &str) -> Self {
         let state = tempfile::tempdir().unwrap();
+        std::fs::create_dir(state.path().join("cluster")).unwrap();
+        std::fs::write(state.path().join("cluster/admin.token"), token).unwrap();
+        Self::with_controllers_in(state).await
+    }
+
+    async fn with_controllers_in(state: TempDir) -> Self {
         let cluster = Cluster::start(Options::new(state.path().join("cluster"))).await.unwrap();
         let server = cluster.server().clone();
         let endpoint = Endpoint::trusted(server.clone(), UserInfo::admin());
@@ -123,6 +134,11 @@ impl Stage {
         let kind = GroupVersionKind::gvk(group, version, "PodGroup");
         let resource = ApiResource::from_gvk_with_plural(&kind, "podgroups");
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    /// The API as somebody else has it.
+    pub fn endpoint_of(&self, user: UserInfo) -> Endpoint {
+        Endpoint::trusted(self.server.clone(), user)
     }
 
     /// Adds a node that gives every container the same log, or none that ever comes.

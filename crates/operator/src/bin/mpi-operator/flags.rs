@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 
 use clap::{Parser, ValueEnum};
 use operator::Settings;
+use operator::lease::LEASE_DURATION;
 
 /// Runs MPIJobs (kubeflow.org/v2beta1).
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "mpi-operator", version, args_override_self = true)]
 pub struct Flags {
     /// The URL of the API server; goes before the kubeconfig's.
@@ -25,6 +26,9 @@ pub struct Flags {
     /// The namespace of the lease by which one of several operators leads.
     #[arg(long, default_value = "mpi-operator")]
     pub lock_namespace: String,
+    /// Seconds after which another takes over a lease that is not renewed.
+    #[arg(long, default_value_t = LEASE_DURATION.as_secs(), value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(5..=600))]
+    pub lease_duration: u64,
     /// The cluster's DNS domain, appended to host names in hostfiles, e.g. cluster.local.
     #[arg(long, default_value = "")]
     pub cluster_domain: String,
@@ -56,6 +60,18 @@ pub struct Flags {
     /// Serve them at this address instead.
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "health_port")]
     pub health_address: Option<SocketAddr>,
+    /// Answer admission reviews at this port, at every address. 0 answers none.
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    pub webhook_port: u16,
+    /// The Service by which the API server reaches that port.
+    #[arg(long, default_value = "mpi-operator", value_name = "NAME")]
+    pub webhook_service: String,
+    /// The namespace of that Service, of the certificate's Secret and of the leases that keep quotas.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "mpi-operator", value_name = "NAME")]
+    pub webhook_namespace: String,
+    /// The Secret that keeps the certificate; made if it is not there.
+    #[arg(long, default_value = "mpi-operator-webhook-tls", value_name = "NAME")]
+    pub webhook_secret: String,
     /// How lines are logged: as text on a terminal and as JSON elsewhere, unless this says.
     #[arg(long, value_enum, default_value = "auto")]
     pub log_format: LogFormat,
@@ -67,7 +83,7 @@ pub struct Flags {
 }
 
 /// Flags of upstream's that have no effect here.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 struct Upstream {
     #[arg(long, hide = true)]
     threadiness: Option<i64>,
@@ -84,7 +100,7 @@ struct Upstream {
 }
 
 /// klog's flags, which say where and how upstream logs.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 struct Klog {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     alsologtostderr: Option<bool>,

@@ -14,9 +14,11 @@ const DETAILS: i32 = 4;
 pub fn start(format: LogFormat, verbosity: i32) {
     let usual = if verbosity >= DETAILS { "info,operator=debug,mpi_operator=debug" } else { "info" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let is_terminal = std::io::stderr().is_terminal();
+    let logs =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(is_terminal).with_writer(std::io::stderr);
     let is_text = match format {
-        LogFormat::Auto => std::io::stderr().is_terminal(),
+        LogFormat::Auto => is_terminal,
         LogFormat::Json => false,
         LogFormat::Text => true,
     };

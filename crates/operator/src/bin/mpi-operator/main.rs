@@ -3,6 +3,7 @@
 mod flags;
 mod listeners;
 mod logs;
+mod webhook;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use operator::Vitals;
+use operator::fence::fenced_client;
+use operator::lease::Lease;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -39,39 +42,58 @@ async fn main() -> ExitCode {
 async fn live(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
     let (stop, tasks, vitals) = (CancellationToken::new(), TaskTracker::new(), Vitals::default());
     listeners::probes(flags, &vitals, &tasks, &stop).await?;
-    let client = Client::try_from(config(flags).await?)?;
+    let config = config(flags).await?;
+    let client = Client::try_from(config.clone())?;
     listeners::metrics(flags, &vitals, &client, &tasks, &stop).await?;
-    let outcome = work(flags, client, vitals, &stop).await;
+    webhook::serve(flags, &vitals, &client, &tasks, &stop).await?;
+    let lease = Lease::new(client, &flags.lock_namespace, Duration::from_secs(flags.lease_duration))?;
+    let outcome = lead(flags, &config, &lease, &vitals).await;
+    vitals.metrics.set_leader(false);
+    lease.release().await;
     stop.cancel();
     tasks.close();
     tasks.wait().await;
     outcome
 }
 
-/// Runs the operator until a signal, and a bounded time beyond it.
-async fn work(
+/// Waits for the lease, then runs the operator until a signal, and a bounded time beyond it, or until the lease is lost.
+async fn lead(
     flags: &Flags,
-    client: Client,
-    vitals: Vitals,
-    stop: &CancellationToken,
+    config: &Config,
+    lease: &Lease,
+    vitals: &Vitals,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let told = stop.clone();
-    let operating = operator::operate(client, flags.settings(), vitals, told.cancelled_owned());
+    let mut stopped = std::pin::pin!(stop_signal());
+    // One that stands by is as ready as it can be.
+    vitals.health.set_ready(true);
+    tokio::select! {
+        () = lease.acquire() => {}
+        () = stopped.as_mut() => return Ok(()),
+    }
+    vitals.metrics.set_leader(true);
+    tracing::info!(identity = lease.identity(), "leading");
+    let stop = CancellationToken::new();
+    let client = fenced_client(config, lease.fence())?;
+    let operating =
+        operator::operate(client, flags.settings(), vitals.clone(), stop.clone().cancelled_owned());
     let mut operating = std::pin::pin!(operating);
+    let mut lost = std::pin::pin!(lease.keep());
+    let is_lost = |why: String| Err(format!("the lease is lost: {why}").into());
     tokio::select! {
         outcome = operating.as_mut() => return Ok(outcome?),
-        () = stop_signal() => tracing::info!("stopping: passes under way are ended"),
+        why = lost.as_mut() => return is_lost(why),
+        () = stopped => tracing::info!("stopping: passes under way are ended"),
     }
     stop.cancel();
-    match tokio::time::timeout(STOP_WITHIN, operating).await {
-        Ok(outcome) => Ok(outcome?),
-        Err(_) => {
-            tracing::warn!(
-                seconds = STOP_WITHIN.as_secs(),
-                "passes under way did not end in time and are cut off"
-            );
-            Ok(())
-        }
+    tokio::select! {
+        outcome = tokio::time::timeout(STOP_WITHIN, operating) => match outcome {
+            Ok(outcome) => Ok(outcome?),
+            Err(_) => {
+                tracing::warn!(seconds = STOP_WITHIN.as_secs(), "passes under way did not end in time and are cut off");
+                Ok(())
+            }
+        },
+        why = lost => is_lost(why),
     }
 }
 

@@ -1,0 +1,76 @@
+//! The webhook's port, its certificate, and the API server's trust in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use operator::certificates::{Kept, Shown, load_or_make};
+use operator::webhook::{Webhook, trust};
+use operator::{Vitals, serve as server};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::flags::Flags;
+
+/// How often the certificate is looked at: a renewed one is believed for months before the old one ends.
+const LOOK_EVERY: Duration = Duration::from_secs(12 * 3600);
+/// How soon it is looked at again when something failed.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Answers reviews, if any are to be answered. Any replica does, whether it leads or not.
+///
+/// # Errors
+/// If the port is taken, or there is no certificate.
+pub async fn serve(
+    flags: &Flags,
+    vitals: &Vitals,
+    client: &Client,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<(), Box<dyn std::error::Error>> {
+    if flags.webhook_port == 0 {
+        return Ok(());
+    }
+    let listener = server::bind_everywhere(flags.webhook_port).await?;
+    let kept = load(flags, client).await?;
+    let shown = Shown::new(&kept)?;
+    tracing::info!(address = %listener.local_addr()?, "answering admission reviews");
+    let webhook = Arc::new(Webhook::new(client.clone(), &flags.webhook_namespace, vitals.clone()));
+    let answer = move |request| webhook.clone().answer(request);
+    tasks.spawn(server::serve(listener, Some(shown.acceptor()?), answer, stop.clone()));
+    let renewing = renew(flags.clone(), client.clone(), shown, kept);
+    let stop = stop.clone();
+    tasks.spawn(async move {
+        tokio::select! {
+            () = renewing => {}
+            () = stop.cancelled() => {}
+        }
+    });
+    Ok(())
+}
+
+async fn load(flags: &Flags, client: &Client) -> Result<Kept, operator::certificates::Error> {
+    let Flags { webhook_namespace: namespace, webhook_service: service, .. } = flags;
+    let names = [format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")];
+    load_or_make(client, namespace, &flags.webhook_secret, &names, Timestamp::now()).await
+}
+
+/// Has the API server trust the certificate, and looks at it now and then for ever.
+async fn renew(flags: Flags, client: Client, shown: Arc<Shown>, first: Kept) {
+    let mut kept = Ok(first);
+    loop {
+        let done = match kept {
+            Ok(kept) => trust(&client, &kept.authorities).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &done {
+            tracing::warn!(error, "the API server does not trust the webhook yet; trying again");
+        }
+        tokio::time::sleep(if done.is_ok() { LOOK_EVERY } else { LOOK_AGAIN }).await;
+        kept = match load(&flags, &client).await {
+            Ok(kept) => shown.change(&kept).map(|()| kept).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+    }
+}

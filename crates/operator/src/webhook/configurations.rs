@@ -1,0 +1,190 @@
+//! How the API server is told to ask.
+//!
+//! A creation is refused when nobody answers, as nothing else keeps the quota; a change or a deletion passes then, as
+//! it must stay possible to take finalizers off, to end a namespace and to resume what a queue admitted. Namespaces
+//! without which the operator cannot come back are left out altogether.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference, ValidatingWebhook,
+    ValidatingWebhookConfiguration, WebhookClientConfig,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
+use kube::api::{Api, PostParams};
+use kube::{Client, ResourceExt};
+
+/// The name of both configurations.
+pub const WEBHOOK_NAME: &str = "mpi-operator";
+/// How long the API server waits for an answer, in seconds.
+const TIMEOUT_SECONDS: i32 = 5;
+/// Other operators may change a configuration between reading and writing it this often.
+const TRIES: usize = 5;
+
+/// Where the webhook answers.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// At an address, such as `https://127.0.0.1:4433`.
+    Url(String),
+    /// Behind a Service's port 443.
+    Service {
+        /// Its namespace, which the webhook leaves out.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Both configurations; `authority` is the PEM that the API server trusts, empty if it is filled in later.
+#[must_use]
+pub fn configurations(
+    place: &Place,
+    authority: &str,
+) -> (MutatingWebhookConfiguration, ValidatingWebhookConfiguration) {
+    let metadata = || ObjectMeta { name: Some(WEBHOOK_NAME.to_owned()), ..ObjectMeta::default() };
+    let mutating = MutatingWebhookConfiguration {
+        metadata: metadata(),
+        webhooks: Some(vec![MutatingWebhook {
+            name: "default.mpijobs.training.opendatahub.io".to_owned(),
+            admission_review_versions: vec!["v1".to_owned()],
+            client_config: client_config(place, "/default", authority),
+            failure_policy: Some("Ignore".to_owned()),
+            match_policy: Some("Equivalent".to_owned()),
+            namespace_selector: Some(everywhere_but(place)),
+            reinvocation_policy: Some("Never".to_owned()),
+            rules: rules(&["CREATE"]),
+            side_effects: "None".to_owned(),
+            timeout_seconds: Some(TIMEOUT_SECONDS),
+            ..MutatingWebhook::default()
+        }]),
+    };
+    let validating = |name: &str, operations: &[&str], failure_policy: &str| ValidatingWebhook {
+        name: format!("{name}.mpijobs.training.opendatahub.io"),
+        admission_review_versions: vec!["v1".to_owned()],
+        client_config: client_config(place, "/validate", authority),
+        failure_policy: Some(failure_policy.to_owned()),
+        match_policy: Some("Equivalent".to_owned()),
+        namespace_selector: Some(everywhere_but(place)),
+        rules: rules(operations),
+        side_effects: "NoneOnDryRun".to_owned(),
+        timeout_seconds: Some(TIMEOUT_SECONDS),
+        ..ValidatingWebhook::default()
+    };
+    let validating = ValidatingWebhookConfiguration {
+        metadata: metadata(),
+        webhooks: Some(vec![
+            validating("create", &["CREATE"], "Fail"),
+            validating("change", &["UPDATE", "DELETE"], "Ignore"),
+        ]),
+    };
+    (mutating, validating)
+}
+
+fn client_config(place: &Place, path: &str, authority: &str) -> WebhookClientConfig {
+    let ca_bundle = (!authority.is_empty()).then(|| ByteString(authority.as_bytes().to_vec()));
+    match place {
+        Place::Url(url) => WebhookClientConfig {
+            url: Some(format!("{url}{path}")),
+            ca_bundle,
+            ..WebhookClientConfig::default()
+        },
+        Place::Service { namespace, name } => {
+            let (namespace, name, path) = (namespace.clone(), name.clone(), Some(path.to_owned()));
+            let service = Some(ServiceReference { namespace, name, path, port: Some(443) });
+            WebhookClientConfig { service, ca_bundle, ..WebhookClientConfig::default() }
+        }
+    }
+}
+
+fn everywhere_but(place: &Place) -> LabelSelector {
+    let mut left_out = vec!["kube-system".to_owned()];
+    if let Place::Service { namespace, .. } = place {
+        left_out.push(namespace.clone());
+    }
+    let names = LabelSelectorRequirement {
+        key: "kubernetes.io/metadata.name".to_owned(),
+        operator: "NotIn".to_owned(),
+        values: Some(left_out),
+    };
+    LabelSelector { match_expressions: Some(vec![names]), ..LabelSelector::default() }
+}
+
+fn rules(operations: &[&str]) -> Option<Vec<RuleWithOperations>> {
+    let list = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+    Some(vec![RuleWithOperations {
+        api_groups: list(&["kubeflow.org"]),
+        api_versions: list(&["v2beta1"]),
+        operations: list(operations),
+        resources: list(&["mpijobs"]),
+        scope: Some("Namespaced".to_owned()),
+    }])
+}
+
+/// Writes both configurations, over those that are there. For the embedded cluster; in a real one an administrator does
+/// it, and the operator may only fill in whom to trust.
+///
+/// # Errors
+/// If the API server refuses it or cannot be reached.
+pub async fn put_in_place(client: &Client, place: &Place, authority: &str) -> Result<(), kube::Error> {
+    let (mutating, validating) = configurations(place, authority);
+    let (mutatings, validatings) = (Api::all(client.clone()), Api::all(client.clone()));
+    tokio::try_join!(put(&mutatings, mutating), put(&validatings, validating)).map(|_| ())
+}
+
+async fn put<K>(objects: &Api<K>, mut object: K) -> Result<(), kube::Error>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    match objects.create(&PostParams::default(), &object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            object.meta_mut().resource_version = objects.get(WEBHOOK_NAME).await?.resource_version();
+            objects.replace(WEBHOOK_NAME, &PostParams::default(), &object).await.map(|_| ())
+        }
+        outcome => outcome.map(|_| ()),
+    }
+}
+
+/// Fills in, in the configurations that are there, whom the API server is to trust; nothing is written if it does.
+///
+/// # Errors
+/// If a configuration is missing, or may not be read or written.
+pub async fn trust(client: &Client, authority: &str) -> Result<(), kube::Error> {
+    let bundle = ByteString(authority.as_bytes().to_vec());
+    let mutatings: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    change(&mutatings, |found| {
+        let hooks = found.webhooks.iter_mut().flatten().map(|hook| &mut hook.client_config);
+        fill(hooks, &bundle)
+    })
+    .await?;
+    let validatings: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    change(&validatings, |found| {
+        let hooks = found.webhooks.iter_mut().flatten().map(|hook| &mut hook.client_config);
+        fill(hooks, &bundle)
+    })
+    .await
+}
+
+fn fill<'a>(configs: impl Iterator<Item = &'a mut WebhookClientConfig>, bundle: &ByteString) -> bool {
+    let mut changed = false;
+    for config in configs {
+        changed |= config.ca_bundle.as_ref() != Some(bundle);
+        config.ca_bundle = Some(bundle.clone());
+    }
+    changed
+}
+
+async fn change<K>(objects: &Api<K>, act: impl Fn(&mut K) -> bool) -> Result<(), kube::Error>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    for _ in 0..TRIES {
+        let mut object = objects.get(WEBHOOK_NAME).await?;
+        if !act(&mut object) {
+            return Ok(());
+        }
+        match objects.replace(WEBHOOK_NAME, &PostParams::default(), &object).await {
+            Err(kube::Error::Api(status)) if status.is_conflict() => {}
+            outcome => return outcome.map(|_| ()),
+        }
+    }
+    Err(kube::Error::Service("others changed the webhook's configuration all the while".into()))
+}

@@ -1,0 +1,172 @@
+//! What is decided about a job, without asking anybody: defaults, faults, warnings. Pure.
+
+use api::MPIJob;
+use serde_json::{Value, json};
+
+use super::review::{Decision, Request};
+
+/// The API server cuts a warning at 256 characters and drops all beyond 4096 in sum.
+const LONGEST_WARNING: usize = 256;
+/// Changed fields named in an audit line; more are counted only.
+const MOST_FIELDS: usize = 20;
+/// Fields are named down to this depth below `spec`.
+const DEEPEST_FIELD: usize = 3;
+
+/// Fills in what the person left open. A job that another manager looks after is left as it is.
+pub(super) fn default(request: &Request) -> Decision {
+    let Some(job) = &request.object else { return Decision::default() };
+    if !plan::is_ours(job) || request.operation != "CREATE" {
+        return Decision::default();
+    }
+    let (Ok(open), Ok(filled)) = (serde_json::to_value(job), serde_json::to_value(plan::defaulted(job)))
+    else {
+        return Decision::default();
+    };
+    let mut patch = Vec::new();
+    additions("/spec", &open["spec"], &filled["spec"], &mut patch);
+    Decision { patch, ..Decision::default() }
+}
+
+/// The operations that add to one value what another has beside it.
+fn additions(path: &str, open: &Value, filled: &Value, patch: &mut Vec<Value>) {
+    let (Value::Object(open), Value::Object(filled)) = (open, filled) else {
+        if open != filled {
+            patch.push(json!({ "op": "replace", "path": path, "value": filled }));
+        }
+        return;
+    };
+    for (field, value) in filled {
+        let path = format!("{path}/{}", field.replace('~', "~0").replace('/', "~1"));
+        match open.get(field) {
+            Some(before) => additions(&path, before, value, patch),
+            None => patch.push(json!({ "op": "add", "path": path, "value": value })),
+        }
+    }
+}
+
+/// Refuses a job that cannot run, with every fault, and warns of what runs otherwise than meant. A change that leaves
+/// the spec as it is passes: whoever removes a finalizer of an invalid job must be able to.
+pub(super) fn validate(request: &Request) -> Decision {
+    let Some(job) = &request.object else { return Decision::default() };
+    if request
+        .old_object
+        .as_ref()
+        .is_some_and(|old| old.spec == job.spec && old.metadata.annotations == job.metadata.annotations)
+        || job.metadata.deletion_timestamp.is_some()
+    {
+        return Decision::default();
+    }
+    match plan::validate(job) {
+        Ok(valid) => {
+            let warnings = plan::advise(&valid).into_iter().map(|advice| cut(&advice)).collect();
+            Decision { warnings, ..Decision::default() }
+        }
+        Err(faults) => {
+            let listed: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            Decision::refuse(422, "Invalid", format!("Found validation errors: {}", listed.join("; ")))
+        }
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.char_indices().take_while(|(at, c)| at + c.len_utf8() <= LONGEST_WARNING).map(|(_, c)| c).collect()
+}
+
+/// Whether the request is for a job to begin to run: a new one, or one that is resumed.
+pub(super) fn starts(request: &Request) -> bool {
+    let held = |job: &MPIJob| {
+        job.spec.run_policy.as_ref().and_then(|policy| policy.suspend).unwrap_or(false)
+            || job.metadata.deletion_timestamp.is_some()
+    };
+    let Some(job) = request.object.as_ref().filter(|job| !held(job)) else { return false };
+    plan::is_ours(job) && request.old_object.as_ref().is_none_or(held)
+}
+
+/// The fields below `spec` that differ, for the audit line.
+pub(super) fn changed_fields(request: &Request) -> Vec<String> {
+    let (Some(old), Some(new)) = (&request.old_object, &request.object) else { return Vec::new() };
+    let (Ok(old), Ok(new)) = (serde_json::to_value(&old.spec), serde_json::to_value(&new.spec)) else {
+        return Vec::new();
+    };
+    let mut fields = Vec::new();
+    differing("spec", &old, &new, DEEPEST_FIELD, &mut fields);
+    fields.truncate(MOST_FIELDS);
+    fields
+}
+
+fn differing(path: &str, old: &Value, new: &Value, depth: usize, fields: &mut Vec<String>) {
+    if old == new {
+        return;
+    }
+    let (Value::Object(old), Value::Object(new), 1..) = (old, new, depth) else {
+        return fields.push(path.to_owned());
+    };
+    let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    for name in names {
+        let (old, new) = (old.get(name).unwrap_or(&Value::Null), new.get(name).unwrap_or(&Value::Null));
+        differing(&format!("{path}.{name}"), old, new, depth - 1, fields);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(operation: &str, old: Option<Value>, new: Option<Value>) -> Request {
+        let request = json!({ "uid": "u", "operation": operation, "name": "pi", "namespace": "team",
+            "object": new, "oldObject": old });
+        serde_json::from_value(request).unwrap()
+    }
+
+    fn job(policy: &Value, workers: i32) -> Value {
+        let template = json!({ "spec": { "containers": [{ "name": "main", "image": "mpi:1" }] } });
+        json!({ "metadata": { "name": "pi" }, "spec": { "runPolicy": policy, "mpiReplicaSpecs": {
+            "Launcher": { "template": template }, "Worker": { "replicas": workers, "template": template } } } })
+    }
+
+    #[test]
+    fn what_is_left_open_is_filled_in_on_creation() {
+        let new = job(&json!({ "suspend": true }), 2);
+        let decision = default(&request("CREATE", None, Some(new.clone())));
+        let paths: Vec<&str> = decision.patch.iter().map(|patch| patch["path"].as_str().unwrap()).collect();
+        assert!(paths.contains(&"/spec/mpiReplicaSpecs/Launcher/replicas"), "{paths:?}");
+        assert!(
+            paths.contains(&"/spec/runPolicy/cleanPodPolicy") && !paths.contains(&"/spec/runPolicy/suspend")
+        );
+        assert!(decision.patch.iter().all(|patch| patch["op"] == "add"));
+        let others = job(&json!({ "managedBy": "kueue.x-k8s.io/multikueue" }), 2);
+        assert_eq!(default(&request("CREATE", None, Some(others))), Decision::default());
+        assert_eq!(default(&request("UPDATE", Some(new.clone()), Some(new))), Decision::default());
+    }
+
+    #[test]
+    fn every_fault_is_named_and_an_untouched_spec_passes() {
+        let bad = job(&json!({ "backoffLimit": -1, "ttlSecondsAfterFinished": -1 }), 0);
+        let refusal = validate(&request("CREATE", None, Some(bad.clone()))).refusal.unwrap();
+        assert_eq!((refusal.code, refusal.reason), (422, "Invalid"));
+        for path in ["backoffLimit", "ttlSecondsAfterFinished", "mpiReplicaSpecs[Worker].replicas"] {
+            assert!(refusal.message.contains(path), "{}", refusal.message);
+        }
+        let mut labelled = bad.clone();
+        labelled["metadata"]["finalizers"] = json!([]);
+        assert_eq!(validate(&request("UPDATE", Some(bad), Some(labelled))), Decision::default());
+    }
+
+    #[test]
+    fn a_job_starts_when_it_is_created_or_resumed() {
+        let (held, free) = (job(&json!({ "suspend": true }), 1), job(&json!({}), 1));
+        assert!(starts(&request("CREATE", None, Some(free.clone()))));
+        assert!(!starts(&request("CREATE", None, Some(held.clone()))));
+        assert!(starts(&request("UPDATE", Some(held.clone()), Some(free.clone()))));
+        assert!(!starts(&request("UPDATE", Some(free.clone()), Some(held))));
+        assert!(!starts(&request("UPDATE", Some(free.clone()), Some(free.clone()))));
+        assert!(!starts(&request("DELETE", Some(free), None)));
+    }
+
+    #[test]
+    fn changed_fields_are_named_by_their_paths() {
+        let (old, new) = (job(&json!({}), 1), job(&json!({ "suspend": true }), 3));
+        let fields = changed_fields(&request("UPDATE", Some(old), Some(new)));
+        assert_eq!(fields, ["spec.mpiReplicaSpecs.Worker.replicas", "spec.runPolicy.suspend"]);
+    }
+}

@@ -1,0 +1,141 @@
+//! Admission: what a person asks to do to an MPIJob is checked, completed, counted and written down before it is
+//! stored, by the same rules as when the operator meets the job. Everything works without it, too: then an invalid
+//! job is stored and says so in its status.
+//!
+//! `/default` fills in, `/validate` refuses, warns, keeps the namespace's quota and writes the audit line. See
+//! `docs/decisions/0005-check-jobs-at-admission.md` for when it fails open and when closed.
+
+mod configurations;
+mod decide;
+mod quota;
+mod review;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use jiff::Timestamp;
+use kube::Client;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use configurations::{Place, WEBHOOK_NAME, configurations, put_in_place, trust};
+
+use crate::certificates::{Kept, Shown};
+use crate::serve::{Answer, serve, text, with_type};
+use crate::vitals::Vitals;
+use quota::{Quota, Verdict};
+use review::{Decision, Review};
+
+/// No review is longer: an object is bounded by 1.5 MiB in etcd, and an update has two.
+const LONGEST_REVIEW: usize = 8 << 20;
+
+/// Answers admission reviews.
+pub struct Webhook {
+    quota: Quota,
+    vitals: Vitals,
+}
+
+impl Webhook {
+    /// Answers with the help of `client`; what it must remember of quotas stands in `namespace`.
+    #[must_use]
+    pub fn new(client: Client, namespace: impl Into<String>, vitals: Vitals) -> Self {
+        Self { quota: Quota::new(client, namespace.into()), vitals }
+    }
+
+    /// Answers one request.
+    pub async fn answer<B>(self: Arc<Self>, request: Request<B>) -> Answer
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let validates = match head.uri.path() {
+            "/validate" => true,
+            "/default" => false,
+            _ => return text(StatusCode::NOT_FOUND, "there are /validate and /default\n"),
+        };
+        if head.method != Method::POST {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only POST\n");
+        }
+        let body = match Limited::new(body, LONGEST_REVIEW).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => return text(StatusCode::PAYLOAD_TOO_LARGE, format!("{error}\n")),
+        };
+        let review: Review = match serde_json::from_slice(&body) {
+            Ok(review) => review,
+            Err(error) => return text(StatusCode::BAD_REQUEST, format!("no review of an MPIJob: {error}\n")),
+        };
+        let request = &review.request;
+        let decision = if validates { self.validate(request).await } else { Ok(decide::default(request)) };
+        match decision {
+            Ok(decision) => {
+                let body = decision.answer(&request.uid).to_string().into_bytes();
+                with_type(StatusCode::OK, "application/json", body)
+            }
+            // The API server then does as the failure policy says.
+            Err(error) => {
+                tracing::warn!(%error, "a review could not be answered");
+                text(StatusCode::INTERNAL_SERVER_ERROR, format!("the quota could not be checked: {error}\n"))
+            }
+        }
+    }
+
+    async fn validate(&self, request: &review::Request) -> Result<Decision, kube::Error> {
+        let mut decision = decide::validate(request);
+        if decision.refusal.is_none() && decide::starts(request) {
+            let verdict = self.quota.take(&request.namespace, &request.name, request.dry_run).await?;
+            if let Verdict::Full { running, limit } = verdict {
+                let message = format!("Quota exceeded: {running}/{limit} jobs running");
+                decision = Decision::refuse(403, "Forbidden", message);
+            }
+        }
+        let verdict = if decision.refusal.is_none() { "allowed" } else { "refused" };
+        self.vitals.metrics.review_answered(&request.operation, verdict);
+        write_down(request, &decision);
+        Ok(decision)
+    }
+}
+
+/// Answers reviews on loopback and has the API server ask there: for the embedded cluster, in whose process this runs.
+///
+/// # Errors
+/// If no port is free, no certificate can be made, or the API server refuses the configurations.
+pub async fn on_loopback(
+    client: &Client,
+    vitals: Vitals,
+    stop: CancellationToken,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    let place = Place::Url(format!("https://{}", listener.local_addr()?));
+    let kept = Kept::make(&[Ipv4Addr::LOCALHOST.to_string()], Timestamp::now())?;
+    let acceptor = Shown::new(&kept)?.acceptor()?;
+    let webhook = Arc::new(Webhook::new(client.clone(), "kube-system", vitals));
+    let answer = move |request| webhook.clone().answer(request);
+    tokio::spawn(serve(listener, Some(acceptor), answer, stop));
+    put_in_place(client, &place, &kept.authorities).await?;
+    Ok(())
+}
+
+/// The audit line: who did what to which job, whatever the channel. Neither the job's content nor any credential is in it.
+fn write_down(request: &review::Request, decision: &Decision) {
+    let job = request.object.as_ref().or(request.old_object.as_ref());
+    let uid = job.and_then(|job| job.metadata.uid.as_deref()).unwrap_or_default();
+    tracing::info!(
+        target: "audit",
+        operation = request.operation,
+        namespace = request.namespace,
+        job = request.name,
+        uid,
+        user = request.user_info.username,
+        user_uid = request.user_info.uid,
+        groups = request.user_info.groups.join(","),
+        dry_run = request.dry_run,
+        allowed = decision.refusal.is_none(),
+        refusal = decision.refusal.as_ref().map(|refusal| refusal.message.as_str()),
+        fields = decide::changed_fields(request).join(","),
+        "admission"
+    );
+}

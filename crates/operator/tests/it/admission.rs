@@ -1,0 +1,259 @@
+//! Admission on the embedded cluster's API: what the webhook refuses, fills in, warns of, counts and writes down.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use api::{ANNOTATION_MAX_CONCURRENT_JOBS, MPIJob};
+use futures::future::join_all;
+use http::Request;
+use http_body_util::BodyExt;
+use jiff::{Timestamp, ToSpan};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use operator::Vitals;
+use operator::certificates::load_or_make;
+use operator::webhook::{Place, WEBHOOK_NAME, Webhook, on_loopback, put_in_place, trust};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::stage::{Stage, job};
+
+/// A stage whose API server asks the webhook.
+async fn guarded() -> (Stage, Vitals) {
+    let (stage, vitals) = (Stage::new().await, Vitals::default());
+    stage.in_namespace("kube-system").await;
+    on_loopback(&stage.client, vitals.clone(), CancellationToken::new()).await.unwrap();
+    (stage, vitals)
+}
+
+async fn limit(stage: &Stage, jobs: &str) {
+    let namespaces: Api<Namespace> = Api::all(stage.client.clone());
+    let patch = json!({ "metadata": { "annotations": { ANNOTATION_MAX_CONCURRENT_JOBS: jobs } } });
+    namespaces.patch(&stage.namespace, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+async fn create(stage: &Stage, job: &Value) -> Result<MPIJob, Box<kube::core::Status>> {
+    let job = serde_json::from_value(job.clone()).unwrap();
+    match stage.api::<MPIJob>().create(&PostParams::default(), &job).await {
+        Ok(job) => Ok(job),
+        Err(kube::Error::Api(status)) => Err(status),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// A job with faults that the definition's rules let pass.
+fn faulty(name: &str) -> Value {
+    let mut faulty = job(name, 1, json!({}));
+    faulty["metadata"]["annotations"] =
+        json!({ api::ANNOTATION_LAUNCH: "pigeon", api::ANNOTATION_START_TIMEOUT: "soon" });
+    faulty
+}
+
+#[tokio::test]
+async fn an_invalid_job_is_refused_with_every_fault() {
+    let (stage, vitals) = guarded().await;
+    let refused = create(&stage, &faulty("pi")).await.unwrap_err();
+    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"), "{refused:?}");
+    for part in
+        ["create.mpijobs.training.opendatahub.io", api::ANNOTATION_LAUNCH, api::ANNOTATION_START_TIMEOUT]
+    {
+        assert!(refused.message.contains(part), "{}", refused.message);
+    }
+    create(&stage, &job("pi", 1, json!({}))).await.unwrap();
+    let patch = json!({ "metadata": { "annotations": { api::ANNOTATION_LAUNCH: "pigeon" } } });
+    let jobs = stage.api::<MPIJob>();
+    let refused = jobs.patch("pi", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap_err();
+    assert!(refused.to_string().contains("pigeon"), "{refused}");
+    let shown = vitals.metrics.show(operator::Format::Text).unwrap();
+    assert!(
+        shown.contains("admission_reviews_total{operation=\"CREATE\",decision=\"refused\"} 1"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn an_invalid_job_from_before_the_webhook_can_still_be_touched_and_deleted() {
+    let stage = Stage::new().await;
+    create(&stage, &faulty("pi")).await.unwrap();
+    on_loopback(&stage.client, Vitals::default(), CancellationToken::new()).await.unwrap();
+    let patch = json!({ "metadata": { "labels": { "looked-at": "yes" } } });
+    stage.change_job("pi", patch).await;
+    stage.api::<MPIJob>().delete("pi", &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_left_open_is_filled_in() {
+    let (stage, _) = guarded().await;
+    let stored = create(&stage, &job("pi", 2, json!({}))).await.unwrap();
+    let launcher = &stored.spec.mpi_replica_specs["Launcher"];
+    assert_eq!((launcher.replicas, launcher.restart_policy.as_deref()), (Some(1), Some("OnFailure")));
+    assert_eq!(stored.spec.mpi_replica_specs["Worker"].restart_policy.as_deref(), Some("Never"));
+    assert_eq!(stored, plan::defaulted(&stored), "nothing is left to fill in");
+}
+
+#[tokio::test]
+async fn a_person_is_warned_of_what_runs_otherwise_than_meant() {
+    let (stage, _) = guarded().await;
+    let mut job = job("pi", 2, json!({}));
+    job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"] =
+        json!(["mpirun", "-np", "9", "pi"]);
+    let request = Request::post(format!("/apis/kubeflow.org/v2beta1/namespaces/{}/mpijobs", stage.namespace))
+        .header("content-type", "application/json")
+        .body(kube::client::Body::from(job.to_string().into_bytes()))
+        .unwrap();
+    let answer = stage.client.send(request).await.unwrap();
+    assert_eq!(answer.status(), 201);
+    let warnings: Vec<&str> =
+        answer.headers().get_all("warning").iter().map(|warning| warning.to_str().unwrap()).collect();
+    for said in ["mpirun asks for 9 ranks", "may be another image", "resources.limits"] {
+        assert!(warnings.iter().any(|warning| warning.contains(said)), "{said}: {warnings:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_more_jobs_run_at_once_than_the_namespace_allows() {
+    let (stage, _) = guarded().await;
+    limit(&stage, "3").await;
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let trial = serde_json::from_value(job("trial", 1, json!({}))).unwrap();
+    stage.api::<MPIJob>().create(&dry, &trial).await.unwrap();
+    let jobs: Vec<Value> = (0..12).map(|n| job(&format!("pi-{n}"), 1, json!({}))).collect();
+    let outcomes = join_all(jobs.iter().map(|job| create(&stage, job))).await;
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 3);
+    for refused in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
+        assert_eq!(refused.code, 403, "{refused:?}");
+        assert!(refused.message.ends_with("Quota exceeded: 3/3 jobs running"), "{}", refused.message);
+    }
+    // A job that is held back takes no place, and cannot be resumed while there is none.
+    create(&stage, &job("held", 1, json!({ "suspend": true }))).await.unwrap();
+    let resume = Patch::Merge(json!({ "spec": { "runPolicy": { "suspend": false } } }));
+    let jobs = stage.api::<MPIJob>();
+    let refused = jobs.patch("held", &PatchParams::default(), &resume).await.unwrap_err();
+    assert!(refused.to_string().contains("Quota exceeded: 3/3 jobs running"), "{refused}");
+    // One that has ended gives its place back.
+    let ran =
+        outcomes.iter().find_map(|outcome| outcome.as_ref().ok()).unwrap().metadata.name.clone().unwrap();
+    let ended = json!({ "status": { "completionTime": "2026-01-01T00:00:00Z", "conditions": [
+        { "type": "Succeeded", "status": "True" }] } });
+    jobs.patch_status(&ran, &PatchParams::default(), &Patch::Merge(ended)).await.unwrap();
+    jobs.patch("held", &PatchParams::default(), &resume).await.unwrap();
+}
+
+/// Two replicas that are asked at the same moments, before anything that they admit is stored.
+#[tokio::test]
+async fn two_webhooks_do_not_both_give_the_last_place_away() {
+    let stage = Stage::new().await;
+    stage.in_namespace("kube-system").await;
+    limit(&stage, "5").await;
+    let replica = || Arc::new(Webhook::new(stage.client.clone(), "kube-system", Vitals::default()));
+    let replicas = [replica(), replica()];
+    let ask = async |number: usize| {
+        let name = format!("pi-{number}");
+        let request = json!({ "uid": name, "operation": "CREATE", "namespace": stage.namespace, "name": name,
+            "userInfo": { "username": "ada" }, "object": job(&name, 1, json!({})) });
+        let review =
+            json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request });
+        let request = Request::post("/validate")
+            .body(kube::client::Body::from(review.to_string().into_bytes()))
+            .unwrap();
+        let answer = replicas[number % 2].clone().answer(request).await;
+        assert_eq!(answer.status(), 200);
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        serde_json::from_slice::<Value>(&body).unwrap()["response"]["allowed"] == true
+    };
+    let allowed = join_all((0..16).map(ask)).await;
+    assert_eq!(allowed.iter().filter(|allowed| **allowed).count(), 5);
+    let leases: Api<Lease> = Api::namespaced(stage.client.clone(), "kube-system");
+    assert_eq!(leases.list(&ListParams::default()).await.unwrap().items.len(), 1);
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn who_did_what_to_which_job_is_written_down() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber =
+        tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone()).finish();
+    // Of the whole process: one of a thread's own misses what another thread's test was the first to log.
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let (stage, _) = guarded().await;
+    let stage = stage.in_namespace("audited").await;
+    create(&stage, &faulty("bad")).await.unwrap_err();
+    create(&stage, &job("pi", 1, json!({}))).await.unwrap();
+    stage.change_job("pi", json!({ "spec": { "runPolicy": { "suspend": true } } })).await;
+    stage.api::<MPIJob>().delete("pi", &DeleteParams::default()).await.unwrap();
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let audit: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line["target"] == "audit" && line["namespace"] == "audited")
+        .collect();
+    let told: Vec<(&str, &str, bool, &str)> = audit
+        .iter()
+        .map(|line| {
+            let text = |field: &str| line[field].as_str().unwrap();
+            assert_eq!((text("user"), text("namespace")), ("kubernetes-admin", "audited"), "{line}");
+            (text("operation"), text("job"), line["allowed"] == true, text("fields"))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("CREATE", "bad", false, ""),
+            ("CREATE", "pi", true, ""),
+            ("UPDATE", "pi", true, "spec.runPolicy.suspend"),
+            ("DELETE", "pi", true, ""),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn replicas_share_a_certificate_and_renew_it_in_time() {
+    let stage = Stage::new().await;
+    let names = ["mpi-operator.team.svc".to_owned()];
+    let now = Timestamp::now();
+    let load = async |now: Timestamp| load_or_make(&stage.client, "team", "tls", &names, now).await.unwrap();
+    let (first, second) = tokio::join!(load(now), load(now));
+    assert_eq!(first.authorities, second.authorities, "whoever is first decides");
+    let renewed = load(now + (300 * 24).hours()).await;
+    assert!(
+        renewed.authorities.contains(first.authorities.trim()) && renewed.authorities != first.authorities
+    );
+    let secret = stage.api::<Secret>().get("tls").await.unwrap();
+    assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
+
+    let place = Place::Service { namespace: "team".to_owned(), name: "mpi-operator".to_owned() };
+    put_in_place(&stage.client, &place, "").await.unwrap();
+    trust(&stage.client, &renewed.authorities).await.unwrap();
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(stage.client.clone());
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(stage.client.clone());
+    let before = validating.get(WEBHOOK_NAME).await.unwrap();
+    let bundles = before.webhooks.iter().flatten().map(|hook| hook.client_config.ca_bundle.clone());
+    let mutating = mutating.get(WEBHOOK_NAME).await.unwrap().webhooks.unwrap();
+    for bundle in bundles.chain([mutating[0].client_config.ca_bundle.clone()]) {
+        assert_eq!(bundle.unwrap().0, renewed.authorities.as_bytes());
+    }
+    trust(&stage.client, &renewed.authorities).await.unwrap();
+    let after = validating.get(WEBHOOK_NAME).await.unwrap();
+    assert_eq!(
+        before.metadata.resource_version, after.metadata.resource_version,
+        "nothing was to be written"
+    );
+}

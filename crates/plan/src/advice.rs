@@ -1,0 +1,122 @@
+//! What runs, but perhaps otherwise than meant: said when a job is submitted, and never a reason to refuse it.
+
+use crate::validate::ValidJob;
+
+/// The programs that start ranks.
+const STARTERS: [&str; 5] = ["mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"];
+/// Their options that give the number of ranks.
+const COUNTS: [&str; 5] = ["-n", "-np", "--n", "--np", "-c"];
+/// What allows more ranks than slots.
+const OVERSUBSCRIBES: [&str; 4] = ["--oversubscribe", "-oversubscribe", ":oversubscribe", "OVERSUBSCRIBE"];
+
+/// What a person should know of a job before it runs, one sentence each.
+#[must_use]
+pub fn advise(job: &ValidJob) -> Vec<String> {
+    let mut advice = Vec::new();
+    advice.extend(too_many_ranks(job));
+    let launcher = [("Launcher", &job.launcher)];
+    let replicas = launcher.into_iter().chain(job.workers.as_ref().map(|workers| ("Worker", workers)));
+    for (role, replica) in replicas {
+        let containers = replica.template.spec.iter().flat_map(|pod| &pod.containers);
+        for (at, container) in containers.enumerate() {
+            let path = format!("spec.mpiReplicaSpecs[{role}].template.spec.containers[{at}]");
+            let image = container.image.as_deref().unwrap_or_default();
+            if has_moving_tag(image) {
+                advice.push(format!(
+                    "{path}.image: {image:?} may be another image on every node and tomorrow; give a tag or a digest"
+                ));
+            }
+            let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+            if at == 0 && role == "Worker" && limits.is_none_or(std::collections::BTreeMap::is_empty) {
+                advice.push(format!(
+                    "{path}.resources.limits: there are none; the ranks may take the memory and the CPUs of others on the node"
+                ));
+            }
+        }
+    }
+    advice
+}
+
+/// Whether an image's name says no more than "the newest": `latest`, or no tag at all.
+fn has_moving_tag(image: &str) -> bool {
+    if image.is_empty() || image.contains('@') {
+        return false;
+    }
+    // A colon before the last slash belongs to the registry's port.
+    let name = image.rsplit('/').next().unwrap_or(image);
+    name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
+}
+
+fn too_many_ranks(job: &ValidJob) -> Option<String> {
+    let container = job.launcher.template.spec.as_ref()?.containers.first()?;
+    let words: Vec<&str> = [&container.command, &container.args]
+        .into_iter()
+        .flatten()
+        .flatten()
+        .flat_map(|argument| argument.split_whitespace())
+        .collect();
+    let start = words.iter().position(|word| STARTERS.contains(&word.rsplit('/').next().unwrap_or(word)))?;
+    let options = &words[start + 1..];
+    if options.iter().any(|word| OVERSUBSCRIBES.iter().any(|allows| word.contains(allows))) {
+        return None;
+    }
+    let count = options.iter().position(|word| COUNTS.contains(word))?;
+    let ranks: u64 = options.get(count + 1)?.parse().ok()?;
+    let hosts = job.worker_count() + usize::from(job.launcher_as_worker);
+    let slots = u64::try_from(hosts).ok()? * u64::try_from(job.slots).ok()?;
+    (ranks > slots && hosts > 0).then(|| {
+        format!(
+            "spec.mpiReplicaSpecs[Launcher]: {} asks for {ranks} ranks, and {hosts} hosts of {} slots have {slots}",
+            words[start], job.slots
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advice(image: &str, args: &[&str], limits: bool) -> Vec<String> {
+        let resources =
+            if limits { serde_json::json!({ "limits": { "cpu": "1" } }) } else { serde_json::json!({}) };
+        let pod = |args: &[&str]| {
+            serde_json::json!({ "template": { "spec": { "containers": [
+                { "name": "main", "image": image, "args": args, "resources": resources }] } } })
+        };
+        let mut worker = pod(&[]);
+        worker["replicas"] = serde_json::json!(2);
+        let job = serde_json::json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": { "name": "pi" },
+            "spec": { "slotsPerWorker": 2, "mpiReplicaSpecs": { "Launcher": pod(args), "Worker": worker } } });
+        let job: api::MPIJob = serde_json::from_value(job).unwrap();
+        advise(&crate::validate(&job).unwrap())
+    }
+
+    #[test]
+    fn a_job_without_surprises_gets_no_advice() {
+        assert_eq!(advice("mpi:1", &["mpirun", "-np", "4", "pi", "-n", "9"], true), Vec::<String>::new());
+        assert_eq!(advice("host:5000/mpi@sha256:0", &["sh", "-c", "true"], true), Vec::<String>::new());
+        assert_eq!(advice("mpi:1", &["mpirun --oversubscribe -np 9 pi"], true), Vec::<String>::new());
+    }
+
+    #[test]
+    fn ranks_beyond_the_slots_are_told() {
+        let told = advice("mpi:1", &["sh", "-c", "exec /usr/bin/mpirun -x A -np 5 pi"], true);
+        assert_eq!(
+            told,
+            [
+                "spec.mpiReplicaSpecs[Launcher]: /usr/bin/mpirun asks for 5 ranks, and 2 hosts of 2 slots have 4"
+            ]
+        );
+    }
+
+    #[test]
+    fn missing_limits_and_moving_tags_are_told() {
+        let told = advice("host:5000/mpi", &[], false);
+        assert_eq!(told.iter().filter(|told| told.contains(".image")).count(), 2, "{told:?}");
+        assert_eq!(
+            told.iter().filter(|told| told.contains("[Worker]") && told.contains("limits")).count(),
+            1
+        );
+        assert_eq!(advice("mpi:latest", &[], true).len(), 2);
+    }
+}
