@@ -1,0 +1,321 @@
+//! The rights that `deploy/` gives the operator are those that it uses: it runs here under its service account, bound as
+//! there, and each request is recorded. What is not granted would be refused, and what is granted must have been used.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use api::MPIJob;
+use cluster::apiserver::Endpoint;
+use cluster::apiserver::auth::UserInfo;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Pod, Secret, Service as CoreService};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::client::Body;
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, Resource};
+use operator::Vitals;
+use operator::certificates::load_or_make;
+use operator::lease::{LEASE_DURATION, Lease};
+use operator::monitor::{Access, Reviewer, answer_metrics};
+use operator::webhook::{Place, Webhook, put_in_place, trust};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tower::{BoxError, Service};
+
+use crate::stage::{Stage, ended, job, running};
+
+/// The namespace and the service account of `deploy/`.
+const HOME: &str = "mpi-operator";
+/// Granted for what the server checks on its own (OwnerReferencesPermissionEnforcement), never asked for.
+const NEVER_ASKED: (&str, &str, &str) = ("update", "kubeflow.org", "mpijobs/finalizers");
+
+/// A verb, a group and a resource.
+type Call = (String, String, String);
+
+/// The API as the operator's service account has it, with a record of what it asked for.
+#[derive(Clone)]
+struct Recorded {
+    inner: Endpoint,
+    calls: Arc<Mutex<BTreeSet<Call>>>,
+    refused: Arc<Mutex<Vec<String>>>,
+}
+
+impl Service<Request<Body>> for Recorded {
+    type Response = Response<cluster::apiserver::Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (mut inner, refused) = (self.inner.clone(), self.refused.clone());
+        let line = format!("{} {}", request.method(), request.uri());
+        self.calls.lock().unwrap().insert(name_call(&request));
+        async move {
+            let answer = inner.call(request).await?;
+            if answer.status() == 403 {
+                refused.lock().unwrap().push(line);
+            }
+            Ok(answer)
+        }
+        .boxed()
+    }
+}
+
+fn name_call(request: &Request<Body>) -> Call {
+    let parts: Vec<&str> = request.uri().path().split('/').filter(|part| !part.is_empty()).collect();
+    let (group, rest) = match parts.as_slice() {
+        ["api", _, rest @ ..] => ("", rest),
+        ["apis", group, _, rest @ ..] => (*group, rest),
+        other => panic!("no resource: {other:?}"),
+    };
+    let rest = match rest {
+        ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
+        rest => rest,
+    };
+    let watches = request.uri().query().is_some_and(|query| query.contains("watch="));
+    let verb = match (request.method().as_str(), rest.len()) {
+        ("GET", _) if watches => "watch",
+        ("GET", 1) => "list",
+        ("GET", _) => "get",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", 2) => "delete",
+        other => panic!("{other:?}"),
+    };
+    let resource = match rest {
+        [resource] | [resource, _] => (*resource).to_owned(),
+        [resource, _, subresource, ..] => format!("{resource}/{subresource}"),
+        [] => panic!("no resource"),
+    };
+    (verb.to_owned(), group.to_owned(), resource)
+}
+
+/// The documents of `deploy/base/role.yaml`.
+fn deployed() -> Vec<Value> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/base/role.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    text.split("\n---\n").map(|one| serde_saphyr::from_str(one).unwrap()).collect()
+}
+
+/// What they grant.
+fn granted(documents: &[Value]) -> BTreeSet<Call> {
+    let mut granted = BTreeSet::new();
+    let words = |value: &Value| -> Vec<String> {
+        value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
+    };
+    for rule in documents.iter().filter_map(|document| document["rules"].as_array()).flatten() {
+        for group in words(&rule["apiGroups"]) {
+            for resource in words(&rule["resources"]) {
+                for verb in words(&rule["verbs"]) {
+                    granted.insert((verb, group.clone(), resource.clone()));
+                }
+            }
+        }
+    }
+    granted
+}
+
+/// Creates one of the documents, in a namespace where it has one.
+async fn create(stage: &Stage, document: &Value, namespace: &str) {
+    let object: DynamicObject = serde_json::from_value(document.clone()).unwrap();
+    let kind = document["kind"].as_str().unwrap();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", kind));
+    let objects: Api<DynamicObject> = if kind.starts_with("Cluster") {
+        Api::all_with(stage.client.clone(), &resource)
+    } else {
+        Api::namespaced_with(stage.client.clone(), namespace, &resource)
+    };
+    objects.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// The operator's account on a stage.
+struct Account {
+    client: Client,
+    recorded: Recorded,
+}
+
+impl Account {
+    fn new(stage: &Stage) -> Self {
+        let inner = stage.endpoint_of(UserInfo::account(HOME, HOME));
+        let recorded = Recorded { inner, calls: Arc::default(), refused: Arc::default() };
+        Self { client: Client::new(recorded.clone(), "default"), recorded }
+    }
+
+    fn operate(&self, namespace: Option<&str>) -> JoinHandle<Result<(), operator::Error>> {
+        let settings =
+            operator::Settings { namespace: namespace.map(str::to_owned), ..operator::Settings::default() };
+        let run = operator::operate(self.client.clone(), settings, Vitals::default(), std::future::pending());
+        tokio::spawn(run)
+    }
+
+    fn refused(&self) -> Vec<String> {
+        self.recorded.refused.lock().unwrap().clone()
+    }
+}
+
+/// Starts every pod of a job of one Worker; returns the Launcher's.
+async fn start(stage: &Stage, name: &str) -> String {
+    stage.start_worker(name, 0).await;
+    let launcher = stage.launcher_pod(name, &[]).await;
+    stage.set_pod(&launcher, running("main")).await;
+    stage.until_true(name, "Running").await;
+    launcher
+}
+
+/// A job that another process has begun, with a Secret that it left half made.
+async fn begin_elsewhere(stage: &Stage) {
+    let begun = stage.submit(&job("begun", 1, json!({}))).await;
+    let created = json!({ "status": { "conditions": [{ "type": "Created", "status": "True" }] } });
+    stage
+        .api::<MPIJob>()
+        .patch_status("begun", &PatchParams::default(), &Patch::Merge(created))
+        .await
+        .unwrap();
+    let secret = json!({ "metadata": { "name": "begun-ssh", "ownerReferences": [begun.controller_owner_ref(&()).unwrap()] },
+        "stringData": { "ssh-publickey": "" } });
+    let secret = serde_json::from_value(secret).unwrap();
+    stage.api::<Secret>().create(&PostParams::default(), &secret).await.unwrap();
+}
+
+/// Every kind of thing that can happen to a job.
+async fn live(stage: &Stage) {
+    // Taken over, scaled down, its Service mended.
+    start(stage, "begun").await;
+    stage
+        .change_job("begun", json!({ "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": 2 } } } }))
+        .await;
+    stage.start_worker("begun", 1).await;
+    stage
+        .change_job("begun", json!({ "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": 1 } } } }))
+        .await;
+    stage.until_gone::<Pod>("begun-worker-1").await;
+    let bent = json!({ "spec": { "publishNotReadyAddresses": true } });
+    stage.api::<CoreService>().patch("begun", &PatchParams::default(), &Patch::Merge(bent)).await.unwrap();
+    stage
+        .until::<CoreService>("begun", "was mended", |service| {
+            service.spec.as_ref().unwrap().publish_not_ready_addresses != Some(true)
+        })
+        .await;
+    // A Worker is lost.
+    stage.api::<Pod>().delete("begun-worker-0", &DeleteParams::default()).await.unwrap();
+    stage.until_true("begun", "Failed").await;
+    // The Launcher fails, and its log says why.
+    stage.submit(&job("fails", 1, json!({ "backoffLimit": 0 }))).await;
+    let launcher = start(stage, "fails").await;
+    stage.set_pod(&launcher, ended("main", "Failed", 1)).await;
+    stage.until_true("fails", "Failed").await;
+    // Held back and resumed.
+    stage.submit(&job("held", 1, json!({}))).await;
+    let launcher = start(stage, "held").await;
+    stage.change_job("held", json!({ "spec": { "runPolicy": { "suspend": true } } })).await;
+    stage.until_true("held", "Suspended").await;
+    stage.until_gone::<Pod>(&launcher).await;
+    stage.change_job("held", json!({ "spec": { "runPolicy": { "suspend": false } } })).await;
+    let resumed = |launcher: &Job| launcher.spec.as_ref().unwrap().suspend == Some(false);
+    stage.until("held-launcher", "was resumed", resumed).await;
+    // Removed after its time.
+    stage.submit(&job("ends", 1, json!({ "ttlSecondsAfterFinished": 1 }))).await;
+    let launcher = start(stage, "ends").await;
+    stage.set_pod(&launcher, ended("main", "Succeeded", 0)).await;
+    stage.until_gone::<MPIJob>("ends").await;
+}
+
+/// What the program does beside its passes.
+async fn serve(stage: &Stage, client: &Client) {
+    let lease = Lease::new(client.clone(), HOME, LEASE_DURATION).unwrap();
+    lease.acquire().await;
+    lease.release().await;
+    let place = Place::Service { namespace: HOME.to_owned(), name: HOME.to_owned() };
+    put_in_place(&stage.client, &place, "").await.unwrap();
+    let now = jiff::Timestamp::now();
+    let names = ["mpi-operator.mpi-operator.svc".to_owned()];
+    for days in [0, 300] {
+        let later = now + jiff::SignedDuration::from_hours(24 * days);
+        let kept = load_or_make(client, HOME, "mpi-operator-webhook-tls", &names, later).await.unwrap();
+        trust(client, &kept.authorities).await.unwrap();
+    }
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(stage.client.clone());
+    let limit = json!({ "metadata": { "annotations": { api::ANNOTATION_MAX_CONCURRENT_JOBS: "100" } } });
+    namespaces.patch(&stage.namespace, &PatchParams::default(), &Patch::Merge(limit)).await.unwrap();
+    let webhook = Arc::new(Webhook::new(client.clone(), HOME, Vitals::default()));
+    for name in ["one", "two"] {
+        let request = json!({ "uid": name, "operation": "CREATE", "namespace": stage.namespace, "name": name,
+            "object": job(name, 1, json!({})) });
+        let request = Request::post("/validate")
+            .body(Body::from(json!({ "request": request }).to_string().into_bytes()));
+        let answer = webhook.clone().answer(request.unwrap()).await;
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert!(String::from_utf8_lossy(&body).contains("\"allowed\":true"), "{body:?}");
+    }
+    let access = Arc::new(Access::Reviewed(Reviewer::new(client.clone())));
+    let request = Request::get("/metrics").header("authorization", "Bearer token").body(()).unwrap();
+    assert_eq!(answer_metrics(Vitals::default(), access, request).await.status(), 200);
+}
+
+#[tokio::test]
+async fn the_role_is_what_is_asked_for() {
+    let stage = Stage::with_controllers_and_token("token").await;
+    stage.add_node("node", Some("mpirun was unable to launch the specified application\n"));
+    stage.in_namespace(HOME).await;
+    let documents = deployed();
+    for document in &documents {
+        create(&stage, document, HOME).await;
+    }
+    begin_elsewhere(&stage).await;
+    let account = Account::new(&stage);
+    let operator = account.operate(None);
+    live(&stage).await;
+    serve(&stage, &account.client).await;
+    operator.abort();
+    assert_eq!(account.refused(), Vec::<String>::new(), "the role grants too little");
+    let mut granted = granted(&documents);
+    let (verb, group, resource) = NEVER_ASKED;
+    assert!(granted.remove(&(verb.to_owned(), group.to_owned(), resource.to_owned())));
+    let asked = account.recorded.calls.lock().unwrap().clone();
+    let unused: Vec<&Call> = granted.difference(&asked).collect();
+    assert!(unused.is_empty(), "the role grants what was never asked for: {unused:#?}");
+    let beyond: Vec<&Call> = asked.difference(&granted).collect();
+    assert!(beyond.is_empty(), "asked for and granted by another role only: {beyond:#?}");
+    for verb in ["list", "watch"] {
+        assert!(
+            !asked.contains(&(verb.to_owned(), String::new(), "secrets".to_owned())),
+            "Secrets are never listed"
+        );
+    }
+    assert!(
+        granted
+            .iter()
+            .all(|(verb, group, resource)| ![verb, group, resource].iter().any(|word| word.contains('*')))
+    );
+}
+
+#[tokio::test]
+async fn in_one_namespace_a_role_there_is_enough() {
+    let stage = Stage::new().await;
+    let role = &deployed()[0];
+    create(&stage, role, "").await;
+    let binding = json!({ "kind": "RoleBinding", "apiVersion": "rbac.authorization.k8s.io/v1",
+        "metadata": { "name": HOME }, "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": HOME },
+        "subjects": [{ "kind": "ServiceAccount", "name": HOME, "namespace": HOME }] });
+    create(&stage, &binding, &stage.namespace).await;
+    let account = Account::new(&stage);
+    let operator = account.operate(Some(&stage.namespace));
+    stage.submit(&job("pi", 1, json!({ "cleanPodPolicy": "All" }))).await;
+    stage.bring_up("pi", 1).await;
+    stage.complete_launcher("pi").await;
+    stage.until_gone::<Pod>("pi-worker-0").await;
+    assert_eq!(account.refused(), Vec::<String>::new());
+    operator.abort();
+    // Beyond that namespace it may not even look.
+    let refused = account.operate(None).await.unwrap().unwrap_err();
+    assert_eq!(refused.class(), operator::Class::Refused, "{refused}");
+}
