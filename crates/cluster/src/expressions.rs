@@ -2,7 +2,7 @@
 //!
 //! Source: apiserver `pkg/admission/plugin/cel`. Evaluation is crate `kube-cel`'s; the variables are `object`,
 //! `oldObject`, `request`, `namespaceObject` and `params`. There is no `authorizer`: an expression that asks for it
-//! fails to evaluate. kube-cel counts no cost, so that texts and values are bounded instead.
+//! fails to evaluate. What an expression costs is bounded by who evaluates it ([`crate::schema::cost`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,22 +2,39 @@
 //!
 //! Each rule is compiled once, with the schema of its own value only, so that the walk over an object stays ours: old
 //! values are found by list-map keys and never across atomic or set lists, as `apiextensions-apiserver` does.
-//! Evaluation is crate `kube-cel`'s. It has no cost budget; object and schema sizes bound it.
+//! Evaluation is crate `kube-cel`'s; what it may cost is bounded before ([`super::cost`]). `oldSelf` of a rule with
+//! `optionalOldSelf` is an optional value, which kube-cel does not know: such a rule is rewritten ([`with_optional`]).
 
 use std::collections::BTreeMap;
 
+use kube_cel::cel::Program;
 use kube_cel::{CompiledSchema, ErrorKind};
 use serde_json::Value;
 
+use super::cost::{self, PER_RULE};
 use super::{NodeId, Schema};
 use crate::objects::{FieldFault, Reason};
 
 const RULES: &str = "x-kubernetes-validations";
+/// The old value in a rule.
+const OLD: &str = "oldSelf";
+/// The old value as an optional one, made of what kube-cel binds: the value, or null where there is none.
+const OPTIONAL_OLD: &str = "(oldSelf == null ? optional.none() : optional.of(oldSelf))";
+const OVERSPENT: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// The compiled rules of a schema, by the value that they are about.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    by_node: BTreeMap<NodeId, CompiledSchema>,
+    by_node: BTreeMap<NodeId, OfNode>,
+}
+
+/// The rules about one value: compiled, and parsed once more to see what they cost.
+#[derive(Debug)]
+struct OfNode {
+    compiled: CompiledSchema,
+    programs: Vec<Program>,
+    kind: String,
 }
 
 impl Rules {
@@ -26,29 +43,78 @@ impl Rules {
         let compile = |(node, source): &(NodeId, Value)| {
             let mut source = source.clone();
             strip_below(&mut source, true);
-            (*node, kube_cel::compile_schema(&source))
+            for rule in source[RULES].as_array_mut().into_iter().flatten() {
+                if rule["optionalOldSelf"] == true {
+                    rule["rule"] = with_optional(rule["rule"].as_str().unwrap_or_default()).into();
+                }
+            }
+            let rules = source[RULES].as_array().into_iter().flatten();
+            let programs = rules.filter_map(|rule| Program::compile(rule["rule"].as_str()?).ok()).collect();
+            let kind = source["type"].as_str().unwrap_or_default().to_owned();
+            (*node, OfNode { compiled: kube_cel::compile_schema(&source), programs, kind })
         };
         Rules { by_node: sources.iter().map(compile).collect() }
     }
 
-    /// Evaluates the rules about one value.
+    /// Evaluates the rules about one value, if that costs no more than `budget`, which is charged. What an `unchanged`
+    /// value breaks is forgiven unless the rule is about the change itself.
     pub(super) fn check(
         &self,
         node: NodeId,
         value: &Value,
         old: Option<&Value>,
         path: &str,
+        unchanged: bool,
+        budget: &mut u64,
     ) -> Vec<FieldFault> {
-        let Some(compiled) = self.by_node.get(&node) else { return Vec::new() };
+        let Some(OfNode { compiled, programs, kind }) = self.by_node.get(&node) else { return Vec::new() };
         if value.is_null() {
             return Vec::new();
         }
         let old = old.filter(|old| !old.is_null());
+        let variables = [("self", value), (OLD, old.unwrap_or(&Value::Null))];
+        for program in programs {
+            let cost = cost::bound(program, &variables);
+            if cost > PER_RULE || cost > *budget {
+                *budget = 0;
+                return vec![FieldFault::invalid(path, kind.as_str(), OVERSPENT)];
+            }
+            *budget -= cost;
+        }
         match kube_cel::validate_compiled(compiled, value, old) {
             Ok(()) => Vec::new(),
-            Err(errors) => errors.into_vec().iter().map(|error| fault(error, value, path)).collect(),
+            Err(errors) => {
+                let counts = |error: &&kube_cel::ValidationError| {
+                    let is_broken = matches!(error.kind, ErrorKind::ValidationFailure);
+                    !(unchanged && is_broken && !error.rule.contains(OLD))
+                };
+                errors.as_slice().iter().filter(counts).map(|error| fault(error, value, path)).collect()
+            }
         }
     }
+}
+
+/// A rule whose `oldSelf` is optional, outside of its texts in quotes.
+fn with_optional(rule: &str) -> String {
+    let mut rewritten = String::with_capacity(rule.len());
+    let (mut rest, mut quote) = (rule, None);
+    while let Some(next) = rest.chars().next() {
+        let follows = |text: &str| text.chars().next().is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let is_begin = !rewritten.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
+        match quote {
+            None if is_begin && rest.strip_prefix(OLD).is_some_and(|after| !follows(after)) => {
+                rewritten.push_str(OPTIONAL_OLD);
+                rest = rest.get(OLD.len()..).unwrap_or_default();
+                continue;
+            }
+            None if matches!(next, '\'' | '"') => quote = Some(next),
+            Some(end) if next == end && !rewritten.ends_with('\\') => quote = None,
+            _ => {}
+        }
+        rewritten.push(next);
+        rest = rest.get(next.len_utf8()..).unwrap_or_default();
+    }
+    rewritten
 }
 
 fn fault(error: &kube_cel::ValidationError, value: &Value, path: &str) -> FieldFault {
@@ -68,7 +134,7 @@ fn fault(error: &kube_cel::ValidationError, value: &Value, path: &str) -> FieldF
             path,
             Reason::Invalid,
             shown,
-            format!("{} evaluating rule: {}", error.message, error.rule),
+            format!("{} evaluating rule: {}", error.message, error.rule.replace(OPTIONAL_OLD, OLD)),
         ),
     }
 }

@@ -7,6 +7,7 @@
 
 mod builtin;
 mod cel;
+pub(crate) mod cost;
 mod default;
 mod formats;
 mod normalize;

@@ -3,9 +3,13 @@
 //! Checks and texts of `kube-openapi/pkg/validation` and `apiextensions-apiserver/pkg/apiserver/{schema,validation}`:
 //! types, bounds, formats, junctors; then, where types hold, embedded objects, list sets and maps, and CEL rules.
 //! Objects of built-in kinds are asked for required fields only: their other rules are [`crate::objects`]'.
+//!
+//! What an update leaves as it was may stay wrong (ratcheting, KEP-4008, `apiserver/validation/ratcheting.go`): values
+//! are paired with their old ones by field and by list-map key, and a fault of a value that did not change is none.
 
 use serde_json::{Map, Value};
 
+use super::cost::BUDGET;
 use super::{ListType, MAX_DEPTH, Node, NodeId, Schema, Type, formats};
 use crate::objects::{FieldFault, MAX_FAULTS, Reason};
 
@@ -19,16 +23,20 @@ impl Schema {
             self.required(self.root(), object, "", &mut faults, 0);
             return faults;
         }
-        Bounded { schema: self, faults: &mut faults }.value(self.root(), object, "", 0);
+        Bounded { schema: self, faults: &mut faults }.value(self.root(), object, old, "", 0);
         let blocked = faults.iter().any(|f| {
             matches!(f.reason, Reason::Required | Reason::TooLong | Reason::TooMany | Reason::TypeInvalid)
         });
-        self.lists(self.root(), object, "", &mut faults, 0);
+        if !old.is_some_and(|old| self.has_duplicates(old)) {
+            self.lists(self.root(), object, "", &mut faults, 0);
+        }
         self.embedded(self.root(), object, "", &mut faults, 0);
         if blocked && !self.rule_sources.is_empty() {
             faults.push(FieldFault::new("<nil>", Reason::Invalid, Some(Value::Null), UNCHECKED));
         } else if !blocked {
-            self.check_rules(self.root(), object, old, "", &mut faults, 0);
+            let mut budget = BUDGET;
+            let at = At { path: "", depth: 0, unchanged: false };
+            self.check_rules(self.root(), object, old, at, &mut faults, &mut budget);
         }
         faults.truncate(MAX_FAULTS);
         faults
@@ -90,6 +98,12 @@ impl Schema {
         });
     }
 
+    fn has_duplicates(&self, object: &Value) -> bool {
+        let mut faults = Vec::new();
+        self.lists(self.root(), object, "", &mut faults, 0);
+        !faults.is_empty()
+    }
+
     fn default_of(&self, list: &Node, key: &str) -> Option<Value> {
         let field = self.field(list.items?, key)?;
         self.node(field).default.clone()
@@ -144,31 +158,37 @@ impl Schema {
         id: NodeId,
         value: &Value,
         old: Option<&Value>,
-        path: &str,
+        at: At<'_>,
         faults: &mut Vec<FieldFault>,
-        depth: usize,
+        budget: &mut u64,
     ) {
         let Some(rules) = self.rules() else { return };
-        if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS {
+        if at.depth > MAX_DEPTH || faults.len() >= MAX_FAULTS || *budget == 0 {
             return;
         }
         let node = self.node(id);
+        // What cannot be paired is unchanged if what it stands in is.
+        let unchanged = at.unchanged || old == Some(value);
         if node.has_rules {
-            faults.extend(rules.check(id, value, old, path));
+            faults.extend(rules.check(id, value, old, at.path, unchanged, budget));
         }
         match value {
             Value::Object(map) => {
                 for (name, child) in map {
                     let Some(field) = self.field(id, name) else { continue };
                     let old = old.filter(|_| !node.atomic).and_then(|old| old.get(name));
-                    self.check_rules(field, child, old, &join(path, name), faults, depth + 1);
+                    let path = join(at.path, name);
+                    let at = At { path: &path, depth: at.depth + 1, unchanged };
+                    self.check_rules(field, child, old, at, faults, budget);
                 }
             }
             Value::Array(items) => {
                 let Some(of) = node.items else { return };
                 for (index, item) in items.iter().enumerate() {
                     let old = self.counterpart(node, item, old);
-                    self.check_rules(of, item, old, &format!("{path}[{index}]"), faults, depth + 1);
+                    let path = format!("{}[{index}]", at.path);
+                    let at = At { path: &path, depth: at.depth + 1, unchanged };
+                    self.check_rules(of, item, old, at, faults, budget);
                 }
             }
             _ => {}
@@ -211,6 +231,15 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
+/// Where the walk over the rules is.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    path: &'a str,
+    depth: usize,
+    /// Whether the value is part of one that an update leaves as it was.
+    unchanged: bool,
+}
+
 /// Types and bounds.
 struct Bounded<'a> {
     schema: &'a Schema,
@@ -218,7 +247,17 @@ struct Bounded<'a> {
 }
 
 impl Bounded<'_> {
-    fn value(&mut self, id: NodeId, value: &Value, path: &str, depth: usize) {
+    /// Judges a value; what is wrong with one that is as it was before is forgiven.
+    fn value(&mut self, id: NodeId, value: &Value, old: Option<&Value>, path: &str, depth: usize) {
+        let before = self.faults.len();
+        self.judge(id, value, old, path, depth);
+        let is_type = matches!(path, "apiVersion" | "kind");
+        if self.faults.len() > before && !is_type && old == Some(value) {
+            self.faults.truncate(before);
+        }
+    }
+
+    fn judge(&mut self, id: NodeId, value: &Value, old: Option<&Value>, path: &str, depth: usize) {
         if self.faults.len() >= MAX_FAULTS {
             return;
         }
@@ -238,11 +277,11 @@ impl Bounded<'_> {
         match value {
             Value::Number(number) => self.number(node, number, path),
             Value::String(text) => self.string(node, text, path),
-            Value::Array(items) => self.array(node, items, path, depth),
-            Value::Object(map) => self.object(id, map, path, depth),
+            Value::Array(items) => self.array(node, items, old, path, depth),
+            Value::Object(map) => self.object(id, map, old, path, depth),
             Value::Null | Value::Bool(_) => {}
         }
-        self.junctors(node, value, path, depth);
+        self.junctors(node, value, old, path, depth);
     }
 
     fn body(&mut self, path: &str, value: Value, text: &str) {
@@ -332,7 +371,7 @@ impl Bounded<'_> {
         }
     }
 
-    fn array(&mut self, node: &Node, items: &[Value], path: &str, depth: usize) {
+    fn array(&mut self, node: &Node, items: &[Value], old: Option<&Value>, path: &str, depth: usize) {
         let (bounds, count) = (&node.bounds, items.len());
         if let Some(max) = bounds.max_items.filter(|max| count as u64 > *max) {
             self.faults.push(FieldFault::too_many(path, count, max));
@@ -345,12 +384,20 @@ impl Bounded<'_> {
         }
         if let Some(of) = node.items {
             for (index, item) in items.iter().enumerate() {
-                self.value(of, item, &format!("{path}[{index}]"), depth + 1);
+                let old = self.schema.counterpart(node, item, old);
+                self.value(of, item, old, &format!("{path}[{index}]"), depth + 1);
             }
         }
     }
 
-    fn object(&mut self, id: NodeId, map: &Map<String, Value>, path: &str, depth: usize) {
+    fn object(
+        &mut self,
+        id: NodeId,
+        map: &Map<String, Value>,
+        old: Option<&Value>,
+        path: &str,
+        depth: usize,
+    ) {
         let schema = self.schema;
         let node = schema.node(id);
         let (bounds, count) = (&node.bounds, map.len());
@@ -365,20 +412,21 @@ impl Bounded<'_> {
         }
         for (name, child) in map {
             if let Some(field) = schema.field(id, name) {
-                self.value(field, child, &join(path, name), depth + 1);
+                let old = old.filter(|_| !node.atomic).and_then(|old| old.get(name));
+                self.value(field, child, old, &join(path, name), depth + 1);
             }
         }
     }
 
-    fn junctors(&mut self, node: &Node, value: &Value, path: &str, depth: usize) {
+    fn junctors(&mut self, node: &Node, value: &Value, old: Option<&Value>, path: &str, depth: usize) {
         let junctors = &node.junctors;
         for all in &junctors.all_of {
-            self.value(*all, value, path, depth + 1);
+            self.value(*all, value, old, path, depth + 1);
         }
         let schema = self.schema;
         let holds = |id: NodeId| {
             let mut faults = Vec::new();
-            Bounded { schema, faults: &mut faults }.value(id, value, path, depth + 1);
+            Bounded { schema, faults: &mut faults }.value(id, value, None, path, depth + 1);
             faults.is_empty()
         };
         let mut failed = Vec::new();
@@ -430,6 +478,56 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_an_update_leaves_as_it_was_may_stay_wrong() {
+        let schema = json!({"type": "object", "properties": {
+            "name": {"type": "string", "maxLength": 3},
+            "size": {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 10", "message": "too big"}]},
+            "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "plain": {"type": "array", "items": {"type": "string", "maxLength": 1}},
+            "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer", "maximum": 5}}}}}});
+        let wrong = json!({"name": "long", "size": 11, "set": ["a", "a"], "plain": ["xx", "y"], "keyed": [{"k": "a", "v": 9}]});
+        let change = |change: Value| {
+            let mut new = wrong.clone();
+            json_patch::merge(&mut new, &change);
+            faults(schema.clone(), new, Some(wrong.clone()))
+        };
+        assert!(change(json!({"other": 1})).is_empty());
+        assert!(change(json!({"keyed": [{"k": "b", "v": 1}, {"k": "a", "v": 9}]})).is_empty());
+        assert_eq!(change(json!({"keyed": [{"k": "a", "v": 8}]})).len(), 1);
+        assert_eq!(change(json!({"name": "longer"})).len(), 2, "and the rules are not asked");
+        assert_eq!(change(json!({"size": 12})), ["spec.size: Invalid value: 12: too big"]);
+        // The items of a list that is no map cannot be paired.
+        assert_eq!(change(json!({"plain": ["xx"]})).len(), 2);
+        assert_eq!(faults(schema, wrong.clone(), None).len(), 5);
+    }
+
+    #[test]
+    fn an_old_value_can_be_optional() {
+        let rule = "self == 'init' || (oldSelf.hasValue() && oldSelf.value() != 'end')";
+        let schema = json!({"type": "object", "properties": {"phase": {"type": "string",
+            "x-kubernetes-validations": [{"rule": rule, "optionalOldSelf": true, "message": "not 'oldSelf'"}]}}});
+        let at = |phase: &str| json!({"phase": phase});
+        assert!(faults(schema.clone(), at("init"), None).is_empty());
+        assert_eq!(
+            faults(schema.clone(), at("run"), None),
+            ["spec.phase: Invalid value: \"run\": not 'oldSelf'"]
+        );
+        assert!(faults(schema.clone(), at("run"), Some(at("init"))).is_empty());
+        assert_eq!(faults(schema, at("run"), Some(at("end"))).len(), 1);
+    }
+
+    #[test]
+    fn rules_that_cost_too_much_are_not_run() {
+        let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}},
+            "x-kubernetes-validations": [{"rule": "self.l.all(x, self.l.all(y, x + y >= 0))"}]});
+        let list = |count: usize| json!({"l": vec![1; count]});
+        assert!(faults(schema.clone(), list(100), None).is_empty());
+        let text = "spec: Invalid value: \"object\": validation failed due to running out of cost budget, no further validation rules will be run";
+        assert_eq!(faults(schema, list(3000), None), [text]);
+    }
 
     fn faults(schema: Value, object: Value, old: Option<Value>) -> Vec<String> {
         let schema = Schema::of_crd(&json!({"type": "object", "properties": {"spec": schema}})).unwrap();

@@ -16,7 +16,11 @@ use crate::apiserver::status::{self, About, Refusal};
 use crate::apiserver::versions;
 use crate::expressions::Variables;
 use crate::objects::LabelSelector;
+use crate::schema::cost;
 use crate::store::Key;
+
+/// What one match condition may cost (`RuntimeCELCostBudgetMatchConditions`).
+const MAX_COST: u64 = 2_500_000;
 
 /// In which version of its resource a hook is asked about an object.
 pub struct Invocation {
@@ -136,14 +140,18 @@ fn meets_conditions(
     let convert = |object: Option<&Value>| object.map(|object| invocation.convert(at, object).into_owned());
     let (object, old) = (convert(object), convert(old));
     let request = review::request_value(at, invocation, "", [None, None]);
-    let variables = Variables::new(&[
+    let bound = [
         ("object", object.as_ref().unwrap_or(&null)),
         ("oldObject", old.as_ref().unwrap_or(&null)),
         ("request", &request),
-    ]);
+    ];
+    let variables = Variables::new(&bound);
     let mut errors = Vec::new();
     for (name, condition) in &hook.conditions {
         let answer = match condition {
+            Ok(program) if cost::bound(program, &bound) > MAX_COST => {
+                Err("operation cancelled: actual cost limit exceeded".to_owned())
+            }
             Ok(program) => variables.holds(program),
             Err(why) => Err(why.clone()),
         };
