@@ -23,4 +23,6 @@ mod served;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]
+mod trouble;
+#[cfg(test)]
 mod webhooks;
