@@ -54,10 +54,10 @@ enum Task {
         #[arg(long, default_value_t = 400)]
         programs: usize,
     },
-    /// Shows one program and both answers.
+    /// Shows programs with both answers up to the first that differs.
     Show {
-        /// Its seed.
-        seed: u64,
+        /// Their seeds.
+        seeds: Vec<u64>,
     },
 }
 
@@ -91,8 +91,10 @@ async fn walk(arguments: Arguments) -> Result<ExitCode, String> {
             std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
             ExitCode::SUCCESS
         }
-        Task::Show { seed } => {
-            show_one(&twins, seed).await?;
+        Task::Show { seeds } => {
+            for seed in seeds {
+                show_one(&twins, seed).await?;
+            }
             ExitCode::SUCCESS
         }
     };
@@ -123,13 +125,18 @@ async fn show(twins: &Twins, report: &Report, plan: Plan, shown: usize) -> Resul
 async fn show_one(twins: &Twins, seed: u64) -> Result<(), String> {
     let program = generate::program(seed);
     let (real, ours) = twins.both(&program).await?;
+    let unknown = compare(&program, &real, &ours, &known::list()?).unknown;
+    println!("\nprogram {seed}");
     for ((step, real), ours) in program.steps.iter().zip(&real).zip(&ours) {
         let line = |value| serde_json::to_string(value).map_err(|error| error.to_string());
         println!("{}", serde_json::to_string(step).map_err(|error| error.to_string())?);
-        println!("    real: {}", line(real)?);
-        println!("    ours: {}", line(ours)?);
+        if unknown.iter().any(|difference| difference.step == step.id) {
+            println!("    real: {}\n    ours: {}", line(real)?, line(ours)?);
+            break;
+        }
+        println!("    both: {} {}", real.code, real.body["message"]);
     }
-    for difference in compare(&program, &real, &ours, &known::list()?).unknown {
+    for difference in unknown {
         println!("{difference}");
     }
     Ok(())

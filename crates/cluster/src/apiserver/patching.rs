@@ -60,7 +60,6 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
         );
         return Err(status::bad_request(message));
     }
-    rules::refuse_undeclared(&call.entry.kind, call.action, &mut applied)?;
     repeated_key(
         call,
         decoded.duplicate_key,

@@ -165,8 +165,10 @@ pub fn patched(kind: &Kind, patch_type: PatchType, live: &Value, change: &Value)
 pub fn applied(call: &Call<'_>, live: Option<&Value>, intent: &Value) -> Result<Value, Refusal> {
     let manager = call.manager();
     let writer = writer(&manager, call.action.subresource, call.now);
-    apply::apply(&call.entry.kind, live, intent, writer, call.query.force)
-        .map_err(|error| Refusal::of_status(&error.status(), error.to_string()))
+    let mut made = apply::apply(&call.entry.kind, live, intent, writer, call.query.force)
+        .map_err(|error| Refusal::of_status(&error.status(), error.to_string()))?;
+    objects::decode(&call.entry.kind, &mut made).map_err(|error| Refusal::new(500, "", error.to_string()))?;
+    Ok(made)
 }
 
 /// Brings managedFields up to date after a write that was no apply.

@@ -79,8 +79,8 @@ async fn commit(
     let present = versions::served(kind, &record.value);
     check_identity(call, &present, &mut next)?;
     rules::default(kind, &mut next);
-    rules::prepare_update(kind, call.action.subresource, &mut next, &present);
     managed::track_update(call, &present, &mut next);
+    rules::prepare_update(kind, call.action.subresource, &mut next, &present);
     admit(call, &present, &mut next).await?;
     // What other subresources change is decided by the server, beyond what an update may.
     let is_judged = matches!(call.action.subresource, "" | "status" | "scale");

@@ -11,10 +11,12 @@ pub(crate) mod cost;
 mod default;
 mod formats;
 mod normalize;
+mod go;
 mod overlay;
 mod parse;
 mod prune;
 mod validate;
+
 
 use std::collections::BTreeMap;
 
@@ -23,6 +25,7 @@ use std::sync::OnceLock;
 use regex::Regex;
 use serde_json::Value;
 
+pub use go::{GoField, Zero};
 pub use builtin::builtin;
 pub use cel::compile_faults;
 pub use normalize::DecodeError;
@@ -102,6 +105,8 @@ pub struct Property {
     pub description: Option<String>,
     /// Whether the field as a whole is atomic although its type is not.
     pub atomic: bool,
+    /// What Go's encoding makes of it, for a field of a built-in type.
+    pub go: GoField,
 }
 
 /// Fields of an object beyond its named ones.

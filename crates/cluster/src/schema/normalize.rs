@@ -8,7 +8,7 @@ use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::{Additional, MAX_DEPTH, Node, NodeId, Schema, Type};
+use super::{Additional, MAX_DEPTH, Node, NodeId, Schema, Type, Zero};
 use crate::objects::Quantity;
 
 /// Why an object cannot be decoded; the text follows Go's `encoding/json`.
@@ -111,12 +111,28 @@ impl Walk<'_> {
             self.path.push_str(name);
             self.value(field, child, depth + 1)?;
             self.path.truncate(length);
-            if is_struct && !node.required.contains(name) && vanishes(schema.node(field), child) {
+            let zero = node.properties.get(name).map(|property| property.go.zero).unwrap_or_default();
+            if is_struct && zero != Zero::Null && vanishes(schema.node(field), zero, child) {
                 emptied.push(name.clone());
             }
         }
         for name in emptied {
             map.remove(&name);
+        }
+        self.fill(node, map, depth)
+    }
+
+    /// Adds what Go writes of a struct even where nobody set it.
+    fn fill(&mut self, node: &Node, map: &mut Map<String, Value>, depth: usize) -> Result<(), DecodeError> {
+        for (name, property) in &node.properties {
+            if map.contains_key(name) {
+                continue;
+            }
+            let Some(mut value) = property.go.zero.value() else { continue };
+            if let Value::Object(inner) = &mut value {
+                self.object(property.node, inner, depth + 1)?;
+            }
+            map.insert(name.clone(), value);
         }
         Ok(())
     }
@@ -181,9 +197,13 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
     })
 }
 
-/// What Go's `omitempty` leaves out: empty lists, and empty maps (but not empty structs, which are pointers).
-fn vanishes(node: &Node, value: &Value) -> bool {
+/// What Go's `omitempty` leaves out: empty lists and maps (but not structs), and plain values that are zero.
+fn vanishes(node: &Node, zero: Zero, value: &Value) -> bool {
+    let left_out = zero == Zero::LeftOut;
     match value {
+        Value::String(text) => left_out && text.is_empty(),
+        Value::Bool(set) => left_out && !set,
+        Value::Number(number) => left_out && number.as_f64() == Some(0.0),
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.is_empty() && node.map_values().is_some(),
         _ => false,

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use super::go::{self, GoField};
 use super::overlay::{ATOMIC_TYPES, FIELD_FACTS, FieldFact};
 use super::{
     Additional, Bounds, Junctors, ListType, MAX_DEPTH, Node, NodeId, PatchStrategy, Property, Schema, Type,
@@ -189,6 +190,7 @@ impl<'a> Reader<'a> {
             strategy: PatchStrategy::default(),
             description: value.get("description").and_then(Value::as_str).map(str::to_owned),
             atomic: false,
+            go: owner.map(|owner| go::field(owner, name)).unwrap_or_default(),
         };
         if let Some(fact) = owner.and_then(|owner| fact_of(owner, name)) {
             self.apply_fact(fact, &mut property);
@@ -266,6 +268,7 @@ impl<'a> Reader<'a> {
                     strategy: PatchStrategy::default(),
                     description: None,
                     atomic: false,
+                    go: GoField::default(),
                 });
                 property.node = of;
             }

@@ -118,7 +118,7 @@ pub fn apply(
     check(kind, applied, by)?;
     let schema = kind.schema();
     let root = Place::root(schema);
-    let empty = skeleton(applied);
+    let empty = skeleton(kind, applied);
     let before = live.unwrap_or(&empty);
     let mut entries = managed::read(before).unwrap_or_default();
     if let (Some(live), true) = (live, entries.is_empty()) {
@@ -261,7 +261,7 @@ pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value,
     let root = Place::root(kind.schema());
     let difference = match live {
         Some(live) => typed::compare(root, live, new),
-        None => typed::compare(root, &skeleton(new), new),
+        None => typed::compare(root, &skeleton(kind, new), new),
     };
     record(kind, &mut entries, difference, &by);
     managed::write(new, entries);
@@ -332,20 +332,13 @@ fn without_managers(object: &Value) -> Value {
 }
 
 /// The object before there was one: what a typed server's empty object has, so that it is no one's addition.
-fn skeleton(like: &Value) -> Value {
-    json!({"apiVersion": like["apiVersion"], "kind": like["kind"], "metadata": {}, "spec": {"template": {"metadata": {}, "spec": {"containers": null}}, "containers": null}, "status": {}})
-        .as_object()
-        .map(|all| trimmed(all, like))
-        .unwrap_or_default()
-}
-
-/// Keeps the parts of the skeleton that `like` has too: a kind without a spec has no empty one.
-fn trimmed(skeleton: &serde_json::Map<String, Value>, like: &Value) -> Value {
-    let kept = skeleton.iter().filter_map(|(name, value)| {
-        let part = like.get(name)?;
-        Some((name.clone(), value.as_object().map_or_else(|| value.clone(), |inner| trimmed(inner, part))))
-    });
-    Value::Object(kept.collect())
+fn skeleton(kind: &Kind, like: &Value) -> Value {
+    let mut empty = json!({"apiVersion": like["apiVersion"], "kind": like["kind"]});
+    if kind.is_builtin() && kind.schema().normalize(&mut empty).is_err() {
+        // Nothing in it has a type that could be wrong.
+        tracing::error!(kind = %kind.kind, "the empty object could not be made");
+    }
+    empty
 }
 
 #[cfg(test)]
