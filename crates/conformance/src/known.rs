@@ -98,7 +98,8 @@ pub fn page(list: &[Known]) -> String {
          <!-- Generated from crates/conformance/known.yaml by `cargo xtask gen`. -->\n\n\
          `cargo xtask conformance` sends the same generated requests to the embedded cluster and to kube-apiserver 1.36\n\
          and fails where the answers differ in any other way than these. Identities, times, resourceVersions (but for their\n\
-         order), drawn names and addresses, and the order of several faults in one refusal are not compared.\n\n\
+         order), drawn names and addresses, the order and repetition of faults in one refusal, and objects printed within a\n\
+         message are not compared.\n\n\
          | what | why |\n|---|---|\n",
     );
     for known in list {

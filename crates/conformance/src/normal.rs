@@ -3,7 +3,9 @@
 //! resourceVersions of objects become their rank among those that the program saw, so that their order is compared;
 //! those of lists and bookmarks, which count what others write too, only stay present. UIDs become their rank of
 //! appearance. Times of the run become `<now>`, generated names lose what was drawn, allocated addresses and ports
-//! their number. The order of several faults in one refusal is not compared: the real server takes some from maps.
+//! their number. The order of several faults in one refusal is not compared, nor how often one is told: the real server
+//! takes some from maps and finds some twice. Objects within messages, which it prints in the form of its internal types,
+//! are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -24,8 +26,10 @@ static UUID: LazyLock<Option<Regex>> =
 static TIME: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").ok());
 static VERSIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(resource version: |current: |object meta: |precondition: |resourceVersion: )(\d+)").ok()
+    Regex::new(r"(resource version: |current: |object meta: |precondition: |resourceVersion: |the precondition \(|in record \()(\d+)").ok()
 });
+static DUMP: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"(?s)Invalid value: ("\{.*\}"|"map\[.*\]"|\{.*\}|\[.*\]|null): "#).ok());
 static ADDRESS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\b10\.96\.\d+\.\d+\b").ok());
 
 /// What is replaced in one program's answers of one side.
@@ -191,21 +195,40 @@ fn manager_key(entry: &Map<String, Value>) -> String {
         .join(" ")
 }
 
-/// Sorts the causes of a refusal, and what its message says of them.
+/// Sorts the causes of a refusal, and what its message says of them; one that is told twice counts once.
 fn order_faults(body: &mut Value) {
     if body.get("kind").is_none_or(|kind| kind != "Status") {
         return;
     }
     if let Some(causes) = body.pointer_mut("/details/causes").and_then(Value::as_array_mut) {
+        for cause in causes.iter_mut() {
+            if let Some(Value::String(message)) = cause.get_mut("message") {
+                *message = without_dumps(message);
+            }
+        }
         causes.sort_by_key(Value::to_string);
+        causes.dedup();
     }
     let Some(Value::String(message)) = body.get_mut("message") else { return };
+    *message = without_dumps(message);
     if let Some((start, rest)) = message.split_once(": [")
         && let Some(faults) = rest.strip_suffix(']')
     {
         let mut faults = faults.split(", ").collect::<Vec<_>>();
         faults.sort_unstable();
-        *message = format!("{start}: [{}]", faults.join(", "));
+        faults.dedup();
+        *message = match faults.as_slice() {
+            [only] => format!("{start}: {only}"),
+            several => format!("{start}: [{}]", several.join(", ")),
+        };
+    }
+}
+
+/// A message without the whole objects that Kubernetes prints in the form of its internal types.
+fn without_dumps(message: &str) -> String {
+    match DUMP.as_ref() {
+        Some(dump) => dump.replace_all(message, "Invalid value: <object>: ").into_owned(),
+        None => message.to_owned(),
     }
 }
 

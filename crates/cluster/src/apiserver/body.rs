@@ -49,11 +49,27 @@ pub struct Decoded {
     pub duplicate_key: Option<String>,
 }
 
+/// Why a body cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+#[error("error decoding the request's body: {why}")]
+pub struct Undecodable {
+    why: String,
+    /// Whether the body only ended too early.
+    is_short: bool,
+}
+
+impl Undecodable {
+    /// The words of Kubernetes, where they are known.
+    pub fn kubernetes(&self) -> String {
+        if self.is_short { "unexpected end of JSON input".into() } else { self.why.clone() }
+    }
+}
+
 /// Decodes a body.
 ///
 /// # Errors
-/// 400.
-pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Decoded, Refusal> {
+/// Where it is none.
+pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Decoded, Undecodable> {
     match encoding {
         Encoding::Json => json(bytes),
         Encoding::Yaml => yaml(bytes),
@@ -63,7 +79,7 @@ pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Decoded, Refusal> {
             duplicate_key: None,
         }),
     }
-    .map_err(|why| status::bad_request(format!("error decoding the request's body: {why}")))
+    .map_err(|why| Undecodable { is_short: why.starts_with("EOF while parsing"), why })
 }
 
 fn json(bytes: &[u8]) -> Result<Decoded, String> {

@@ -48,12 +48,16 @@ pub async fn create(call: &Call<'_>, decoded: Decoded) -> Result<Shown, Refusal>
 /// As [`create`].
 pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
     let metadata = rules::metadata(&mut value)?;
-    if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !version.is_empty()) {
+    let version = metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default();
+    if !version.is_empty() && !call.query.dry_run {
         return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
+    let kept = metadata.get("resourceVersion").cloned().filter(|_| call.query.dry_run);
     for field in SERVERS {
         metadata.remove(field);
     }
+    // A dry run reaches no store that would mind.
+    metadata.extend(kept.map(|version| ("resourceVersion".to_owned(), version)));
     for field in ["uid", "creationTimestamp"] {
         metadata.remove(field);
     }
@@ -99,7 +103,7 @@ async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
     let value = versions::stored(kind, value);
     if call.query.dry_run {
         return match call.server.store.get(&call.entry.resource, &key) {
-            Some(_) => Err(status::already_exists(call.about_name(&name))),
+            Some(_) => Err(taken(call, &name)),
             None => Ok(Shown::Draft(value)),
         };
     }
@@ -108,9 +112,76 @@ async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
             held.settle(call).await;
             Ok(Shown::Stored(record))
         }
-        Err(store::Error::Exists) => Err(status::already_exists(call.about_name(&name))),
+        Err(store::Error::Exists) => Err(taken(call, &name)),
         Err(error) => Err(status::internal(error)),
     }
+}
+
+/// 409 for a name that another object has, if only for a while yet.
+fn taken(call: &Call<'_>, name: &str) -> Refusal {
+    let mut refusal = status::already_exists(call.about_name(name));
+    let key = Key::new(call.action.namespace, name);
+    let is_leaving = call
+        .server
+        .store
+        .get(&call.entry.resource, &key)
+        .is_some_and(|record| !record.value["metadata"]["deletionTimestamp"].is_null());
+    if is_leaving {
+        refusal.message = format!("object is being deleted: {}", refusal.message);
+    }
+    refusal
+}
+
+/// 400 for a body of which not even the type can be read (`handlers/rest.go`, `transformDecodeError`).
+pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
+    const SHOWN: usize = 30;
+    let text = |bytes: &[u8]| match bytes.first() {
+        Some(b'{') => String::from_utf8_lossy(bytes).into_owned(),
+        _ => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    let summary = match bytes.get(..SHOWN) {
+        _ if bytes.is_empty() => "<empty>".to_owned(),
+        Some(start) if bytes.len() > SHOWN => format!("{} ...", text(start)),
+        _ => text(bytes),
+    };
+    let kind = &call.entry.kind.kind;
+    status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({summary})"
+    ))
+}
+
+/// Refuses a body whose type is no text.
+///
+/// # Errors
+/// 400.
+pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result<(), Refusal> {
+    let name = |value: &Value| match value {
+        Value::Object(_) => "object",
+        Value::Array(_) => "array",
+        Value::Bool(_) => "bool",
+        Value::String(_) => "string",
+        _ => "number",
+    };
+    if value.is_null() {
+        return Ok(());
+    }
+    if !value.is_object() {
+        let why = format!(
+            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            name(value)
+        );
+        return Err(unrecognized(call, &why, bytes));
+    }
+    for field in ["apiVersion", "kind"] {
+        if !value[field].is_null() && !value[field].is_string() {
+            let why = format!(
+                "json: cannot unmarshal {} into Go struct field .{field} of type string",
+                name(&value[field])
+            );
+            return Err(unrecognized(call, &why, bytes));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a body of another type; fills in a type that is missing.
@@ -125,6 +196,7 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
             kind.kind
         ))
     })?;
+    check_registered(kind, object)?;
     let wanted = [("apiVersion", kind.api_version(), "API version"), ("kind", kind.kind.clone(), "kind")];
     for (field, wanted, words) in wanted {
         match object.get(field).and_then(Value::as_str).unwrap_or_default() {
@@ -141,6 +213,21 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// A built-in kind's name or version that no type of Kubernetes has.
+fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>) -> Result<(), Refusal> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let (own, name) = (kind.api_version(), kind.kind.as_str());
+    let (given_version, given) = (text("apiVersion").unwrap_or(&own), text("kind").unwrap_or(name));
+    let is_other_kind = given != name && !rules::builtin_kinds().iter().any(|known| known.kind == given);
+    if !kind.is_builtin() || (given_version == own && !is_other_kind) {
+        return Ok(());
+    }
+    let version = given_version.rsplit('/').next().unwrap_or_default();
+    Err(status::bad_request(format!(
+        "{given} in version {version:?} cannot be handled as a {name}: no kind {given:?} is registered for version {given_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+    )))
 }
 
 /// Refuses a body of another namespace than the path's; fills in one that is missing.

@@ -104,7 +104,7 @@ impl Options {
 
     fn check(&self) -> Result<(), Refusal> {
         let refuse = |reason: &str, detail: String, field: &str| {
-            let about = About { group: "", resource: "DeleteOptions", name: "" };
+            let about = About { group: "meta.k8s.io", resource: "DeleteOptions", name: "" };
             Err(status::invalid(about, &[(reason.to_owned(), detail, field.to_owned())]))
         };
         match self.propagation_policy.as_deref() {
@@ -117,8 +117,10 @@ impl Options {
             }
         }
         if self.propagation_policy.is_some() && self.orphan_dependents.is_some() {
-            let detail =
-                "Invalid value: \"\": orphanDependents and deletionPropagation cannot be both set".to_owned();
+            let policy = self.propagation_policy.as_deref().unwrap_or_default();
+            let detail = format!(
+                "Invalid value: {policy:?}: orphanDependents and deletionPropagation cannot be both set"
+            );
             return refuse("FieldValueInvalid", detail, "propagationPolicy");
         }
         Ok(())
@@ -191,7 +193,7 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
     let mut record = first;
     for _ in 0..MAX_ATTEMPTS {
         let name = record.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        check_preconditions(call.about_name(&name), options, &record.value)?;
+        check_preconditions(of_kind(call, &name), options, &record.value)?;
         refuse_protected(call, &name)?;
         admit(call, options, &name, &record.value).await?;
         let mut next = record.value.clone();
@@ -404,20 +406,28 @@ fn warn_of_orphans(call: &Call<'_>, options: &Options) {
     }
 }
 
+/// What a refusal of the store names: the kind in place of the resource.
+fn of_kind<'a>(call: &'a Call<'_>, name: &'a str) -> About<'a> {
+    About { group: &call.entry.kind.group, resource: &call.entry.kind.kind, name }
+}
+
 fn check_preconditions(about: About<'_>, options: &Options, value: &Value) -> Result<(), Refusal> {
     let own = &value["metadata"];
     let checks = [
-        ("UID", options.uid.as_deref(), own["uid"].as_str().unwrap_or_default(), "UID in object meta"),
+        ("UID", &options.uid, "uid", "The object might have been deleted and then recreated"),
         (
             "ResourceVersion",
-            options.resource_version.as_deref(),
-            own["resourceVersion"].as_str().unwrap_or_default(),
-            "ResourceVersion in object meta",
+            &options.resource_version,
+            "resourceVersion",
+            "The object might have been modified",
         ),
     ];
-    for (what, wanted, found, words) in checks {
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {words}: {found}");
+    for (what, wanted, field, perhaps) in checks {
+        let found = own[field].as_str().unwrap_or_default();
+        if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {perhaps}"
+            );
             return Err(status::conflict(about, &why));
         }
     }

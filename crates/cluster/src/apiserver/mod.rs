@@ -215,8 +215,13 @@ where
                 warnings: Mutex::default(),
                 annotations: Mutex::default(),
             };
+            check_manager(&call)?;
+            if let Some(text) = &call.entry.kind.deprecation {
+                call.warn(text.as_str());
+            }
             let bytes = if reads_body(&parts.method) { body::read(body).await? } else { Bytes::new() };
-            dispatch(&call, &bytes).await.map(|answer| with_warnings(&call, answer))
+            let answer = dispatch(&call, &bytes).await.unwrap_or_else(|refusal| reply::refusal(&refusal));
+            Ok(with_warnings(&call, answer))
         }
         target => {
             let verb = parts.method.as_str().to_lowercase();
@@ -310,6 +315,10 @@ fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
                 let what = format!("{}/{name}", kind.resource_name());
                 return Err(status::not_implemented(&what));
             }
+            None if !kind.is_builtin() => {
+                let about = status::About { group: &kind.group, resource: &kind.plural, name: action.name };
+                return Err(status::not_found(about));
+            }
             None => return Err(status::no_such_resource()),
         },
     };
@@ -355,8 +364,27 @@ async fn dispatch(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refu
     }
 }
 
+/// A field manager's name has a bound (`metav1/validation.ValidateFieldManager`).
+fn check_manager(call: &Call<'_>) -> Result<(), Refusal> {
+    const MAX_BYTES: usize = 128;
+    let options = match call.action.verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        "patch" => "PatchOptions",
+        _ => return Ok(()),
+    };
+    if call.query.field_manager.len() <= MAX_BYTES {
+        return Ok(());
+    }
+    let about = status::About { group: "meta.k8s.io", resource: options, name: "" };
+    let text = format!("Too long: may not be more than {MAX_BYTES} bytes");
+    Err(status::invalid(about, &[("FieldValueTooLong".into(), text, "fieldManager".into())]))
+}
+
 async fn write(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
-    let decoded = body::decode(bytes, negotiate::encoding(call.headers)?)?;
+    let decoded = body::decode(bytes, negotiate::encoding(call.headers)?)
+        .map_err(|error| create::unrecognized(call, &error.kubernetes(), bytes))?;
+    create::check_type_fields(call, &decoded.value, bytes)?;
     match (call.action.verb, call.action.subresource) {
         ("create", "") if !call.entry.kind.is_stored() => {
             negotiate::only_as_it_is(call.form)?;
@@ -417,7 +445,8 @@ fn delete_options(call: &Call<'_>, bytes: &Bytes) -> Result<delete::Options, Ref
     let body = if bytes.is_empty() {
         None
     } else {
-        Some(body::decode(bytes, negotiate::encoding(call.headers)?)?.value)
+        let decoded = body::decode(bytes, negotiate::encoding(call.headers)?);
+        Some(decoded.map_err(|error| status::bad_request(error.to_string()))?.value)
     };
     delete::Options::parse(call, body.as_ref())
 }

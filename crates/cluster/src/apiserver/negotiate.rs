@@ -127,14 +127,7 @@ pub fn patch_type(headers: &HeaderMap, strategic: bool) -> Result<PatchType, Ref
         Some("application/merge-patch+json") => Ok(PatchType::Merge),
         Some("application/strategic-merge-patch+json") if strategic => Ok(PatchType::Strategic),
         Some("application/apply-patch+yaml") => Ok(PatchType::Apply),
-        _ => {
-            let mut known = vec!["application/json-patch+json", "application/merge-patch+json"];
-            if strategic {
-                known.push("application/strategic-merge-patch+json");
-            }
-            known.push("application/apply-patch+yaml");
-            Err(status::unsupported_media_type(&known))
-        }
+        _ => Err(Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").empty_details()),
     }
 }
 

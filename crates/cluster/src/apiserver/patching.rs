@@ -22,18 +22,24 @@ use super::{create, rules, update};
 pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refusal> {
     let patch_type = negotiate::patch_type(call.headers, rules::knows_strategic(&call.entry.kind))?;
     if patch_type == PatchType::Apply {
-        return apply(call, body::decode(bytes, Encoding::Yaml)?).await;
+        let decoded = body::decode(bytes, Encoding::Yaml);
+        let malformed = |error: body::Undecodable| {
+            status::bad_request(format!("error decoding YAML: {}", error.kubernetes()))
+        };
+        return apply(call, decoded.map_err(malformed)?).await;
     }
     if call.query.force {
         let detail = "Forbidden: may not be specified for non-apply patch".to_owned();
         let about = status::About { group: "meta.k8s.io", resource: "PatchOptions", name: "" };
         return Err(status::invalid(about, &[("FieldValueForbidden".into(), detail, "force".into())]));
     }
-    let patch = body::decode(bytes, Encoding::Json)?;
+    let patch = body::decode(bytes, Encoding::Json)
+        .map_err(|error| status::bad_request(format!("error decoding patch: {}", error.kubernetes())))?;
     let shown = update::change(call, |present| {
         let mut next = rules::patched(&call.entry.kind, patch_type, present, &patch.value)?;
-        create::check_type(call, &mut next)?;
-        drop_unknown(call, &mut next, &patch.duplicates)?;
+        let patched = next.clone();
+        create::check_type(call, &mut next).map_err(|why| undecodable(&patched, &why))?;
+        drop_unknown(call, &mut next, &patch.duplicates).map_err(|why| undecodable(&patched, &why))?;
         check_identity(call, present, &next)?;
         Ok(next)
     })
@@ -48,8 +54,7 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
         return Err(status::invalid(about, &[("FieldValueRequired".into(), detail, "fieldManager".into())]));
     }
     let mut applied = decoded.value;
-    create::check_type(call, &mut applied)?;
-    create::check_namespace_field(call, &mut applied)?;
+    check_applied_type(call, &mut applied)?;
     let metadata = rules::metadata(&mut applied)?;
     let name = metadata.entry("name").or_insert_with(|| call.action.name.into());
     if name != call.action.name {
@@ -69,14 +74,34 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
     if !is_there && call.action.subresource.is_empty() {
         authority::authorize_creation(call)?;
         create::admit_into_namespace(call)?;
-        let value = rules::applied(call, None, &applied)?;
+        let mut value = rules::applied(call, None, &applied)?;
+        create::check_namespace_field(call, &mut value)?;
         match create::complete(call, value).await {
             Err(refusal) if refusal.reason == "AlreadyExists" => {}
             result => return Ok((result?, true)),
         }
     }
-    let shown = update::change(call, |present| rules::applied(call, Some(present), &applied)).await?;
+    let shown = update::change(call, |present| {
+        let next = rules::applied(call, Some(present), &applied)?;
+        check_identity(call, present, &next)?;
+        Ok(next)
+    })
+    .await?;
     Ok((shown, false))
+}
+
+/// A configuration says which type it is of (`managedfields.FieldManager.Apply`).
+fn check_applied_type(call: &Call<'_>, applied: &mut Value) -> Result<(), Refusal> {
+    let kind = &call.entry.kind;
+    let text = |field: &str| applied[field].as_str().unwrap_or_default().to_owned();
+    let (version, name) = (text("apiVersion"), text("kind"));
+    if version.is_empty() || name != kind.kind {
+        let version =
+            if version.is_empty() || version.contains('/') { version } else { format!("/{version}") };
+        let version = if version.is_empty() { "/".to_owned() } else { version };
+        return Err(status::bad_request(format!("invalid object type: {version}, Kind={name}")));
+    }
+    Ok(())
 }
 
 /// A key of YAML that stands there twice is let in, warned of or refused, as `fieldValidation` says.
@@ -100,12 +125,27 @@ fn drop_unknown(call: &Call<'_>, value: &mut Value, duplicates: &[String]) -> Re
     Ok(())
 }
 
+/// 422 for a patch whose outcome is no object of the kind (`handlers/patch.go`, `applyJSPatch`).
+fn undecodable(patched: &Value, why: &Refusal) -> Refusal {
+    let text = why.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
+    let text = text.map_or(why.message.as_str(), |(_, text)| text);
+    let detail = format!("Invalid value: {:?}: {text}", patched.to_string());
+    let about = status::About { group: "", resource: "", name: "" };
+    status::invalid(about, &[("FieldValueInvalid".into(), detail, "patch".into())])
+}
+
 /// A patch may not turn the object into another one.
 fn check_identity(call: &Call<'_>, present: &Value, next: &Value) -> Result<(), Refusal> {
     for field in ["name", "namespace"] {
         let (before, after) = (&present["metadata"][field], &next["metadata"][field]);
         if before != after {
             let text = after.as_str().unwrap_or_default();
+            if field == "name" && text.is_empty() {
+                return Err(status::bad_request(format!(
+                    "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                    call.action.name
+                )));
+            }
             let words = if field == "name" { "name" } else { "namespace" };
             let message = format!(
                 "the {words} of the object ({text}) does not match the {words} on the URL ({})",

@@ -93,16 +93,18 @@ pub fn parse(text: &str) -> Result<Query, Refusal> {
         field_selector: get("fieldSelector").unwrap_or_default().into(),
         resource_version: get("resourceVersion").map(revision).transpose()?,
         version_match: get("resourceVersionMatch").map(version_match).transpose()?,
-        limit: number::<usize>("limit", get("limit"))?.filter(|limit| *limit > 0),
+        limit: number::<i64>(get("limit"))?
+            .and_then(|limit| usize::try_from(limit).ok())
+            .filter(|limit| *limit > 0),
         next: get("continue").unwrap_or_default().into(),
-        timeout_seconds: number("timeoutSeconds", get("timeoutSeconds"))?,
+        timeout_seconds: number(get("timeoutSeconds"))?,
         bookmarks: flag(get("allowWatchBookmarks")),
         initial_events: get("sendInitialEvents").map(|value| flag(Some(value))),
         dry_run: dry_run(get("dryRun"))?,
         field_manager: get("fieldManager").unwrap_or_default().into(),
         field_validation: field_validation(get("fieldValidation"))?,
         force: flag(get("force")),
-        grace_period_seconds: number("gracePeriodSeconds", get("gracePeriodSeconds"))?,
+        grace_period_seconds: number(get("gracePeriodSeconds"))?,
         propagation_policy: get("propagationPolicy").map(Into::into),
         orphan_dependents: get("orphanDependents").map(|value| flag(Some(value))),
         include_object: get("includeObject").unwrap_or_default().into(),
@@ -206,11 +208,11 @@ fn flag(value: Option<&str>) -> bool {
     value.is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
 }
 
-fn number<T: std::str::FromStr>(name: &str, value: Option<&str>) -> Result<Option<T>, Refusal> {
+fn number<T: std::str::FromStr>(value: Option<&str>) -> Result<Option<T>, Refusal> {
     value
         .map(|value| {
             value.parse().map_err(|_| {
-                status::bad_request(format!("unable to convert the query parameter {name}: strconv.ParseInt: parsing \"{value}\": invalid syntax"))
+                status::bad_request(format!("strconv.ParseInt: parsing \"{value}\": invalid syntax"))
             })
         })
         .transpose()
@@ -251,7 +253,7 @@ pub fn dry_run(value: Option<&str>) -> Result<bool, Refusal> {
         None => Ok(false),
         Some("All") => Ok(true),
         Some(other) => {
-            let detail = format!("Unsupported value: \"{other}\": supported values: \"All\"");
+            let detail = format!("Unsupported value: [{other:?}]: supported values: \"All\"");
             let about = About { group: "meta.k8s.io", resource: "CreateOptions", name: "" };
             Err(status::invalid(about, &[("FieldValueNotSupported".into(), detail, "dryRun".into())]))
         }
@@ -264,8 +266,9 @@ fn field_validation(value: Option<&str>) -> Result<FieldValidation, Refusal> {
         Some("Strict") => Ok(FieldValidation::Strict),
         Some("Ignore") => Ok(FieldValidation::Ignore),
         Some(other) => {
-            let detail =
-                format!("Unsupported value: \"{other}\": supported values: \"Ignore\", \"Strict\", \"Warn\"");
+            let detail = format!(
+                "Unsupported value: \"{other}\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
+            );
             let about = About { group: "meta.k8s.io", resource: "CreateOptions", name: "" };
             Err(status::invalid(
                 about,

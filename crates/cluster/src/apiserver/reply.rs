@@ -149,15 +149,30 @@ pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Resul
     let kind = &call.entry.kind;
     match call.form {
         Form::Object | Form::Discovery(_) => {
-            let head =
+            let mut head =
                 json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": metadata});
-            Ok(json_bytes(200, join(&head, records.iter().map(|record| versions::served_json(kind, record)))))
+            if !kind.is_builtin() && head["metadata"]["continue"].is_null() {
+                head["metadata"]["continue"] = "".into();
+            }
+            let items = records.iter().map(|record| versions::served_json(kind, record));
+            // Go's lists of a type do not repeat the type in every item.
+            let text = if kind.is_builtin() {
+                join(&head, items.map(|item| untyped(&item)))
+            } else {
+                join(&head, items)
+            };
+            Ok(json_bytes(200, text))
         }
         Form::Metadata | Form::MetadataList => {
             let head = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
             let items = records.iter().map(|record| {
                 partial(&versions::served(kind, &record.value), "PartialObjectMetadata").to_string().into()
             });
+            if records.is_empty() {
+                let mut head = head;
+                head["items"] = Value::Null;
+                return Ok(json_value(200, &head));
+            }
             Ok(json_bytes(200, join(&head, items)))
         }
         Form::Table(version) => {
@@ -167,6 +182,44 @@ pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Resul
             Ok(json_value(200, &table(call, &objects, version, true, metadata)?))
         }
     }
+}
+
+/// An object's JSON without its `apiVersion` and `kind`.
+fn untyped(json: &[u8]) -> Bytes {
+    let mut text = Vec::with_capacity(json.len());
+    let (mut depth, mut quoted, mut escaped, mut start) = (0_usize, false, false, 0);
+    for (at, byte) in json.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'{' | b'[' => {
+                depth += 1;
+                if depth == 1 {
+                    text.push(b'{');
+                    start = at + 1;
+                }
+            }
+            b'}' | b']' if depth > 1 => depth -= 1,
+            b',' | b'}' if depth == 1 => {
+                let member = json.get(start..at).unwrap_or_default();
+                start = at + 1;
+                if !member.starts_with(b"\"apiVersion\":")
+                    && !member.starts_with(b"\"kind\":")
+                    && !member.is_empty()
+                {
+                    if text.len() > 1 {
+                        text.push(b',');
+                    }
+                    text.extend_from_slice(member);
+                }
+            }
+            _ => {}
+        }
+    }
+    text.push(b'}');
+    text.into()
 }
 
 /// `head` (an object) with `items` added as an array.
@@ -182,4 +235,18 @@ fn join(head: &Value, items: impl Iterator<Item = Bytes>) -> Bytes {
     }
     text.extend_from_slice(b"]}");
     text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_lose_their_type_and_nothing_else() {
+        let item = json!({"apiVersion": "v1", "kind": "X", "a": {"kind": "k", "l": ["}", "\\\"{", {"apiVersion": 1}]}, "z": ","});
+        let bare = untyped(item.to_string().as_bytes());
+        let expected = json!({"a": {"kind": "k", "l": ["}", "\\\"{", {"apiVersion": 1}]}, "z": ","});
+        assert_eq!(serde_json::from_slice::<Value>(&bare).unwrap(), expected);
+        assert_eq!(untyped(b"{\"apiVersion\":\"v1\",\"kind\":\"X\"}"), "{}");
+    }
 }

@@ -61,31 +61,13 @@ pub fn drop_unknown(
         FieldValidation::Warn => Ok(texts),
         FieldValidation::Strict if texts.is_empty() => Ok(texts),
         FieldValidation::Strict => {
-            Err(status::bad_request(format!("strict decoding error: {}", texts.join(", "))))
+            let (version, kind) = (&kind.version, &kind.kind);
+            let texts = texts.join(", ");
+            Err(status::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {texts}"
+            )))
         }
     }
-}
-
-/// Brings an applied configuration into canonical form. A field that its kind does not have makes it no configuration,
-/// whatever `fieldValidation` says (`structuredmerge.go`, Apply).
-///
-/// # Errors
-/// 500, as upstream answers it; 400 when a value is not of its type.
-pub fn refuse_undeclared(kind: &Kind, action: Action<'_>, value: &mut Value) -> Result<(), Refusal> {
-    let unknown = objects::decode(kind, value).map_err(|error| {
-        let (version, kind) = (&kind.version, &kind.kind);
-        status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
-    })?;
-    let texts: Vec<String> =
-        unknown.iter().map(|path| format!(".{path}: field not declared in schema")).collect();
-    let texts = match texts.as_slice() {
-        [] => return Ok(()),
-        [one] => one.clone(),
-        several => format!("errors:\n  {}", several.join("\n  ")),
-    };
-    let (namespace, name) = (action.namespace.unwrap_or_default(), action.name);
-    let about = format!("{namespace}/{name}; {}, Kind={}", kind.api_version(), kind.kind);
-    Err(Refusal::new(500, "", format!("failed to create typed patch object ({about}): {texts}")))
 }
 
 /// Fills in what the client left out.
@@ -155,7 +137,10 @@ pub fn patched(kind: &Kind, patch_type: PatchType, live: &Value, change: &Value)
         PatchType::Merge | PatchType::Apply => patch::merge(live, change),
         PatchType::Strategic => patch::strategic(kind, live, change),
     }
-    .map_err(|error| Refusal::new(error.code(), error.reason(), error.to_string()))
+    .map_err(|error| {
+        let refusal = Refusal::new(error.code(), error.reason(), error.to_string());
+        if error.code() == 422 { refusal.empty_details() } else { refusal }
+    })
 }
 
 /// A server-side apply's result, with its managedFields.

@@ -73,7 +73,8 @@ impl Refusal {
         self
     }
 
-    fn empty_details(mut self) -> Self {
+    /// Details without content, which some refusals of Kubernetes have.
+    pub fn empty_details(mut self) -> Self {
         self.details = Some(Map::new());
         self
     }
@@ -171,8 +172,8 @@ pub fn bad_request(message: impl Into<String>) -> Refusal {
 
 /// 406.
 pub fn not_acceptable(accepted: &[&str]) -> Refusal {
-    let message = format!("only the following media types are accepted: {}", accepted.join(", "));
-    Refusal::new(406, "NotAcceptable", message)
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {}", accepted.join(", "));
+    Refusal::new(406, "NotAcceptable", message).empty_details()
 }
 
 /// 415.

@@ -243,7 +243,7 @@ pub fn get_scale(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
 pub async fn set_scale(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
     let encoding =
         if call.action.verb == "patch" { Encoding::Json } else { negotiate::encoding(call.headers)? };
-    let decoded = body::decode(bytes, encoding)?;
+    let decoded = body::decode(bytes, encoding).map_err(|error| status::bad_request(error.to_string()))?;
     let shown = update::change(call, |present| {
         let before = scale_of(call, present);
         let after = if call.action.verb == "patch" {

@@ -35,6 +35,9 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
         create::admit_into_namespace(call)?;
         return Ok((create::complete(call, value).await?, true));
     }
+    if !is_there {
+        return Err(status::not_found(call.about()));
+    }
     if version_of(&value).is_empty() && !rules::may_update_unconditionally(&call.entry.kind) {
         let detail = "Invalid value: 0: must be specified for an update".to_owned();
         let about = super::status::About { resource: &call.entry.kind.kind, ..call.about() };

@@ -48,6 +48,9 @@ pub fn stored(kind: &Kind, mut value: Value) -> Value {
     {
         rules::convert_autoscaler(&second, &mut value);
     }
+    if kind.is_builtin() {
+        kind.schema().settle(&mut value);
+    }
     value
 }
 

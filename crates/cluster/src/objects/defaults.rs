@@ -25,6 +25,10 @@ pub fn default_object(kind: &Kind, object: &mut Value) {
         ("", "PersistentVolume") => {
             set(&mut object["spec"], "persistentVolumeReclaimPolicy", json!("Retain"));
             set(&mut object["spec"], "volumeMode", json!("Filesystem"));
+            if let Some(path) = object.pointer_mut("/spec/hostPath").filter(|path| path.get("type").is_none())
+            {
+                path["type"] = json!("");
+            }
         }
         ("", "PersistentVolumeClaim") => set(&mut object["spec"], "volumeMode", json!("Filesystem")),
         ("", "LimitRange") => limit_range(object),
@@ -381,6 +385,13 @@ fn limit_range(object: &mut Value) {
 }
 
 fn node(object: &mut Value) {
+    let spec = &mut object["spec"];
+    let first = spec["podCIDRs"][0].as_str().filter(|c| !c.is_empty()).map(str::to_owned);
+    match (spec["podCIDR"].as_str().filter(|c| !c.is_empty()).map(str::to_owned), first) {
+        (Some(only), None) => spec["podCIDRs"] = json!([only]),
+        (None, Some(first)) => spec["podCIDR"] = json!(first),
+        _ => {}
+    }
     let capacity = object["status"]["capacity"].clone();
     if capacity.is_object() {
         set(&mut object["status"], "allocatable", capacity);

@@ -307,6 +307,8 @@ fn core_kinds() -> Vec<Kind> {
     let bindings = ["", "v1", "Binding"];
     let mut endpoints = namespaced::<core::v1::Endpoints>("", "v1", "Endpoints", "endpoints").short(&["ep"]);
     endpoints.singular = "endpoints".to_owned();
+    endpoints.deprecation =
+        Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
     vec![
         namespaced::<core::v1::ConfigMap>("", "v1", "ConfigMap", "configmaps").short(&["cm"]),
         endpoints,

@@ -26,6 +26,9 @@ pub fn prepare_create(kind: &Kind, object: &mut Value) {
             };
         }
     }
+    if kind.is_builtin() && kind.subresource("status").is_some() && !kind.is("", "Pod") {
+        fill_status(kind, object);
+    }
     if has_generation(kind) {
         object["metadata"]["generation"] = json!(1);
     }
@@ -41,6 +44,16 @@ pub fn prepare_create(kind: &Kind, object: &mut Value) {
     }
 }
 
+/// A status as Go writes it: with what is never left out.
+fn fill_status(kind: &Kind, object: &mut Value) {
+    let status = object.get_mut("status").map(Value::take).unwrap_or_default();
+    let mut alone = json!({"status": status});
+    // It was made here, of the right types; what the client sent was decoded before.
+    if kind.schema().normalize(&mut alone).is_ok() {
+        object["status"] = alone["status"].take();
+    }
+}
+
 /// A kubelet registers its node with a status; every other status is the server's.
 fn keeps_status(kind: &Kind) -> bool {
     kind.is("", "Node")
@@ -48,13 +61,27 @@ fn keeps_status(kind: &Kind) -> bool {
 
 fn first_status(kind: &Kind, object: &Value) -> Option<Value> {
     Some(match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "Pod") => json!({"phase": "Pending", "qosClass": super::qos::class(object)}),
+        ("", "Pod") => pod_status(object),
         ("", "Namespace") => json!({"phase": "Active"}),
-        ("", "PersistentVolume" | "PersistentVolumeClaim") => json!({"phase": "Pending"}),
+        ("", "PersistentVolume") => {
+            json!({"phase": "Pending", "lastPhaseTransitionTime": object["metadata"]["creationTimestamp"]})
+        }
+        ("", "PersistentVolumeClaim") => json!({"phase": "Pending"}),
         ("", "Service") => json!({"loadBalancer": {}}),
         _ if kind.is_builtin() => json!({}),
         _ => return None,
     })
+}
+
+/// A new pod's status; one with gates says from the start why it is not scheduled (`registry/core/pod/strategy.go`).
+fn pod_status(pod: &Value) -> Value {
+    let mut status = json!({"phase": "Pending", "qosClass": super::qos::class(pod)});
+    if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        status["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastProbeTime": null, "lastTransitionTime": pod["metadata"]["creationTimestamp"]}]);
+    }
+    status
 }
 
 /// Whether the kind counts changes of its spec.

@@ -61,8 +61,9 @@ pub fn validate(kind: &Kind, object: &Value) -> Vec<FieldFault> {
 
 fn owners(owners: &Value, faults: &mut Vec<FieldFault>) {
     let mut controller: Option<String> = None;
-    for (index, owner) in owners.as_array().into_iter().flatten().enumerate() {
-        let path = format!("metadata.ownerReferences[{index}]");
+    // Kubernetes names the list, not the item.
+    let path = "metadata.ownerReferences";
+    for owner in owners.as_array().into_iter().flatten() {
         for (field, text) in [
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
@@ -75,7 +76,7 @@ fn owners(owners: &Value, faults: &mut Vec<FieldFault>) {
         }
         if owner["apiVersion"] == "v1" && owner["kind"] == "Event" {
             faults.push(FieldFault::invalid(
-                &path,
+                path,
                 owner.clone(),
                 "/v1, Kind=Event is disallowed from being an owner",
             ));
@@ -219,7 +220,7 @@ mod tests {
             (json!({"finalizers": ["z"]}), "metadata.finalizers[0]: Invalid value: \"z\": name is neither"),
             (
                 json!({"ownerReferences": [{"kind": "K", "name": "n", "uid": "u"}]}),
-                "metadata.ownerReferences[0].apiVersion: Invalid value: \"\": version must not be empty",
+                "metadata.ownerReferences.apiVersion: Invalid value: \"\": version must not be empty",
             ),
             (
                 json!({"ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u", "controller": true},

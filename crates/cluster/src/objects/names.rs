@@ -106,7 +106,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
         None => text,
         Some((_, rest)) if rest.contains('/') => {
             return vec![format!(
-                "a qualified name {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
                 &QUALIFIED["name part ".len()..]
             )];
         }

@@ -17,12 +17,21 @@ pub const MAX_BYTES: usize = 64 << 10;
 /// Why a selector was not understood.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// A label selector that does not parse.
+    /// A label selector with a requirement that is none.
     #[error("unable to parse requirement: {0}")]
     Label(String),
+    /// A label selector that does not parse.
+    #[error("{0}")]
+    Syntax(String),
+    /// A field on which no kind without fields of its own can be selected.
+    #[error("{0:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")]
+    Unknown(String),
     /// A field selector that does not parse.
     #[error("invalid selector: '{0}'; can't understand '{1}'")]
     Field(String, String),
+    /// A field on which Jobs cannot be selected.
+    #[error("field label {0:?} not supported for Job")]
+    OfJob(String),
     /// A field on which this kind cannot be selected.
     #[error("field label not supported: {0}")]
     Unsupported(String),
@@ -67,10 +76,15 @@ impl LabelSelector {
             return Err(SelectorError::TooLong);
         }
         let mut requirements = Vec::new();
-        for part in split_outside_brackets(text) {
-            let part = part.trim();
+        let parts = split_outside_brackets(text);
+        for (index, part) in parts.iter().map(|part| part.trim()).enumerate() {
             if part.is_empty() && requirements.is_empty() && text.trim().is_empty() {
                 break;
+            }
+            if let Some(found) = part.chars().next().filter(|c| "=<>(".contains(*c)) {
+                let expected =
+                    if index == 0 { "!, identifier, or 'end of string'" } else { "identifier after ','" };
+                return Err(SelectorError::Syntax(format!("found '{found}', expected: {expected}")));
             }
             requirements.push(requirement(part)?);
         }
@@ -249,7 +263,11 @@ fn label_value(key: &str, value: &str) -> Result<String, SelectorError> {
 
 fn label_values(key: &str, text: &str) -> Result<Vec<String>, SelectorError> {
     let inner = text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
-    let inner = inner.ok_or_else(|| SelectorError::Label(format!("found '{text}', expected: '('")))?;
+    let inner = inner.ok_or_else(|| {
+        let expected = if text.starts_with('(') { "',', ')' or identifier" } else { "'('" };
+        let found = if text.starts_with('(') { "" } else { text };
+        SelectorError::Label(format!("found '{found}', expected: {expected}"))
+    })?;
     inner.split(',').map(|v| label_value(key, v.trim())).collect()
 }
 
@@ -280,7 +298,11 @@ impl FieldSelector {
             let (field, equal, value) =
                 split_term(term).ok_or_else(|| SelectorError::Field(text.to_owned(), term.to_owned()))?;
             if !selectable(kind, field) {
-                return Err(SelectorError::Unsupported(field.to_owned()));
+                return Err(match converts_fields(kind) {
+                    true if kind.is("batch", "Job") => SelectorError::OfJob(field.to_owned()),
+                    true => SelectorError::Unsupported(field.to_owned()),
+                    false => SelectorError::Unknown(field.to_owned()),
+                });
             }
             requirements.push(FieldRequirement { field: field.to_owned(), equal, value: unquote(value) });
         }
@@ -301,6 +323,23 @@ impl FieldSelector {
     pub fn matches(&self, kind: &Kind, object: &Value) -> bool {
         self.requirements.iter().all(|r| (field_text(kind, object, &r.field) == r.value) == r.equal)
     }
+}
+
+/// Whether the kind has a conversion of field labels of its own, which words its refusals otherwise
+/// (`pkg/apis/*/v1/conversion.go`, `runtime.DefaultMetaV1FieldSelectorConversion`).
+fn converts_fields(kind: &Kind) -> bool {
+    !kind.is_builtin()
+        || matches!(
+            kind.kind.as_str(),
+            "Pod"
+                | "Node"
+                | "Event"
+                | "Namespace"
+                | "Secret"
+                | "Service"
+                | "Job"
+                | "CustomResourceDefinition"
+        )
 }
 
 fn split_unquoted(text: &str, separator: char) -> Vec<&str> {

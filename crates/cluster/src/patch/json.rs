@@ -16,7 +16,10 @@ pub const MAX_COPIED_BYTES: usize = 3 << 20;
 /// Where the patch is malformed, too large, or an operation does not fit the object.
 pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Some(operations) = patch.as_array() else {
-        return Err(PatchError::Malformed("a JSON patch must be an array of operations".to_owned()));
+        return Err(PatchError::Malformed(format!(
+            "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
+            if patch.is_object() { "object" } else { "value" }
+        )));
     };
     if operations.len() > MAX_OPERATIONS {
         return Err(PatchError::TooLarge(format!(
@@ -37,10 +40,26 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
                 )));
             }
         }
+        let Some(operation) = lenient(&patched, operation) else { continue };
         json_patch::patch_unsafe(&mut patched, std::slice::from_ref(&operation))
             .map_err(|e| inapplicable(&operation, index, &e.kind))?;
     }
     Ok(patched)
+}
+
+/// What the library of kube-apiserver lets pass: a field that is not there can be replaced, and equals `null`.
+fn lenient(object: &Value, operation: PatchOperation) -> Option<PatchOperation> {
+    let is_missing = |path: &str| {
+        let parent = path.rsplit_once('/').and_then(|(parent, _)| object.pointer(parent));
+        parent.is_some_and(Value::is_object) && object.pointer(path).is_none()
+    };
+    match operation {
+        PatchOperation::Replace(replace) if is_missing(replace.path.as_str()) => {
+            Some(PatchOperation::Add(json_patch::AddOperation { path: replace.path, value: replace.value }))
+        }
+        PatchOperation::Test(test) if test.value.is_null() && is_missing(test.path.as_str()) => None,
+        other => Some(other),
+    }
 }
 
 fn inapplicable(operation: &PatchOperation, index: usize, kind: &PatchErrorKind) -> PatchError {

@@ -19,8 +19,11 @@ pub enum PatchError {
     /// The patch is no patch of its type.
     #[error("{0}")]
     Malformed(String),
-    /// The patch does not fit the object.
-    #[error("the server rejected our request due to an error in our request: {0}")]
+    /// The configuration does not fit the kind's schema.
+    #[error("{0}")]
+    Untyped(String),
+    /// The patch does not fit the object: where it does not.
+    #[error("the server rejected our request due to an error in our request")]
     Inapplicable(String),
     /// The patch is too large, or makes the object too large.
     #[error("{0}")]
@@ -37,6 +40,7 @@ impl PatchError {
     pub fn code(&self) -> u16 {
         match self {
             PatchError::Malformed(_) => 400,
+            PatchError::Untyped(_) => 500,
             PatchError::Inapplicable(_) => 422,
             PatchError::TooLarge(_) => 413,
             PatchError::Unsupported => 415,
@@ -47,6 +51,7 @@ impl PatchError {
     pub fn reason(&self) -> &'static str {
         match self {
             PatchError::Malformed(_) => "BadRequest",
+            PatchError::Untyped(_) => "",
             PatchError::Inapplicable(_) => "Invalid",
             PatchError::TooLarge(_) => "RequestEntityTooLarge",
             PatchError::Unsupported => "UnsupportedMediaType",

@@ -74,7 +74,7 @@ fn line(line: &'static str) -> Option<(&'static str, HashMap<&'static str, GoFie
 
 impl Zero {
     /// The value that is written where there is none; a struct's is filled further.
-    pub(super) fn value(self) -> Option<Value> {
+    pub fn value(self) -> Option<Value> {
         match self {
             Zero::Absent | Zero::LeftOut => None,
             Zero::Struct => Some(json!({})),

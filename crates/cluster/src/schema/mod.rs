@@ -10,13 +10,12 @@ mod cel;
 pub(crate) mod cost;
 mod default;
 mod formats;
-mod normalize;
 mod go;
+mod normalize;
 mod overlay;
 mod parse;
 mod prune;
 mod validate;
-
 
 use std::collections::BTreeMap;
 
@@ -25,9 +24,9 @@ use std::sync::OnceLock;
 use regex::Regex;
 use serde_json::Value;
 
-pub use go::{GoField, Zero};
 pub use builtin::builtin;
 pub use cel::compile_faults;
+pub use go::{GoField, Zero};
 pub use normalize::DecodeError;
 pub use parse::{MAX_NODES, SchemaError};
 

@@ -8,55 +8,93 @@ use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::{Additional, MAX_DEPTH, Node, NodeId, Schema, Type, Zero};
+use super::{MAX_DEPTH, Node, NodeId, Schema, Type, Zero};
 use crate::objects::Quantity;
 
 /// Why an object cannot be decoded; the text follows Go's `encoding/json`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// A value of the wrong JSON type.
-    #[error("json: cannot unmarshal {found} into Go struct field {path} of type {wanted}")]
+    #[error("json: cannot unmarshal {found} into Go struct field {holder}.{path} of type {wanted}")]
     Type {
         /// The JSON type found.
-        found: &'static str,
+        found: String,
+        /// The struct that has the field.
+        holder: String,
         /// The field, without list positions.
         path: String,
         /// The type wanted.
         wanted: String,
     },
     /// A string that is no quantity.
-    #[error(
-        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$' (field {0})"
-    )]
-    Quantity(String),
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    Quantity,
     /// A string that is no time.
-    #[error("parsing time {1:?} as \"2006-01-02T15:04:05Z07:00\" (field {0})")]
-    Time(String, String),
+    #[error("parsing time {0:?} as {1:?}: cannot parse {0:?} as \"2006\"")]
+    Time(String, &'static str),
     /// A string that is not base64.
-    #[error("illegal base64 data (field {0})")]
-    Base64(String),
+    #[error("illegal base64 data at input byte {0}")]
+    Base64(usize),
     /// Nested too deeply.
     #[error("json: the object is nested too deeply at {0}")]
     TooDeep(String),
 }
 
 impl Schema {
+    /// Turns empty lists into `null` where Go writes a list that is not there as `null`: what is read from the store
+    /// has none that are empty.
+    pub fn settle(&self, object: &mut Value) {
+        self.settle_node(self.root(), object, 0);
+    }
+
+    fn settle_node(&self, id: NodeId, value: &mut Value, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        match value {
+            Value::Object(map) => {
+                for (name, child) in map.iter_mut() {
+                    let property = self.node(id).properties.get(name);
+                    if property.is_some_and(|property| property.go.zero == Zero::Null) && is_empty_list(child)
+                    {
+                        *child = Value::Null;
+                    } else if let Some(field) = self.field(id, name) {
+                        self.settle_node(field, child, depth + 1);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                let Some(of) = self.node(id).items else { return };
+                items.iter_mut().for_each(|item| self.settle_node(of, item, depth + 1));
+            }
+            _ => {}
+        }
+    }
+
     /// Checks types and brings values into canonical form.
     ///
     /// # Errors
     /// The first value that is not of its type.
     pub fn normalize(&self, object: &mut Value) -> Result<(), DecodeError> {
-        let mut walk = Walk { schema: self, path: String::new() };
-        walk.value(self.root(), object, 0)
+        Walk::new(self).value(self.root(), object, 0)
     }
 }
 
 struct Walk<'a> {
     schema: &'a Schema,
+    /// The struct fields on the way, as messages name them: neither keys of maps nor positions.
     path: String,
+    /// The struct that was entered last.
+    holder: &'a str,
+    /// The Go type of the value that is looked at, where the table has it.
+    declared: Option<&'static str>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(schema: &'a Schema) -> Self {
+        Walk { schema, path: String::new(), holder: "", declared: None }
+    }
+
     fn value(&mut self, id: NodeId, value: &mut Value, depth: usize) -> Result<(), DecodeError> {
         if depth > MAX_DEPTH {
             return Err(DecodeError::TooDeep(self.path.clone()));
@@ -67,14 +105,26 @@ impl Walk<'_> {
             return self.quantity(value);
         }
         if node.int_or_string {
-            return if value.is_string() || value.is_i64() { Ok(()) } else { self.mistyped(node, value) };
+            return match value {
+                Value::String(_) => Ok(()),
+                Value::Number(number) if number.is_i64() => Ok(()),
+                other => Err(self.wrong(found(other), "int32")),
+            };
         }
         let Some(kind) = node.kind else { return Ok(()) };
         match (kind, &mut *value) {
             (Type::Object, Value::Object(map)) => self.object(id, map, depth),
             (Type::Array, Value::Array(items)) => {
                 let Some(of) = node.items else { return Ok(()) };
-                items.iter_mut().try_for_each(|item| self.value(of, item, depth + 1))
+                let declared = self.declared.map(|name| name.strip_prefix("[]").unwrap_or(name));
+                for item in items {
+                    if item.is_null() {
+                        *item = zero(schema.node(of));
+                    }
+                    self.declared = declared;
+                    self.value(of, item, depth + 1)?;
+                }
+                Ok(())
             }
             (Type::String, Value::String(text)) => self.string(node, text),
             (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => Ok(()),
@@ -94,21 +144,34 @@ impl Walk<'_> {
         let schema = self.schema;
         let node = schema.node(id);
         let is_struct = !node.properties.is_empty();
-        if node.preserve_unknown {
+        if node.preserve_unknown && !is_struct {
             return Ok(());
+        }
+        let (holder, declared) = (self.holder, self.declared);
+        if let (true, Some(definition)) = (is_struct, &node.definition) {
+            self.holder = definition.rsplit('.').next().unwrap_or_default();
         }
         let mut emptied = Vec::new();
         for (name, child) in map.iter_mut() {
-            if child.is_null() && (is_struct || node.additional != Additional::Anything) {
+            if child.is_null() && is_struct {
                 emptied.push(name.clone());
                 continue;
             }
             let Some(field) = schema.field(id, name) else { continue };
-            let length = self.path.len();
-            if !self.path.is_empty() {
-                self.path.push('.');
+            if child.is_null() && !is_struct {
+                *child = zero(schema.node(field));
             }
-            self.path.push_str(name);
+            let length = self.path.len();
+            if is_struct {
+                if !self.path.is_empty() {
+                    self.path.push('.');
+                }
+                self.path.push_str(name);
+                let go = node.properties.get(name).and_then(|property| property.go.type_name);
+                self.declared = go;
+            } else {
+                self.declared = declared.map(|name| name.split_once(']').map_or(name, |(_, of)| of));
+            }
             self.value(field, child, depth + 1)?;
             self.path.truncate(length);
             let zero = node.properties.get(name).map(|property| property.go.zero).unwrap_or_default();
@@ -116,6 +179,7 @@ impl Walk<'_> {
                 emptied.push(name.clone());
             }
         }
+        self.holder = holder;
         for name in emptied {
             map.remove(&name);
         }
@@ -143,18 +207,18 @@ impl Walk<'_> {
                 *value = Value::String(quantity.to_string());
                 Ok(())
             }
-            Err(_) => Err(DecodeError::Quantity(self.path.clone())),
+            Err(_) => Err(DecodeError::Quantity),
         }
     }
 
     fn string(&self, node: &Node, text: &mut String) -> Result<(), DecodeError> {
         match node.format.as_deref() {
             Some("date-time") => {
-                *text = format!("{:.0}", self.time(text)?);
+                *text = format!("{:.0}", time(text, "2006-01-02T15:04:05Z07:00")?);
                 Ok(())
             }
             Some("micro-time") => {
-                *text = format!("{:.6}", self.time(text)?);
+                *text = format!("{:.6}", time(text, "2006-01-02T15:04:05.000000Z07:00")?);
                 Ok(())
             }
             Some("byte") => {
@@ -164,27 +228,69 @@ impl Walk<'_> {
                         *text = data;
                         Ok(())
                     }
-                    Err(_) => Err(DecodeError::Base64(self.path.clone())),
+                    Err(
+                        base64::DecodeError::InvalidByte(at, _)
+                        | base64::DecodeError::InvalidLastSymbol(at, _),
+                    ) => Err(DecodeError::Base64(at)),
+                    Err(_) => Err(DecodeError::Base64(data.len() / 4 * 4)),
                 }
             }
             _ => Ok(()),
         }
     }
 
-    fn time(&self, text: &str) -> Result<Timestamp, DecodeError> {
-        text.parse().map_err(|_| DecodeError::Time(self.path.clone(), text.to_owned()))
+    fn wrong(&self, found: &str, wanted: &str) -> DecodeError {
+        let (holder, path) = (self.holder.to_owned(), self.path.clone());
+        DecodeError::Type { found: found.to_owned(), holder, path, wanted: wanted.to_owned() }
     }
 
     fn mistyped(&self, node: &Node, value: &Value) -> Result<(), DecodeError> {
+        if matches!(node.format.as_deref(), Some("date-time" | "micro-time")) {
+            return Err(self.wrong(found(value), "string"));
+        }
+        let holder = self.holder.to_owned();
+        let found = match (value, node.kind) {
+            (Value::Number(number), Some(Type::Integer)) => format!("number {number}"),
+            (value, _) => found(value).to_owned(),
+        };
+        if let Some(wanted) = self.declared {
+            return Err(DecodeError::Type {
+                found,
+                holder,
+                path: self.path.clone(),
+                wanted: wanted.to_owned(),
+            });
+        }
         let wanted = match (node.kind, node.format.as_deref(), &node.definition) {
             (_, _, Some(definition)) => definition.rsplit('.').take(2).collect::<Vec<_>>(),
             (Some(Type::Integer), Some(format), _) => vec![format],
             (Some(Type::Boolean), _, _) => vec!["bool"],
+            (Some(Type::Integer), None, _) => vec!["int"],
             (Some(kind), _, _) => vec![kind.name()],
             (None, _, _) => vec!["intstr", "IntOrString"],
         };
         let wanted = wanted.into_iter().rev().collect::<Vec<_>>().join(".");
-        Err(DecodeError::Type { found: found(value), path: self.path.clone(), wanted })
+        Err(DecodeError::Type { found, holder, path: self.path.clone(), wanted })
+    }
+}
+
+fn time(text: &str, layout: &'static str) -> Result<Timestamp, DecodeError> {
+    text.parse().map_err(|_| DecodeError::Time(text.to_owned(), layout))
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// What `null` becomes in a list or a map.
+fn zero(node: &Node) -> Value {
+    match node.kind {
+        _ if node.quantity => Value::from("0"),
+        Some(Type::String) => Value::from(""),
+        Some(Type::Integer | Type::Number) => Value::from(0),
+        Some(Type::Boolean) => Value::from(false),
+        Some(Type::Object) if !node.properties.is_empty() => Value::Object(Map::new()),
+        _ => Value::Null,
     }
 }
 
@@ -249,29 +355,29 @@ mod tests {
             (
                 "Pod",
                 json!({"spec": {"containers": "x"}}),
-                "json: cannot unmarshal string into Go struct field spec.containers of type array",
+                "json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container",
             ),
             (
                 "Pod",
                 json!({"spec": {"priority": "x"}}),
-                "json: cannot unmarshal string into Go struct field spec.priority of type int32",
+                "json: cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32",
             ),
             (
                 "Pod",
                 json!({"spec": []}),
-                "json: cannot unmarshal array into Go struct field spec of type v1.PodSpec",
+                "json: cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec",
             ),
             (
                 "Pod",
                 json!({"spec": {"priority": 4294967296_i64}}),
-                "json: cannot unmarshal number into Go struct field spec.priority of type int32",
+                "json: cannot unmarshal number 4294967296 into Go struct field PodSpec.spec.priority of type int32",
             ),
             (
                 "ConfigMap",
                 json!({"data": {"a": 1}}),
-                "json: cannot unmarshal number into Go struct field data.a of type string",
+                "json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
             ),
-            ("Secret", json!({"data": {"a": "?"}}), "illegal base64 data (field data.a)"),
+            ("Secret", json!({"data": {"a": "?"}}), "illegal base64 data at input byte 0"),
         ];
         for (kind, mut object, text) in cases {
             let error = builtin_kind("", kind).unwrap().schema().normalize(&mut object).unwrap_err();

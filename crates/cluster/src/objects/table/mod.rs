@@ -75,7 +75,7 @@ pub fn table(kind: &Kind, objects: &[&Value], include: IncludeObject, now: Times
 
 fn heading((name, kind, format, priority): &Heading) -> Value {
     let description = if *format == "name" {
-        "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically.".to_owned()
+        "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names".to_owned()
     } else {
         (*name).to_owned()
     };

@@ -126,8 +126,16 @@ pub fn apply(
         record(kind, &mut entries, typed::compare(root, &empty, live), &first);
     }
     let bare = without_managers(before);
-    let malformed =
-        |text: String| PatchError::Malformed(format!("failed to create typed patch object: {text}"));
+    let untyped = |text: String| {
+        let name = |field: &str| applied["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (name("namespace"), name("name"));
+        PatchError::Untyped(format!(
+            "failed to create typed patch object ({namespace}/{name}; {}/{}, Kind={}): {text}",
+            kind.group, kind.version, kind.kind
+        ))
+    };
+    typed::check(root, applied).map_err(|faults| untyped(typed::join(&faults)))?;
+    let malformed = |text: String| untyped(text);
     let wanted = typed::field_set(root, applied, true).map_err(malformed)?;
     let wanted = owned(kind, by.subresource, wanted);
     let merged = typed::merge(root, Some(&bare), Some(applied), 0).map_err(malformed)?.unwrap_or_default();
@@ -153,9 +161,8 @@ pub fn apply(
     let mut result = result;
     if live.is_some() && canonical(kind, &result) == canonical(kind, &bare) {
         result = bare;
-        if let Some(last) = last {
-            mine.time = last.time;
-        }
+        // Nothing was written now: the entry keeps its time, and a new one has none.
+        mine.time = last.map(|last| last.time).unwrap_or_default();
     }
     entries.push(mine);
     managed::write(&mut result, entries);

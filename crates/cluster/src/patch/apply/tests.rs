@@ -139,7 +139,7 @@ fn updates_keep_the_record() {
     update_managed_fields(&kind, None, &mut one, by("x"));
     assert_eq!(
         owners(&one),
-        json!([["x", "Update", {"f:metadata": {"f:labels": {".": {}, "f:l": {}}}, "f:spec": {"f:a": {".": {}, "f:b": {}}, "f:c": {}}}]])
+        json!([["x", "Update", {"f:metadata": {"f:labels": {".": {}, "f:l": {}}}, "f:spec": {".": {}, "f:a": {".": {}, "f:b": {}}, "f:c": {}}}]])
     );
     let mut two = one.clone();
     two["status"] = json!({"n": 1});
@@ -183,20 +183,22 @@ fn malformed_configurations_are_refused() {
     let kind = map_kind();
     let pods = builtin_kind("", "Pod").unwrap();
     let cases = [
-        (kind, json!([]), "x"),
-        (kind, config_map(json!({})), ""),
-        (kind, json!({"apiVersion": "v2", "kind": "ConfigMap"}), "x"),
-        (kind, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"managedFields": []}}), "x"),
+        (kind, json!([]), "x", 400),
+        (kind, config_map(json!({})), "", 400),
+        (kind, json!({"apiVersion": "v2", "kind": "ConfigMap"}), "x", 400),
+        (kind, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"managedFields": []}}), "x", 400),
         (
             pods,
             json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a"}, {"name": "a"}]}}),
             "x",
+            500,
         ),
-        (pods, json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"image": "a"}]}}), "x"),
+        (pods, json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": "a"}}), "x", 500),
+        (pods, json!({"apiVersion": "v1", "kind": "Pod", "spec": {"bogus": "a"}}), "x", 500),
     ];
-    for (kind, applied, manager) in cases {
+    for (kind, applied, manager, code) in cases {
         let error = apply(kind, None, &applied, by(manager), false).unwrap_err();
-        assert_eq!(error.status()["code"], 400, "{applied}");
+        assert_eq!(error.status()["code"], code, "{applied}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::fieldset::{FieldSet, Path, field};
-use crate::schema::{ListType, MAX_DEPTH, NodeId, Schema, Type};
+use crate::schema::{ListType, MAX_DEPTH, NodeId, Schema, Type, Zero};
 
 /// A place in a schema; nothing is known below a `None`.
 #[derive(Clone, Copy)]
@@ -90,6 +90,12 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// A text or number that Go writes even where nobody set it is a key as well as any other.
+    fn key_of_go(self, name: &str) -> Option<Value> {
+        let zero = self.schema.node(self.item().node?).properties.get(name)?.go.zero;
+        matches!(zero, Zero::Text | Zero::Number).then(|| zero.value()).flatten()
+    }
+
     /// The element by which an item of a list is told apart.
     fn element(self, list: &ListType, item: &Value) -> Result<String, String> {
         match list {
@@ -97,17 +103,17 @@ impl<'a> Place<'a> {
                 let mut key = Map::new();
                 for name in keys {
                     let default = || {
-                        let node = self.item().field(name).0.node?;
-                        self.schema.node(node).default.clone()
+                        let node = self.schema.node(self.item().field(name).0.node?);
+                        node.default.clone().or_else(|| self.key_of_go(name))
                     };
                     if let Some(value) = item.get(name).cloned().filter(|v| !v.is_null()).or_else(default) {
                         key.insert(name.clone(), value);
                     }
                 }
                 if key.is_empty() {
+                    let keys = keys.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(" ");
                     return Err(format!(
-                        "associative list with keys has an element that omits key field {:?} (and doesn't have default value)",
-                        keys.first().map_or("", String::as_str)
+                        "associative list with keys has an element that omits all key fields [{keys}] (and doesn't have default values for any key fields)"
                     ));
                 }
                 Ok(format!("k:{}", Value::Object(key)))
@@ -139,6 +145,146 @@ impl<'a> Place<'a> {
             }
         }
         Ok(items)
+    }
+}
+
+/// What does not fit the schema, each with its path (structured-merge-diff `typed/validate.go`).
+///
+/// # Errors
+/// All faults; of the fields of one object only those before the first that is not declared.
+pub(super) fn check(place: Place<'_>, value: &Value) -> Result<(), Vec<String>> {
+    let mut faults = Vec::new();
+    judge(place, value, &mut Vec::new(), &mut faults);
+    if faults.is_empty() { Ok(()) } else { Err(faults) }
+}
+
+/// Several faults as one text.
+pub(super) fn join(faults: &[String]) -> String {
+    match faults {
+        [only] => only.clone(),
+        several => format!("errors:\n  {}", several.join("\n  ")),
+    }
+}
+
+fn judge(place: Place<'_>, value: &Value, path: &mut Path, faults: &mut Vec<String>) {
+    let Some(id) = place.node.filter(|_| path.len() <= MAX_DEPTH && !value.is_null()) else { return };
+    let node = place.schema.node(id);
+    let mut fault = |path: &Path, text: String| {
+        let at = super::fieldset::show(path);
+        faults.push(if at.is_empty() { text } else { format!("{at}: {text}") });
+    };
+    let is_time = matches!(node.format.as_deref(), Some("date-time" | "micro-time"));
+    if node.quantity || node.int_or_string || is_time && place.schema.is_builtin() {
+        if value.is_object() || value.is_array() {
+            fault(path, format!("expected any scalar, got &{{{}}}", go_text(value)));
+        }
+        return;
+    }
+    match (node.kind, value) {
+        (Some(Type::Object), Value::Object(map)) => {
+            for (name, child) in map {
+                let declared = node.properties.contains_key(name)
+                    || node.map_values().is_some()
+                    || node.preserve_unknown
+                    || node.additional == crate::schema::Additional::Anything;
+                path.push(field(name));
+                if declared {
+                    judge(place.field(name).0, child, path, faults);
+                } else {
+                    faults.push(format!("{}: field not declared in schema", super::fieldset::show(path)));
+                }
+                path.pop();
+                if !declared {
+                    return;
+                }
+            }
+        }
+        (Some(Type::Object), other) => fault(path, format!("expected map, got &{{{}}}", go_text(other))),
+        (Some(Type::Array), Value::Array(items)) => judge_items(place, items, path, faults),
+        (Some(Type::Array), other) => fault(path, format!("expected list, got &{{{}}}", go_text(other))),
+        (Some(Type::Integer | Type::Number), Value::Number(_))
+        | (Some(Type::String), Value::String(_))
+        | (Some(Type::Boolean), Value::Bool(_))
+        | (None, _) => {}
+        (Some(Type::Integer | Type::Number), other) => {
+            fault(path, format!("expected numeric (int or float), got {}", go_type(other)));
+        }
+        (Some(Type::String), other) => {
+            fault(
+                path,
+                format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(other)),
+            );
+        }
+        (Some(Type::Boolean), other) => fault(path, format!("expected boolean, got &{{{}}}", go_text(other))),
+    }
+}
+
+fn judge_items(place: Place<'_>, items: &[Value], path: &mut Path, faults: &mut Vec<String>) {
+    let list = place.node.map(|id| &place.schema.node(id).list_type).filter(|_| !place.atomic);
+    let mut seen = std::collections::BTreeSet::new();
+    for (index, item) in items.iter().enumerate() {
+        let element = match list {
+            None | Some(ListType::Atomic) => Ok(format!("i:{index}")),
+            Some(list) => place.element(list, item),
+        };
+        let at = super::fieldset::show(path);
+        match element {
+            Err(text) => {
+                faults.push(format!("{at}: element {index}: {text}"));
+                return;
+            }
+            Ok(element) => {
+                if !seen.insert(element.clone()) {
+                    let key = super::fieldset::show(&[element.clone()]);
+                    faults.push(format!("{at}: duplicate entries for key {key}"));
+                }
+                path.push(element);
+                judge(place.item(), item, path, faults);
+                path.pop();
+            }
+        }
+    }
+}
+
+/// A value as Go's `%v` shows it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let fields = map.iter().map(|(name, value)| format!("{name}:{}", go_text(value)));
+            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A value as Go's `%#v` shows it.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(map) => {
+            let fields = map.iter().map(|(name, value)| format!("{name:?}:{}", go_syntax(value)));
+            format!("map[string]interface {{}}{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        Value::Null => "interface {}(nil)".into(),
+        other => other.to_string(),
+    }
+}
+
+/// A value's type as Go's `%T` shows it.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
     }
 }
 
