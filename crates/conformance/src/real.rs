@@ -18,7 +18,8 @@ const START: Duration = Duration::from_secs(90);
 const STEP: Duration = Duration::from_millis(200);
 /// The admission plug-ins that are off, as the embedded server has no controllers in a run and these need them, or has
 /// not got the plug-in.
-const PLUGINS_OFF: &str = "ServiceAccount,LimitRanger,ResourceQuota,Priority,TaintNodesByCondition,PodTopologyLabels,DefaultStorageClass,StorageObjectInUseProtection,PodSecurity";
+const PLUGINS_OFF: &str =
+    "ServiceAccount,ResourceQuota,TaintNodesByCondition,PodTopologyLabels,StorageObjectInUseProtection";
 
 /// A running pair of etcd and kube-apiserver; both end when it is dropped.
 pub struct Real {

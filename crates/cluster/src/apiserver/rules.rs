@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::call::Call;
 use super::negotiate::PatchType;
 use super::query::FieldValidation;
-use super::route::Action;
 use super::status::{self, About, Refusal};
 use crate::objects::{self, FieldSelector, IncludeObject, LabelSelector, SelectorError};
 pub use crate::objects::{

@@ -40,7 +40,10 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     }
     if version_of(&value).is_empty() && !rules::may_update_unconditionally(&call.entry.kind) {
         let detail = "Invalid value: 0: must be specified for an update".to_owned();
-        let about = super::status::About { resource: &call.entry.kind.kind, ..call.about() };
+        // Custom kinds are named by their resource here (`customresource.Registry`).
+        let kind = &call.entry.kind;
+        let named = if kind.is_builtin() { &kind.kind } else { &kind.plural };
+        let about = super::status::About { resource: named, ..call.about() };
         let cause = ("FieldValueInvalid".to_owned(), detail, "metadata.resourceVersion".to_owned());
         return Err(status::invalid(about, &[cause]));
     }

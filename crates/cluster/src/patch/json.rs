@@ -100,7 +100,8 @@ mod tests {
             (json!({}), 400),
             (json!([{"op": "fly"}]), 400),
             (json!([{"op": "remove", "path": "/x"}]), 422),
-            (json!([{"op": "replace", "path": "/x", "value": 1}]), 422),
+            (json!([{"op": "replace", "path": "/x/y", "value": 1}]), 422),
+            (json!([{"op": "replace", "path": "/a/7", "value": 1}]), 422),
             (json!([{"op": "test", "path": "/a", "value": 1}]), 422),
             (json!([{"op": "add", "path": "/x/y", "value": 1}]), 422),
             (

@@ -153,7 +153,7 @@ fn updates_keep_the_record() {
     assert_eq!(owners(&three)[2], json!(["z", "Update", {"f:spec": {"f:a": {"f:b": {}}}}]));
     assert_eq!(
         owners(&three)[1],
-        json!(["x", "Update", {"f:metadata": {"f:labels": {".": {}, "f:l": {}}}, "f:spec": {"f:a": {}}}])
+        json!(["x", "Update", {"f:metadata": {"f:labels": {".": {}, "f:l": {}}}, "f:spec": {".": {}, "f:a": {}}}])
     );
     three["metadata"]["managedFields"] = json!([{}]);
     update_managed_fields(&kind, Some(&two), &mut three, by("z"));
