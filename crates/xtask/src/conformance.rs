@@ -49,20 +49,29 @@ fn built() -> Result<PathBuf, Stop> {
     if ["etcd", "kube-apiserver"].iter().all(|name| folder.join(name).is_file()) {
         return Ok(folder);
     }
-    if steps::find_program("go").is_none() {
-        return Err(Stop::new(
-            "there is no Go compiler on PATH, and no built kube-apiserver",
+    let folder = kube_folder().map_err(|stop| {
+        Stop::new(
+            stop.what,
             format!(
                 "install Go (go.dev/doc/install), or name a folder with etcd and kube-apiserver in {BINARIES}"
             ),
-        ));
-    }
+        )
+    })?;
     steps::step(
         "Building kube-apiserver and etcd from their Go modules (some ten minutes of processor time, once)",
     );
-    fs::create_dir_all(&folder).map_err(|error| Stop::plain(format!("{}: {error}", folder.display())))?;
     etcd(&folder)?;
     apiserver(&folder)?;
+    Ok(folder)
+}
+
+/// Where what is built of Kubernetes' modules goes; there must be a Go compiler.
+pub fn kube_folder() -> Result<PathBuf, Stop> {
+    if steps::find_program("go").is_none() {
+        return Err(Stop::new("there is no Go compiler on PATH", "install Go (go.dev/doc/install)"));
+    }
+    let folder = steps::target().join("kube").join(KUBERNETES);
+    fs::create_dir_all(&folder).map_err(|error| Stop::plain(format!("{}: {error}", folder.display())))?;
     Ok(folder)
 }
 
@@ -76,8 +85,9 @@ fn etcd(folder: &Path) -> Result<(), Stop> {
     )
 }
 
-fn apiserver(folder: &Path) -> Result<(), Stop> {
-    let module = module(folder, "kubernetes")?;
+/// A module of this name that depends on Kubernetes and on the published parts of it.
+pub fn kubernetes_module(folder: &Path, name: &str) -> Result<PathBuf, Stop> {
+    let module = module(folder, name)?;
     let wanted = format!("k8s.io/kubernetes@{KUBERNETES}");
     let about = go_says(&module, &["mod", "download", "-json", &wanted])?;
     let path = about.lines().find_map(|line| line.trim().strip_prefix("\"GoMod\": \"")?.strip_suffix("\","));
@@ -91,7 +101,13 @@ fn apiserver(folder: &Path) -> Result<(), Stop> {
         let part = line.split_whitespace().next().unwrap_or_default();
         go(&module, &["mod", "edit", "-replace", &format!("{part}={part}@{STAGED}")])?;
     }
-    go(&module, &["mod", "edit", "-require", &wanted, "-tool", "k8s.io/kubernetes/cmd/kube-apiserver"])?;
+    go(&module, &["mod", "edit", "-require", &wanted])?;
+    Ok(module)
+}
+
+fn apiserver(folder: &Path) -> Result<(), Stop> {
+    let module = kubernetes_module(folder, "kubernetes")?;
+    go(&module, &["mod", "edit", "-tool", "k8s.io/kubernetes/cmd/kube-apiserver"])?;
     go(&module, &["mod", "tidy"])?;
     let version = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"].map(|package| {
         format!("-X {package}.gitVersion={KUBERNETES} -X {package}.gitMajor=1 -X {package}.gitMinor=36")
@@ -128,7 +144,8 @@ fn command(module: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn go(module: &Path, words: &[&str]) -> Result<(), Stop> {
+/// Runs `go` in a module.
+pub fn go(module: &Path, words: &[&str]) -> Result<(), Stop> {
     steps::run_quietly(&mut command(module, words)).map_err(advised)
 }
 

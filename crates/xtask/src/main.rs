@@ -12,6 +12,7 @@ mod demo;
 mod environment;
 mod generate;
 mod machine;
+mod specs;
 mod steps;
 mod test;
 
@@ -30,6 +31,8 @@ cargo xtask TASK
   bench [NAME]      measure, beside a peer in the same run; reports go to bench/reports/
   conformance [--binaries DIR] [--programs N] [--seed N]
                     the same requests to the embedded cluster and a real kube-apiserver
+  specs [--kubeconfig FILE] [NAME]
+                    the conformance specs that Kubernetes publishes for its API, against the embedded cluster
   setup             only what the examples need: odh and the Python environment
   help              this text
 ";
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         ["fmt"] => steps::cargo(&["fmt", "--all"]),
         ["bench", names @ ..] => bench::run(names),
         ["conformance", words @ ..] => conformance::run(words),
+        ["specs", words @ ..] => specs::run(words),
         ["setup"] => demo::set_up().map(|_| ()),
         ["help" | "--help" | "-h"] | [] => {
             steps::say(HELP);

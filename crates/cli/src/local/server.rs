@@ -116,7 +116,7 @@ async fn live(
     lived
 }
 
-/// Runs the operator, says that jobs can be created, and waits to be told to end.
+/// Runs the operator unless it is left out, says that jobs can be created, and waits to be told to end.
 async fn until_told(
     home: &Home,
     state: &State,
@@ -124,6 +124,27 @@ async fn until_told(
     shutdown: &CancellationToken,
     tell: impl FnOnce(&State),
 ) -> Result<(), Failure> {
+    let operator = if state.no_operator { None } else { Some(start_operator(cluster, shutdown).await?) };
+    let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).map_err(|error| not_written(&error))?;
+    write_private(&home.kubeconfig(), kubeconfig.as_bytes())?;
+    write_private(&home.port(), state.address.port().to_string().as_bytes())?;
+    state.write(home)?;
+    tell(state);
+    let Some(operator) = operator else {
+        interrupted().await;
+        return Ok(());
+    };
+    tokio::select! {
+        () = interrupted() => Ok(()),
+        ended = operator => Err(Failure::new(Class::Error, "OperatorEnded", format!("the operator ended: {ended:?}"))),
+    }
+}
+
+/// Installs the MPIJob definition and its checks at admission, and runs the operator.
+async fn start_operator(
+    cluster: &Cluster,
+    shutdown: &CancellationToken,
+) -> Result<tokio::task::JoinHandle<Result<(), operator::Error>>, Failure> {
     install(cluster.client()).await?;
     let vitals = operator::Vitals::default();
     operator::webhook::on_loopback(&cluster.client(), vitals.clone(), shutdown.clone()).await.map_err(
@@ -131,16 +152,7 @@ async fn until_told(
             Failure::new(Class::Error, "DidNotStart", format!("jobs cannot be checked at admission: {error}"))
         },
     )?;
-    let operator = tokio::spawn(operate(cluster.client(), vitals, shutdown.clone()));
-    let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).map_err(|error| not_written(&error))?;
-    write_private(&home.kubeconfig(), kubeconfig.as_bytes())?;
-    write_private(&home.port(), state.address.port().to_string().as_bytes())?;
-    state.write(home)?;
-    tell(state);
-    tokio::select! {
-        () = interrupted() => Ok(()),
-        ended = operator => Err(Failure::new(Class::Error, "OperatorEnded", format!("the operator ended: {ended:?}"))),
-    }
+    Ok(tokio::spawn(operate(cluster.client(), vitals, shutdown.clone())))
 }
 
 /// Starts the cluster at the port asked for, at the last one used, or at any.
@@ -272,6 +284,7 @@ fn describe(cluster: &Cluster, up: &ClusterOptions, images: BTreeMap<String, Pat
         images,
         nodes: up.nodes,
         gpus: up.gpus,
+        no_operator: up.no_operator,
         since: Timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }

@@ -34,6 +34,9 @@ pub struct State {
     pub nodes: u32,
     /// How many GPUs each of them is said to have.
     pub gpus: u32,
+    /// Whether the operator was left out.
+    #[serde(default)]
+    pub no_operator: bool,
     /// Since when it is up.
     pub since: Timestamp,
     /// The version of the program.

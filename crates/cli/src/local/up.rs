@@ -165,6 +165,9 @@ fn flags(up: &ClusterOptions) -> Vec<String> {
         format!("--port={}", up.port),
         format!("--node-grace={}ms", up.node_grace.as_millis()),
     ];
+    if up.no_operator {
+        flags.push("--no-operator".to_owned());
+    }
     flags.extend(up.images.iter().map(|(name, directory)| format!("--image={name}={}", directory.display())));
     flags
 }
@@ -240,8 +243,9 @@ fn differs(console: &Console, up: &ClusterOptions, state: &State) {
     };
     let nodes = up.nodes == 1 || up.nodes == state.nodes;
     let gpus = up.gpus == 0 || up.gpus == state.gpus;
+    let operator = up.no_operator == state.no_operator;
     let port = up.port == 0 || up.port == state.address.port();
-    if !(images_there && mode && nodes && gpus && port) {
+    if !(images_there && mode && nodes && gpus && operator && port) {
         console.warn(
             "it was started with other options, and they stay; to change them: odh local down, then up again",
         );

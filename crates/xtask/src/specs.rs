@@ -1,0 +1,194 @@
+//! `cargo xtask specs`: the conformance specs that Kubernetes publishes for its API, run against the embedded cluster.
+//!
+//! Which ones, and which of them pass, stands in the table of `docs/reference/conformance.md`; a spec that passed once
+//! and fails now fails the task. The specs are built from Kubernetes' Go modules into the target folder, once; ours is
+//! only the program around them, `conformance/specs/specs_test.go`. Each spec is a process of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crate::build::{self, Profile};
+use crate::conformance;
+use crate::environment;
+use crate::steps::{self, Stop};
+
+/// Where the table stands.
+const TABLE: &str = "docs/reference/conformance.md";
+/// Specs that run side by side.
+const AT_ONCE: usize = 4;
+/// How long one may take: the slowest waits up to ten minutes for a list to be too old.
+const TIMEOUT: &str = "--ginkgo.timeout=15m";
+/// Names a program that was built before.
+const PROGRAM: &str = "ODH_SPECS_PROGRAM";
+
+/// A line of the table.
+struct Spec {
+    name: String,
+    passes: bool,
+}
+
+/// What became of a spec.
+struct Outcome {
+    passed: bool,
+    seconds: f64,
+}
+
+/// Runs the specs whose names hold one of `words`, or all; with `--kubeconfig FILE`, against that cluster.
+pub fn run(words: &[&str]) -> Result<(), Stop> {
+    let (given, words) = match words {
+        ["--kubeconfig", file, rest @ ..] => (Some(PathBuf::from(file)), rest),
+        words => (None, words),
+    };
+    let mut specs = table(&fs::read_to_string(steps::root().join(TABLE)).unwrap_or_default());
+    specs.retain(|spec| words.is_empty() || words.iter().any(|word| spec.name.contains(word)));
+    if specs.is_empty() {
+        return Err(Stop::usage(format!("no spec of {TABLE} is called so")));
+    }
+    let program = match std::env::var_os(PROGRAM) {
+        Some(program) => PathBuf::from(program),
+        None => built()?,
+    };
+    let kubectl = environment::tools()?.join("bin/kubectl");
+    let folder = steps::target().join("specs");
+    fs::create_dir_all(&folder).map_err(|error| io(&folder, &error))?;
+    match given {
+        Some(kubeconfig) => judge(&specs, &Runner { program, kubectl, kubeconfig, folder }),
+        None => {
+            let odh = build::programs(Profile::Dev)?;
+            let home = folder.join("home");
+            local(&odh, &home, &["down", "--purge"])?;
+            local(&odh, &home, &["up"])?;
+            let kubeconfig = home.join("kubeconfig");
+            let judged = judge(&specs, &Runner { program, kubectl, kubeconfig, folder });
+            local(&odh, &home, &["down", "--purge"]).and(judged)
+        }
+    }
+}
+
+fn local(odh: &Path, home: &Path, words: &[&str]) -> Result<(), Stop> {
+    steps::run_quietly(Command::new(odh).arg("local").args(words).env("ODH_HOME", home))
+}
+
+/// The specs of the table: rows whose first cell is a name in backquotes and whose second is what the cluster does.
+fn table(text: &str) -> Vec<Spec> {
+    let row = |line: &str| {
+        let mut cells = line.trim().trim_matches('|').split('|').map(str::trim);
+        let name = cells.next()?.strip_prefix('`')?.strip_suffix('`')?.to_owned();
+        Some(Spec { name, passes: cells.next()? == "passes" })
+    };
+    text.lines().filter_map(row).collect()
+}
+
+struct Runner {
+    program: PathBuf,
+    kubectl: PathBuf,
+    kubeconfig: PathBuf,
+    folder: PathBuf,
+}
+
+fn judge(specs: &[Spec], runner: &Runner) -> Result<(), Stop> {
+    steps::step(&format!("Running {} specs", specs.len()));
+    let outcomes = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(spec) = specs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = runner.run(&spec.name);
+                    let (word, name) = (if outcome.passed { "pass" } else { "FAIL" }, &spec.name);
+                    steps::say(&format!("    {word} {:6.1} s  {name}", outcome.seconds));
+                    outcomes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((spec, outcome));
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let passed = outcomes.iter().filter(|(_, outcome)| outcome.passed).count();
+    steps::step(&format!("{passed} of {} pass", specs.len()));
+    let worse: Vec<&str> = outcomes
+        .iter()
+        .filter(|(spec, outcome)| spec.passes && !outcome.passed)
+        .map(|(spec, _)| spec.name.as_str())
+        .collect();
+    if worse.is_empty() {
+        return Ok(());
+    }
+    Err(Stop::new(
+        format!("these passed once:\n  {}", worse.join("\n  ")),
+        format!("what each said stands in {}", runner.folder.display()),
+    ))
+}
+
+impl Runner {
+    fn run(&self, name: &str) -> Outcome {
+        let started = Instant::now();
+        let output = Command::new(&self.program)
+            .args(["--provider=skeleton", "--ginkgo.v", "--ginkgo.no-color", TIMEOUT])
+            .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
+            .arg(format!("--kubectl-path={}", self.kubectl.display()))
+            .arg(format!("--ginkgo.focus={} ", pattern(name)))
+            .stdin(Stdio::null())
+            .output();
+        let (said, ended_well) = match output {
+            Ok(output) => ([output.stdout, output.stderr].concat(), output.status.success()),
+            Err(error) => (error.to_string().into_bytes(), false),
+        };
+        let file: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        // A record for people; without it the outcome is the same.
+        let _ = fs::write(self.folder.join(format!("{file}.log")), &said);
+        // A name that matches no spec would pass for having run none.
+        let ran = String::from_utf8_lossy(&said).contains("Ran 1 of");
+        Outcome { passed: ended_well && ran, seconds: started.elapsed().as_secs_f64() }
+    }
+}
+
+/// A regular expression that matches the name and nothing else.
+fn pattern(name: &str) -> String {
+    let mut pattern = String::new();
+    for letter in name.chars() {
+        if !letter.is_ascii_alphanumeric() && letter != ' ' {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern
+}
+
+/// The program with the specs, built if it is not there or its source has changed.
+fn built() -> Result<PathBuf, Stop> {
+    let folder = conformance::kube_folder()?;
+    let (program, stamp) = (folder.join("specs.test"), folder.join("specs.made-from"));
+    let source = steps::root().join("conformance/specs/specs_test.go");
+    let text = fs::read_to_string(&source).map_err(|error| io(&source, &error))?;
+    if program.is_file() && fs::read_to_string(&stamp).is_ok_and(|found| found == text) {
+        return Ok(program);
+    }
+    steps::step("Building the specs from Kubernetes' Go modules (some six minutes of processor time, once)");
+    let module = conformance::kubernetes_module(&folder, "specs")?;
+    fs::write(module.join("specs_test.go"), &text).map_err(|error| io(&module, &error))?;
+    conformance::go(&module, &["mod", "tidy"])?;
+    conformance::go(&module, &["test", "-c", "-o", &program.display().to_string(), "."])?;
+    fs::write(&stamp, text).map_err(|error| io(&stamp, &error))?;
+    Ok(program)
+}
+
+fn io(path: &Path, error: &std::io::Error) -> Stop {
+    Stop::plain(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_read_and_nothing_else() {
+        let text = "| Spec | Embedded |\n|---|---|\n| `Watchers (a) [b]` | passes | passes |\n| `x` | fails: no | - |\n| y | passes |";
+        let found: Vec<(String, bool)> = table(text).into_iter().map(|s| (s.name, s.passes)).collect();
+        assert_eq!(found, [("Watchers (a) [b]".to_owned(), true), ("x".to_owned(), false)]);
+        assert_eq!(pattern("A [b] c."), r"A \[b\] c\.");
+    }
+}
