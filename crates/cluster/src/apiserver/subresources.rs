@@ -16,7 +16,7 @@ use super::admission::{self, Attributes, Operation};
 use super::body::{self, Decoded};
 use super::call::Call;
 use super::kubelet::{LogError, LogRequest};
-use super::negotiate::{self, Encoding};
+use super::negotiate::{self, Encoding, PatchType};
 use super::reply::{self, Body};
 use super::status::{self, About, Refusal};
 use super::{create, delete, rules, update};
@@ -247,7 +247,12 @@ pub async fn set_scale(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>,
     let shown = update::change(call, |present| {
         let before = scale_of(call, present);
         let after = if call.action.verb == "patch" {
-            let patch_type = negotiate::patch_type(call.headers, false)?;
+            // A Scale has no lists: to merge it strategically is to merge it.
+            let patch_type =
+                match negotiate::patch_type(call.headers, rules::knows_strategic(&call.entry.kind))? {
+                    PatchType::Strategic => PatchType::Merge,
+                    other => other,
+                };
             rules::patched(&call.entry.kind, patch_type, &before, &decoded.value)?
         } else {
             decoded.value.clone()
