@@ -49,6 +49,17 @@ pub fn tools() -> Result<PathBuf, Stop> {
     })
 }
 
+/// The official Python client of Kubernetes, pinned by version and hash.
+pub fn clients() -> Result<PathBuf, Stop> {
+    let folder = steps::target().join("environments/clients");
+    let requirements = steps::root().join("conformance/clients/requirements.txt");
+    make(&folder, &read(&requirements)?, "the Python client of Kubernetes", |pip| {
+        steps::run_quietly(
+            pip().args(["install", "--require-hashes", "--no-deps", "--requirement"]).arg(&requirements),
+        )
+    })
+}
+
 fn make(
     folder: &Path,
     made_from: &str,

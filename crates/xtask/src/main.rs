@@ -7,6 +7,7 @@
 mod bench;
 mod build;
 mod check;
+mod clients;
 mod conformance;
 mod demo;
 mod environment;
@@ -33,6 +34,7 @@ cargo xtask TASK
                     the same requests to the embedded cluster and a real kube-apiserver
   specs [--kubeconfig FILE] [NAME]
                     the conformance specs that Kubernetes publishes for its API, against the embedded cluster
+  clients           the official Python client and client-go against the embedded cluster
   setup             only what the examples need: odh and the Python environment
   help              this text
 ";
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ["fmt"] => steps::cargo(&["fmt", "--all"]),
         ["bench", names @ ..] => bench::run(names),
         ["conformance", words @ ..] => conformance::run(words),
+        ["clients"] => clients::run(),
         ["specs", words @ ..] => specs::run(words),
         ["setup"] => demo::set_up().map(|_| ()),
         ["help" | "--help" | "-h"] | [] => {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::build::{self, Profile};
 use crate::steps::{self, Stop};
-use crate::{check, environment, machine};
+use crate::{check, clients, environment, machine};
 
 /// Where things are that the stories use.
 struct SetUp {
@@ -51,6 +51,9 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
         Stop::new(stop.what, "the failing test's output stands above; `cargo xtask test NAME` runs it alone")
     })?;
     modes?;
+    if filter.is_empty() {
+        clients::quick(&places.odh)?;
+    }
     if filter.is_empty() {
         check::lints()?;
     }

@@ -138,7 +138,7 @@ pub struct ClusterOptions {
     /// How pods are kept apart: auto, rootless, root, plain
     #[arg(long, value_enum, default_value_t = Mode::Auto, hide_possible_values = true)]
     pub mode: Mode,
-    /// Leave out the operator and the MPIJob definition: for trying another operator on it
+    /// Leave out the operator and what it installs, to try another one
     #[arg(long)]
     pub no_operator: bool,
     /// The port on 127.0.0.1; if 0, the last one or any free one
