@@ -18,5 +18,6 @@ mod role;
 mod scale;
 mod stage;
 mod state;
+mod takeover;
 mod together;
 mod upstream;
