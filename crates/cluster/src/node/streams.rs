@@ -252,6 +252,7 @@ impl LocalNode {
             env: target.env_for(request.tty),
             working_directory: target.working_directory.clone(),
             user: target.user.clone(),
+            security: target.security.clone(),
             streams: ends.streams,
         };
         let descriptors = std::mem::take(&mut ends.descriptors);
@@ -314,7 +315,7 @@ impl LocalNode {
     /// Where the pod does not run, or nothing listens.
     pub(super) async fn connect_to(&self, request: ConnectRequest) -> Result<TcpStream, StreamError> {
         let timeout_millis = u64::try_from(CONNECT_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
-        let spec = ConnectSpec { pod: request.uid, port: request.port, timeout_millis };
+        let spec = ConnectSpec { pod: request.uid, address: None, port: request.port, timeout_millis };
         let refused = |message: String| StreamError::Start(message);
         let descriptor = self.sandbox.connect(spec).await.map_err(|failure| refused(failure.message))?;
         let stream = std::net::TcpStream::from(descriptor);

@@ -8,7 +8,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -32,8 +33,10 @@ pub async fn follow_pods(node: Arc<LocalNode>, tasks: TaskTracker, stop: Cancell
     let nodes: Api<Node> = Api::all(node.client.clone());
     let mut parked = Parked::new();
     let mut nodes = pin!(watcher(nodes, watcher::Config::default()).default_backoff());
+    let secrets: Api<Secret> = Api::all(node.client.clone());
     let mut pods = pin!(watcher(pods, watcher::Config::default()).default_backoff());
     let mut maps = pin!(watcher(maps, watcher::Config::default()).default_backoff());
+    let mut secrets = pin!(watcher(secrets, watcher::Config::default()).default_backoff());
     loop {
         tokio::select! {
             event = pods.next() => match event {
@@ -63,7 +66,10 @@ pub async fn follow_pods(node: Arc<LocalNode>, tasks: TaskTracker, stop: Cancell
                 switch(&node, &tasks, &stop, &mut wishes, &mut parked, &known).await;
             },
             event = maps.next() => if let Some(Ok(Event::Apply(map))) = event {
-                refresh(&node, &wishes, &map);
+                refresh(&node, &wishes, "ConfigMap", &map.metadata);
+            },
+            event = secrets.next() => if let Some(Ok(Event::Apply(secret))) = event {
+                refresh(&node, &wishes, "Secret", &secret.metadata);
             },
         }
         wishes.retain(|_, (_, task)| !task.is_finished());
@@ -181,14 +187,14 @@ fn see(
     wishes.insert(uid, (sender, task.abort_handle()));
 }
 
-/// Brings mounted copies of a ConfigMap up to date.
-fn refresh(node: &Arc<LocalNode>, wishes: &Wishes, map: &ConfigMap) {
-    let (Some(name), Some(namespace)) = (&map.metadata.name, &map.metadata.namespace) else { return };
+/// Brings mounted copies of a ConfigMap or Secret up to date.
+fn refresh(node: &Arc<LocalNode>, wishes: &Wishes, kind: &'static str, changed: &ObjectMeta) {
+    let (Some(name), Some(namespace)) = (&changed.name, &changed.namespace) else { return };
     for (uid, (wish, _)) in wishes {
         let pod = Arc::clone(&wish.borrow().pod);
         let spec = pod.spec.as_ref();
         let uses = spec.is_some_and(|spec| {
-            spec.volumes.iter().flatten().any(|volume| volumes::follows(volume, "ConfigMap", name))
+            spec.volumes.iter().flatten().any(|volume| volumes::follows(volume, kind, name))
         });
         if !uses || pod.metadata.namespace.as_ref() != Some(namespace) {
             continue;
@@ -202,12 +208,12 @@ fn refresh(node: &Arc<LocalNode>, wishes: &Wishes, map: &ConfigMap) {
             let place =
                 volumes::Place { client: &node.client, pod: &pod, facts: &facts, folder: &folder, group };
             let all = spec.volumes.iter().flatten();
-            for volume in all.filter(|volume| volumes::follows(volume, "ConfigMap", &name)) {
+            for volume in all.filter(|volume| volumes::follows(volume, kind, &name)) {
                 // Not there yet: its pod is just being prepared and will read the new text itself.
                 if folder.join(&volume.name).join("..data").exists()
                     && let Err(error) = volumes::prepare(volume, &place).await
                 {
-                    tracing::debug!(%error, volume = volume.name, "a mounted ConfigMap could not be renewed");
+                    tracing::debug!(%error, volume = volume.name, "a mounted {kind} could not be renewed");
                 }
             }
         });

@@ -9,6 +9,8 @@ mod claims;
 #[cfg(test)]
 mod control;
 #[cfg(test)]
+mod hardening;
+#[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod nodes;

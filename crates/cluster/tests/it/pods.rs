@@ -26,7 +26,7 @@ pub async fn start(mode: ModeChoice, state: &Path) -> Result<Cluster, cluster::E
 }
 
 /// Runs a test in each mode that the machine permits.
-async fn in_each_mode<F: Future<Output = ()>>(test: impl Fn(kube::Client, ModeKind) -> F) {
+pub async fn in_each_mode<F: Future<Output = ()>>(test: impl Fn(kube::Client, ModeKind) -> F) {
     for mode in [ModeChoice::Rootless, ModeChoice::Root, ModeChoice::Plain] {
         let dir = tempfile::tempdir().unwrap();
         let cluster = match start(mode, dir.path()).await {
@@ -44,7 +44,7 @@ async fn in_each_mode<F: Future<Output = ()>>(test: impl Fn(kube::Client, ModeKi
     }
 }
 
-fn pods(client: &kube::Client) -> Api<Pod> {
+pub fn pods(client: &kube::Client) -> Api<Pod> {
     Api::namespaced(client.clone(), "team")
 }
 
@@ -86,14 +86,14 @@ pub async fn until(
     }
 }
 
-async fn ended(client: &kube::Client, name: &str) -> (Pod, String) {
+pub async fn ended(client: &kube::Client, name: &str) -> (Pod, String) {
     let pod =
         until(client, name, "ended", |pod| matches!(phase(pod), Some("Succeeded" | "Failed"))).await.unwrap();
     let log = pods(client).logs(name, &LogParams::default()).await.unwrap();
     (pod, log)
 }
 
-fn terminated(pod: &Pod) -> Value {
+pub fn terminated(pod: &Pod) -> Value {
     let state = pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].state.clone().unwrap();
     serde_json::to_value(state.terminated.unwrap()).unwrap()
 }

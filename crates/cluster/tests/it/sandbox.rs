@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster::node::sandbox::client::{Sandbox, read_output};
-use cluster::node::sandbox::protocol::{Begin, ContainerSpec, Exit, PodSpec, User};
+use cluster::node::sandbox::protocol::{Begin, ContainerSpec, Exit, PodSpec, Security, User};
 use cluster::node::{Mode, ModeChoice};
 use tokio::net::unix::pipe;
 
@@ -47,6 +47,7 @@ async fn pod(sandbox: &Sandbox, name: &str, number: u8) {
         pod: name.to_owned(),
         hostname: name.to_owned(),
         address: [10, 77, 0, number].into(),
+        sysctls: Vec::new(),
         memory_directories: Vec::new(),
     };
     sandbox.create_pod(spec).await.unwrap();
@@ -65,7 +66,7 @@ fn container(pod: &str, script: &str) -> ContainerSpec {
         env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".into())],
         working_directory: "/".into(),
         user: User { uid: 1000, gid: 1000, groups: vec![] },
-        may_gain_privileges: false,
+        security: Security::default(),
         ..ContainerSpec::default()
     }
 }

@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::hooks::{self, Target};
-use super::{PodRun, Slot, mounting, probes, spec};
+use super::{PodRun, Slot, mounting, probes, security, spec};
 use crate::node::environment::{self, EnvironmentError, Variables, expand, nanos, relocate};
 use crate::node::logs::RunLog;
 use crate::node::sandbox::client::Running;
-use crate::node::sandbox::protocol::{ContainerSpec, Exit, Failure, Limits, Streams, User};
+use crate::node::sandbox::protocol::{ContainerSpec, Exit, Failure, Limits, Security, Streams, User};
 use crate::node::status::State;
 use crate::node::streams::{Ends, Known, Live, feed};
 
@@ -201,12 +201,13 @@ async fn start(run: &Arc<PodRun>, slot: Slot, container: &Container) -> Result<S
     let pod = run.pod();
     let restarts = slot.of(&mut run.record()).restarts;
     let user = user_of(run, container).map_err(StartFault::Config)?;
+    let security = security::of(container).map_err(StartFault::Config)?;
     let base = run.node.base_variables(&pod, container, &user, &mounting::temporary_folder(run, container));
     let variables = environment::resolve(&run.node.client, &pod, container, &run.facts(), base)
         .await
         .map_err(|error: EnvironmentError| StartFault::Config(error.to_string()))?;
     let mounts = mounting::mounts(run, container, &user, &variables, restarts).map_err(StartFault::Config)?;
-    let mut spec = container_spec(run, container, user, variables, mounts);
+    let mut spec = container_spec(run, container, user, variables, mounts, security);
     let failed = |e: std::io::Error| StartFault::Start(Failure::new(format!("the container's output: {e}")));
     let terminal = container.tty == Some(true);
     let mut ends = Ends::make(container.stdin == Some(true), terminal).map_err(failed)?;
@@ -224,6 +225,7 @@ async fn start(run: &Arc<PodRun>, slot: Slot, container: &Container) -> Result<S
         env: spec.env.clone(),
         working_directory: spec.working_directory.clone(),
         user: spec.user.clone(),
+        security: spec.security.clone(),
         paths: if run.node.mode.kind.isolates() { Vec::new() } else { run.relocations() },
     };
     if terminal && !spec.env.iter().any(|(name, _)| name == "TERM") {
@@ -263,6 +265,7 @@ fn container_spec(
     user: User,
     variables: Variables,
     mounts: Vec<crate::node::sandbox::protocol::MountSpec>,
+    security: Security,
 ) -> ContainerSpec {
     let isolates = run.node.mode.kind.isolates();
     let lookup = |name: &str| variables.get(name).map(str::to_owned);
@@ -281,7 +284,6 @@ fn container_spec(
         (env, there)
     };
     let limits = limits(container);
-    let security = container.security_context.as_ref();
     ContainerSpec {
         pod: run.uid.clone(),
         name: container.name.clone(),
@@ -289,7 +291,7 @@ fn container_spec(
         env,
         working_directory,
         user,
-        may_gain_privileges: security.and_then(|security| security.allow_privilege_escalation) != Some(false),
+        security,
         mounts,
         streams: Streams::default(),
         limits: Limits {

@@ -1,15 +1,16 @@
 //! What is run or asked beside a container: commands inside it, connections to it. Probes and hooks both use it.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, HTTPGetAction, TCPSocketAction};
+use k8s_openapi::api::core::v1::{Container, GRPCAction, HTTPGetAction, TCPSocketAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::PodRun;
+use super::{PodRun, secure};
 use crate::node::environment::relocate;
 use crate::node::logs::output_pipe;
 use crate::node::sandbox::client::read_output;
-use crate::node::sandbox::protocol::{CheckSpec, ExecSpec, HttpGet, Streams, User};
+use crate::node::sandbox::protocol::{CheckSpec, ExecSpec, HttpGet, Security, Streams, User};
 
 /// Of a command's output this much is kept for a message; kubelet's bound.
 const MAX_OUTPUT_BYTES: u64 = 10 << 10;
@@ -27,6 +28,8 @@ pub struct Target {
     pub working_directory: String,
     /// Its user.
     pub user: User,
+    /// What it may do.
+    pub security: Security,
     /// Plain mode: where volumes lie instead of where they would be mounted (mount path, real path), longest first.
     pub paths: Vec<(String, String)>,
 }
@@ -65,6 +68,7 @@ pub async fn exec(
         env: target.env.clone(),
         working_directory: target.working_directory.clone(),
         user: target.user.clone(),
+        security: target.security.clone(),
         streams: Streams::Outputs,
     };
     let running = run.node.sandbox.exec(spec, vec![out, err]).await.map_err(|failure| failure.message)?;
@@ -98,9 +102,6 @@ pub async fn http(
     action: &HTTPGetAction,
     timeout: Duration,
 ) -> Result<(), String> {
-    if action.scheme.as_deref() == Some("HTTPS") {
-        return Err("HTTPS probes are not supported by this node".to_owned());
-    }
     let headers: Vec<(String, String)> = action
         .http_headers
         .iter()
@@ -117,7 +118,22 @@ pub async fn http(
         headers.iter().find(|(key, _)| key.eq_ignore_ascii_case("host")).map(|(_, value)| value.clone());
     let host = named.unwrap_or_else(|| format!("{}:{port}", run.address));
     let headers = headers.into_iter().filter(|(key, _)| !key.eq_ignore_ascii_case("host")).collect();
-    connect(run, action.host.as_deref(), port, timeout, Some(HttpGet { path, host, headers })).await
+    let get = HttpGet { path, host, headers };
+    if action.scheme.as_deref() == Some("HTTPS") {
+        let address = address_of(run, action.host.as_deref())?;
+        return secure::https(run, address, port, &get, timeout).await;
+    }
+    connect(run, action.host.as_deref(), port, timeout, Some(get)).await
+}
+
+/// Asks by gRPC's health protocol.
+///
+/// # Errors
+/// What to tell in the event.
+pub async fn grpc(run: &PodRun, action: &GRPCAction, timeout: Duration) -> Result<(), String> {
+    let port = u16::try_from(action.port).map_err(|_| format!("invalid port {}", action.port))?;
+    let service = action.service.as_deref().unwrap_or_default();
+    secure::grpc(run, run.address, port, service, timeout).await
 }
 
 /// Connects by TCP.
@@ -140,15 +156,19 @@ async fn connect(
     timeout: Duration,
     http: Option<HttpGet>,
 ) -> Result<(), String> {
-    let address = match host.filter(|host| !host.is_empty()) {
-        None => run.address,
-        Some(host) => {
-            host.parse().map_err(|_| format!("host {host:?} is no IPv4 address; names are not resolved"))?
-        }
-    };
+    let address = address_of(run, host)?;
     let timeout_millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
     let spec = CheckSpec { address, port, timeout_millis, http };
     run.node.sandbox.check(spec).await.map_err(|failure| failure.message)?
+}
+
+fn address_of(run: &PodRun, host: Option<&str>) -> Result<Ipv4Addr, String> {
+    match host.filter(|host| !host.is_empty()) {
+        None => Ok(run.address),
+        Some(host) => {
+            host.parse().map_err(|_| format!("host {host:?} is no IPv4 address; names are not resolved"))
+        }
+    }
 }
 
 fn port(container: &Container, port: &IntOrString) -> Result<u16, String> {

@@ -8,6 +8,9 @@ mod container;
 pub mod hooks;
 mod mounting;
 mod probes;
+mod secure;
+mod security;
+mod storage;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -256,12 +259,20 @@ impl PodRun {
             let Some(seconds) = deadline else { return std::future::pending().await };
             tokio::time::sleep(Duration::from_secs(seconds)).await;
         };
+        let pod = self.pod();
+        let spec = spec(&pod);
         let ended = async {
             // A closed channel means that the node is being stopped.
             let _ = wish.wait_for(Wish::ends).await;
         };
         tokio::select! {
             () = ended => {}
+            message = storage::exceeded(self, &spec) => {
+                if !self.record().over {
+                    self.node.events.warning(&self.pod(), None, "Evicted", message.clone());
+                    self.update(|record| record.verdict = Some(("Evicted".to_owned(), message)));
+                }
+            }
             () = expired => {
                 let message = "Pod was active on the node longer than the specified deadline".to_owned();
                 if !self.record().over {
@@ -280,6 +291,17 @@ impl PodRun {
         let spec = spec(&pod);
         if self.lost_for_good(&spec) {
             return;
+        }
+        if let Some(name) = security::forbidden_sysctl(&spec) {
+            let message = format!("forbidden sysctl: {name:?} not allowlisted");
+            self.node.events.warning(&pod, None, "SysctlForbidden", message.clone());
+            self.update(|record| record.verdict = Some(("SysctlForbidden".to_owned(), message)));
+            return;
+        }
+        let not_held = security::not_held(&spec, self.node.mode.kind);
+        if !not_held.is_empty() {
+            let message = format!("Not enforced in mode {}: {}", self.node.mode.kind, not_held.join(", "));
+            self.node.events.warning(&pod, None, "SecurityNotEnforced", message);
         }
         if !self.stop.is_cancelled() && self.prepare(&pod, &spec).await {
             let mut sidecars = Vec::new();
@@ -322,13 +344,6 @@ impl PodRun {
 
     /// Makes volumes and sandbox, as often as it takes; false where the pod is to end before.
     async fn prepare(&self, pod: &Pod, spec: &PodSpec) -> bool {
-        let mode = self.node.mode.kind.as_str();
-        let note = json!({"metadata": {"annotations": {api::ANNOTATION_NODE_MODE: mode}}});
-        let api = self.api();
-        let name = pod.metadata.name.clone().unwrap_or_default();
-        if let Err(error) = api.patch(&name, &PatchParams::default(), &Patch::Merge(&note)).await {
-            tracing::debug!(%error, pod = name, "the mode could not be noted");
-        }
         let mut pause = FIRST_RETRY;
         loop {
             match self.prepare_once(pod, spec).await {
@@ -358,6 +373,7 @@ impl PodRun {
             pod: self.uid.clone(),
             hostname: hostname(pod),
             address: self.address,
+            sysctls: security::sysctls(spec),
             memory_directories: memory,
         };
         self.node
@@ -471,7 +487,9 @@ impl PodRun {
             if written.as_ref() == Some(&status) || self.wish.borrow().gone {
                 return;
             }
-            let patch = json!({"metadata": {"uid": self.uid}, "status": status});
+            // With the mode: a node may write a pod's status and nothing else of it (NodeRestriction).
+            let mode = json!({api::ANNOTATION_NODE_MODE: self.node.mode.kind.as_str()});
+            let patch = json!({"metadata": {"uid": self.uid, "annotations": mode}, "status": status});
             let name = pod.metadata.name.clone().unwrap_or_default();
             match self.api().patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
                 Ok(_) => {

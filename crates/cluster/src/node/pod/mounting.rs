@@ -70,8 +70,10 @@ pub fn mounts(
     let bind =
         |source: PathBuf, target: &str, read_only| MountSpec { source, target: target.into(), read_only };
     let termination = container.termination_message_path.as_deref().unwrap_or(DEFAULT_TERMINATION_PATH);
+    let sealed =
+        container.security_context.as_ref().and_then(|own| own.read_only_root_filesystem) == Some(true);
     let mut mounts = vec![
-        bind(temporary_folder(run, container), "/tmp", false),
+        bind(temporary_folder(run, container), "/tmp", sealed),
         bind(lock(&run.node.hosts).file(&namespace), "/etc/hosts", true),
         bind(run.folder.join("hostname"), "/etc/hostname", true),
         bind(run.folder.join("resolv.conf"), "/etc/resolv.conf", true),

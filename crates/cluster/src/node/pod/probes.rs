@@ -64,6 +64,8 @@ async fn try_once(run: &PodRun, container: &Container, probe: &Probe, target: &T
         hooks::http(run, container, action, timeout).await
     } else if let Some(action) = &probe.tcp_socket {
         hooks::tcp(run, container, action, timeout).await
+    } else if let Some(action) = &probe.grpc {
+        hooks::grpc(run, action, timeout).await
     } else {
         Err("this kind of probe is not supported by this node".to_owned())
     }

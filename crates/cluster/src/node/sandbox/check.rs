@@ -28,12 +28,17 @@ pub fn check(spec: &CheckSpec) -> Result<(), String> {
     }
 }
 
-/// Connects to the loopback of the network in which the process stands, as port forwarding wants.
+/// Connects to an address, or to the loopback of the network in which the process stands, as port forwarding wants.
 ///
 /// # Errors
 /// Why not, in the words of a container runtime (`containerd/pkg/cri`).
-pub fn connect_inside(spec: &ConnectSpec) -> Result<TcpStream, String> {
+pub fn connect(spec: &ConnectSpec) -> Result<TcpStream, String> {
     let timeout = Duration::from_millis(spec.timeout_millis.max(1));
+    if let Some(address) = spec.address {
+        let address = SocketAddr::from((address, spec.port));
+        return TcpStream::connect_timeout(&address, timeout)
+            .map_err(|error| format!("dial tcp {address}: {error}"));
+    }
     let four = SocketAddr::from((Ipv4Addr::LOCALHOST, spec.port));
     let six = SocketAddr::from((Ipv6Addr::LOCALHOST, spec.port));
     TcpStream::connect_timeout(&four, timeout)
@@ -41,9 +46,8 @@ pub fn connect_inside(spec: &ConnectSpec) -> Result<TcpStream, String> {
         .map_err(|error| format!("failed to connect to localhost:{} inside the pod: {error}", spec.port))
 }
 
-fn http(mut stream: TcpStream, get: &HttpGet, timeout: Duration) -> std::io::Result<Result<(), String>> {
-    stream.set_read_timeout(Some(timeout))?;
-    stream.set_write_timeout(Some(timeout))?;
+/// The text of a probe's request, as a kubelet writes it.
+pub fn request(get: &HttpGet) -> String {
     let mut request = format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", get.path, get.host);
     let named = |name: &str| get.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
     if !named("user-agent") {
@@ -56,7 +60,13 @@ fn http(mut stream: TcpStream, get: &HttpGet, timeout: Duration) -> std::io::Res
         request.push_str(&format!("{key}: {value}\r\n"));
     }
     request.push_str("\r\n");
-    stream.write_all(request.as_bytes())?;
+    request
+}
+
+fn http(mut stream: TcpStream, get: &HttpGet, timeout: Duration) -> std::io::Result<Result<(), String>> {
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    stream.write_all(request(get).as_bytes())?;
     let mut answer = Vec::new();
     let mut chunk = [0; 1024];
     while !answer.contains(&b'\n') && answer.len() < MAX_ANSWER_BYTES {
@@ -69,7 +79,10 @@ fn http(mut stream: TcpStream, get: &HttpGet, timeout: Duration) -> std::io::Res
 }
 
 /// Judges a status line.
-fn judge(answer: &str) -> Result<(), String> {
+///
+/// # Errors
+/// What is wrong with it, in kubelet's words.
+pub fn judge(answer: &str) -> Result<(), String> {
     let status = answer
         .strip_prefix("HTTP/1.")
         .and_then(|rest| rest.split(' ').nth(1))

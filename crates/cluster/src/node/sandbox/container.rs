@@ -24,27 +24,9 @@ use nix::unistd::{
 use super::cgroups::Group;
 use super::kernel;
 use super::mounts::{self, View};
-use super::protocol::{ContainerSpec, ExecSpec, Failure, User};
+use super::protocol::{ContainerSpec, ExecSpec, Failure, Security, User};
 use crate::node::mode::ModeKind;
 
-/// Capabilities that stay within reach of a container's root, as Docker's and containerd's default set; all others
-/// are dropped for good. Numbers from `linux/capability.h`.
-const KEPT_CAPABILITIES: [u32; 14] = [
-    0,  // CHOWN
-    1,  // DAC_OVERRIDE
-    3,  // FOWNER
-    4,  // FSETID
-    5,  // KILL
-    6,  // SETGID
-    7,  // SETUID
-    8,  // SETPCAP
-    10, // NET_BIND_SERVICE
-    13, // NET_RAW
-    18, // SYS_CHROOT
-    27, // MKNOD
-    29, // AUDIT_WRITE
-    31, // SETFCAP
-];
 /// Past the last capability of any kernel known; the kernel refuses the surplus.
 const CAPABILITY_NUMBERS: u32 = 64;
 
@@ -105,10 +87,15 @@ pub fn become_container(spec: &ContainerSpec, around: &Surroundings<'_>) -> Resu
         }
         let mut view = mounts::prepare_container(&spec.mounts)?;
         enter_working_directory(&spec.working_directory, Some(&mut view))?;
+        if spec.security.read_only_root {
+            view.seal()?;
+            // What was entered was entered by way of a mount that could be written to.
+            enter_working_directory(&spec.working_directory, None)?;
+        }
     } else {
         enter_working_directory(&spec.working_directory, None)?;
     }
-    become_user(&spec.user, around.mode, false, spec.may_gain_privileges)?;
+    become_user(&spec.user, around.mode, false, &spec.security)?;
     open_terminal(around.streams)?;
     run(&spec.argv, &spec.env)
 }
@@ -121,7 +108,7 @@ pub fn become_exec(spec: &ExecSpec, around: &Surroundings<'_>) -> Result<(), Fai
     begin(around)?;
     enter_working_directory(&spec.working_directory, None)?;
     // The container's user namespace, if it has one, has been joined with the others.
-    become_user(&spec.user, around.mode, true, false)?;
+    become_user(&spec.user, around.mode, true, &spec.security)?;
     open_terminal(around.streams)?;
     run(&spec.argv, &spec.env)
 }
@@ -196,11 +183,9 @@ fn enter_working_directory(directory: &str, view: Option<&mut View>) -> Result<(
 
 /// Takes on the user. In root mode that is a real change of ids; in rootless mode there is only one id, which a
 /// further user namespace shows under the wanted number; in plain mode nothing can change.
-fn become_user(user: &User, mode: ModeKind, joined: bool, may_gain_privileges: bool) -> Result<(), Failure> {
+fn become_user(user: &User, mode: ModeKind, joined: bool, security: &Security) -> Result<(), Failure> {
     if mode.isolates() {
-        for capability in (0..CAPABILITY_NUMBERS).filter(|number| !KEPT_CAPABILITIES.contains(number)) {
-            let _ = kernel::drop_capability(capability);
-        }
+        drop_capabilities(security);
     }
     match mode {
         ModeKind::Root => {
@@ -215,14 +200,22 @@ fn become_user(user: &User, mode: ModeKind, joined: bool, may_gain_privileges: b
             unshare(CloneFlags::CLONE_NEWUSER).map_err(step("make the container's user namespace"))?;
             map_ids(user.uid, 0, user.gid, 0)
                 .map_err(|e| Failure::new(format!("map the container's user: {e}")))?;
+            // A new user namespace begins with all of them.
+            drop_capabilities(security);
         }
         ModeKind::Rootless | ModeKind::Plain => {}
     }
-    if !may_gain_privileges {
+    if !security.may_gain_privileges {
         nix::sys::prctl::set_no_new_privs().map_err(step("forbid new privileges"))?;
     }
     // After the change of ids, which clears it.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(step("tie the process to the sandbox"))
+}
+
+fn drop_capabilities(security: &Security) {
+    for capability in (0..CAPABILITY_NUMBERS).filter(|number| !security.capabilities.contains(number)) {
+        let _ = kernel::drop_capability(capability);
+    }
 }
 
 /// Maps one user and one group of the calling process' new user namespace; all that the kernel allows without

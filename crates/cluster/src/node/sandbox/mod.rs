@@ -7,7 +7,7 @@
 //! kernel does not remove by itself: cgroups and the runtime directory.
 
 mod cgroups;
-mod check;
+pub mod check;
 mod container;
 mod kernel;
 mod mounts;

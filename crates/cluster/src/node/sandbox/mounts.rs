@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
@@ -220,6 +221,25 @@ impl View {
         Ok(path)
     }
 
+    /// Makes everything read-only but the volumes that may be written to and what every container needs to write to:
+    /// `/proc` and `/dev`, as under an OCI runtime's `root.readonly`.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn seal(&self) -> Result<(), Failure> {
+        let table = fs::read_to_string("/proc/self/mountinfo")
+            .map_err(|e| failure("read", Path::new("/proc/self/mountinfo"), e))?;
+        let open = ["/proc", "/dev", "/sys"].map(Path::new);
+        let may_write = |point: &Path| {
+            open.iter().any(|open| point.starts_with(open))
+                || self.writable.iter().any(|own| point.starts_with(own))
+        };
+        let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
+        let points: HashSet<PathBuf> = points.filter(|point| !may_write(point)).collect();
+        // What lies under another mount cannot be reached, by nobody.
+        points.iter().filter(|point| point.exists()).try_for_each(|point| make_read_only(point))
+    }
+
     fn is_private(&self, path: &Path) -> Result<bool, Failure> {
         let device = fs::metadata(path).map_err(|e| failure("look at", path, e))?.dev();
         Ok(self.private_devices.contains(&device) || self.writable.iter().any(|own| path.starts_with(own)))
@@ -267,6 +287,21 @@ impl View {
         self.private_devices.insert(device);
         Ok(())
     }
+}
+
+/// A path of `/proc/self/mountinfo`, where blanks and the like stand as octal numbers (proc_pid_mountinfo(5)).
+fn unescape(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let number = (*first == b'\\')
+            .then(|| std::str::from_utf8(after.get(..3)?).ok())
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(number.unwrap_or(*first));
+        rest = if number.is_some() { &after[3..] } else { after };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 fn entries(path: &Path, shown: &Path) -> Result<Vec<OsString>, Failure> {

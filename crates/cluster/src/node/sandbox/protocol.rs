@@ -90,6 +90,8 @@ pub struct PodSpec {
     pub hostname: String,
     /// Its address; the sandbox gives out none itself.
     pub address: Ipv4Addr,
+    /// Kernel parameters of the pod's own namespaces: name with dots, value.
+    pub sysctls: Vec<(String, String)>,
     /// Directories to back by memory (`emptyDir` of medium `Memory`), with a size in bytes where limited.
     pub memory_directories: Vec<(PathBuf, Option<u64>)>,
 }
@@ -109,8 +111,8 @@ pub struct ContainerSpec {
     pub working_directory: String,
     /// As whom to run.
     pub user: User,
-    /// Whether programs may gain privileges (set-user-ID) on `execve`.
-    pub may_gain_privileges: bool,
+    /// What it may do.
+    pub security: Security,
     /// What to mount, parents before children. In plain mode none is made.
     pub mounts: Vec<MountSpec>,
     /// What the container may use.
@@ -128,6 +130,17 @@ pub struct User {
     pub gid: u32,
     /// Supplementary groups; only root mode can set them.
     pub groups: Vec<u32>,
+}
+
+/// What a container's processes may do, and what runs beside them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Security {
+    /// Whether programs may gain privileges (set-user-ID) on `execve`.
+    pub may_gain_privileges: bool,
+    /// Numbers of the capabilities within reach of its root, from `linux/capability.h`; all others are gone for good.
+    pub capabilities: Vec<u32>,
+    /// Whether everything but its own volumes is read-only.
+    pub read_only_root: bool,
 }
 
 /// One mount of a container.
@@ -170,6 +183,8 @@ pub struct ExecSpec {
     pub working_directory: String,
     /// As whom.
     pub user: User,
+    /// What it may do: as the container.
+    pub security: Security,
     /// What it reads and writes.
     pub streams: Streams,
 }
@@ -179,7 +194,10 @@ pub struct ExecSpec {
 pub struct ConnectSpec {
     /// The pod's uid.
     pub pod: String,
-    /// TCP port on the pod's loopback, of IPv4 or else of IPv6.
+    /// Where from outside the pod, as a kubelet's probe connects; `None` is the pod's own loopback, of IPv4 or else of
+    /// IPv6.
+    pub address: Option<Ipv4Addr>,
+    /// TCP port.
     pub port: u16,
     /// How long at most, in milliseconds.
     pub timeout_millis: u64,

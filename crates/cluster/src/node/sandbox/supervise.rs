@@ -444,7 +444,8 @@ impl Supervisor {
     /// Connects from inside a pod's network, and sends the connection to the node.
     fn connect(&mut self, id: u64, spec: &ConnectSpec, to: &OwnedFd) -> Result<(), Failure> {
         let pod = self.pods.get(&spec.pod).ok_or_else(|| Failure::new("the pod has no sandbox"))?;
-        let network = pod.namespaces.iter().find(|(kind, _)| *kind == CloneFlags::CLONE_NEWNET);
+        let inside = pod.namespaces.iter().find(|(kind, _)| *kind == CloneFlags::CLONE_NEWNET);
+        let network = inside.filter(|_| spec.address.is_none());
         let (status, report) = pipe()?;
         let pid = kernel::fork(CloneFlags::empty(), || {
             let mut needed = vec![report.as_raw_fd(), to.as_raw_fd()];
@@ -453,7 +454,7 @@ impl Supervisor {
             kernel::reset_signals();
             let connected = network
                 .map_or(Ok(()), |(kind, fd)| setns(fd, *kind).map_err(|e| format!("join the pod: {e}")))
-                .and_then(|()| check::connect_inside(spec))
+                .and_then(|()| check::connect(spec))
                 .map_err(Failure::new);
             match connected.and_then(|stream| container::send_descriptor(to, stream.as_fd())) {
                 Ok(()) => 0,
@@ -717,12 +718,16 @@ fn make_pod(spec: &PodSpec, report: &OwnedFd, wait: OwnedFd) -> Result<(), Failu
         .map_err(|e| failed("wait", &e))?;
     let mut go = [0];
     fs::File::from(wait).read_exact(&mut go).map_err(|e| failed("wait for the pod's network", &e))?;
-    Network::open()
-        .and_then(|mut network| network.configure_pod(spec.address))
-        .map_err(|e| failed("set up the pod's network", &e))?;
     // As every container runtime of today: any port, for any user (KEP-2763's safe sysctls).
     fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
-        .map_err(|e| failed("open low ports to the pod", &e))
+        .map_err(|e| failed("open low ports to the pod", &e))?;
+    for (name, value) in &spec.sysctls {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        fs::write(&path, value).map_err(|e| failed(&format!("set the sysctl {name} to {value:?}"), &e))?;
+    }
+    Network::open()
+        .and_then(|mut network| network.configure_pod(spec.address))
+        .map_err(|e| failed("set up the pod's network", &e))
 }
 
 /// Forks a keeper (plain mode) whose child runs `program`; gives also where the keeper tells the result.

@@ -1,0 +1,261 @@
+//! What pods ask of their node's security, probes and storage: that it holds where it can, and is told where it cannot.
+
+use std::time::Duration;
+
+use cluster::node::ModeKind;
+use k8s_openapi::api::core::v1::{Event, Pod, Secret};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::pods::{create, ended, in_each_mode, phase, pod, pods, terminated, until};
+
+const BOUND: Duration = Duration::from_secs(30);
+
+/// Waits until an event with this reason is told, and gives its message.
+async fn told(client: &kube::Client, name: &str, reason: &str) -> String {
+    let events: Api<Event> = Api::namespaced(client.clone(), "team");
+    let look = async {
+        loop {
+            let all = events.list(&ListParams::default()).await.unwrap();
+            let found = all.items.into_iter().find(|event| {
+                event.reason.as_deref() == Some(reason) && event.involved_object.name.as_deref() == Some(name)
+            });
+            if let Some(event) = found {
+                return event.message.unwrap_or_default();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(BOUND, look).await.unwrap_or_else(|_| panic!("{name}: no event {reason}"))
+}
+
+fn with_context(name: &str, script: &str, context: Value) -> Value {
+    let mut made = pod(name, script);
+    made["spec"]["containers"][0]["securityContext"] = context;
+    made
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn capabilities_privileges_and_the_root_are_what_was_asked_for() {
+    in_each_mode(|client, mode| async move {
+        let script = "grep -E 'CapBnd|NoNewPrivs' /proc/self/status; \
+            touch /odh-test-no 2>/dev/null || echo no root; touch /tmp/no 2>/dev/null || echo no tmp; \
+            echo yes > /odh-test-data/yes && cat /odh-test-data/yes; echo x > /dev/null && echo null";
+        let mut spec = with_context("sealed", script, json!({"readOnlyRootFilesystem": true,
+            "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}));
+        spec["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+        spec["spec"]["containers"][0]["volumeMounts"] =
+            json!([{"name": "data", "mountPath": "/odh-test-data"}]);
+        create(&client, spec).await;
+        let (_, log) = ended(&client, "sealed").await;
+        assert!(log.contains("NoNewPrivs:\t1"), "{mode}: {log}");
+        if mode.isolates() {
+            assert!(log.contains("CapBnd:\t0000000000000400\n"), "{mode}: {log}");
+            assert!(log.ends_with("no root\nno tmp\nyes\nnull\n"), "{mode}: {log}");
+        } else {
+            let why = told(&client, "sealed", "SecurityNotEnforced").await;
+            assert!(why.contains("readOnlyRootFilesystem") && why.contains("capabilities.add"), "{why}");
+        }
+        create(&client, pod("usual", "grep -E 'CapBnd|NoNewPrivs' /proc/self/status")).await;
+        let (_, log) = ended(&client, "usual").await;
+        assert!(log.contains("NoNewPrivs:\t0"), "{mode}: {log}");
+        if mode.isolates() {
+            assert!(log.contains("CapBnd:\t00000000a80425fb\n"), "{mode}: {log}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_mode_gives_is_refused_with_its_reason() {
+    in_each_mode(|client, mode| async move {
+        create(&client, with_context("privileged", "true", json!({"privileged": true}))).await;
+        let why = told(&client, "privileged", "Failed").await;
+        assert!(why.contains("privileged containers are not run by this node"), "{mode}: {why}");
+        create(&client, with_context("flies", "true", json!({"capabilities": {"add": ["FLY"]}}))).await;
+        assert!(told(&client, "flies", "Failed").await.contains("unknown capability \"FLY\""));
+        create(&client, with_context("root", "true", json!({"runAsNonRoot": true, "runAsUser": 0}))).await;
+        assert!(told(&client, "root", "Failed").await.contains("runAsNonRoot"));
+        let mut unsafe_one = pod("unsafe", "true");
+        unsafe_one["spec"]["securityContext"] = json!({"sysctls": [{"name": "kernel.msgmax", "value": "1"}]});
+        create(&client, unsafe_one).await;
+        let failed = until(&client, "unsafe", "failed", |pod| phase(pod) == Some("Failed")).await.unwrap();
+        assert_eq!(failed.status.unwrap().reason.as_deref(), Some("SysctlForbidden"), "{mode}");
+        for name in ["privileged", "flies", "root"] {
+            pods(&client).delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sysctls_groups_and_owners_of_volumes_hold_where_they_can() {
+    in_each_mode(|client, mode| async move {
+        let mut spec = pod(
+            "tuned",
+            "cat /proc/sys/net/ipv4/tcp_fin_timeout; id -G; stat -c %g /odh-test-data; \
+             echo $LIMIT; cat /odh-test-info/memory; echo; cat /odh-test-one",
+        );
+        spec["spec"]["securityContext"] = json!({"fsGroup": 4321, "supplementalGroups": [5432],
+            "sysctls": [{"name": "net.ipv4.tcp_fin_timeout", "value": "17"}]});
+        spec["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}, {"name": "info", "downwardAPI": {"items": [
+            {"path": "memory", "resourceFieldRef": {"containerName": "main", "resource": "limits.memory", "divisor": "1Mi"}}]}}]);
+        let container = &mut spec["spec"]["containers"][0];
+        container["resources"] = json!({"limits": {"memory": "64Mi"}});
+        container["env"] = json!([{"name": "PART", "value": "memory"},
+            {"name": "LIMIT", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}}]);
+        container["volumeMounts"] = json!([{"name": "data", "mountPath": "/odh-test-data"},
+            {"name": "info", "mountPath": "/odh-test-info"},
+            {"name": "info", "mountPath": "/odh-test-one", "subPathExpr": "$(PART)"}]);
+        create(&client, spec).await;
+        let (_, log) = ended(&client, "tuned").await;
+        let lines: Vec<&str> = log.lines().collect();
+        if mode.isolates() {
+            assert_eq!(lines[0], "17", "{mode}: {log}");
+            assert_eq!(lines[3..], ["67108864", "64", "64"], "{mode}: {log}");
+        } else {
+            assert!(told(&client, "tuned", "SecurityNotEnforced").await.contains("sysctls"));
+        }
+        if mode == ModeKind::Root {
+            assert!(lines[1].split(' ').any(|group| group == "5432"), "{log}");
+            assert_eq!(lines[2], "4321", "{log}");
+        } else {
+            assert!(told(&client, "tuned", "SecurityNotEnforced").await.contains("supplementalGroups"));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mounted_secret_follows_and_keeps_its_mode() {
+    in_each_mode(|client, mode| async move {
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), "team");
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": "key"}, "stringData": {"key": "old"}}))
+        .unwrap();
+        secrets.create(&PostParams::default(), &secret).await.unwrap();
+        let script = "stat -L -c %a /odh-test-key/key; while grep -q old /odh-test-key/key; do sleep 0.05; done; \
+            cat /odh-test-key/key";
+        let mut spec = pod("follows", script);
+        spec["spec"]["volumes"] = json!([{"name": "key", "secret": {"secretName": "key", "defaultMode": 0o400}}]);
+        spec["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "key", "mountPath": "/odh-test-key"}]);
+        create(&client, spec).await;
+        until(&client, "follows", "running", |pod| phase(pod) == Some("Running")).await;
+        let patch = json!({"stringData": {"key": "new"}});
+        secrets.patch("key", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        assert_eq!(ended(&client, "follows").await.1, "400\nnew", "{mode}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_that_writes_too_much_is_evicted() {
+    in_each_mode(|client, mode| async move {
+        let mut spec = pod("writes", "head -c 3000000 /dev/zero > /odh-test-data/big; exec sleep 600");
+        spec["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}]);
+        spec["spec"]["containers"][0]["volumeMounts"] =
+            json!([{"name": "data", "mountPath": "/odh-test-data"}]);
+        create(&client, spec).await;
+        let mut small = pod("memory", "head -c 3000000 /dev/zero > /odh-test-data/big || echo full");
+        small["spec"]["volumes"] =
+            json!([{"name": "data", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]);
+        small["spec"]["containers"][0]["volumeMounts"] =
+            json!([{"name": "data", "mountPath": "/odh-test-data"}]);
+        create(&client, small).await;
+        let evicted = until(&client, "writes", "evicted", |pod| phase(pod) == Some("Failed")).await.unwrap();
+        let status = evicted.status.unwrap();
+        assert_eq!(status.reason.as_deref(), Some("Evicted"), "{mode}");
+        assert!(
+            status.message.unwrap().contains("Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\"")
+        );
+        let (_, log) = ended(&client, "memory").await;
+        assert_eq!(log.contains("full"), mode.isolates(), "{mode}: {log}");
+    })
+    .await;
+}
+
+/// Answers HTTPS with a certificate that nobody knows.
+const HTTPS: &str = "import http.server, ssl
+class H(http.server.BaseHTTPRequestHandler):
+  def do_GET(self):
+    self.send_response(200 if self.path == '/well' else 500); self.end_headers()
+s = http.server.HTTPServer(('', 8443), H)
+c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); c.load_cert_chain('/odh-test-tls/cert', '/odh-test-tls/key')
+s.socket = c.wrap_socket(s.socket, server_side=True); s.serve_forever()";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_ask_by_https_and_grpc() {
+    in_each_mode(|client, mode| async move {
+        if !mode.isolates() {
+            // The ports would be the machine's own.
+            return;
+        }
+        let probed = |name: &str, path: &str| {
+            let mut spec = pod(name, "");
+            let container = &mut spec["spec"]["containers"][0];
+            container["command"] = json!(["python3", "-c", HTTPS]);
+            container["volumeMounts"] = json!([{"name": "tls", "mountPath": "/odh-test-tls"}]);
+            container["readinessProbe"] =
+                json!({"httpGet": {"path": path, "port": 8443, "scheme": "HTTPS"}, "periodSeconds": 1});
+            spec["spec"]["volumes"] = json!([{"name": "tls", "secret": {"secretName": "tls"}}]);
+            spec
+        };
+        let made = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap();
+        let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "tls"},
+            "stringData": {"cert": made.cert.pem(), "key": made.signing_key.serialize_pem()}}))
+        .unwrap();
+        Api::namespaced(client.clone(), "team").create(&PostParams::default(), &secret).await.unwrap();
+        create(&client, probed("well", "/well")).await;
+        create(&client, probed("ill", "/ill")).await;
+        let mut grpc = pod("grpc", "exec sleep 600");
+        grpc["spec"]["containers"][0]["readinessProbe"] = json!({"grpc": {"port": 9000}, "periodSeconds": 1});
+        create(&client, grpc).await;
+        let ready = |pod: Option<&Pod>| {
+            let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.clone()).unwrap_or_default();
+            conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
+        };
+        until(&client, "well", "ready", ready).await;
+        let unhealthy = async {
+            loop {
+                let why = told(&client, "ill", "Unhealthy").await;
+                if !why.is_empty() {
+                    return why;
+                }
+            }
+        };
+        let why = unhealthy.await;
+        assert!(why.contains("statuscode: 500") || why.contains("connection refused"), "{mode}: {why}");
+        let why = told(&client, "grpc", "Unhealthy").await;
+        assert!(why.contains("dial tcp") && why.contains(":9000"), "{mode}: {why}");
+        for name in ["well", "ill", "grpc"] {
+            pods(&client).delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn last_words_hooks_and_sidecars_do_as_kubelet_has_them_do() {
+    in_each_mode(|client, mode| async move {
+        let mut spec = pod("speaks", "cat /odh-test-data/sidecar /odh-test-data/hook; exit 3");
+        spec["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+        let mounts = json!([{"name": "data", "mountPath": "/odh-test-data"}]);
+        let wait = "until [ -e /odh-test-data/hook ]; do sleep 0.02; done; cat /odh-test-data/sidecar; echo logged; exit 3";
+        let container = &mut spec["spec"]["containers"][0];
+        container["command"] = json!(["sh", "-c", wait]);
+        container["volumeMounts"] = mounts.clone();
+        container["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+        container["lifecycle"] = json!({"postStart": {"exec": {"command": ["touch", "/odh-test-data/hook"]}}});
+        spec["spec"]["initContainers"] = json!([{"name": "sidecar", "image": "i", "restartPolicy": "Always",
+            "command": ["sh", "-c", "echo beside > /odh-test-data/sidecar; exec sleep 600"],
+            "startupProbe": {"exec": {"command": ["test", "-s", "/odh-test-data/sidecar"]}, "periodSeconds": 1},
+            "volumeMounts": mounts}]);
+        create(&client, spec).await;
+        let (pod, log) = ended(&client, "speaks").await;
+        assert_eq!(log, "beside\nlogged\n", "{mode}");
+        let how = terminated(&pod);
+        assert_eq!(how["exitCode"], 3, "{mode}: {how}");
+        assert!(how["message"].as_str().unwrap().ends_with("logged\n"), "{mode}: {how}");
+    })
+    .await;
+}
