@@ -463,7 +463,7 @@ fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Ch
             body: json!({ "status": { "startTime": null } }),
         })
     });
-    (clear_start, Some(set_suspend(job, false, scheduling_directives(job, settings))))
+    (clear_start, Some(set_suspend(job, false, scheduling_directives(job, launcher, settings))))
 }
 
 /// A Launcher made by upstream's operator lacks the labels that the watches select by.

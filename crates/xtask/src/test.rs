@@ -14,6 +14,7 @@ struct SetUp {
     odh: PathBuf,
     examples: PathBuf,
     mpich: PathBuf,
+    intel: PathBuf,
     tools: PathBuf,
 }
 
@@ -25,6 +26,7 @@ fn set_up() -> Result<SetUp, Stop> {
         tools: environment::tools()?,
         examples: environment::examples()?,
         mpich: environment::mpich()?,
+        intel: environment::intel()?,
         odh: build::programs(Profile::Tests)?,
     })
 }
@@ -43,7 +45,8 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
     let mut command = Command::new(steps::cargo_program());
     command.args(["test", "--workspace", "--no-fail-fast"]).args(filter);
     command.env("ODH", &places.odh).env("ODH_EXAMPLES_ENVIRONMENT", &places.examples);
-    command.env("ODH_MPICH_ENVIRONMENT", &places.mpich).env("KUBECTL", places.tools.join("bin/kubectl"));
+    command.env("ODH_MPICH_ENVIRONMENT", &places.mpich).env("ODH_INTEL_ENVIRONMENT", &places.intel);
+    command.env("KUBECTL", places.tools.join("bin/kubectl"));
     command.env("ODH_STORY_MODES", &record);
     let outcome = steps::run(&mut command);
     let modes = report_modes(&fs::read_to_string(&record).unwrap_or_default(), filter.is_empty());

@@ -56,7 +56,7 @@ def record(case):
         operator.wait(20)
         call("DELETE", "/apis/coordination.k8s.io/v1/namespaces/mpi-operator/leases/mpi-operator", accepted=(404,))
     objects = {}
-    for line in open(RUN / "audit.log").read()[start:].splitlines():
+    for line in (RUN / "audit.log").read_bytes()[start:].splitlines():
         event = json.loads(line)
         target = event.get("objectRef") or {}
         if target.get("resource") in ("events", "leases") or target.get("subresource") or target.get("namespace") != "team":

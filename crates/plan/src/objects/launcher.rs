@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, EnvVar, KeyToPath, PodSpec, PodTemplateSpec, Volume,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::hostfile::{DISCOVER_HOSTS, HOSTFILE, config_map_name};
 use super::pod_group::join;
@@ -35,15 +35,22 @@ pub(crate) fn launcher_job(job: &ValidJob, settings: &Settings) -> Job {
     }
 }
 
-/// A merge patch that gives a suspended Launcher what a queue injected into the MPIJob meanwhile (KEP-2926).
-pub(crate) fn scheduling_directives(job: &ValidJob, settings: &Settings) -> Value {
+/// A merge patch that gives a suspended Launcher what a queue injected into the MPIJob meanwhile (KEP-2926): labels and
+/// annotations beside those that it has, as upstream; the rest in place of what an earlier admission injected.
+pub(crate) fn scheduling_directives(job: &ValidJob, launcher: &Job, settings: &Settings) -> Value {
     let template = pod_template(job, settings);
     let metadata = template.metadata.unwrap_or_default();
     let pod = template.spec.unwrap_or_default();
+    let has = launcher.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()?.node_selector.as_ref());
+    let node_selector = pod.node_selector.map(|wanted| {
+        let gone = has.into_iter().flatten().map(|(key, _)| (key.clone(), Value::Null));
+        let wanted = wanted.into_iter().map(|(key, value)| (key, Value::String(value)));
+        gone.chain(wanted).collect::<Map<_, _>>()
+    });
     json!({
         "metadata": { "labels": metadata.labels, "annotations": metadata.annotations.unwrap_or_default() },
         "spec": {
-            "nodeSelector": pod.node_selector,
+            "nodeSelector": node_selector,
             "tolerations": pod.tolerations,
             "schedulingGates": pod.scheduling_gates,
         },

@@ -131,7 +131,9 @@ pub(crate) fn equip(job: &ValidJob, launch: Launch, settings: &Settings, pod: &m
             ..Volume::default()
         };
         pod.volumes.get_or_insert_default().push(empty);
-        pod.init_containers.get_or_insert_default().insert(0, install(settings));
+        let user = pod.containers.first().and_then(|container| container.security_context.as_ref());
+        let install = install(settings, user);
+        pod.init_containers.get_or_insert_default().insert(0, install);
     }
     let Some(container) = pod.containers.first_mut() else { return };
     container.volume_mounts.get_or_insert_default().push(mount(KEY_VOLUME, &path));
@@ -146,9 +148,9 @@ pub(crate) fn equip(job: &ValidJob, launch: Launch, settings: &Settings, pod: &m
 }
 
 /// The init container that copies the agent's program to where the MPI container finds it. It holds under Pod
-/// Security *restricted* as far as a container can by itself, and asks for little, but says what, so that it passes
-/// a quota.
-fn install(settings: &Settings) -> Container {
+/// Security *restricted*, runs as whom the MPI container says that it runs, and asks for little, but says what, so that it
+/// passes a quota.
+fn install(settings: &Settings, user: Option<&SecurityContext>) -> Container {
     let amounts = |cpu: &str, memory: &str| {
         [("cpu", cpu), ("memory", memory)]
             .map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())))
@@ -171,6 +173,9 @@ fn install(settings: &Settings) -> Container {
                 type_: "RuntimeDefault".to_owned(),
                 localhost_profile: None,
             }),
+            run_as_non_root: user.and_then(|user| user.run_as_non_root),
+            run_as_user: user.and_then(|user| user.run_as_user),
+            run_as_group: user.and_then(|user| user.run_as_group),
             ..SecurityContext::default()
         }),
         volume_mounts: Some(vec![mount(AGENT, api::LAUNCH_DIRECTORY)]),

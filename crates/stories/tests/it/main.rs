@@ -6,6 +6,7 @@ mod bad_input;
 mod clean_up;
 mod documents;
 mod examples;
+mod implementations;
 mod kept_state;
 mod kubectl;
 mod main_job;
