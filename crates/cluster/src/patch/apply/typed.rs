@@ -235,7 +235,7 @@ fn judge_items(place: Place<'_>, items: &[Value], path: &mut Path, faults: &mut 
             }
             Ok(element) => {
                 if !seen.insert(element.clone()) {
-                    let key = super::fieldset::show(&[element.clone()]);
+                    let key = super::fieldset::show(std::slice::from_ref(&element));
                     faults.push(format!("{at}: duplicate entries for key {key}"));
                 }
                 path.push(element);
