@@ -36,6 +36,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use apiserver::auth::tokens::Keys;
+use apiserver::auth::users::{self, Users};
 use apiserver::auth::{self, Identities, UserInfo};
 use apiserver::{ApiServer, Endpoint, SYSTEM_NAMESPACES};
 use node::{Mode, ModeChoice, NodeHandle, NodeOptions};
@@ -45,6 +47,8 @@ use store::{Store, Volatile};
 const TOKEN_FILE: &str = "admin.token";
 /// The file of the state directory that holds the objects.
 const STORE_FILE: &str = "store.redb";
+/// The file of the state directory that holds the key of service accounts' tokens.
+const TOKEN_KEY: &str = "service-accounts.key";
 /// The folder of the state directory that holds the certificates.
 const CERTIFICATES: &str = "pki";
 /// The folder of the state directory that holds what claims keep.
@@ -126,6 +130,9 @@ pub enum Error {
     /// Certificates.
     #[error(transparent)]
     Tls(#[from] tls::Error),
+    /// The key of service accounts' tokens.
+    #[error(transparent)]
+    TokenKey(#[from] auth::tokens::KeyError),
     /// The default roles could not be stored.
     #[error("the default roles could not be stored: {0}")]
     Roles(#[source] store::Error),
@@ -169,7 +176,11 @@ impl Cluster {
         let kubeconfig = kubeconfig::kubeconfig(address, &identity.ca_pem, &token)?;
 
         let store = Arc::new(open_store(&options)?);
-        let server = Arc::new(ApiServer::new(store, Identities::new(&token)));
+        let identities = Identities::new(&token)
+            .with_users(Users::new(options.state.join(users::FILE)))
+            .with_keys(Keys::load_or_make(&options.state.join(TOKEN_KEY))?);
+        let server = ApiServer::new(store, identities);
+        let server = Arc::new(if options.controllers { server.with_service_accounts() } else { server });
         apiserver::restore(&server).await?;
         let client = client_of(&server, UserInfo::admin());
         make_system_namespaces(&client).await?;

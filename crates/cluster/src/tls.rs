@@ -12,11 +12,12 @@ use std::sync::Arc;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, KeyPair, KeyUsagePurpose,
+    IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 /// The names by which the API server may be called, in the cluster and outside.
@@ -27,6 +28,8 @@ const NAMES: [&str; 5] = [
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 ];
+/// The authority's key.
+const AUTHORITY_KEY: &str = "ca.key";
 /// Certificates hold for this many years from their making.
 const VALID_YEARS: i32 = 10;
 
@@ -78,19 +81,14 @@ pub fn load_or_make(directory: &Path, address: IpAddr) -> Result<Identity, Error
         make(&directory, address)?;
     }
     let ca_pem = read(&ca)?;
-    let acceptor = acceptor(&read(&certificate)?, &read(&key)?)
+    let acceptor = acceptor(&ca_pem, &read(&certificate)?, &read(&key)?)
         .map_err(|why| Error::Damaged { path: certificate.clone(), why })?;
     Ok(Identity { ca_pem, acceptor })
 }
 
 fn make(directory: &Path, address: IpAddr) -> Result<(), Error> {
     fs::create_dir_all(directory).map_err(|source| Error::File { path: directory.to_owned(), source })?;
-    let mut params = CertificateParams::new(Vec::<String>::new())?;
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages =
-        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-    name_and_date(&mut params, "odh-cluster-ca");
-    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    let authority = CertifiedIssuer::self_signed(authority()?, KeyPair::generate()?)?;
 
     let mut names = NAMES.map(String::from).to_vec();
     names.extend(["127.0.0.1".to_owned(), "::1".to_owned(), address.to_string()]);
@@ -102,10 +100,47 @@ fn make(directory: &Path, address: IpAddr) -> Result<(), Error> {
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, &authority)?;
 
-    // The key comes first and the authority last: an interrupted start begins anew.
+    // The keys come first and the authority last: an interrupted start begins anew.
+    write(&directory.join(AUTHORITY_KEY), &authority.key().serialize_pem())?;
     write(&directory.join("server.key"), &key.serialize_pem())?;
     write(&directory.join("server.crt"), &certificate.pem())?;
     write(&directory.join("ca.crt"), &authority.pem())
+}
+
+/// What the authority's certificate says.
+fn authority() -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::<String>::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    name_and_date(&mut params, "odh-cluster-ca");
+    Ok(params)
+}
+
+/// A client's certificate and key in PEM, signed by the authority of `directory`: `name`, in this group if it is not
+/// empty, good for `days` days from now.
+///
+/// # Errors
+/// When the authority's key is not there: state of before there were client certificates has none.
+pub fn sign_client(directory: &Path, name: &str, group: &str, days: i64) -> Result<(String, String), Error> {
+    let issuer_key = KeyPair::from_pem(&read(&directory.join(AUTHORITY_KEY))?)?;
+    let issuer = Issuer::new(authority()?, issuer_key);
+    let mut params = CertificateParams::new(Vec::<String>::new())?;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    if !group.is_empty() {
+        distinguished.push(DnType::OrganizationName, group);
+    }
+    params.distinguished_name = distinguished;
+    let now = std::time::SystemTime::now();
+    let day = std::time::Duration::from_secs(24 * 60 * 60);
+    params.not_before = (now - std::time::Duration::from_secs(5 * 60)).into();
+    params.not_after = (now + day * u32::try_from(days).unwrap_or(0)).into();
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, &issuer)?;
+    Ok((certificate.pem(), key.serialize_pem()))
 }
 
 fn name_and_date(params: &mut CertificateParams, name: &str) {
@@ -118,16 +153,26 @@ fn name_and_date(params: &mut CertificateParams, name: &str) {
     params.not_after = rcgen::date_time_ymd(year + VALID_YEARS, 12, 31);
 }
 
-fn acceptor(certificate: &str, key: &str) -> Result<TlsAcceptor, String> {
+fn acceptor(ca: &str, certificate: &str, key: &str) -> Result<TlsAcceptor, String> {
     let chain = CertificateDer::pem_slice_iter(certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| error.to_string())?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| error.to_string())?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    // A client may show a certificate, and then it must be one of this authority's.
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| error.to_string())?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_no_client_auth()
+        .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)
         .map_err(|error| error.to_string())?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

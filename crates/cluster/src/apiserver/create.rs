@@ -11,7 +11,7 @@ use super::body::Decoded;
 use super::call::Call;
 use super::reply::Shown;
 use super::status::{self, About, Refusal};
-use super::{managed, rules, versions};
+use super::{managed, rules, service_accounts, versions};
 use crate::store::{self, Key, Resource};
 
 /// How often another generated name is tried (KEP-4420).
@@ -79,6 +79,7 @@ pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusa
 
 /// Lets admission change the object, which has neither a UID nor, perhaps, a name yet.
 async fn admit(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
+    service_accounts::admit(call, value).await?;
     let name = name_of(value);
     admission::mutate(&Attributes::of(call, Operation::Create, &name), value, None).await?;
     check_namespace_field(call, value)
@@ -284,6 +285,12 @@ fn generated_prefix(value: &Value) -> Option<String> {
 }
 
 fn named(mut value: Value, prefix: &str) -> Value {
+    value["metadata"]["name"] = json!(format!("{prefix}{}", random_suffix()));
+    value
+}
+
+/// The random end of a generated name.
+pub fn random_suffix() -> String {
     // Sixteen random bytes by way of a UUID: more than enough for five characters.
     let random = uuid::Uuid::new_v4();
     let suffix = random
@@ -293,6 +300,5 @@ fn named(mut value: Value, prefix: &str) -> Value {
         .take(GENERATED_LENGTH)
         .filter_map(|byte| GENERATED_ALPHABET.get(usize::from(*byte) % GENERATED_ALPHABET.len()))
         .map(|byte| char::from(*byte));
-    value["metadata"]["name"] = json!(prefix.chars().chain(suffix).collect::<String>());
-    value
+    suffix.collect()
 }

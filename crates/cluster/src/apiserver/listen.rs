@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Endpoint;
+use super::auth::certificates::certified;
 
 /// Connections at a time; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 4096;
@@ -72,6 +73,8 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, endpoint: Endpoint) {
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let endpoint = endpoint.with_certificate(shown.and_then(|certificate| certified(certificate)));
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);

@@ -34,9 +34,11 @@ mod reply;
 mod reviews;
 mod route;
 mod rules;
+mod service_accounts;
 mod status;
 pub mod streams;
 mod subresources;
+mod token_request;
 mod update;
 mod versions;
 mod watch;
@@ -58,6 +60,7 @@ pub use definitions::restore;
 pub use reply::Body;
 
 use auth::authority::{self, Authority};
+use auth::certificates::Certified;
 use auth::{Identities, UserInfo, impersonation};
 use call::Call;
 use catalog::{Catalog, Entry};
@@ -76,6 +79,8 @@ pub struct ApiServer {
     catalog: RwLock<Arc<Catalog>>,
     identities: Identities,
     authority: Authority,
+    /// Whether pods are given service accounts, as the admission plug-in ServiceAccount does.
+    admits_service_accounts: bool,
     /// The nodes that can be asked for logs and streams.
     pub kubelets: Kubelets,
     past: past::Past,
@@ -90,6 +95,7 @@ impl ApiServer {
     pub fn new(store: Arc<Store>, identities: Identities) -> Self {
         Self {
             authority: Authority::new(store.clone()),
+            admits_service_accounts: false,
             store,
             catalog: RwLock::new(Arc::new(Catalog::of_builtin(&served()))),
             identities,
@@ -99,6 +105,12 @@ impl ApiServer {
             sessions: streams::Sessions::default(),
             quotas: admission::quota::Quotas::default(),
         }
+    }
+
+    /// The same, giving pods service accounts: for a cluster whose controllers make the account `default`.
+    #[must_use]
+    pub fn with_service_accounts(self) -> Self {
+        Self { admits_service_accounts: true, ..self }
     }
 
     /// The server's store.
@@ -121,23 +133,40 @@ fn served() -> Vec<Arc<rules::Kind>> {
     rules::builtin_kinds().iter().cloned().chain(metrics::kinds()).collect()
 }
 
+/// How it is known who comes in.
+#[derive(Clone)]
+enum Way {
+    /// Each request says.
+    Credentials,
+    /// By the certificate of the connection.
+    Certificate(Certified),
+    /// It is this very process.
+    Trusted(UserInfo),
+}
+
 /// A way in to the server, as a service of HTTP requests.
 #[derive(Clone)]
 pub struct Endpoint {
     server: Arc<ApiServer>,
-    /// Who everybody is who comes in here; without, each request must say.
-    user: Option<UserInfo>,
+    way: Way,
 }
 
 impl Endpoint {
     /// A way in that asks for credentials.
     pub fn with_credentials(server: Arc<ApiServer>) -> Self {
-        Self { server, user: None }
+        Self { server, way: Way::Credentials }
+    }
+
+    /// The same for a connection whose client has shown this certificate, if it has shown any.
+    #[must_use]
+    pub fn with_certificate(self, certificate: Option<Certified>) -> Self {
+        let way = certificate.map_or(Way::Credentials, Way::Certificate);
+        Self { server: self.server, way }
     }
 
     /// A way in for one user of this very process.
     pub fn trusted(server: Arc<ApiServer>, user: UserInfo) -> Self {
-        Self { server, user: Some(user) }
+        Self { server, way: Way::Trusted(user) }
     }
 }
 
@@ -155,10 +184,10 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (server, user) = (self.server.clone(), self.user.clone());
+        let (server, way) = (self.server.clone(), self.way.clone());
         async move {
             let (parts, body) = request.into_parts();
-            let answer = respond(&server, user, &parts, body).await;
+            let answer = respond(&server, way, &parts, body).await;
             Ok(answer.unwrap_or_else(|refusal| reply::refusal(&refusal)))
         }
         .boxed()
@@ -167,7 +196,7 @@ where
 
 async fn respond<B>(
     server: &Arc<ApiServer>,
-    user: Option<UserInfo>,
+    way: Way,
     parts: &Parts,
     body: B,
 ) -> Result<Response<Body>, Refusal>
@@ -179,9 +208,13 @@ where
     if let Some(answer) = public(&parts.method, &path) {
         return Ok(answer);
     }
-    let user = match user {
-        Some(user) => user,
-        None => auth::authenticate(&server.identities, &parts.headers)?.ok_or_else(status::unauthorized)?,
+    let now = Timestamp::now();
+    let user = match way {
+        Way::Trusted(user) => user,
+        Way::Certificate(certified) if now < certified.until => certified.user,
+        Way::Certificate(_) => return Err(status::unauthorized()),
+        Way::Credentials => auth::authenticate(&server.identities, &server.store, &parts.headers, now)?
+            .ok_or_else(status::unauthorized)?,
     };
     let user = impersonation::wanted(&server.authority, &user, &parts.headers)?.unwrap_or(user);
     let query = query::parse(parts.uri.query().unwrap_or_default())?;
@@ -202,7 +235,7 @@ where
             }
             let form =
                 if action.subresource == "log" { Form::Object } else { negotiate::accepted(&parts.headers)? };
-            let (headers, now) = (&parts.headers, Timestamp::now());
+            let headers = &parts.headers;
             let call = Call {
                 server,
                 user,
@@ -245,6 +278,15 @@ fn public(method: &Method, path: &str) -> Option<Response<Body>> {
     }
 }
 
+/// By what others check service accounts' tokens (KEP-1393).
+fn issuer(server: &ApiServer, target: Target<'_>) -> Option<serde_json::Value> {
+    match target {
+        Target::Other("/.well-known/openid-configuration") => Some(auth::tokens::discovery()),
+        Target::Other("/openid/v1/jwks") => server.identities.public_set(),
+        _ => None,
+    }
+}
+
 /// Discovery and OpenAPI.
 fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Result<Response<Body>, Refusal> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
@@ -255,6 +297,9 @@ fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Resul
         && path.starts_with("/openapi/")
     {
         return openapi::answer(&catalog, path, &parts.headers);
+    }
+    if let Some(set) = issuer(server, target) {
+        return Ok(reply::json_value(200, &set));
     }
     let form = negotiate::accepted(&parts.headers)?;
     let found = match (target, form) {
@@ -287,13 +332,12 @@ fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Resul
 }
 
 /// Parts of built-in objects that Kubernetes has and this cluster has not.
-const UNSUPPORTED: [(&str, &str); 6] = [
+const UNSUPPORTED: [(&str, &str); 5] = [
     ("pods", "ephemeralcontainers"),
     ("pods", "proxy"),
     ("pods", "resize"),
     ("services", "proxy"),
     ("nodes", "proxy"),
-    ("serviceaccounts", "token"),
 ];
 
 /// The kind that an action is about, if it can be done to it.
@@ -398,6 +442,7 @@ async fn write(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal
             subresources::check_posted(call, &decoded, "Binding")?;
             subresources::bind(call, &decoded).await
         }
+        ("create", "token") => token_request::request(call, decoded),
         ("create", "eviction") => {
             subresources::check_posted(call, &decoded, "Eviction")?;
             subresources::evict(call, &decoded).await

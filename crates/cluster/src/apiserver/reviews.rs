@@ -20,7 +20,7 @@ pub fn review(call: &Call<'_>, mut value: Value) -> Result<Response<Body>, Refus
     super::create::check_type(call, &mut value)?;
     let status = match call.entry.kind.kind.as_str() {
         "SelfSubjectReview" => json!({"userInfo": user_value(&call.user)}),
-        "TokenReview" => token(call, &value),
+        "TokenReview" => token(call, &value["spec"]),
         kind @ ("SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview") => {
             check(call, kind, &value["spec"])?;
             let user =
@@ -49,11 +49,20 @@ pub fn user_value(user: &UserInfo) -> Value {
     value
 }
 
-fn token(call: &Call<'_>, value: &Value) -> Value {
-    match call.server.identities.of_token(value["spec"]["token"].as_str().unwrap_or_default()) {
-        Some(user) => json!({"authenticated": true, "user": user_value(&user)}),
+fn token(call: &Call<'_>, spec: &Value) -> Value {
+    let token = spec["token"].as_str().unwrap_or_default();
+    let audiences = list(&spec["audiences"]);
+    match call.server.identities.of_token(&call.server.store, token, &audiences, call.now) {
+        Some(found) => {
+            json!({"authenticated": true, "user": user_value(&found.user), "audiences": found.audiences})
+        }
         None => json!({"user": {}, "error": "[invalid bearer token]"}),
     }
+}
+
+fn list(value: &Value) -> Vec<String> {
+    let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
 /// Refuses an access review that asks nothing, or two things (`pkg/apis/authorization/validation/validation.go`).
@@ -97,10 +106,6 @@ fn check(call: &Call<'_>, kind: &str, spec: &Value) -> Result<(), Refusal> {
 }
 
 fn subject(spec: &Value) -> UserInfo {
-    let list = |value: &Value| {
-        let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
-        items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect::<Vec<_>>()
-    };
     let extra = spec["extra"].as_object().into_iter().flatten();
     UserInfo {
         name: spec["user"].as_str().unwrap_or_default().into(),

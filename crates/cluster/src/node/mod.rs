@@ -16,6 +16,7 @@ mod power;
 mod register;
 mod status;
 mod streams;
+mod tokens;
 mod volumes;
 mod watching;
 

@@ -17,6 +17,7 @@ use k8s_openapi::api::core::v1::{
 use kube::Api;
 
 use super::environment::{self, EnvironmentError, Facts};
+use super::tokens;
 
 /// The mode of files where none is given (`v1.ConfigMapVolumeSourceDefaultMode`).
 const DEFAULT_FILE_MODE: i32 = 0o644;
@@ -175,6 +176,9 @@ async fn files_of(volume: &Volume, place: &Place<'_>) -> Result<Option<Files>, V
                     .await?;
             } else if let Some(downward) = &part.downward_api {
                 add_downward(&mut files, place, downward.items.iter().flatten(), mode)?;
+            } else if let Some(source) = &part.service_account_token {
+                let token = tokens::token(place, volume, source).await?;
+                files.insert(source.path.clone(), (token.into_bytes(), mode));
             } else {
                 return refused("this kind of projection is not supported by this node".to_owned());
             }

@@ -4,11 +4,13 @@
 //! of them and ends by itself; what is wished of it is passed on and never decided here.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::runtime::WatchStreamExt;
@@ -20,7 +22,10 @@ use tokio_util::task::TaskTracker;
 use super::hosts::PodName;
 use super::pod::{self, Wish};
 use super::power::{self, Parked, Switch, node_of};
-use super::{LocalNode, lock, volumes};
+use super::{LocalNode, lock, tokens, volumes};
+
+/// How often it is looked whether mounted tokens are due; the shortest-lived are good for ten minutes.
+const TOKENS_LOOK: Duration = Duration::from_secs(60);
 
 type Wishes = HashMap<String, (watch::Sender<Wish>, tokio::task::AbortHandle)>;
 
@@ -37,6 +42,7 @@ pub async fn follow_pods(node: Arc<LocalNode>, tasks: TaskTracker, stop: Cancell
     let mut pods = pin!(watcher(pods, watcher::Config::default()).default_backoff());
     let mut maps = pin!(watcher(maps, watcher::Config::default()).default_backoff());
     let mut secrets = pin!(watcher(secrets, watcher::Config::default()).default_backoff());
+    let mut look = tokio::time::interval(TOKENS_LOOK);
     loop {
         tokio::select! {
             event = pods.next() => match event {
@@ -71,6 +77,7 @@ pub async fn follow_pods(node: Arc<LocalNode>, tasks: TaskTracker, stop: Cancell
             event = secrets.next() => if let Some(Ok(Event::Apply(secret))) = event {
                 refresh(&node, &wishes, "Secret", &secret.metadata);
             },
+            _ = look.tick() => renew(&node, &wishes, |_, volume, folder| tokens::holds_due(volume, folder)),
         }
         wishes.retain(|_, (_, task)| !task.is_finished());
     }
@@ -188,32 +195,36 @@ fn see(
 }
 
 /// Brings mounted copies of a ConfigMap or Secret up to date.
-fn refresh(node: &Arc<LocalNode>, wishes: &Wishes, kind: &'static str, changed: &ObjectMeta) {
+fn refresh(node: &Arc<LocalNode>, wishes: &Wishes, kind: &str, changed: &ObjectMeta) {
     let (Some(name), Some(namespace)) = (&changed.name, &changed.namespace) else { return };
+    renew(node, wishes, |pod, volume, _| {
+        pod.metadata.namespace.as_ref() == Some(namespace) && volumes::follows(volume, kind, name)
+    });
+}
+
+/// Makes those volumes anew that `is_meant` means: of which pod, which, and where their files lie.
+fn renew(node: &Arc<LocalNode>, wishes: &Wishes, is_meant: impl Fn(&Pod, &Volume, &Path) -> bool) {
     for (uid, (wish, _)) in wishes {
         let pod = Arc::clone(&wish.borrow().pod);
-        let spec = pod.spec.as_ref();
-        let uses = spec.is_some_and(|spec| {
-            spec.volumes.iter().flatten().any(|volume| volumes::follows(volume, kind, name))
-        });
-        if !uses || pod.metadata.namespace.as_ref() != Some(namespace) {
+        let folder = node.runtime.join("pods").join(uid).join("volumes");
+        let Some(spec) = pod.spec.as_ref() else { continue };
+        let meant = spec.volumes.iter().flatten().filter(|volume| is_meant(&pod, volume, &folder));
+        let meant = meant.cloned().collect::<Vec<_>>();
+        if meant.is_empty() {
             continue;
         }
-        let folder = node.runtime.join("pods").join(uid).join("volumes");
-        let (node, name) = (Arc::clone(node), name.clone());
+        let node = Arc::clone(node);
         tokio::spawn(async move {
             let facts = node.facts.clone();
-            let spec = pod.spec.clone().unwrap_or_default();
-            let group = node.owner_group(&spec);
+            let group = node.owner_group(&pod.spec.clone().unwrap_or_default());
             let place =
                 volumes::Place { client: &node.client, pod: &pod, facts: &facts, folder: &folder, group };
-            let all = spec.volumes.iter().flatten();
-            for volume in all.filter(|volume| volumes::follows(volume, kind, &name)) {
+            for volume in meant {
                 // Not there yet: its pod is just being prepared and will read the new text itself.
                 if folder.join(&volume.name).join("..data").exists()
-                    && let Err(error) = volumes::prepare(volume, &place).await
+                    && let Err(error) = volumes::prepare(&volume, &place).await
                 {
-                    tracing::debug!(%error, volume = volume.name, "a mounted {kind} could not be renewed");
+                    tracing::debug!(%error, volume = volume.name, "a mounted volume could not be renewed");
                 }
             }
         });

@@ -1,6 +1,8 @@
 //! The embedded cluster against the real thing: real processes, real sockets.
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod admission;
 #[cfg(test)]
 mod api;
@@ -24,6 +26,8 @@ mod scheduling;
 mod served;
 #[cfg(test)]
 mod streams;
+#[cfg(test)]
+mod tokens;
 #[cfg(test)]
 mod trouble;
 #[cfg(test)]

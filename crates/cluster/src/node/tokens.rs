@@ -1,0 +1,103 @@
+//! Service accounts' tokens in projected volumes: asked of the API for the pod alone, and renewed long before they end.
+//!
+//! Rule: `pkg/kubelet/token/token_manager.go`: a token is renewed when four fifths of its time have passed, or a day.
+//! Nothing is kept in memory: when a token is due stands in the token. It goes into the volume's file and nowhere else.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ServiceAccount, ServiceAccountTokenProjection, Volume};
+use kube::api::{Api, PostParams};
+use serde_json::Value;
+
+use super::volumes::{Place, VolumeError};
+
+/// How long a token is good that does not say, in seconds.
+const DEFAULT_SECONDS: i64 = 60 * 60;
+/// A token is renewed after this long whatever its time, in seconds.
+const MAX_AGE_SECONDS: i64 = 24 * 60 * 60;
+
+/// The token of a projection: the one in the volume unless it is due, else a new one.
+///
+/// # Errors
+/// When the API gives none.
+pub async fn token(
+    place: &Place<'_>,
+    volume: &Volume,
+    source: &ServiceAccountTokenProjection,
+) -> Result<String, VolumeError> {
+    let file = place.folder.join(&volume.name).join("..data").join(&source.path);
+    if let Some(present) = std::fs::read_to_string(file).ok().filter(|token| !is_due(token, now())) {
+        return Ok(present);
+    }
+    let metadata = &place.pod.metadata;
+    let account = place.pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec {
+            audiences: Some(source.audience.iter().filter(|name| !name.is_empty()).cloned().collect()),
+            bound_object_ref: Some(BoundObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                name: metadata.name.clone(),
+                uid: metadata.uid.clone(),
+            }),
+            expiration_seconds: Some(source.expiration_seconds.unwrap_or(DEFAULT_SECONDS)),
+        }),
+        ..TokenRequest::default()
+    };
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let accounts = Api::<ServiceAccount>::namespaced(place.client.clone(), namespace);
+    let account = account.filter(|account| !account.is_empty()).unwrap_or("default");
+    let made = accounts.create_token_request(account, &PostParams::default(), &request).await;
+    let made = made.map_err(|error| VolumeError::Refused(format!("failed to fetch token: {error}")))?;
+    made.status
+        .and_then(|status| status.token)
+        .ok_or_else(|| VolumeError::Refused("failed to fetch token: the answer has none".to_owned()))
+}
+
+/// Whether a volume, whose files lie below `folder`, holds a token that is due.
+pub fn holds_due(volume: &Volume, folder: &Path) -> bool {
+    let sources = volume.projected.iter().flat_map(|source| source.sources.iter().flatten());
+    let mut tokens = sources.filter_map(|part| part.service_account_token.as_ref());
+    tokens.any(|source| {
+        let file = folder.join(&volume.name).join("..data").join(&source.path);
+        // What is not there yet is being made.
+        std::fs::read_to_string(file).is_ok_and(|token| is_due(&token, now()))
+    })
+}
+
+fn now() -> i64 {
+    jiff::Timestamp::now().as_second()
+}
+
+/// Whether a token is to be renewed at the time `now`, in seconds since 1970; what is no token is.
+fn is_due(token: &str, now: i64) -> bool {
+    let claims = || {
+        let text = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+        let claims: Value = serde_json::from_slice(&text).ok()?;
+        Some((claims["iat"].as_i64()?, claims["exp"].as_i64()?))
+    };
+    claims().is_none_or(|(made, ends)| {
+        let life = ends.saturating_sub(made).max(0);
+        now >= made.saturating_add((life / 5 * 4).min(MAX_AGE_SECONDS))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_due_after_four_fifths_of_its_time_or_a_day() {
+        let token = |made: i64, ends: i64| {
+            format!("x.{}.x", URL_SAFE_NO_PAD.encode(format!("{{\"iat\":{made},\"exp\":{ends}}}")))
+        };
+        let hour = token(1000, 4600);
+        assert_eq!((is_due(&hour, 3879), is_due(&hour, 3880)), (false, true));
+        let year = token(0, 365 * 86_400);
+        assert_eq!((is_due(&year, 86_399), is_due(&year, 86_400)), (false, true));
+        assert!(is_due("", 0) && is_due("a.b.c", 0));
+    }
+}
