@@ -10,7 +10,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use local::{
-    ClusterOptions, Doctor, Down, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList, NodeVerb, Run, Status, Up,
+    ClusterOptions, Doctor, Down, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList, NodeVerb, Role, Run,
+    Status, Switch, Up, User,
 };
 pub use training::{
     Create, Delete, Describe, Diagnose, DryRun, Flags, Get, Kind, List, Logs, MpiFlavour, TrainingVerb, Wait,

@@ -36,6 +36,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use apiserver::audit::{self, Audit};
 use apiserver::auth::tokens::Keys;
 use apiserver::auth::users::{self, Users};
 use apiserver::auth::{self, Identities, UserInfo};
@@ -79,6 +80,8 @@ pub struct Options {
     /// Whether objects are kept in the state directory, so that the next start goes on with them; otherwise they live
     /// as long as the cluster.
     pub durable: bool,
+    /// The file that takes down every request; without, none is.
+    pub audit: Option<PathBuf>,
     /// How many past events each resource remembers: the compaction window, after which a watch is answered 410.
     pub watch_window: usize,
 }
@@ -97,6 +100,7 @@ impl Options {
             sandbox_program: Vec::new(),
             controllers: true,
             durable: false,
+            audit: None,
             watch_window: store::DEFAULT_WINDOW,
         }
     }
@@ -130,6 +134,9 @@ pub enum Error {
     /// Certificates.
     #[error(transparent)]
     Tls(#[from] tls::Error),
+    /// The audit log cannot be opened.
+    #[error("the audit log: {0}")]
+    Audit(#[source] io::Error),
     /// The key of service accounts' tokens.
     #[error(transparent)]
     TokenKey(#[from] auth::tokens::KeyError),
@@ -179,7 +186,9 @@ impl Cluster {
         let identities = Identities::new(&token)
             .with_users(Users::new(options.state.join(users::FILE)))
             .with_keys(Keys::load_or_make(&options.state.join(TOKEN_KEY))?);
-        let server = ApiServer::new(store, identities);
+        let audit = options.audit.as_deref().map(|path| Audit::begin(path, audit::LARGEST_BYTES)).transpose();
+        let audit = audit.map_err(Error::Audit)?;
+        let server = ApiServer::new(store, identities).with_audit(audit);
         let server = Arc::new(if options.controllers { server.with_service_accounts() } else { server });
         apiserver::restore(&server).await?;
         let client = client_of(&server, UserInfo::admin());
@@ -280,8 +289,10 @@ async fn start_node(options: &Options, server: &Arc<ApiServer>) -> Result<Option
         mode: options.mode,
         sandbox_program: options.sandbox_program.clone(),
     };
-    // One client for the nodes of this process; what it may do does not depend on which of them it is.
-    let node = node::run(client_of(server, UserInfo::node("node-0")), wanted).await?;
+    // One client for all nodes of this process: it is none of them by name, so that NodeRestriction, which holds a node
+    // to its own objects, does not hold node-0 to its own alone.
+    let nodes = UserInfo::known("system:embedded-nodes", &[access::NODES]);
+    let node = node::run(client_of(server, nodes), wanted).await?;
     for name in node.names() {
         server.kubelets.register(name, node.kubelet());
     }

@@ -20,6 +20,8 @@ pub enum LocalVerb {
     Kubeconfig(Kubeconfig),
     /// Start it if need be, run a job, show its output, end as the job ends
     Run(Run),
+    /// Make a kubeconfig for a person with a role, list who has one, or take it back
+    User(User),
     /// What this machine can and cannot do, and what to install
     Doctor(Doctor),
     /// Its nodes: list them, cut the power of one, empty one
@@ -79,6 +81,7 @@ impl LocalVerb {
             LocalVerb::Status(status) => status.output,
             LocalVerb::Doctor(doctor) => doctor.output,
             LocalVerb::Run(run) => run.output,
+            LocalVerb::User(user) => user.output,
             LocalVerb::Node { verb: NodeVerb::List(list) } => list.output,
             LocalVerb::Up(_) | LocalVerb::Down(_) | LocalVerb::Kubeconfig(_) | LocalVerb::Node { .. } => {
                 Output::Table
@@ -98,6 +101,15 @@ pub enum Mode {
     Root,
     /// Plain processes, not kept apart
     Plain,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// On
+    On,
+    /// Off
+    Off,
 }
 
 /// Start the cluster.
@@ -141,6 +153,9 @@ pub struct ClusterOptions {
     /// Leave out the operator and what it installs, to try another one
     #[arg(long)]
     pub no_operator: bool,
+    /// Whether every request is taken down in $ODH_HOME/audit.log: on, off
+    #[arg(long, value_enum, default_value_t = Switch::On, value_name = "WHETHER", hide_possible_values = true)]
+    pub audit: Switch,
     /// The port on 127.0.0.1; if 0, the last one or any free one
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub port: u16,
@@ -218,6 +233,65 @@ pub struct Run {
     /// For the cluster, if it has to be started.
     #[command(flatten, next_help_heading = "The cluster, if it is not up yet")]
     pub cluster: ClusterOptions,
+}
+
+/// What a person may do, as one of Kubernetes' own ClusterRoles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// Everything, everywhere
+    ClusterAdmin,
+    /// Everything in a namespace, roles too
+    Admin,
+    /// Write most things in a namespace
+    Edit,
+    /// Read most things in a namespace, but no Secrets
+    View,
+}
+
+impl Role {
+    /// The name of the ClusterRole.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::ClusterAdmin => "cluster-admin",
+            Role::Admin => "admin",
+            Role::Edit => "edit",
+            Role::View => "view",
+        }
+    }
+}
+
+/// People of the cluster.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh local user anna --role edit -n team-a          may work in namespace team-a, which is made if need be
+  odh local user ben --role view -n team-a,team-b --group auditors
+  odh local user carla --role cluster-admin --expires 8h
+  odh local user                                     who there is
+  odh local user anna --delete                       refuse its token from now on
+
+The kubeconfig is written to $ODH_HOME/users/NAME.kubeconfig. Made again, a user gets a new token, the old one is
+refused, and earlier roles stay.")]
+pub struct User {
+    /// The person's name; without one, all are listed
+    pub name: Option<String>,
+    /// What the person may do: cluster-admin, admin, edit, view
+    #[arg(long, value_enum, default_value_t = Role::Edit, hide_possible_values = true)]
+    pub role: Role,
+    /// The role holds in every namespace, not only in that of -n
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// A group that the person is in; repeatable
+    #[arg(long = "group", value_name = "GROUP")]
+    pub groups: Vec<String>,
+    /// How long the token is good: 8h, 720h
+    #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "720h")]
+    pub expires: Duration,
+    /// Take the person's token, roles and kubeconfig away
+    #[arg(long)]
+    pub delete: bool,
+    /// The format: table, json, yaml
+    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
 }
 
 /// Look at this machine.

@@ -12,7 +12,9 @@ use jobs::Class;
 use crate::failure::Failure;
 
 /// What may lie in the directory; nothing else is ever removed from it.
-const FILES: [&str; 9] = [
+const FILES: [&str; 11] = [
+    "audit.log",
+    "audit.log.1",
     "lock",
     "state.json",
     "state.json.new",
@@ -23,7 +25,7 @@ const FILES: [&str; 9] = [
     "port",
     "port.new",
 ];
-const FOLDERS: [&str; 2] = ["cluster", "launch"];
+const FOLDERS: [&str; 3] = ["cluster", "launch", "users"];
 
 /// The state directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +90,16 @@ impl Home {
     /// The port that was used last, so that a kubeconfig given away stays good.
     pub fn port(&self) -> PathBuf {
         self.root.join("port")
+    }
+
+    /// What every request left behind.
+    pub fn audit(&self) -> PathBuf {
+        self.root.join("audit.log")
+    }
+
+    /// The kubeconfigs of people.
+    pub fn users(&self) -> PathBuf {
+        self.root.join("users")
     }
 
     /// The cluster's own state.

@@ -10,10 +10,12 @@ mod doctor;
 mod down;
 mod log;
 mod node;
+mod roles;
 mod run;
 mod server;
 mod status;
 mod up;
+mod user;
 
 use std::process::ExitCode;
 
@@ -29,6 +31,7 @@ pub fn run(console: &Console, global: &Global, verb: &LocalVerb) -> Result<u8, F
         LocalVerb::Status(status) => status::status(console, status),
         LocalVerb::Kubeconfig(kubeconfig) => status::kubeconfig(console, kubeconfig),
         LocalVerb::Run(run) => crate::runtime()?.block_on(run::run(console, global, run)),
+        LocalVerb::User(user) => crate::runtime()?.block_on(user::run(console, global, user)),
         LocalVerb::Doctor(doctor) => doctor::run(console, doctor),
         LocalVerb::Node { verb } => crate::runtime()?.block_on(node::run(console, verb)),
     }

@@ -25,7 +25,7 @@ use super::log;
 use super::state::{State, process_started_ticks, write_private};
 use super::up::{Message, launch_program};
 use crate::SANDBOX;
-use crate::arguments::{ClusterOptions, Mode};
+use crate::arguments::{ClusterOptions, Mode, Switch};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::interrupt::interrupted;
@@ -146,6 +146,7 @@ async fn start_operator(
     shutdown: &CancellationToken,
 ) -> Result<tokio::task::JoinHandle<Result<(), operator::Error>>, Failure> {
     install(cluster.client()).await?;
+    super::roles::install(&cluster.client()).await?;
     let vitals = operator::Vitals::default();
     operator::webhook::on_loopback(&cluster.client(), vitals.clone(), shutdown.clone()).await.map_err(
         |error| {
@@ -185,6 +186,7 @@ fn options(
     options.listen = SocketAddr::from(([127, 0, 0, 1], port));
     options.images = images.clone();
     options.nodes = up.nodes;
+    options.audit = (up.audit == Switch::On).then(|| home.audit());
     options.gpus = up.gpus;
     options.durable = true;
     options.node_grace = up.node_grace;

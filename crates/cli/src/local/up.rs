@@ -16,7 +16,7 @@ use super::home::Home;
 use super::log;
 use super::server;
 use super::state::State;
-use crate::arguments::{ClusterOptions, Mode, Up};
+use crate::arguments::{ClusterOptions, Mode, Switch, Up};
 use crate::console::{Console, GOOD, STRONG, styled};
 use crate::failure::Failure;
 
@@ -164,6 +164,7 @@ fn flags(up: &ClusterOptions) -> Vec<String> {
         format!("--mode={mode}"),
         format!("--port={}", up.port),
         format!("--node-grace={}ms", up.node_grace.as_millis()),
+        format!("--audit={}", if up.audit == Switch::On { "on" } else { "off" }),
     ];
     if up.no_operator {
         flags.push("--no-operator".to_owned());
@@ -212,7 +213,7 @@ fn ready_text(home: &Home, state: &State, took: Duration) -> String {
 }
 
 /// A path as a shell takes it.
-fn shell_word(path: &Path) -> String {
+pub fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
     if plain { text } else { format!("'{}'", text.replace('\'', "'\\''")) }

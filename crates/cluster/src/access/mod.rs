@@ -62,11 +62,6 @@ impl UserInfo {
         Self::known(account_name(namespace, name), &[ACCOUNTS, &own])
     }
 
-    /// The node of this name.
-    pub fn node(name: &str) -> Self {
-        Self::known(format!("system:node:{name}"), &[NODES])
-    }
-
     /// Whether the user is in a group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)

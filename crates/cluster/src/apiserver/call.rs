@@ -83,6 +83,12 @@ impl Call<'_> {
         Value::String(rules::timestamp(self.now))
     }
 
+    /// Shows each audit annotation.
+    pub fn each_annotation(&self, mut show: impl FnMut(&str, &str)) {
+        let annotations = self.annotations.lock().unwrap_or_else(PoisonError::into_inner);
+        annotations.iter().for_each(|(key, value)| show(key, value));
+    }
+
     /// Adds a warning to the answer.
     pub fn warn(&self, text: impl Into<String>) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,7 @@
 //! No controller's work is done here: what Kubernetes leaves to a controller is left to one.
 
 pub mod admission;
+pub mod audit;
 pub mod auth;
 mod body;
 pub mod bootstrap;
@@ -59,6 +60,7 @@ use tower::BoxError;
 pub use definitions::restore;
 pub use reply::Body;
 
+use audit::{Audit, Trail};
 use auth::authority::{self, Authority};
 use auth::certificates::Certified;
 use auth::{Identities, UserInfo, impersonation};
@@ -81,6 +83,7 @@ pub struct ApiServer {
     authority: Authority,
     /// Whether pods are given service accounts, as the admission plug-in ServiceAccount does.
     admits_service_accounts: bool,
+    audit: Option<Arc<Audit>>,
     /// The nodes that can be asked for logs and streams.
     pub kubelets: Kubelets,
     past: past::Past,
@@ -96,6 +99,7 @@ impl ApiServer {
         Self {
             authority: Authority::new(store.clone()),
             admits_service_accounts: false,
+            audit: None,
             store,
             catalog: RwLock::new(Arc::new(Catalog::of_builtin(&served()))),
             identities,
@@ -111,6 +115,12 @@ impl ApiServer {
     #[must_use]
     pub fn with_service_accounts(self) -> Self {
         Self { admits_service_accounts: true, ..self }
+    }
+
+    /// The same, with every request taken down.
+    #[must_use]
+    pub fn with_audit(self, audit: Option<Audit>) -> Self {
+        Self { audit: audit.map(Arc::new), ..self }
     }
 
     /// The server's store.
@@ -187,8 +197,17 @@ where
         let (server, way) = (self.server.clone(), self.way.clone());
         async move {
             let (parts, body) = request.into_parts();
-            let answer = respond(&server, way, &parts, body).await;
-            Ok(answer.unwrap_or_else(|refusal| reply::refusal(&refusal)))
+            let is_own = matches!(way, Way::Trusted(_));
+            let mut trail = server.audit.as_ref().map(|_| Trail::begin(&parts, is_own));
+            let answer = respond(&server, way, &parts, body, &mut trail).await;
+            let answer = answer.unwrap_or_else(|refusal| {
+                note(&mut trail, |trail| trail.refused(&refusal.message));
+                reply::refusal(&refusal)
+            });
+            Ok(match (&server.audit, trail) {
+                (Some(audit), Some(trail)) => audit.finish(trail, answer),
+                _ => answer,
+            })
         }
         .boxed()
     }
@@ -199,6 +218,7 @@ async fn respond<B>(
     way: Way,
     parts: &Parts,
     body: B,
+    trail: &mut Option<Trail>,
 ) -> Result<Response<Body>, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -216,7 +236,10 @@ where
         Way::Credentials => auth::authenticate(&server.identities, &server.store, &parts.headers, now)?
             .ok_or_else(status::unauthorized)?,
     };
-    let user = impersonation::wanted(&server.authority, &user, &parts.headers)?.unwrap_or(user);
+    note(trail, |trail| trail.know(&user, None));
+    let impersonated = impersonation::wanted(&server.authority, &user, &parts.headers)?;
+    note(trail, |trail| trail.know(&user, impersonated.as_ref()));
+    let user = impersonated.unwrap_or(user);
     let query = query::parse(parts.uri.query().unwrap_or_default())?;
     if let Some(node) = metrics::summary_of(&parts.method, &path) {
         let (verb, resource, subresource) = ("get", "nodes", "proxy");
@@ -228,7 +251,8 @@ where
     match route::route(&parts.method, &path, query.watch)? {
         Target::Action(action) => {
             let ask = authority::ask_of(&action, query.selected_name());
-            authority::authorize(&server.authority, &user, &ask)?;
+            note(trail, |trail| trail.about(&action));
+            permit(server, &user, &ask, trail)?;
             let entry = find(server, &action)?;
             if streams::is_stream(&action) {
                 return streams::answer(server, &user, &action, parts).await;
@@ -253,15 +277,38 @@ where
                 call.warn(text.as_str());
             }
             let bytes = if reads_body(&parts.method) { body::read(body).await? } else { Bytes::new() };
-            let answer = dispatch(&call, &bytes).await.unwrap_or_else(|refusal| reply::refusal(&refusal));
+            let answer = dispatch(&call, &bytes).await.unwrap_or_else(|refusal| {
+                note(trail, |trail| trail.refused(&refusal.message));
+                reply::refusal(&refusal)
+            });
+            note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
             Ok(with_warnings(&call, answer))
         }
         target => {
             let verb = parts.method.as_str().to_lowercase();
-            authority::authorize(&server.authority, &user, &Ask::Path { verb: &verb, path: &path })?;
+            permit(server, &user, &Ask::Path { verb: &verb, path: &path }, trail)?;
             describe(server, parts, target)
         }
     }
+}
+
+/// Fills in the trail, if there is one.
+fn note(trail: &mut Option<Trail>, fill_in: impl FnOnce(&mut Trail)) {
+    if let Some(trail) = trail {
+        fill_in(trail);
+    }
+}
+
+/// Lets pass who may do this, and says so in the trail.
+fn permit(
+    server: &ApiServer,
+    user: &UserInfo,
+    ask: &Ask<'_>,
+    trail: &mut Option<Trail>,
+) -> Result<(), Refusal> {
+    let decided = authority::authorize(&server.authority, user, ask);
+    note(trail, |trail| trail.decided(decided.is_ok(), decided.as_deref().unwrap_or_default()));
+    decided.map(|_| ())
 }
 
 fn reads_body(method: &Method) -> bool {

@@ -71,7 +71,7 @@ fn check(call: &Call<'_>, kind: &str, spec: &Value) -> Result<(), Refusal> {
     let invalid = |field: &str, given: &str, why: &str| {
         let causes =
             [("FieldValueInvalid".to_owned(), format!("Invalid value: {given}: {why}"), field.to_owned())];
-        Err(status::invalid(About { group: "authorization.k8s.io", resource: kind, name: "" }, &causes))
+        Err(status::invalid(About { group: "authorization.k8s.io", resource: "", name: "" }, &causes))
     };
     if kind != "SelfSubjectAccessReview"
         && spec["user"].as_str().unwrap_or_default().is_empty()

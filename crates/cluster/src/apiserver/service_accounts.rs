@@ -13,8 +13,9 @@ use crate::store::{Key, Resource, Start};
 
 /// The account of who says none.
 const DEFAULT: &str = "default";
-/// How long the account `default` of a new namespace is waited for; upstream looks ten times, 50 to 100 ms apart.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the account `default` of a new namespace is waited for; upstream looks ten times, 50 to 100 ms apart, which
+/// a busy laptop may need longer for.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Where a container finds its token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// How a volume of tokens is called.

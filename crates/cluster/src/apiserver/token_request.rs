@@ -55,13 +55,16 @@ pub fn request(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refu
     };
     let token = call.server.identities.sign(&claims).map_err(status::internal)?;
     let expires = jiff::Timestamp::from_second(claims.exp).map_err(status::internal)?;
-    let metadata = json!({"name": call.action.name, "namespace": call.action.namespace,
+    let metadata = json!({"name": call.action.name, "namespace": call.action.namespace, "uid": of(&account.value).uid,
         "creationTimestamp": call.timestamp()});
     request["kind"] = "TokenRequest".into();
     request["apiVersion"] = "authentication.k8s.io/v1".into();
     request["metadata"] = metadata;
     request["spec"]["audiences"] = json!(audiences);
     request["spec"]["expirationSeconds"] = seconds.into();
+    if request["spec"]["boundObjectRef"].is_null() {
+        request["spec"]["boundObjectRef"] = Value::Null;
+    }
     request["status"] = json!({"token": token, "expirationTimestamp": rules::timestamp(expires)});
     Ok(reply::json_value(201, &request))
 }
@@ -123,7 +126,7 @@ fn bound(call: &Call<'_>, account: &Value, reference: &Value) -> Result<Bound, R
         ("v1", "Secret") => bound.secret = Some(found("secrets", Some(namespace))?.0),
         ("v1", "Node") => bound.node = Some(found("nodes", None)?.0),
         (version, kind) => {
-            let kind = format!("{version}, Kind={kind}");
+            let kind = format!("/{version}, Kind={kind}");
             return Err(status::bad_request(format!("cannot bind token to object of type {kind}")));
         }
     }

@@ -17,6 +17,8 @@ mod kubectl;
 #[cfg(test)]
 mod nodes;
 #[cfg(test)]
+mod personas;
+#[cfg(test)]
 mod pods;
 #[cfg(test)]
 mod sandbox;

@@ -12,4 +12,5 @@ mod kubectl;
 mod main_job;
 mod many_workers;
 mod unprivileged;
+mod users;
 mod worker_lost;

@@ -118,14 +118,14 @@ pub fn ask_of<'a>(action: &Action<'a>, selected: &'a str) -> Ask<'a> {
     }
 }
 
-/// Lets pass who may do this.
+/// Lets pass who may do this, and says by which binding.
 ///
 /// # Errors
 /// 403 in the words of `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
-pub fn authorize(authority: &Authority, user: &UserInfo, ask: &Ask<'_>) -> Result<(), Refusal> {
+pub fn authorize(authority: &Authority, user: &UserInfo, ask: &Ask<'_>) -> Result<String, Refusal> {
     let verdict = authority.decide(user, ask);
     if verdict.allowed {
-        return Ok(());
+        return Ok(verdict.reason);
     }
     let mut why = words(user, ask);
     if !verdict.reason.is_empty() {
@@ -144,7 +144,7 @@ pub fn authorize(authority: &Authority, user: &UserInfo, ask: &Ask<'_>) -> Resul
 /// 403.
 pub fn authorize_creation(call: &Call<'_>) -> Result<(), Refusal> {
     let ask = ask_of(&Action { verb: "create", ..call.action }, "");
-    authorize(&call.server.authority, &call.user, &ask)
+    authorize(&call.server.authority, &call.user, &ask).map(|_| ())
 }
 
 fn words(user: &UserInfo, ask: &Ask<'_>) -> String {

@@ -21,7 +21,7 @@ const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Whom the headers ask to be; `None` without such headers.
 ///
 /// # Errors
-/// 403 for who may not; 500, as upstream, for groups or more without a user.
+/// 403 for who may not; 400 for groups or more without a user.
 pub fn wanted(
     authority: &Authority,
     user: &UserInfo,
@@ -35,9 +35,7 @@ pub fn wanted(
         return Ok(None);
     }
     if wanted.name.is_empty() {
-        return Err(status::internal(
-            "impersonation of a group, uid or extra needs a user: set Impersonate-User",
-        ));
+        return Err(status::bad_request("requested groups, uid or extra without impersonating a user name"));
     }
     for ask in asks(&wanted) {
         authorize(authority, user, &ask)?;
@@ -174,7 +172,7 @@ mod tests {
             try_as(&[("Impersonate-User", "x")]).map_err(|(_, message)| message),
             Err(r#"users "x" is forbidden: User "me" cannot impersonate resource "users" in API group "" at the cluster scope"#.into())
         );
-        assert_eq!(try_as(&[("Impersonate-Group", "dev")]).map_err(|(code, _)| code), Err(500));
+        assert_eq!(try_as(&[("Impersonate-Group", "dev")]).map_err(|(code, _)| code), Err(400));
         assert_eq!(try_as(&[("Accept", "*/*")]), Ok(None));
     }
 

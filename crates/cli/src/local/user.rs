@@ -1,0 +1,392 @@
+//! `odh local user`: people of the local cluster, each with a token that expires, a kubeconfig, and roles.
+//!
+//! The token's digest goes into the cluster's file of users, which the API server follows; the token itself goes into
+//! the kubeconfig and nowhere else. Roles are bound with RoleBindings that carry a label, by which they are found again.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use cluster::apiserver::auth;
+use cluster::apiserver::auth::users::{self, Person};
+use jiff::{SignedDuration, Timestamp};
+use jobs::Class;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{AuthInfo, Kubeconfig, NamedAuthInfo};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::home::{Home, unusable};
+use super::state::{State, write_private};
+use crate::arguments::{Global, Role, User};
+use crate::connect::connect_local;
+use crate::console::{Console, STRONG, styled};
+use crate::failure::Failure;
+use crate::{object, table};
+
+/// The label of the bindings that are made here.
+const LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "odh-local-user");
+/// The longest name, in bytes.
+const MAX_NAME: usize = 100;
+/// The longest time for which a token is good.
+const MAX_HOURS: u64 = 366 * 24;
+/// The shortest, in seconds.
+const MIN_SECONDS: u64 = 600;
+
+/// `odh local user`
+pub async fn run(console: &Console, global: &Global, user: &User) -> Result<u8, Failure> {
+    let home = Home::find()?;
+    if State::alive(&home).is_none() {
+        return Err(
+            Failure::new(Class::NotFound, "NotUp", "the local cluster is not up").with_hint("odh local up")
+        );
+    }
+    let client = connect_local(&home, None).await?.client;
+    match (&user.name, user.delete) {
+        (Some(name), true) => delete(console, &home, &client, name).await,
+        (Some(name), false) => make(console, global, &home, &client, user, name).await,
+        (None, true) => Err(Failure::usage("--delete needs a name", "odh local user NAME --delete")),
+        (None, false) => list(console, &home, &client, user).await,
+    }
+}
+
+/// Where a role is bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Everywhere,
+    In(Vec<String>),
+}
+
+fn place(global: &Global, user: &User) -> Result<Place, Failure> {
+    let given = global.namespace.as_deref().unwrap_or_default();
+    let namespaces: Vec<String> =
+        given.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let everywhere = user.all_namespaces || user.role == Role::ClusterAdmin;
+    match (everywhere, namespaces.is_empty()) {
+        (true, true) => Ok(Place::Everywhere),
+        (true, false) => Err(Failure::usage(
+            "a role in all namespaces and -n cannot be meant together",
+            "leave one of them out",
+        )),
+        (false, true) => Ok(Place::In(vec!["default".to_owned()])),
+        (false, false) => Ok(Place::In(namespaces)),
+    }
+}
+
+fn check(name: &str, user: &User) -> Result<(), Failure> {
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-._@".contains(c));
+    let begins = name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
+    if !plain || !begins || name.len() > MAX_NAME {
+        return Err(Failure::usage(
+            format!("\"{name}\" cannot be a user's name"),
+            format!("use letters, digits, - . _ @, beginning with a letter or digit, at most {MAX_NAME}"),
+        ));
+    }
+    if let Some(group) = user.groups.iter().find(|group| group.starts_with("system:") || group.is_empty()) {
+        return Err(Failure::usage(
+            format!("\"{group}\" cannot be a user's group: such groups are Kubernetes' own"),
+            "for an administrator of everything: --role cluster-admin",
+        ));
+    }
+    let seconds = user.expires.as_secs();
+    if !(MIN_SECONDS..=MAX_HOURS * 3600).contains(&seconds) {
+        return Err(Failure::usage(
+            format!("--expires cannot be {seconds} s"),
+            format!("give a time between 10m and {MAX_HOURS}h, e.g. 720h for thirty days"),
+        ));
+    }
+    Ok(())
+}
+
+async fn make(
+    console: &Console,
+    global: &Global,
+    home: &Home,
+    client: &Client,
+    user: &User,
+    name: &str,
+) -> Result<u8, Failure> {
+    check(name, user)?;
+    let place = place(global, user)?;
+    let role = user.role.name();
+    match &place {
+        Place::Everywhere => bind_everywhere(client, name, role).await?,
+        Place::In(namespaces) => {
+            for namespace in namespaces {
+                make_namespace(console, client, namespace).await?;
+                bind(client, namespace, name, role).await?;
+            }
+        }
+    }
+    let token = auth::new_token()
+        .map_err(|error| Failure::new(Class::Error, "Random", format!("no token could be made: {error}")))?;
+    let expires = Timestamp::now() + SignedDuration::try_from(user.expires).unwrap_or_default();
+    let file = users_file(home);
+    let mut people = people(home)?;
+    people.retain(|person| person.name != name);
+    people.push(Person::new(name, user.groups.clone(), &token, expires));
+    let path = write_kubeconfig(home, name, &token, &place)?;
+    users::save(&file, &people).map_err(|error| unusable(&file, &error))?;
+    let said = json!({"name": name, "groups": user.groups, "role": role, "namespaces": match &place {
+        Place::Everywhere => json!("*"),
+        Place::In(namespaces) => json!(namespaces),
+    }, "expires": format!("{expires:.0}"), "kubeconfig": path.display().to_string()});
+    if user.output.is_for_programs() {
+        console.data(&object::text(&said, user.output)?)?;
+        return Ok(0);
+    }
+    let rights = match &place {
+        Place::Everywhere => format!("has the role {role} in every namespace"),
+        Place::In(namespaces) => format!("has the role {role} in {}", namespaces.join(", ")),
+    };
+    console.data(&format!(
+        "{} {rights}, until {expires:.0}.\n\nUse it:\n  export KUBECONFIG={}\n  kubectl auth whoami\nTake it back:\n  \
+         odh local user {name} --delete\n",
+        styled(STRONG, name),
+        super::up::shell_word(&path),
+    ))?;
+    Ok(0)
+}
+
+fn users_file(home: &Home) -> PathBuf {
+    home.cluster().join(users::FILE)
+}
+
+fn people(home: &Home) -> Result<Vec<Person>, Failure> {
+    let file = users_file(home);
+    users::load(&file).map_err(|error| unusable(&file, &error))
+}
+
+fn write_kubeconfig(home: &Home, name: &str, token: &str, place: &Place) -> Result<PathBuf, Failure> {
+    let own = home.kubeconfig();
+    let broken = |error: &dyn std::fmt::Display| {
+        Failure::new(Class::Error, "Kubeconfig", format!("cannot use {}: {error}", own.display()))
+    };
+    let mut kubeconfig = Kubeconfig::read_from(&own).map_err(|error| broken(&error))?;
+    let auth = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
+    kubeconfig.auth_infos =
+        vec![NamedAuthInfo { name: name.to_owned(), auth_info: Some(auth), ..NamedAuthInfo::default() }];
+    for context in kubeconfig.contexts.iter_mut().filter_map(|context| context.context.as_mut()) {
+        context.user = Some(name.to_owned());
+        if let Place::In(namespaces) = place {
+            context.namespace = namespaces.first().cloned();
+        }
+    }
+    let text = serde_saphyr::to_string(&kubeconfig).map_err(|error| broken(&error))?;
+    let folder = home.users();
+    std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, &error))?;
+    let path = folder.join(format!("{name}.kubeconfig"));
+    write_private(&path, text.as_bytes())?;
+    Ok(path)
+}
+
+async fn make_namespace(console: &Console, client: &Client, name: &str) -> Result<(), Failure> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    if api.get_opt(name).await.map_err(refused)?.is_some() {
+        return Ok(());
+    }
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    api.create(&PostParams::default(), &namespace).await.map_err(refused)?;
+    console.note(&format!("namespace {name} created"));
+    Ok(())
+}
+
+fn binding(kind: &str, name: &str, role: &str) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+        "metadata": {"name": format!("odh-local-user-{name}-{role}"), "labels": {(LABEL.0): LABEL.1}},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}]})
+}
+
+fn binding_name(binding: &Value) -> String {
+    binding["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+async fn bind(client: &Client, namespace: &str, name: &str, role: &str) -> Result<(), Failure> {
+    let binding = binding("RoleBinding", name, role);
+    let api: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
+    let parameters = PatchParams::apply("odh").force();
+    api.patch(&binding_name(&binding), &parameters, &Patch::Apply(&binding)).await.map_err(refused)?;
+    Ok(())
+}
+
+async fn bind_everywhere(client: &Client, name: &str, role: &str) -> Result<(), Failure> {
+    let binding = binding("ClusterRoleBinding", name, role);
+    let api: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let parameters = PatchParams::apply("odh").force();
+    api.patch(&binding_name(&binding), &parameters, &Patch::Apply(&binding)).await.map_err(refused)?;
+    Ok(())
+}
+
+/// A binding that was made here.
+struct Bound {
+    /// The binding's own name.
+    name: String,
+    /// The namespace in which it holds; empty for all.
+    namespace: String,
+    role: String,
+    user: String,
+}
+
+async fn bound(client: &Client) -> Result<Vec<Bound>, Failure> {
+    let ours = ListParams::default().labels(&format!("{}={}", LABEL.0, LABEL.1));
+    let in_namespaces = Api::<RoleBinding>::all(client.clone()).list(&ours).await.map_err(refused)?;
+    let everywhere = Api::<ClusterRoleBinding>::all(client.clone()).list(&ours).await.map_err(refused)?;
+    let subject = |subjects: Option<Vec<k8s_openapi::api::rbac::v1::Subject>>| {
+        subjects.into_iter().flatten().next().map(|subject| subject.name).unwrap_or_default()
+    };
+    let mut found: Vec<Bound> = everywhere
+        .items
+        .into_iter()
+        .map(|binding| Bound {
+            name: binding.name_any(),
+            namespace: String::new(),
+            role: binding.role_ref.name,
+            user: subject(binding.subjects),
+        })
+        .collect();
+    found.extend(in_namespaces.items.into_iter().map(|binding| Bound {
+        name: binding.name_any(),
+        namespace: binding.namespace().unwrap_or_default(),
+        role: binding.role_ref.name,
+        user: subject(binding.subjects),
+    }));
+    Ok(found)
+}
+
+async fn delete(console: &Console, home: &Home, client: &Client, name: &str) -> Result<u8, Failure> {
+    let file = users_file(home);
+    let mut people = people(home)?;
+    let before = people.len();
+    people.retain(|person| person.name != name);
+    let bindings: Vec<Bound> = bound(client).await?.into_iter().filter(|bound| bound.user == name).collect();
+    if people.len() == before && bindings.is_empty() {
+        let known: Vec<&str> = people.iter().map(|person| person.name.as_str()).collect();
+        let hint = if known.is_empty() {
+            "there is none yet".to_owned()
+        } else {
+            format!("there are: {}", known.join(", "))
+        };
+        return Err(
+            Failure::new(Class::NotFound, "NoSuchUser", format!("there is no user {name}")).with_hint(hint)
+        );
+    }
+    // The token first: from then on nothing that is left gives any access.
+    users::save(&file, &people).map_err(|error| unusable(&file, &error))?;
+    for bound in bindings {
+        let gone = if bound.namespace.is_empty() {
+            let api: Api<ClusterRoleBinding> = Api::all(client.clone());
+            api.delete(&bound.name, &DeleteParams::default()).await.map(|_| ())
+        } else {
+            let api: Api<RoleBinding> = Api::namespaced(client.clone(), &bound.namespace);
+            api.delete(&bound.name, &DeleteParams::default()).await.map(|_| ())
+        };
+        match gone {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            result => result.map_err(refused)?,
+        }
+    }
+    let _ = std::fs::remove_file(home.users().join(format!("{name}.kubeconfig")));
+    console.data(&format!("User {name} is gone; its token is refused from now on.\n"))?;
+    Ok(0)
+}
+
+async fn list(console: &Console, home: &Home, client: &Client, user: &User) -> Result<u8, Failure> {
+    let mut roles: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for bound in bound(client).await? {
+        let place = if bound.namespace.is_empty() { "*" } else { &bound.namespace };
+        roles.entry(bound.user).or_default().push(format!("{}:{place}", bound.role));
+    }
+    let people = people(home)?;
+    let now = Timestamp::now();
+    if user.output.is_for_programs() {
+        let users: Vec<Value> = people
+            .iter()
+            .map(|person| {
+                json!({"name": person.name, "groups": person.groups, "expires": format!("{:.0}", person.expires),
+                    "roles": roles.get(&person.name).cloned().unwrap_or_default()})
+            })
+            .collect();
+        console.data(&object::text(&json!({ "users": users }), user.output)?)?;
+        return Ok(0);
+    }
+    if people.is_empty() {
+        console.data("There are no users yet; make one: odh local user NAME --role edit -n NAMESPACE\n")?;
+        return Ok(0);
+    }
+    let rows: Vec<Vec<String>> = people
+        .iter()
+        .map(|person| {
+            let expires = format!("{:.0}", person.expires);
+            let expires = if person.expires <= now { format!("{expires} (expired)") } else { expires };
+            let roles = roles.get(&person.name).map(|roles| roles.join(", ")).unwrap_or_default();
+            vec![person.name.clone(), roles, person.groups.join(", "), expires]
+        })
+        .collect();
+    console.data(&table::table(&["NAME", "ROLES", "GROUPS", "EXPIRES"], &rows))?;
+    Ok(0)
+}
+
+fn refused(error: kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) if status.code == 422 => {
+            Failure::usage(status.message.clone(), "choose another name")
+        }
+        kube::Error::Api(status) => Failure::new(Class::Error, "Refused", status.message.clone()),
+        error => {
+            Failure::new(Class::Error, "NoAnswer", format!("the local cluster does not answer: {error}"))
+                .with_hint("odh local status")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    use crate::arguments::{Arguments, Command, LocalVerb};
+
+    fn parsed(line: &str) -> (Global, User) {
+        let arguments = Arguments::try_parse_from(line.split(' ')).unwrap();
+        match arguments.command {
+            Command::Local { verb: LocalVerb::User(user) } => (arguments.global, user),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_role_holds_where_it_was_asked_for() {
+        let place_of = |line: &str| {
+            let (global, user) = parsed(line);
+            place(&global, &user).map_err(|failure| failure.message)
+        };
+        let within = |names: &[&str]| Ok(Place::In(names.iter().map(|name| (*name).to_owned()).collect()));
+        assert_eq!(place_of("odh local user anna"), within(&["default"]));
+        assert_eq!(place_of("odh local user anna -n a,b"), within(&["a", "b"]));
+        assert_eq!(place_of("odh local user anna --role view -A"), Ok(Place::Everywhere));
+        assert_eq!(place_of("odh local user anna --role cluster-admin"), Ok(Place::Everywhere));
+        assert!(place_of("odh local user anna -A -n a").is_err());
+    }
+
+    #[test]
+    fn nobody_is_made_who_would_be_more_than_a_person() {
+        let fault = |line: &str| {
+            let (_, user) = parsed(line);
+            check(user.name.as_deref().unwrap_or_default(), &user).err().map(|failure| failure.message)
+        };
+        assert_eq!(fault("odh local user anna@example.com --group team"), None);
+        for line in [
+            "odh local user system:admin",
+            "odh local user ../anna",
+            "odh local user .anna",
+            "odh local user anna --group system:masters",
+            "odh local user anna --expires 1m",
+            "odh local user anna --expires 9000h",
+        ] {
+            assert!(fault(line).is_some(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! The audit log: who asked for what, when, and how it was answered; one line of JSON each.
+//!
+//! Events are `audit.k8s.io/v1` at the level Metadata: never a body, never a credential. Like most clusters' policies,
+//! the stage RequestReceived is left out, and so is what this process' own components only read, their leases and their
+//! events. Requests come in as a [`Trail`] that is filled in on the way; a thread of its own writes, so that nobody
+//! waits for the disk. When it falls [`BACKLOG`] events behind, events are dropped, and how many is logged.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+
+use http::request::Parts;
+use http::{Response, header};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::auth::UserInfo;
+use super::reply::Body;
+use super::reviews::user_value;
+use super::route::Action;
+
+/// Events that may wait to be written.
+const BACKLOG: usize = 8192;
+/// How large the file may grow, in bytes; another of that size is kept.
+pub const LARGEST_BYTES: u64 = 16 << 20;
+/// The longest address and the longest name of a client that are written, in characters.
+const MAX_TEXT: usize = 2048;
+
+/// The log. Dropping it writes what still waits.
+pub struct Audit {
+    sender: Option<SyncSender<Value>>,
+    writer: Option<JoinHandle<()>>,
+    dropped: AtomicU64,
+}
+
+impl Audit {
+    /// A log in the file at `path`, which is appended to; a full one is kept once, as `path.1`.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn begin(path: &Path, largest_bytes: u64) -> io::Result<Self> {
+        let mut log = Log::open(path, largest_bytes)?;
+        let (sender, receiver) = sync_channel(BACKLOG);
+        let writer =
+            std::thread::Builder::new().name("audit".into()).spawn(move || log.write_all(&receiver))?;
+        Ok(Self { sender: Some(sender), writer: Some(writer), dropped: AtomicU64::new(0) })
+    }
+
+    /// Takes down how a request was answered; of one that goes on, also when it ends.
+    pub fn finish(self: &std::sync::Arc<Self>, trail: Trail, answer: Response<Body>) -> Response<Body> {
+        if trail.is_left_out() {
+            return answer;
+        }
+        let code = answer.status().as_u16();
+        if !trail.goes_on() || code >= 400 {
+            self.put(trail.event("ResponseComplete", code));
+            return answer;
+        }
+        self.put(trail.event("ResponseStarted", code));
+        let end = End { audit: self.clone(), trail, code };
+        answer.map(|body| {
+            // The frames' way holds the end, which is written when the body is dropped.
+            body.map_frame(move |frame| {
+                let _held = &end;
+                frame
+            })
+            .boxed_unsync()
+        })
+    }
+
+    fn put(&self, event: Value) {
+        let Some(sender) = &self.sender else { return };
+        if sender.try_send(event).is_err() {
+            let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+            // Powers of two: a storm is told in a few lines.
+            if dropped.is_power_of_two() {
+                tracing::warn!(dropped, "the audit log is behind; events are lost");
+            }
+        }
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+struct End {
+    audit: std::sync::Arc<Audit>,
+    trail: Trail,
+    code: u16,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.audit.put(self.trail.event("ResponseComplete", self.code));
+    }
+}
+
+/// What is known of a request, filled in as it becomes known.
+#[derive(Debug, Default)]
+pub struct Trail {
+    id: String,
+    received: Timestamp,
+    uri: String,
+    agent: String,
+    verb: String,
+    /// Whether it comes from this very process.
+    is_own: bool,
+    user: Option<UserInfo>,
+    impersonated: Option<UserInfo>,
+    object: Map<String, Value>,
+    annotations: Map<String, Value>,
+    message: String,
+}
+
+impl Trail {
+    /// A request has come.
+    pub fn begin(parts: &Parts, is_own: bool) -> Self {
+        let bounded = |text: &str| text.chars().take(MAX_TEXT).collect::<String>();
+        let agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let uri = parts.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
+        Self {
+            id: uuid::Uuid::new_v4().to_string(),
+            received: Timestamp::now(),
+            uri: bounded(uri),
+            agent: bounded(agent.unwrap_or_default()),
+            verb: parts.method.as_str().to_lowercase(),
+            is_own,
+            ..Self::default()
+        }
+    }
+
+    /// It is known who asks, and whom they ask to be.
+    pub fn know(&mut self, user: &UserInfo, impersonated: Option<&UserInfo>) {
+        self.user = Some(user.clone());
+        self.impersonated = impersonated.cloned();
+    }
+
+    /// It is known what for.
+    pub fn about(&mut self, action: &Action<'_>) {
+        action.verb.clone_into(&mut self.verb);
+        let fields = [
+            ("resource", action.resource),
+            ("namespace", action.namespace.unwrap_or_default()),
+            ("name", action.name),
+            ("apiGroup", action.group),
+            ("apiVersion", action.version),
+            ("subresource", action.subresource),
+        ];
+        let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+        self.object = fields.map(|(key, value)| (key.to_owned(), value.into())).collect();
+    }
+
+    /// It has been decided whether they may, and why.
+    pub fn decided(&mut self, allowed: bool, reason: &str) {
+        let decision = if allowed { "allow" } else { "forbid" };
+        self.annotate("authorization.k8s.io/decision", decision);
+        self.annotate("authorization.k8s.io/reason", reason);
+    }
+
+    /// Adds an annotation.
+    pub fn annotate(&mut self, key: &str, value: &str) {
+        self.annotations.insert(key.to_owned(), value.into());
+    }
+
+    /// It is refused for this reason.
+    pub fn refused(&mut self, message: &str) {
+        self.message = message.chars().take(MAX_TEXT).collect();
+    }
+
+    fn is_left_out(&self) -> bool {
+        let is_read = matches!(self.verb.as_str(), "get" | "list" | "watch" | "head");
+        let of = self.object.get("resource").and_then(Value::as_str);
+        self.is_own && (is_read || matches!(of, Some("leases" | "events")))
+    }
+
+    /// Whether the answer may go on for as long as the client likes.
+    fn goes_on(&self) -> bool {
+        let part = self.object.get("subresource").and_then(Value::as_str);
+        self.verb == "watch" || matches!(part, Some("log" | "exec" | "attach" | "portforward"))
+    }
+
+    fn event(&self, stage: &str, code: u16) -> Value {
+        let mut event = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": self.id,
+            "stage": stage, "requestURI": self.uri, "verb": self.verb, "user": {},
+            "responseStatus": {"metadata": {}, "code": code},
+            "requestReceivedTimestamp": format!("{:.6}", self.received),
+            "stageTimestamp": format!("{:.6}", Timestamp::now())});
+        if let Some(user) = &self.user {
+            event["user"] = user_value(user);
+        }
+        if let Some(user) = &self.impersonated {
+            event["impersonatedUser"] = user_value(user);
+        }
+        if !self.agent.is_empty() {
+            event["userAgent"] = self.agent.as_str().into();
+        }
+        if !self.object.is_empty() {
+            event["objectRef"] = Value::Object(self.object.clone());
+        }
+        if !self.annotations.is_empty() {
+            event["annotations"] = Value::Object(self.annotations.clone());
+        }
+        if code >= 400 && !self.message.is_empty() {
+            event["responseStatus"]["status"] = "Failure".into();
+            event["responseStatus"]["message"] = self.message.as_str().into();
+        }
+        event
+    }
+}
+
+/// The file behind the log.
+struct Log {
+    path: PathBuf,
+    old: PathBuf,
+    file: BufWriter<File>,
+    bytes: u64,
+    largest_bytes: u64,
+}
+
+impl Log {
+    fn open(path: &Path, largest_bytes: u64) -> io::Result<Self> {
+        let mut old = path.as_os_str().to_owned();
+        old.push(".1");
+        let file = append(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), old: old.into(), file: BufWriter::new(file), bytes, largest_bytes })
+    }
+
+    /// Writes until the last sender is gone.
+    fn write_all(&mut self, events: &Receiver<Value>) {
+        while let Ok(event) = events.recv() {
+            let mut next = Some(event);
+            while let Some(event) = next {
+                if let Err(error) = self.write(&event) {
+                    tracing::warn!(%error, path = %self.path.display(), "the audit log cannot be written");
+                }
+                next = match events.try_recv() {
+                    Ok(event) => Some(event),
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+                };
+            }
+            let _ = self.file.flush();
+        }
+    }
+
+    fn write(&mut self, event: &Value) -> io::Result<()> {
+        let line = format!("{event}\n");
+        let length = line.len() as u64;
+        if self.bytes > 0 && self.bytes + length > self.largest_bytes {
+            self.file.flush()?;
+            std::fs::rename(&self.path, &self.old)?;
+            self.file = BufWriter::new(append(&self.path)?);
+            self.bytes = 0;
+        }
+        self.bytes += length;
+        self.file.write_all(line.as_bytes())
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn lines(path: &Path) -> Vec<Value> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn trail(method: &str, uri: &str, is_own: bool) -> Trail {
+        let request =
+            http::Request::builder().method(method).uri(uri).header("authorization", "Bearer secret");
+        Trail::begin(&request.body(()).unwrap().into_parts().0, is_own)
+    }
+
+    fn answer(code: u16) -> Response<Body> {
+        super::super::reply::text(code, "body")
+    }
+
+    #[test]
+    fn a_request_leaves_who_asked_for_what_and_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let audit = Arc::new(Audit::begin(&path, LARGEST_BYTES).unwrap());
+        let mut trail = trail("PATCH", "/api/v1/namespaces/a/pods/p?x=1", false);
+        trail.know(&UserInfo::admin(), Some(&UserInfo::known("anna", &[])));
+        trail.about(&Action {
+            verb: "patch",
+            group: "",
+            version: "v1",
+            namespace: Some("a"),
+            resource: "pods",
+            name: "p",
+            subresource: "",
+        });
+        trail.decided(false, "");
+        trail.refused("no");
+        audit.finish(trail, answer(403));
+        drop(audit);
+        let [event] = &lines(&path)[..] else { panic!("{:?}", lines(&path)) };
+        assert_eq!((&event["stage"], &event["level"]), (&json!("ResponseComplete"), &json!("Metadata")));
+        assert_eq!((&event["verb"], &event["responseStatus"]["code"]), (&json!("patch"), &json!(403)));
+        assert_eq!(
+            event["objectRef"],
+            json!({"resource": "pods", "namespace": "a", "name": "p", "apiVersion": "v1"})
+        );
+        assert_eq!(event["impersonatedUser"]["username"], "anna");
+        assert_eq!(event["user"]["username"], "kubernetes-admin");
+        assert_eq!(event["annotations"]["authorization.k8s.io/decision"], "forbid");
+        assert!(!std::fs::read_to_string(&path).unwrap().contains("secret"));
+    }
+
+    #[test]
+    fn what_goes_on_is_told_at_both_ends_and_own_reading_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let audit = Arc::new(Audit::begin(&path, LARGEST_BYTES).unwrap());
+        let watch = |is_own| {
+            let mut trail = trail("GET", "/api/v1/pods?watch=1", is_own);
+            trail.about(&Action {
+                verb: "watch",
+                group: "",
+                version: "v1",
+                namespace: None,
+                resource: "pods",
+                name: "",
+                subresource: "",
+            });
+            trail
+        };
+        drop(audit.finish(watch(false), answer(200)));
+        drop(audit.finish(watch(true), answer(200)));
+        drop(audit);
+        let stages =
+            lines(&path).iter().map(|event| event["stage"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+        assert_eq!(stages, ["ResponseStarted", "ResponseComplete"]);
+    }
+
+    #[test]
+    fn the_file_is_bounded_and_its_past_is_kept_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let audit = Arc::new(Audit::begin(&path, 1000).unwrap());
+        for _ in 0..20 {
+            audit.finish(trail("DELETE", "/x", false), answer(200));
+        }
+        drop(audit);
+        let old = folder.path().join("audit.log.1");
+        for file in [&path, &old] {
+            let size = std::fs::metadata(file).unwrap().len();
+            assert!(size > 0 && size <= 1000, "{size}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert!(!lines(&path).is_empty());
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,74 @@
+//! Someone lets a colleague use the local cluster, and takes it back.
+
+use stories::{Home, places};
+
+/// The token of a kubeconfig.
+fn token(kubeconfig: &str) -> String {
+    let text = std::fs::read_to_string(kubeconfig).expect("the kubeconfig can be read");
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("token:")).expect("it holds a token");
+    line.trim().trim_matches('"').to_owned()
+}
+
+#[test]
+fn lets_a_colleague_work_in_a_namespace_and_takes_it_back() {
+    let home = Home::with_cluster("users::colleague");
+    let made =
+        home.odh(&["local", "user", "anna", "--role", "edit", "-n", "team-a", "-o", "json"]).ended(0).json();
+    let anna = made["kubeconfig"].as_str().expect("it says where the kubeconfig is").to_owned();
+    let secret = token(&anna);
+    let hers = |words: &[&str]| {
+        let mut all = vec!["--kubeconfig", &anna];
+        all.extend(words);
+        home.kubectl(&all)
+    };
+    hers(&["auth", "whoami"]).ended(0).says("anna").says("system:authenticated");
+    for (answer, words) in [
+        ("yes", &["create", "mpijobs.kubeflow.org"][..]),
+        ("yes", &["get", "secrets"]),
+        ("no", &["get", "secrets", "-n", "default"]),
+        ("no", &["create", "rolebindings.rbac.authorization.k8s.io"]),
+        ("no", &["list", "pods", "--all-namespaces"]),
+        ("no", &["get", "nodes"]),
+    ] {
+        let mut all = vec!["auth", "can-i"];
+        all.extend(words);
+        hers(&all).ended(i32::from(answer == "no")).says(answer);
+    }
+    hers(&["auth", "can-i", "--list"]).ended(0).says("mpijobs.kubeflow.org").says("selfsubjectreviews");
+    // She runs a job in her namespace, as she would on any cluster.
+    let manifest = places::repository("examples/hello.yaml");
+    hers(&["apply", "-f", &manifest.to_string_lossy()]).ended(0).says("mpijob.kubeflow.org/hello created");
+    home.odh(&["--kubeconfig", &anna, "training", "wait", "mpijob", "hello", "--timeout", "60s"]).ended(0);
+    hers(&["get", "pods", "-n", "default"])
+        .ended(1)
+        .says(r#"User "anna" cannot list resource "pods" in API group "" in the namespace "default""#);
+    home.kubectl(&["--as", "anna", "get", "mpijobs", "-n", "team-a"]).ended(0).says("hello");
+    home.odh(&["local", "user"]).ended(0).says("anna").says("edit:team-a");
+
+    home.odh(&["local", "user", "anna", "--delete"]).ended(0).says("gone");
+    hers(&["get", "pods"]).ended(1);
+    home.kubectl(&["get", "rolebindings", "-n", "team-a", "-o", "name"]).ended(0);
+    assert!(!std::path::Path::new(&anna).exists(), "the kubeconfig is left");
+    home.odh(&["local", "user", "anna", "--delete"]).ended(3).says("there is no user anna");
+
+    let audit = std::fs::read_to_string(home.state().join("audit.log")).expect("there is an audit log");
+    let by_anna = audit.lines().filter(|line| line.contains(r#""username":"anna""#)).collect::<Vec<_>>();
+    assert!(by_anna.iter().any(|line| line.contains(r#""verb":"create""#) && line.contains("mpijobs")));
+    assert!(by_anna.iter().any(|line| line.contains(r#""authorization.k8s.io/decision":"forbid""#)));
+    for file in ["audit.log", "log", "state.json", "cluster/users.json"] {
+        let text = std::fs::read_to_string(home.state().join(file)).expect("the file can be read");
+        assert!(!text.contains(&secret), "{file} holds the token");
+    }
+    home.odh(&["local", "down"]).ended(0);
+    home.odh(&["local", "user", "ben"]).ended(3).says("the local cluster is not up").says("odh local up");
+}
+
+#[test]
+fn who_is_no_person_cannot_be_made() {
+    let home = Home::with_cluster_and("users::refused", &["--audit", "off"]);
+    home.odh(&["local", "user", "system:admin"]).ended(2).says("cannot be a user's name");
+    home.odh(&["local", "user", "anna", "--group", "system:masters"]).ended(2).says("Kubernetes' own");
+    home.odh(&["local", "user", "anna", "-A", "-n", "team"]).ended(2).says("cannot be meant together");
+    home.odh(&["local", "user"]).ended(0).says("There are no users yet");
+    assert!(!home.state().join("audit.log").exists(), "the audit log is written though it is off");
+}
