@@ -53,7 +53,7 @@ impl Audit {
 
     /// Takes down how a request was answered; of one that goes on, also when it ends.
     pub fn finish(self: &std::sync::Arc<Self>, trail: Trail, answer: Response<Body>) -> Response<Body> {
-        if trail.is_left_out() {
+        if trail.is_left_out() && answer.status() != http::StatusCode::FORBIDDEN {
             return answer;
         }
         let code = answer.status().as_u16();
