@@ -140,7 +140,7 @@ async fn until_told(
     }
 }
 
-/// Installs the MPIJob definition and its checks at admission, and runs the operator.
+/// Installs the MPIJob definition, the roles for it and its checks at admission, and runs the operator.
 async fn start_operator(
     cluster: &Cluster,
     shutdown: &CancellationToken,
