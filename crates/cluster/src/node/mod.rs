@@ -12,6 +12,7 @@ mod logs;
 mod metrics;
 mod mode;
 mod pod;
+mod policy;
 mod power;
 mod register;
 mod status;
@@ -230,6 +231,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     for work in [
         Box::pin(writer) as BoxFuture<'static, ()>,
         Box::pin(register::heartbeat(Arc::clone(&node))),
+        Box::pin(policy::enforce(Arc::clone(&node), stop.clone())),
         Box::pin(metrics::sample(Arc::clone(&node))),
         Box::pin(watching::follow_pods(Arc::clone(&node), tasks.clone(), stop.clone())),
     ] {

@@ -21,6 +21,8 @@ mod personas;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]
+mod policies;
+#[cfg(test)]
 mod sandbox;
 #[cfg(test)]
 mod scheduling;

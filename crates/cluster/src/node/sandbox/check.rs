@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::protocol::{CheckSpec, ConnectSpec, HttpGet};
+use super::protocol::{CheckSpec, ConnectSpec, FilterSpec, HttpGet};
 
 /// An answer's first line and a bit; a kubelet reads no more than 10 KiB of a probe's answer either.
 const MAX_ANSWER_BYTES: usize = 10 << 10;
@@ -44,6 +44,21 @@ pub fn connect(spec: &ConnectSpec) -> Result<TcpStream, String> {
     TcpStream::connect_timeout(&four, timeout)
         .or_else(|error| TcpStream::connect_timeout(&six, timeout).map_err(|_| error))
         .map_err(|error| format!("failed to connect to localhost:{} inside the pod: {error}", spec.port))
+}
+
+/// Loads a ruleset in one transaction: it holds as a whole or not at all.
+///
+/// # Errors
+/// What the program says.
+pub fn filter(spec: &FilterSpec) -> Result<(), String> {
+    let shown = spec.program.display();
+    let ran = std::process::Command::new(&spec.program).arg("-f").arg(&spec.rules).output();
+    let ran = ran.map_err(|error| format!("{shown}: {error}"))?;
+    if ran.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ran.stderr);
+    Err(format!("{shown}: {}", said.lines().next().unwrap_or("it failed without a word")))
 }
 
 /// The text of a probe's request, as a kubelet writes it.

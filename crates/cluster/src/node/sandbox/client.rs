@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,8 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::kernel;
 use super::protocol::{
-    Answer, AnswerBody, Begin, CheckSpec, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, PodSpec,
-    Request, RequestBody,
+    Answer, AnswerBody, Begin, CheckSpec, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, FilterSpec,
+    PodSpec, Request, RequestBody,
 };
 use super::supervise::{frame, take_frame};
 use super::usage::Usage;
@@ -233,6 +234,17 @@ impl Sandbox {
     pub async fn measure(&self) -> Result<Usage, Failure> {
         match self.ask(RequestBody::Measure, Vec::new()).await? {
             AnswerBody::Used(usage) => Ok(usage),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Loads rules for packets between pods.
+    ///
+    /// # Errors
+    /// The outer error where the sandbox has gone; the inner one is what the program said.
+    pub async fn filter(&self, program: PathBuf, rules: PathBuf) -> Result<Result<(), String>, Failure> {
+        match self.ask(RequestBody::Filter(FilterSpec { program, rules }), Vec::new()).await? {
+            AnswerBody::Checked(outcome) => Ok(outcome),
             other => Err(unexpected(&other)),
         }
     }

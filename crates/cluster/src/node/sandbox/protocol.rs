@@ -51,6 +51,8 @@ pub enum RequestBody {
     },
     /// Connect from the pods' network, as a kubelet does from its node. Answered by `Checked`.
     Check(CheckSpec),
+    /// Load rules for packets between pods. Answered by `Checked`.
+    Filter(FilterSpec),
     /// Connect to a port of a pod's own loopback; a socket comes along, over which the connection is sent back.
     /// Answered by `Checked`.
     Connect(ConnectSpec),
@@ -203,6 +205,15 @@ pub struct ConnectSpec {
     pub timeout_millis: u64,
 }
 
+/// A ruleset to load into the pods' outer network.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FilterSpec {
+    /// `nft`.
+    pub program: PathBuf,
+    /// The file that holds the ruleset.
+    pub rules: PathBuf,
+}
+
 /// A connection to try.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckSpec {
@@ -249,7 +260,7 @@ pub enum AnswerBody {
     Started,
     /// The process ended.
     Exited(Exit),
-    /// To `Check`.
+    /// To `Check` and `Filter`.
     Checked(Result<(), String>),
     /// To `Measure`.
     Used(Usage),

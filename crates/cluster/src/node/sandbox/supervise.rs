@@ -25,7 +25,7 @@ use super::cgroups::{Cgroups, Group};
 use super::container::{self, Given, Surroundings};
 use super::network::Network;
 use super::protocol::{
-    Answer, AnswerBody, CheckSpec, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, MAX_FRAME_BYTES,
+    Answer, AnswerBody, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, MAX_FRAME_BYTES,
     MAX_PENDING_DESCRIPTORS, PodSpec, Request, RequestBody, Streams,
 };
 use super::usage::{Subject, Usage};
@@ -255,7 +255,8 @@ impl Supervisor {
                 self.signal(target, signal);
                 Ok(())
             }
-            RequestBody::Check(spec) => self.check(id, &spec),
+            RequestBody::Check(spec) => self.check(id, move || check::check(&spec)),
+            RequestBody::Filter(spec) => self.check(id, move || check::filter(&spec)),
             RequestBody::Measure => self.measure(id),
             RequestBody::Connect(spec) => self.next_descriptor().and_then(|to| self.connect(id, &spec, &to)),
         };
@@ -426,12 +427,13 @@ impl Supervisor {
         }
     }
 
-    fn check(&mut self, id: u64, spec: &CheckSpec) -> Result<(), Failure> {
+    /// Has a child try something in the pods' outer network.
+    fn check(&mut self, id: u64, attempt: impl Fn() -> Result<(), String>) -> Result<(), Failure> {
         let (status, report) = pipe()?;
         let pid = kernel::fork(CloneFlags::empty(), || {
             kernel::close_from(3, &[report.as_raw_fd()]);
             kernel::reset_signals();
-            match check::check(spec) {
+            match attempt() {
                 Ok(()) => 0,
                 Err(message) => container::report(report.as_fd(), &Failure::new(message)),
             }

@@ -1,0 +1,129 @@
+//! NetworkPolicies in force: whenever policies, pods or namespaces change, a new ruleset is loaded where all pods' packets pass.
+//!
+//! What is to pass is [`ruleset`]'s, which is pure; `nft` loads it inside the sandbox's own network, so that the machine's
+//! firewall is never touched. Where that is not possible (plain mode, no `nft`), each policy gets a Warning event that
+//! says so. What it must not do: let a policy look as if it were in force when it is not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::{Api, Resource as _, ResourceExt};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+mod ruleset;
+
+use super::LocalNode;
+use crate::controllers::cache::{Cache, Change, follow};
+use crate::controllers::record::{Note, Recorder};
+use ruleset::{Member, ruleset};
+
+/// Where `nft` is looked for beside `PATH`; people who are not root often lack these in theirs.
+const SYSTEM_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// Keeps the ruleset up to date until dropped.
+pub async fn enforce(node: Arc<LocalNode>, stop: CancellationToken) {
+    let (policies, pods, namespaces) =
+        (Cache::<NetworkPolicy>::default(), Cache::<Pod>::default(), Cache::<Namespace>::default());
+    let wake = Arc::new(Notify::new());
+    let to = wake.clone();
+    policies.on_change(move |_| to.notify_one());
+    let to = wake.clone();
+    pods.on_change(move |change| {
+        if matters(change) {
+            to.notify_one();
+        }
+    });
+    let to = wake.clone();
+    namespaces.on_change(move |_| to.notify_one());
+    let recorder = Recorder::start(node.client.clone(), "network-policy", stop.clone());
+    let client = || node.client.clone();
+    let keep = keep(&node, &policies, &pods, &namespaces, &wake, &recorder);
+    tokio::join!(
+        follow(Api::all(client()), policies.clone(), stop.clone()),
+        follow(Api::all(client()), pods.clone(), stop.clone()),
+        follow(Api::all(client()), namespaces.clone(), stop.clone()),
+        keep
+    );
+}
+
+/// A pod's address, labels or end changed.
+fn matters(change: &Change<Pod>) -> bool {
+    let seen = |pod: &Pod| {
+        let status = pod.status.as_ref();
+        (
+            status.and_then(|s| s.pod_ip.clone()),
+            status.and_then(|s| s.phase.clone()),
+            pod.metadata.labels.clone(),
+        )
+    };
+    match (&change.old, &change.new) {
+        (Some(old), Some(new)) => seen(old) != seen(new),
+        (_, Some(new)) => new.status.as_ref().is_some_and(|s| s.pod_ip.is_some()),
+        _ => true,
+    }
+}
+
+async fn keep(
+    node: &LocalNode,
+    policies: &Cache<NetworkPolicy>,
+    pods: &Cache<Pod>,
+    namespaces: &Cache<Namespace>,
+    wake: &Notify,
+    recorder: &Recorder,
+) {
+    policies.filled().await;
+    pods.filled().await;
+    namespaces.filled().await;
+    let mut loaded: Option<String> = None;
+    let mut told: BTreeSet<String> = BTreeSet::new();
+    loop {
+        let all: Vec<NetworkPolicy> = policies.list().iter().map(|policy| policy.as_ref().clone()).collect();
+        // Without a policy nothing is loaded at all, until the first one comes.
+        if !all.is_empty() || loaded.is_some() {
+            let members: Vec<Member> = pods.list().iter().filter_map(|pod| Member::of(pod)).collect();
+            let labels: BTreeMap<_, _> =
+                namespaces.list().iter().map(|n| (n.name_any(), n.labels().clone())).collect();
+            let rules = ruleset(&all, &members, &labels);
+            if loaded.as_ref() != Some(&rules) {
+                match load(node, &rules).await {
+                    Ok(()) => loaded = Some(rules),
+                    Err(why) => tell(&all, &why, &mut told, recorder),
+                }
+            }
+        }
+        wake.notified().await;
+    }
+}
+
+/// Says of each policy, once, that it is not in force.
+fn tell(policies: &[NetworkPolicy], why: &str, told: &mut BTreeSet<String>, recorder: &Recorder) {
+    tracing::warn!(why, "network policies are not in force");
+    for policy in policies {
+        if told.insert(format!("{} {why}", policy.uid().unwrap_or_default())) {
+            let message = format!("The policy is stored and not enforced: {why}");
+            recorder.note_ref(policy.object_ref(&()), Note::warning("NetworkPolicyNotEnforced", message));
+        }
+    }
+}
+
+/// Loads a ruleset in the pods' network; the error is for a person.
+async fn load(node: &LocalNode, rules: &str) -> Result<(), String> {
+    if !node.mode.kind.isolates() {
+        return Err("in plain mode pods share the machine's network".to_owned());
+    }
+    let program = program().ok_or("the program nft (package nftables) is not on this machine")?;
+    let path = node.runtime.join("policy.nft");
+    std::fs::write(&path, rules).map_err(|error| format!("{}: {error}", path.display()))?;
+    let outcome = node.sandbox.filter(program, path).await;
+    outcome.map_err(|failure| failure.to_string())?
+}
+
+fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
+    folders.map(|folder| folder.join("nft")).find(|program| program.is_file())
+}
