@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use http::request::Parts;
@@ -245,10 +245,7 @@ impl Log {
                 if let Err(error) = self.write(&event) {
                     tracing::warn!(%error, path = %self.path.display(), "the audit log cannot be written");
                 }
-                next = match events.try_recv() {
-                    Ok(event) => Some(event),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-                };
+                next = events.try_recv().ok();
             }
             let _ = self.file.flush();
         }
