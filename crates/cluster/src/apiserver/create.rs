@@ -49,7 +49,8 @@ pub async fn create(call: &Call<'_>, decoded: Decoded) -> Result<Shown, Refusal>
 pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
     let metadata = rules::metadata(&mut value)?;
     let version = metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default();
-    if !version.is_empty() && !call.query.dry_run {
+    // What is no revision is none (`etcd3.store.Create`).
+    if version.parse::<u64>().is_ok_and(|version| version != 0) && !call.query.dry_run {
         return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
     let kept = metadata.get("resourceVersion").cloned().filter(|_| call.query.dry_run);
@@ -97,6 +98,7 @@ async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
     if !faults.is_empty() {
         return Err(rules::invalid(kind, &name, &faults));
     }
+    rules::warnings(kind, &value, None).into_iter().for_each(|warning| call.warn(warning));
     escalation::check(call, None, &value)?;
     let held =
         admission::validate(&Attributes::of(call, Operation::Create, &name), Some(&value), None).await?;
@@ -133,6 +135,9 @@ fn taken(call: &Call<'_>, name: &str) -> Refusal {
     refusal
 }
 
+/// How the refusal of a body begins whose type cannot be read.
+pub const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
+
 /// 400 for a body of which not even the type can be read (`handlers/rest.go`, `transformDecodeError`).
 pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
     const SHOWN: usize = 30;
@@ -147,7 +152,7 @@ pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
     };
     let kind = &call.entry.kind.kind;
     status::bad_request(format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({summary})"
+        "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
     ))
 }
 
@@ -168,7 +173,7 @@ pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result
     }
     if !value.is_object() {
         let why = format!(
-            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            "{UNREADABLE}json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
             name(value)
         );
         return Err(unrecognized(call, &why, bytes));
@@ -176,11 +181,15 @@ pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result
     for field in ["apiVersion", "kind"] {
         if !value[field].is_null() && !value[field].is_string() {
             let why = format!(
-                "json: cannot unmarshal {} into Go struct field .{field} of type string",
+                "{UNREADABLE}json: cannot unmarshal {} into Go struct field .{field} of type string",
                 name(&value[field])
             );
             return Err(unrecognized(call, &why, bytes));
         }
+    }
+    if !call.entry.kind.is_builtin() && value["kind"].as_str().unwrap_or_default().is_empty() {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes));
+        return Err(unrecognized(call, &why, bytes));
     }
     Ok(())
 }
@@ -198,6 +207,10 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
         ))
     })?;
     check_registered(kind, object)?;
+    let given = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    if !kind.is_builtin() && !given.is_empty() && given != kind.kind {
+        return Err(other_kind(call, object, given));
+    }
     let wanted = [("apiVersion", kind.api_version(), "API version"), ("kind", kind.kind.clone(), "kind")];
     for (field, wanted, words) in wanted {
         match object.get(field).and_then(Value::as_str).unwrap_or_default() {
@@ -214,6 +227,15 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// A custom resource that says to be of another kind is told so by its validation (`validator.ValidateTypeMeta`).
+fn other_kind(call: &Call<'_>, object: &serde_json::Map<String, Value>, given: &str) -> Refusal {
+    let kind = &call.entry.kind;
+    let name = object.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
+    let detail = format!("Invalid value: {given:?}: must be {}", kind.kind);
+    let about = About { group: &kind.group, resource: given, name };
+    status::invalid(about, &[("FieldValueInvalid".to_owned(), detail, "kind".to_owned())])
 }
 
 /// A built-in kind's name or version that no type of Kubernetes has.

@@ -147,7 +147,7 @@ pub async fn delete(call: &Call<'_>, options: &Options) -> Result<Outcome, Refus
 /// 400 for the selectors; the first refusal of an object.
 pub async fn delete_collection(call: &Call<'_>, options: &Options) -> Result<Vec<Arc<Record>>, Refusal> {
     let query = &call.query;
-    let selection = Selection::parse(&call.entry.kind, &query.label_selector, &query.field_selector)?;
+    let selection = Selection::of_list(&call.entry.kind, query, &query.field_selector)?;
     let mut deleted = call.server.store.list(&call.entry.resource, call.action.namespace).records;
     deleted.retain(|record| selection.matches(&record.value));
     warn_of_orphans(call, options);
@@ -164,7 +164,7 @@ pub async fn delete_collection(call: &Call<'_>, options: &Options) -> Result<Vec
 
 /// What an outcome answers (`endpoints/handlers/delete.go`): some kinds give the object, most a `Status`.
 pub fn answer(call: &Call<'_>, outcome: Outcome) -> Result<http::Response<super::reply::Body>, Refusal> {
-    const RETURNED: [&str; 9] = [
+    const RETURNED: [&str; 8] = [
         "pods",
         "services",
         "serviceaccounts",
@@ -172,7 +172,6 @@ pub fn answer(call: &Call<'_>, outcome: Outcome) -> Result<http::Response<super:
         "persistentvolumeclaims",
         "resourcequotas",
         "storageclasses",
-        "networkpolicies",
         "namespaces",
     ];
     match outcome {
@@ -250,7 +249,7 @@ enum Step {
 
 fn plan(kind: &Kind, options: &Options, next: &mut Value, now: Timestamp) -> Step {
     if kind.is("", "Namespace") {
-        return plan_namespace(next, now);
+        return plan_namespace(kind, options, next, now);
     }
     let finalizers_changed = set_garbage_finalizers(kind, options, next) | set_cleanup_finalizer(kind, next);
     let has_finalizers = next["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
@@ -279,11 +278,9 @@ fn plan_pod(
     let marked = !next["metadata"]["deletionTimestamp"].is_null();
     let current = next["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
     let grace = if marked { asked.unwrap_or(current).min(current) } else { pod_grace(asked, next) };
-    if grace == 0 && !has_finalizers {
-        return Step::Remove;
-    }
+    let is_last = grace == 0 && !has_finalizers;
     if marked && grace == current && !finalizers_changed {
-        return Step::Nothing;
+        return if is_last { Step::Remove } else { Step::Nothing };
     }
     if marked {
         // A grace period can only be shortened; it counts from the first deletion (`BeforeDelete`).
@@ -296,7 +293,7 @@ fn plan_pod(
     } else {
         mark(next, now, grace);
     }
-    Step::Mark
+    if is_last { Step::Remove } else { Step::Mark }
 }
 
 /// `pkg/registry/core/pod/strategy.go`, CheckGracefulDelete.
@@ -312,9 +309,10 @@ fn pod_grace(asked: Option<i64>, pod: &Value) -> i64 {
 }
 
 /// `pkg/registry/core/namespace/storage/storage.go`, Delete.
-fn plan_namespace(next: &mut Value, now: Timestamp) -> Step {
+fn plan_namespace(kind: &Kind, options: &Options, next: &mut Value, now: Timestamp) -> Step {
     let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
     if next["metadata"]["deletionTimestamp"].is_null() {
+        set_garbage_finalizers(kind, options, next);
         next["metadata"]["deletionTimestamp"] = rules::timestamp(now).into();
         next["status"]["phase"] = "Terminating".into();
         return if is_empty(&next["spec"]["finalizers"]) && is_empty(&next["metadata"]["finalizers"]) {
@@ -346,6 +344,8 @@ fn set_garbage_finalizers(kind: &Kind, options: &Options, next: &mut Value) -> b
     let own = next["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let has = |name: &str| own.iter().any(|finalizer| finalizer == name);
     let (orphan, foreground) = match (options.propagation_policy.as_deref(), options.orphan_dependents) {
+        // Nothing depends on events (`eventStrategy.DefaultGarbageCollectionPolicy`).
+        _ if kind.kind == "Event" && kind.is_builtin() => (false, false),
         (Some("Orphan"), _) | (None, Some(true)) => (true, false),
         (Some("Foreground"), _) => (false, true),
         (Some(_), _) | (None, Some(false)) => (false, false),
@@ -460,13 +460,18 @@ mod tests {
         let marked = json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}});
         let table = [
             (pod(json!({})), None, Step::Mark, json!("1970-01-01T00:00:30Z")),
-            (pod(json!({})), Some(0), Step::Remove, Value::Null),
-            (pod(json!({"spec": {"nodeName": null}})), None, Step::Remove, Value::Null),
-            (pod(json!({"status": {"phase": "Failed"}})), Some(9), Step::Remove, Value::Null),
+            (pod(json!({})), Some(0), Step::Remove, json!("1970-01-01T00:00:00Z")),
+            (pod(json!({"spec": {"nodeName": null}})), None, Step::Remove, json!("1970-01-01T00:00:00Z")),
+            (
+                pod(json!({"status": {"phase": "Failed"}})),
+                Some(9),
+                Step::Remove,
+                json!("1970-01-01T00:00:00Z"),
+            ),
             (pod(marked.clone()), None, Step::Nothing, json!("1970-01-01T00:00:30Z")),
             (pod(marked.clone()), Some(60), Step::Nothing, json!("1970-01-01T00:00:30Z")),
             (pod(marked.clone()), Some(5), Step::Mark, json!("1970-01-01T00:00:05Z")),
-            (pod(marked), Some(0), Step::Remove, json!("1970-01-01T00:00:30Z")),
+            (pod(marked), Some(0), Step::Remove, json!("1970-01-01T00:00:00Z")),
             (
                 pod(json!({"metadata": {"finalizers": ["x/y"]}})),
                 Some(0),

@@ -473,8 +473,9 @@ fn check_manager(call: &Call<'_>) -> Result<(), Refusal> {
 }
 
 async fn write(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
-    let decoded = body::decode(bytes, negotiate::encoding(call.headers)?)
-        .map_err(|error| create::unrecognized(call, &error.kubernetes(), bytes))?;
+    let decoded = body::decode(bytes, negotiate::encoding(call.headers)?).map_err(|error| {
+        create::unrecognized(call, &format!("{}{}", create::UNREADABLE, error.kubernetes()), bytes)
+    })?;
     create::check_type_fields(call, &decoded.value, bytes)?;
     match (call.action.verb, call.action.subresource) {
         ("create", "") if !call.entry.kind.is_stored() => {

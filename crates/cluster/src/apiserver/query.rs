@@ -78,12 +78,33 @@ impl Query {
         let name = parts.find_map(|part| part.trim().strip_prefix("metadata.name="));
         name.map(|name| name.trim_start_matches('=')).unwrap_or_default()
     }
+
+    /// Checks what a list or watch is asked with (`ValidateListOptions`).
+    ///
+    /// # Errors
+    /// 422 for a combination that Kubernetes forbids.
+    pub fn check_combination(&self) -> Result<(), Refusal> {
+        check_combination(self)
+    }
+
+    /// Checks the revision that is asked for.
+    ///
+    /// # Errors
+    /// 400.
+    pub fn check_version(&self) -> Result<(), Refusal> {
+        let asked = self.raw.get("resourceVersion").filter(|asked| !asked.is_empty());
+        asked.map_or(Ok(()), |asked| revision(asked).map(|_| ()))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.raw.get(name).is_some_and(|value| !value.is_empty())
+    }
 }
 
 /// Parses a query string.
 ///
 /// # Errors
-/// 400 for a value that does not parse, 422 for a combination that Kubernetes forbids.
+/// 400 for a value that does not parse, 422 for one that is none of those allowed.
 pub fn parse(text: &str) -> Result<Query, Refusal> {
     let raw = split(text);
     let get = |name: &str| raw.get(name).map(String::as_str).filter(|value| !value.is_empty());
@@ -91,13 +112,15 @@ pub fn parse(text: &str) -> Result<Query, Refusal> {
         watch: flag(get("watch")),
         label_selector: get("labelSelector").unwrap_or_default().into(),
         field_selector: get("fieldSelector").unwrap_or_default().into(),
-        resource_version: get("resourceVersion").map(revision).transpose()?,
-        version_match: get("resourceVersionMatch").map(version_match).transpose()?,
+        resource_version: get("resourceVersion").and_then(|value| value.parse().ok()),
+        version_match: get("resourceVersionMatch").and_then(|value| version_match(value).ok()),
         limit: number::<i64>(get("limit"))?
             .and_then(|limit| usize::try_from(limit).ok())
             .filter(|limit| *limit > 0),
         next: get("continue").unwrap_or_default().into(),
-        timeout_seconds: number(get("timeoutSeconds"))?,
+        timeout_seconds: number::<i64>(get("timeoutSeconds"))?
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .filter(|seconds| *seconds > 0),
         bookmarks: flag(get("allowWatchBookmarks")),
         initial_events: get("sendInitialEvents").map(|value| flag(Some(value))),
         dry_run: dry_run(get("dryRun"))?,
@@ -110,7 +133,6 @@ pub fn parse(text: &str) -> Result<Query, Refusal> {
         include_object: get("includeObject").unwrap_or_default().into(),
         raw: raw.clone(),
     };
-    check_combination(&query)?;
     Ok(query)
 }
 
@@ -122,7 +144,7 @@ fn check_combination(query: &Query) -> Result<(), Refusal> {
     };
     let field = "resourceVersionMatch";
     if query.watch {
-        if query.version_match.is_some() && query.initial_events.is_none() {
+        if query.has("resourceVersionMatch") && query.initial_events.is_none() {
             return forbid(
                 field,
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
@@ -136,8 +158,11 @@ fn check_combination(query: &Query) -> Result<(), Refusal> {
     if query.initial_events.is_some() {
         return forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
     }
-    if query.version_match.is_some() && query.resource_version.is_none() {
+    if query.has("resourceVersionMatch") && !query.has("resourceVersion") {
         return forbid(field, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+    }
+    if let Some(given) = query.raw.get("resourceVersionMatch").filter(|given| !given.is_empty()) {
+        version_match(given)?;
     }
     if query.version_match == Some(Match::Exact) && query.resource_version == Some(0) {
         return forbid(field, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
@@ -145,7 +170,7 @@ fn check_combination(query: &Query) -> Result<(), Refusal> {
     if !query.next.is_empty() && query.version_match.is_some() {
         return forbid(field, "resourceVersionMatch is forbidden when continue is provided");
     }
-    if !query.next.is_empty() && query.resource_version.is_some_and(|version| version != 0) {
+    if !query.next.is_empty() && query.has("resourceVersion") && query.resource_version != Some(0) {
         return Err(status::bad_request("specifying resource version is not allowed when using continue"));
     }
     Ok(())
@@ -220,10 +245,9 @@ fn number<T: std::str::FromStr>(value: Option<&str>) -> Result<Option<T>, Refusa
 
 fn revision(value: &str) -> Result<u64, Refusal> {
     value.parse().map_err(|_| {
-        let detail =
-            format!("Invalid value: \"{value}\": strconv.ParseUint: parsing \"{value}\": invalid syntax");
-        let about = About { group: "meta.k8s.io", resource: "ListOptions", name: "" };
-        status::invalid(about, &[("FieldValueInvalid".into(), detail, "resourceVersion".into())])
+        status::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: \"{value}\": strconv.ParseUint: parsing \"{value}\": invalid syntax"
+        ))
     })
 }
 
@@ -294,7 +318,7 @@ mod tests {
     #[test]
     fn what_kubernetes_forbids_is_refused() {
         let table = [
-            ("resourceVersion=x", 422),
+            ("resourceVersion=x", 400),
             ("limit=x", 400),
             ("dryRun=Some", 422),
             ("watch=true&resourceVersionMatch=Exact", 422),
@@ -303,7 +327,9 @@ mod tests {
             ("resourceVersionMatch=Exact&resourceVersion=0", 422),
         ];
         for (text, code) in table {
-            assert_eq!(parse(text).map(|_| ()).map_err(|refusal| refusal.code), Err(code), "{text}");
+            let judged =
+                parse(text).and_then(|query| query.check_combination().and_then(|()| query.check_version()));
+            assert_eq!(judged.map_err(|refusal| refusal.code), Err(code), "{text}");
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::store::{Key, Snapshot};
 /// # Errors
 /// 404; 504 for a revision that is still to come; 406.
 pub fn get(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    call.query.check_version()?;
     if let Some(asked) = call.query.resource_version {
         refuse_future(call.server.store.revision(), asked)?;
     }
@@ -36,8 +37,7 @@ pub fn get(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
 /// # Errors
 /// 400 for selectors and tokens that do not parse; 410 for a revision that is forgotten; 504 for one to come.
 pub fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
-    let selection =
-        Selection::parse(&call.entry.kind, &call.query.label_selector, &call.query.field_selector)?;
+    let selection = Selection::of_list(&call.entry.kind, &call.query, &call.query.field_selector)?;
     let token = (!call.query.next.is_empty()).then(|| Token::parse(&call.query.next)).transpose()?;
     let Snapshot { mut records, revision } = snapshot(call, token.as_ref())?;
     if let Some(token) = &token {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::call::Call;
 use super::negotiate::PatchType;
-use super::query::FieldValidation;
+use super::query::{FieldValidation, Query};
 use super::status::{self, About, Refusal};
 use crate::objects::{self, FieldSelector, IncludeObject, LabelSelector, SelectorError};
 pub use crate::objects::{
@@ -87,6 +87,11 @@ pub fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, old: &Val
 /// The faults of an object that is to be created.
 pub fn validate_create(kind: &Kind, value: &Value) -> Vec<FieldFault> {
     objects::validate_create(kind, value)
+}
+
+/// What a writer is told of an object that is right.
+pub fn warnings(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
+    objects::warnings(kind, new, old)
 }
 
 /// The faults of an object that is to replace another.
@@ -204,6 +209,26 @@ impl Selection {
             labels: LabelSelector::parse(labels).map_err(refuse)?,
             fields: FieldSelector::parse(kind, fields).map_err(refuse)?,
         })
+    }
+
+    /// Reads the selectors of a list or watch and judges what else it is asked with, in the order of Kubernetes: what
+    /// does not parse, what may not stand together, fields that cannot be selected by, the revision.
+    ///
+    /// # Errors
+    /// 400 and 422.
+    pub fn of_list(kind: &Arc<Kind>, query: &Query, fields: &str) -> Result<Self, Refusal> {
+        let refuse = |error: SelectorError| status::bad_request(error.to_string());
+        let labels = LabelSelector::parse(&query.label_selector).map_err(refuse)?;
+        let fields = match FieldSelector::parse(kind, fields) {
+            Err(error) if !matches!(error, SelectorError::Field(..)) => {
+                query.check_combination()?;
+                return Err(refuse(error));
+            }
+            fields => fields.map_err(refuse)?,
+        };
+        query.check_combination()?;
+        query.check_version()?;
+        Ok(Self { kind: kind.clone(), labels, fields })
     }
 
     /// Whether every object is selected.

@@ -33,6 +33,7 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     if !is_there && call.action.subresource.is_empty() && rules::may_create_on_update(&call.entry.kind) {
         authority::authorize_creation(call)?;
         create::admit_into_namespace(call)?;
+        check_uid(call, &Value::Null, &value)?;
         return Ok((create::complete(call, value).await?, true));
     }
     if !is_there {
@@ -93,6 +94,9 @@ async fn commit(
     let faults = if is_judged { rules::validate_update(kind, &next, &present) } else { Vec::new() };
     if !faults.is_empty() {
         return Err(rules::invalid(kind, call.action.name, &faults));
+    }
+    if is_judged {
+        rules::warnings(kind, &next, Some(&present)).into_iter().for_each(|warning| call.warn(warning));
     }
     escalation::check(call, Some(&present), &next)?;
     let held = consent(call, &present, &next).await?;
@@ -194,7 +198,26 @@ fn check_name(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A PUT's UID is a precondition of the store (`rest.defaultUpdatedObjectInfo.Preconditions`).
+fn check_uid(call: &Call<'_>, own: &Value, next: &Value) -> Result<(), Refusal> {
+    let (uid, own) = (next["metadata"]["uid"].as_str().unwrap_or_default(), own.as_str().unwrap_or_default());
+    if uid.is_empty() || uid == own {
+        return Ok(());
+    }
+    let root = if call.query.dry_run { "" } else { "/registry" };
+    let folder = call.entry.kind.storage_folder();
+    let namespace = call.action.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let name = call.action.name;
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {root}/{folder}/{namespace}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"
+    );
+    Err(status::conflict(call.about(), &why))
+}
+
 fn check_identity(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(), Refusal> {
+    if call.action.verb == "update" {
+        check_uid(call, &present["metadata"]["uid"], next)?;
+    }
     let version = version_of(next);
     if !version.is_empty() && version != version_of(present) {
         return Err(status::conflict(call.about(), status::OUTDATED));

@@ -51,6 +51,11 @@ pub fn stored(kind: &Kind, mut value: Value) -> Value {
     if kind.is_builtin() {
         kind.schema().settle(&mut value);
     }
+    // What is read back from the store has the fields and the defaults of the version that is stored.
+    if let Some(schema) = kind.stored_schema() {
+        schema.prune(&mut value);
+        schema.default(&mut value);
+    }
     value
 }
 

@@ -47,7 +47,7 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         let separator = if fields.is_empty() { "" } else { "," };
         fields = format!("{fields}{separator}metadata.name={}", call.action.name);
     }
-    let selection = Selection::parse(kind, &call.query.label_selector, &fields)?;
+    let selection = Selection::of_list(kind, &call.query, &fields)?;
     let lines = Lines {
         entry: call.entry.clone(),
         selection,
@@ -185,7 +185,7 @@ impl Lines {
 
     fn bookmark(&self, revision: u64, ends_initial_events: bool) -> Bytes {
         let kind = &self.entry.kind;
-        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
         if ends_initial_events {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }

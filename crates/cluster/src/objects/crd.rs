@@ -504,11 +504,17 @@ pub fn kinds_of_crd(crd: &Value) -> Result<Vec<Kind>, Vec<FieldFault>> {
     if !faults.is_empty() {
         return Err(faults);
     }
-    let mut kinds = Vec::new();
+    let mut kinds: Vec<Kind> = Vec::new();
     for version in versions(&defaulted).filter(|v| v["served"] == true) {
         let schema = Schema::of_crd(&version["schema"]["openAPIV3Schema"])
             .map_err(|e| vec![FieldFault::invalid("spec.versions", text(version, "name"), e.to_string())])?;
         kinds.push(kind_of_version(&defaulted["spec"], version).with_schema(schema));
+    }
+    if let Some(stored) = kinds.iter().find(|kind| kind.stored_version).map(|kind| kind.schema().clone()) {
+        kinds = kinds
+            .into_iter()
+            .map(|kind| if kind.stored_version { kind } else { kind.with_stored_schema(Some(&stored)) })
+            .collect();
     }
     kinds.sort_by_key(|kind| std::cmp::Reverse(version_rank(&kind.version)));
     Ok(kinds)

@@ -124,6 +124,7 @@ pub struct Kind {
     pub stored_version: bool,
     /// A warning for clients of a deprecated version.
     pub deprecation: Option<String>,
+    stored_schema: Option<Arc<Schema>>,
     make_schema: Option<MakeSchema>,
     schema: Arc<OnceLock<Arc<Schema>>>,
 }
@@ -156,8 +157,25 @@ impl Kind {
             storage: (group.to_owned(), plural.to_owned()),
             stored_version: true,
             deprecation: None,
+            stored_schema: None,
             make_schema: None,
             schema: Arc::new(OnceLock::new()),
+        }
+    }
+
+    /// The folder in which Kubernetes keeps the objects, as its messages tell it.
+    pub fn storage_folder(&self) -> String {
+        let (group, plural) = (self.storage.0.as_str(), self.storage.1.as_str());
+        match (group, plural) {
+            ("", "services" | "endpoints") => {
+                format!("services/{}", if plural == "services" { "specs" } else { plural })
+            }
+            ("", "nodes") => "minions".to_owned(),
+            ("", "replicationcontrollers") => "controllers".to_owned(),
+            ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+            ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{plural}"),
+            _ if self.is_builtin() => plural.to_owned(),
+            _ => format!("{group}/{plural}"),
         }
     }
 
@@ -169,6 +187,18 @@ impl Kind {
         let _ = cell.set(Arc::new(schema));
         self.schema = Arc::new(cell);
         self
+    }
+
+    /// Gives a version of a CRD the schema of the version in which its objects are stored.
+    #[must_use]
+    pub fn with_stored_schema(mut self, schema: Option<&Arc<Schema>>) -> Kind {
+        self.stored_schema = schema.cloned();
+        self
+    }
+
+    /// The schema of the version in which objects are stored, where that is another one.
+    pub fn stored_schema(&self) -> Option<&Schema> {
+        self.stored_schema.as_deref()
     }
 
     /// The kind's schema; a built-in kind's is made when first asked for.

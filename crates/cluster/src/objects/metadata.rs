@@ -9,7 +9,8 @@ use super::kinds::Kind;
 use super::names;
 
 const MAX_MANAGER_BYTES: usize = 128;
-const STANDARD_FINALIZERS: &[&str] = &["orphan", "foregroundDeletion", "kubernetes"];
+/// Finalizers that Kubernetes itself knows.
+pub(super) const STANDARD_FINALIZERS: &[&str] = &["orphan", "foregroundDeletion", "kubernetes"];
 /// What an update may not change.
 const IMMUTABLE: &[&str] = &["name", "namespace", "uid", "creationTimestamp"];
 /// What the server keeps from before where an update leaves it out.
@@ -54,7 +55,7 @@ pub fn validate(kind: &Kind, object: &Value) -> Vec<FieldFault> {
     faults.extend(names::labels(&meta["labels"], "metadata.labels"));
     faults.extend(names::annotations(&meta["annotations"], "metadata.annotations"));
     owners(&meta["ownerReferences"], &mut faults);
-    finalizers(&meta["finalizers"], &mut faults);
+    finalizers(kind, &meta["finalizers"], &mut faults);
     managers(&meta["managedFields"], &mut faults);
     faults
 }
@@ -95,13 +96,15 @@ fn owners(owners: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-fn finalizers(finalizers: &Value, faults: &mut Vec<FieldFault>) {
+fn finalizers(kind: &Kind, finalizers: &Value, faults: &mut Vec<FieldFault>) {
     let path = "metadata.finalizers";
     let all: Vec<&str> = finalizers.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for (index, name) in all.iter().enumerate() {
         let at = format!("{path}[{index}]");
         faults.extend(names::qualified_name(name).into_iter().map(|f| FieldFault::invalid(&at, *name, f)));
-        if !name.contains('/') && !STANDARD_FINALIZERS.contains(name) {
+        // Custom kinds are only warned of, events are not asked.
+        let must_be_qualified = kind.is_builtin() && kind.kind != "Event";
+        if must_be_qualified && !name.contains('/') && !STANDARD_FINALIZERS.contains(name) {
             let text = "name is neither a standard finalizer name nor is it fully qualified";
             faults.push(FieldFault::invalid(&at, *name, text));
         }

@@ -26,6 +26,7 @@ mod quota;
 mod selectors;
 mod table;
 mod validation;
+mod warnings;
 
 use serde_json::Value;
 
@@ -49,6 +50,7 @@ pub use quota::Counted;
 pub use selectors::{FieldSelector, LabelSelector, Operator, SelectorError};
 pub use table::{IncludeObject, table};
 pub use validation::{validate_create, validate_update};
+pub use warnings::warnings;
 
 /// Brings an object that a client sent into the kind's form: unknown fields are dropped, and for built-in kinds types
 /// are checked and values made canonical, as decoding into Go types does.

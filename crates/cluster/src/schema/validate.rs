@@ -25,7 +25,14 @@ impl Schema {
         }
         Bounded { schema: self, faults: &mut faults }.value(self.root(), object, old, "", 0);
         let blocked = faults.iter().any(|f| {
-            matches!(f.reason, Reason::Required | Reason::TooLong | Reason::TooMany | Reason::TypeInvalid)
+            matches!(
+                f.reason,
+                Reason::Required
+                    | Reason::TooLong
+                    | Reason::TooMany
+                    | Reason::TypeInvalid
+                    | Reason::NotSupported
+            )
         });
         if !old.is_some_and(|old| self.has_duplicates(old)) {
             self.lists(self.root(), object, "", &mut faults, 0);
@@ -350,7 +357,7 @@ impl Bounded<'_> {
         if !fits && let (Some(kind), Some(format)) = (node.kind, &node.format) {
             let text =
                 format!("Checked value must be of type {} with format {format} in {path}", kind.name());
-            self.faults.push(FieldFault::invalid(path, value, text));
+            self.faults.push(FieldFault::invalid("<nil>", "", text));
         }
     }
 
@@ -367,7 +374,8 @@ impl Bounded<'_> {
             self.body(path, text.into(), &format!("should match '{written}'"));
         }
         if let Some(format) = node.format.as_deref().filter(|format| !formats::holds(format, text)) {
-            self.body(path, text.into(), &format!("must be of type {format}: {text:?}"));
+            let detail = format!("{path} in body must be of type {format}: {text:?}");
+            self.faults.push(FieldFault::new(path, Reason::TypeInvalid, Some(text.into()), detail));
         }
     }
 
@@ -628,7 +636,7 @@ mod tests {
             (
                 json!({"type": "integer", "format": "int32"}),
                 json!(3_000_000_000_i64),
-                "spec: Invalid value: 3000000000: Checked value must be of type integer with format int32 in spec",
+                "<nil>: Invalid value: \"\": Checked value must be of type integer with format int32 in spec",
             ),
             (
                 json!({"type": "string"}),

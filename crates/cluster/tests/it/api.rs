@@ -462,7 +462,11 @@ async fn a_definition_is_served_at_once_and_takes_its_objects_along() {
         "boats",
     );
     let boats = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &boats_resource);
-    let boat = |value: Value| serde_json::from_value::<DynamicObject>(value).unwrap();
+    let boat = |mut value: Value| {
+        value["apiVersion"] = "test.io/v1".into();
+        value["kind"] = "Boat".into();
+        serde_json::from_value::<DynamicObject>(value).unwrap()
+    };
     let small = boat(json!({"metadata": {"name": "small"}, "spec": {"sails": 1, "rudder": 2}}));
     let made = boats.create(&PostParams::default(), &small).await.unwrap();
     assert_eq!(made.data["spec"], json!({"sails": 1, "colour": "white"}));

@@ -28,6 +28,8 @@ pub(super) fn validate(job: &Value) -> Vec<FieldFault> {
     one_of(spec, "completionMode", &["NonIndexed", "Indexed"], "spec", &mut faults);
     indexed(job, &mut faults);
     replacement(spec, &mut faults);
+    success_policy(spec, &mut faults);
+    failure_actions(spec, &mut faults);
     pod::template(&spec["template"], "spec.template", &mut faults);
     restart_policy(spec, &mut faults);
     selector(spec, &mut faults);
@@ -128,6 +130,25 @@ fn replacement(spec: &Value, faults: &mut Vec<FieldFault>) {
         Some("TerminatingOrFailed" | "Failed") | None => {}
         Some(other) => {
             faults.push(FieldFault::not_supported(path, other, &["Failed", "TerminatingOrFailed"]))
+        }
+    }
+}
+
+/// `validateSuccessPolicy`, as far as it asks for rules.
+fn success_policy(spec: &Value, faults: &mut Vec<FieldFault>) {
+    let policy = &spec["successPolicy"];
+    if policy.is_object() && items(policy, "rules").next().is_none() {
+        let text = "at least one rules must be specified when the successPolicy is specified";
+        faults.push(FieldFault::required("spec.successPolicy.rules", text));
+    }
+}
+
+/// Actions of a pod failure policy (`validatePodFailurePolicyRule`).
+fn failure_actions(spec: &Value, faults: &mut Vec<FieldFault>) {
+    for (index, rule) in items(&spec["podFailurePolicy"], "rules") {
+        if !text(rule, "action").is_empty() {
+            let at = format!("spec.podFailurePolicy.rules[{index}]");
+            one_of(rule, "action", &["Count", "FailIndex", "FailJob", "Ignore"], &at, faults);
         }
     }
 }

@@ -36,6 +36,7 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault>
         || !kind.is_builtin()
         || kind.kind == "Secret"
         || kind.kind == "ConfigMap"
+        || kind.kind == "Event"
         || new.get("webhooks") != old.get("webhooks")
         || kind.group == crate::access::GROUP
     {
@@ -68,6 +69,7 @@ fn of_kind(kind: &Kind, object: &Value) -> Vec<FieldFault> {
         ("", "LimitRange") => policy::limit_range(object),
         ("", "PersistentVolumeClaim") => policy::claim(object),
         ("", "Endpoints") => Vec::new(),
+        ("", "Event") => policy::event(object),
         ("", "ReplicationController") | ("apps", _) => apps::validate(kind, object),
         ("", "PodTemplate") => {
             let mut faults = Vec::new();
@@ -79,6 +81,10 @@ fn of_kind(kind: &Kind, object: &Value) -> Vec<FieldFault> {
         ("coordination.k8s.io", "Lease") => policy::lease(object),
         ("rbac.authorization.k8s.io", _) => policy::rbac(&kind.kind, object),
         ("scheduling.k8s.io", "PriorityClass") => policy::priority_class(object),
+        ("storage.k8s.io", "StorageClass") if text(object, "provisioner").is_empty() => {
+            vec![FieldFault::required("provisioner", "")]
+        }
+        ("networking.k8s.io", "NetworkPolicy") => policy::network_policy(object),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crd::validate_crd(object),
         (
             "admissionregistration.k8s.io",
@@ -106,10 +112,14 @@ fn of_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault> {
             vec![FieldFault::invalid("roleRef", new["roleRef"].clone(), "cannot change roleRef")]
         }
         ("scheduling.k8s.io", "PriorityClass") => {
-            let mut faults = immutable_field(new, old, "value");
+            let mut faults = Vec::new();
+            if new["value"].as_i64().unwrap_or_default() != old["value"].as_i64().unwrap_or_default() {
+                faults.push(FieldFault::forbidden("value", "may not be changed in an update."));
+            }
             faults.extend(immutable_field(new, old, "preemptionPolicy"));
             faults
         }
+        ("", "ResourceQuota") => immutable_field(new, old, "spec.scopes"),
         ("storage.k8s.io", "StorageClass") => {
             ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"]
                 .iter()

@@ -153,3 +153,80 @@ pub(super) fn priority_class(class: &Value) -> Vec<FieldFault> {
     one_of(class, "preemptionPolicy", &["Never", "PreemptLowerPriority"], "", &mut faults);
     faults
 }
+
+/// An event of the older form, which has no `eventTime`, stands in the namespace of what it is about; those of what
+/// has none stand in `default`, or in `kube-system` with an `eventTime` (`legacyValidateEvent`).
+pub(super) fn event(event: &Value) -> Vec<FieldFault> {
+    let (own, about) = (text(&event["metadata"], "namespace"), text(&event["involvedObject"], "namespace"));
+    let is_new = !event["eventTime"].is_null();
+    let fits = match own {
+        _ if !about.is_empty() => is_new || own == about,
+        "" | "default" => true,
+        _ => is_new && own == "kube-system",
+    };
+    if fits {
+        return Vec::new();
+    }
+    vec![FieldFault::invalid("involvedObject.namespace", about, "does not match event.namespace")]
+}
+
+/// Peers of a NetworkPolicy (`ValidateNetworkPolicyPeer`): a selector or a block of addresses, never both.
+pub(super) fn network_policy(policy: &Value) -> Vec<FieldFault> {
+    let mut faults = Vec::new();
+    for (list, side) in [("ingress", "from"), ("egress", "to")] {
+        for (index, rule) in items(&policy["spec"], list) {
+            for (number, peer) in items(rule, side) {
+                let at = format!("spec.{list}[{index}].{side}[{number}]");
+                let has = |field: &str| !peer[field].is_null();
+                let selects = has("podSelector") || has("namespaceSelector");
+                if !selects && !has("ipBlock") {
+                    faults.push(FieldFault::required(&at, "must specify a peer"));
+                } else if selects && has("ipBlock") {
+                    let text = "may not specify both ipBlock and another peer";
+                    faults.push(FieldFault::forbidden(&at, text));
+                }
+            }
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_event_stands_where_its_object_does() {
+        let time = json!("2026-01-01T00:00:00.000000Z");
+        let table = [
+            ("a", "a", Value::Null, true),
+            ("a", "b", Value::Null, false),
+            ("a", "b", time.clone(), true),
+            ("a", "", Value::Null, false),
+            ("default", "", Value::Null, true),
+            ("kube-system", "", Value::Null, false),
+            ("kube-system", "", time, true),
+        ];
+        for (own, about, time, fits) in table {
+            let object = json!({"metadata": {"namespace": own}, "involvedObject": {"namespace": about}, "eventTime": time});
+            assert_eq!(event(&object).is_empty(), fits, "{object}");
+        }
+    }
+
+    #[test]
+    fn a_peer_is_a_selector_or_a_block() {
+        let peers = json!([{}, {"podSelector": {}}, {"ipBlock": {"cidr": "10.0.0.0/8"}},
+            {"ipBlock": {"cidr": "10.0.0.0/8"}, "namespaceSelector": {}}]);
+        let faults = network_policy(&json!({"spec": {"egress": [{"to": peers}]}}));
+        let texts = faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            texts,
+            [
+                "spec.egress[0].to[0]: Required value: must specify a peer",
+                "spec.egress[0].to[3]: Forbidden: may not specify both ipBlock and another peer"
+            ]
+        );
+    }
+}
