@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the embedded cluster's API beside a real kube-apiserver with etcd, and writes bench/reports/api.md.
 
-Run by `cargo xtask bench api`, with ODH_TARGET (the target folder) and CARGO in the environment. The real control plane
+Run by `cargo xtask bench api`, with ODH_TARGET (the target folder) in the environment. The real control plane
 takes part where KUBE_BIN names a folder with the programs kube-apiserver and etcd (`cargo xtask conformance` builds them).
 The load comes from the same machine (two cores are shared by server and load, on both sides alike).
 """
@@ -137,8 +137,6 @@ ROWS = [
 
 
 def main() -> None:
-    cargo = os.environ.get("CARGO", "cargo")
-    subprocess.run([cargo, "build", "--release", "--package", "cluster", "--example", "api_load"], check=True, cwd=ROOT)
     before = os.getloadavg()[0]
     sides = {"memory": embedded("memory"), "disk": embedded("disk")}
     if KUBE:

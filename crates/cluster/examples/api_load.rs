@@ -3,6 +3,7 @@
 //! - `api_load serve memory|disk FOLDER`: serves the embedded API, without controllers and node, until standard input
 //!   ends; prints the path of its kubeconfig.
 //! - `api_load load KUBECONFIG`: makes the requests and prints the figures as one JSON object.
+//! - `api_load pods KUBECONFIG COUNT`: creates so many pods on a cluster with a node and prints the seconds until all run.
 
 #![expect(
     clippy::print_stdout,
@@ -10,6 +11,7 @@
     reason = "a program of the bench: its data is its output"
 )]
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -46,7 +48,8 @@ fn main() -> Outcome<()> {
     match words[..] {
         ["serve", kind @ ("memory" | "disk"), folder] => runtime.block_on(serve(kind == "disk", folder)),
         ["load", kubeconfig] => runtime.block_on(load(kubeconfig)),
-        _ => Err("usage: api_load serve memory|disk FOLDER, or api_load load KUBECONFIG".into()),
+        ["pods", kubeconfig, count] => runtime.block_on(start_pods(kubeconfig, count.parse()?)),
+        _ => Err("usage: api_load serve memory|disk FOLDER | load KUBECONFIG | pods KUBECONFIG COUNT".into()),
     }
 }
 
@@ -139,6 +142,46 @@ async fn load(path: &str) -> Outcome<()> {
     });
     println!("{figures}");
     Ok(())
+}
+
+/// Creates pods that do nothing, and waits until the node reports every one of them as running.
+async fn start_pods(path: &str, count: usize) -> Outcome<()> {
+    let client = client(path).await?;
+    make_namespace(&client).await?;
+    let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
+    let mut events = pods.watch(&WatchParams::default(), "0").await?.boxed();
+    let began = Instant::now();
+    let created = stream::iter(0..count)
+        .map(|number| {
+            let (pods, spec) = (pods.clone(), idle_pod(number));
+            async move { Outcome::Ok(drop(pods.create(&PostParams::default(), &spec?).await?)) }
+        })
+        .buffer_unordered(CONCURRENCY)
+        .try_collect::<()>();
+    let all_run = async {
+        let mut running = HashSet::new();
+        while running.len() < count {
+            let event = tokio::time::timeout(LOST, events.try_next()).await??;
+            let Some(WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = event else { continue };
+            if pod.status.and_then(|status| status.phase).as_deref() == Some("Running") {
+                running.extend(pod.metadata.name);
+            }
+        }
+        Outcome::Ok(())
+    };
+    tokio::try_join!(created, all_run)?;
+    println!("{}", json!({"pods": count, "seconds": began.elapsed().as_secs_f64()}));
+    Ok(())
+}
+
+fn idle_pod(number: usize) -> Outcome<Pod> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": format!("idle-{number}")},
+        "spec": {
+            "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
+            "containers": [{"name": "idle", "image": "local", "command": ["sleep", "600"]}],
+        },
+    }))?)
 }
 
 fn rate(began: Instant) -> f64 {
