@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use crate::pods::{create, phase, pod, start, until};
 use crate::served::client_of;
 
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 
 /// A cluster in one mode, with a client that comes in over TLS.
 struct Stage {
@@ -445,7 +445,7 @@ async fn what_pods_and_nodes_use_is_told() {
             loop {
                 let pod = ask(&stage, &format!("{path}/busy")).await;
                 let main = &pod["containers"][1]["usage"];
-                if number(&main["cpu"], "n") > 100_000_000 && number(&main["memory"], "Ki") > 20_000 {
+                if number(&main["cpu"], "n") > 40_000_000 && number(&main["memory"], "Ki") > 20_000 {
                     return pod;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -453,7 +453,7 @@ async fn what_pods_and_nodes_use_is_told() {
         })
         .await;
         assert_eq!((&used["containers"][0]["name"], &used["kind"]), (&json!("idle"), &json!("PodMetrics")));
-        assert!(number(&used["containers"][0]["usage"]["cpu"], "n") < 50_000_000, "{}: {used}", stage.mode);
+        assert!(number(&used["containers"][0]["usage"]["cpu"], "n") < 20_000_000, "{}: {used}", stage.mode);
         assert!(number(&used["containers"][0]["usage"]["memory"], "Ki") < 20_000, "{}: {used}", stage.mode);
         let none = ask(&stage, &format!("{path}?labelSelector=app%3Dother")).await;
         assert_eq!((&none["kind"], &none["items"]), (&json!("PodMetricsList"), &json!([])));

@@ -255,6 +255,11 @@ async fn snapshot(stage: &Stage) -> Value {
     for attempt in &mut status.attempts {
         attempt.launcher_failures = None;
     }
+    let mut events = stage.event_reasons("pi").await;
+    if events.iter().any(|reason| reason == "MPIJobResumed") {
+        // Two starts within one second, the clock's unit, are told once; in two seconds, twice.
+        events.dedup();
+    }
     let mut snapshot = json!({
         "status": status,
         "services": all::<Service>(stage).await,
@@ -263,7 +268,7 @@ async fn snapshot(stage: &Stage) -> Value {
         "pods": all::<Pod>(stage).await,
         "jobs": all::<Job>(stage).await,
         // What a deleted job told depends on how far it had come.
-        "events": if status == api::MPIJobStatus::default() { Vec::new() } else { stage.event_reasons("pi").await },
+        "events": if status == api::MPIJobStatus::default() { Vec::new() } else { events },
     });
     strip(&mut snapshot);
     // Every run has a namespace of its own.

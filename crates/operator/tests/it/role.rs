@@ -14,6 +14,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret, Service as CoreService};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -173,7 +174,9 @@ async fn start(stage: &Stage, name: &str) -> String {
 
 /// A job that another process has begun, with a Secret that it left half made.
 async fn begin_elsewhere(stage: &Stage) {
-    let begun = stage.submit(&job("begun", 1, json!({}))).await;
+    let mut begun = job("begun", 1, json!({}));
+    begun["metadata"]["annotations"] = json!({ api::ANNOTATION_NETWORK_POLICY: "isolated" });
+    let begun = stage.submit(&begun).await;
     let created = json!({ "status": { "conditions": [{ "type": "Created", "status": "True" }] } });
     stage
         .api::<MPIJob>()
@@ -188,8 +191,9 @@ async fn begin_elsewhere(stage: &Stage) {
 
 /// Every kind of thing that can happen to a job.
 async fn live(stage: &Stage) {
-    // Taken over, scaled down, its Service mended.
+    // Taken over, kept to itself, scaled down, its Service mended.
     start(stage, "begun").await;
+    stage.until::<NetworkPolicy>("begun", "came", |_| true).await;
     stage
         .change_job("begun", json!({ "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": 2 } } } }))
         .await;

@@ -210,15 +210,17 @@ impl Stage {
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
         K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
     {
-        let owned = |object: &K| !object.owner_references().is_empty();
-        let listed = self.api::<K>().list(&ListParams::default()).await.unwrap();
-        for object in listed.items.iter().filter(|object| owned(object)) {
-            self.until_gone::<K>(&object.name_any()).await;
-        }
-        let listed = self.api::<K>().list(&ListParams::default()).await.unwrap();
-        let left: Vec<String> =
-            listed.items.iter().filter(|object| owned(object)).map(ResourceExt::name_any).collect();
-        assert_eq!(left, Vec::<String>::new(), "{} came after their owner went", K::kind(&()));
+        // More than once: a Job's pod that was being made meanwhile goes when the collector sees that its owner is gone.
+        let gone = async {
+            loop {
+                let listed = self.api::<K>().list(&ListParams::default()).await.unwrap();
+                let mut owned = listed.items.iter().filter(|object| !object.owner_references().is_empty());
+                let Some(object) = owned.next() else { return };
+                self.until_gone::<K>(&object.name_any()).await;
+            }
+        };
+        let kind = K::kind(&());
+        tokio::time::timeout(PATIENCE, gone).await.unwrap_or_else(|_| panic!("{kind}s of the job stayed"));
     }
 
     pub async fn until_true(&self, job: &str, condition: &str) -> MPIJobStatus {

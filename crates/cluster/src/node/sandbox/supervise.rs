@@ -613,10 +613,12 @@ impl Supervisor {
 
     /// Plain mode: if a keeper was killed, what it kept has become ours.
     fn kill_orphans(&self) {
+        // Looked at first: what is forked from here on is at most among what is kept.
+        let all = tree::descendants(getpid());
         let kept: Vec<Pid> = self.children.keys().copied().collect();
         let mut theirs: Vec<Pid> = kept.iter().flat_map(|pid| tree::descendants(*pid)).collect();
         theirs.extend(&kept);
-        for pid in tree::descendants(getpid()) {
+        for pid in all {
             if !theirs.contains(&pid) {
                 let _ = kill(pid, Signal::SIGKILL);
             }
