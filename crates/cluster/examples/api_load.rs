@@ -154,7 +154,10 @@ async fn start_pods(path: &str, count: usize) -> Outcome<()> {
     let created = stream::iter(0..count)
         .map(|number| {
             let (pods, spec) = (pods.clone(), idle_pod(number));
-            async move { Outcome::Ok(drop(pods.create(&PostParams::default(), &spec?).await?)) }
+            async move {
+                pods.create(&PostParams::default(), &spec?).await?;
+                Outcome::Ok(())
+            }
         })
         .buffer_unordered(CONCURRENCY)
         .try_collect::<()>();

@@ -63,7 +63,7 @@ async fn start(site: &Site, flags: &[&str]) -> (Program, Writes) {
 async fn worker_comes(site: &Site, name: &str) {
     let pods: Api<Pod> = Api::namespaced(site.cluster.client(), "team");
     let came = await_condition(pods, name, |pod: Option<&Pod>| pod.is_some());
-    tokio::time::timeout(crate::program::PATIENCE, came).await.expect("no worker came").unwrap();
+    tokio::time::timeout(crate::program::PATIENCE, came).await.unwrap().unwrap();
 }
 
 fn is_lease(line: &str) -> bool {

@@ -92,7 +92,7 @@ impl Program {
     /// Waits for its end and returns its exit code.
     pub async fn end(&mut self) -> Option<i32> {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
-        ended.expect("the program did not end").unwrap().code()
+        ended.unwrap().unwrap().code()
     }
 }
 

@@ -172,11 +172,9 @@ async fn start(stage: &Stage, name: &str) -> String {
     launcher
 }
 
-/// A job that another process has begun, with a Secret that it left half made.
+/// A job that another process has begun, with a Secret that it left half made and a NetworkPolicy.
 async fn begin_elsewhere(stage: &Stage) {
-    let mut begun = job("begun", 1, json!({}));
-    begun["metadata"]["annotations"] = json!({ api::ANNOTATION_NETWORK_POLICY: "isolated" });
-    let begun = stage.submit(&begun).await;
+    let begun = stage.submit(&isolated("begun")).await;
     let created = json!({ "status": { "conditions": [{ "type": "Created", "status": "True" }] } });
     stage
         .api::<MPIJob>()
@@ -187,13 +185,25 @@ async fn begin_elsewhere(stage: &Stage) {
         "stringData": { "ssh-publickey": "" } });
     let secret = serde_json::from_value(secret).unwrap();
     stage.api::<Secret>().create(&PostParams::default(), &secret).await.unwrap();
+    let policy = json!({ "metadata": { "name": "begun", "ownerReferences": [begun.controller_owner_ref(&()).unwrap()] },
+        "spec": { "podSelector": {} } });
+    let policy = serde_json::from_value(policy).unwrap();
+    stage.api::<NetworkPolicy>().create(&PostParams::default(), &policy).await.unwrap();
+}
+
+/// A job that asks for a NetworkPolicy.
+fn isolated(name: &str) -> Value {
+    let mut isolated = job(name, 1, json!({}));
+    isolated["metadata"]["annotations"] = json!({ api::ANNOTATION_NETWORK_POLICY: "isolated" });
+    isolated
 }
 
 /// Every kind of thing that can happen to a job.
 async fn live(stage: &Stage) {
     // Taken over, kept to itself, scaled down, its Service mended.
     start(stage, "begun").await;
-    stage.until::<NetworkPolicy>("begun", "came", |_| true).await;
+    stage.submit(&isolated("alone")).await;
+    stage.until::<NetworkPolicy>("alone", "came", |_| true).await;
     stage
         .change_job("begun", json!({ "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": 2 } } } }))
         .await;

@@ -53,10 +53,7 @@ async fn begun_by_upstream(stage: &Stage, case: &str) -> (MPIJob, Vec<Value>) {
 }
 
 async fn create(stage: &Stage, object: &Value) {
-    let (group, version) = match object["apiVersion"].as_str().unwrap().split_once('/') {
-        Some(parts) => parts,
-        None => ("", "v1"),
-    };
+    let (group, version) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap_or(("", "v1"));
     let kind = GroupVersionKind::gvk(group, version, object["kind"].as_str().unwrap());
     let resource = ApiResource::from_gvk(&kind);
     let objects: Api<DynamicObject> = Api::namespaced_with(stage.client.clone(), &stage.namespace, &resource);
