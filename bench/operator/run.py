@@ -32,15 +32,18 @@ AUDIT_SECONDS = 2.5
 AT_ONCE = (16, 32, 64)
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--run", type=pathlib.Path, required=True)
-parser.add_argument("--ours", required=True)
-parser.add_argument("--upstream", required=True)
+parser.add_argument("--run", type=pathlib.Path)
+parser.add_argument("--ours")
+parser.add_argument("--upstream")
 parser.add_argument("--repeat", type=int, default=3)
 parser.add_argument("--report", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1] / "reports" / "operator.md")
 parser.add_argument("--skip-upstream", action="store_true", help="for a first look")
 parser.add_argument("--scenarios", default="four,hundred,thousand,fifty,idle")
 parser.add_argument("--upstream-scenarios", help="fewer for upstream, whose default flags take minutes for the large ones")
 options = parser.parse_args()
+if not (options.run and options.ours and options.upstream):
+    print("bench/operator needs a real control plane and upstream's program; nothing is measured without them.", __doc__, sep="\n\n")
+    sys.exit(0)
 
 TOKEN = next(line.split(",")[0] for line in open(options.run / "pki/tokens.csv") if line.split(",")[1] == "admin")
 CONTEXT = ssl.create_default_context(cafile=str(options.run / "pki/ca.crt"))
