@@ -1,22 +1,34 @@
 //! Ctrl-C and SIGTERM as something to wait for, so that a command can tidy up before it ends.
 
 use jobs::Class;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 
+/// From its making on, a wish to end is noted and no longer ends the process by itself.
+pub struct Interruption(Option<[Signal; 2]>);
+
+impl Interruption {
+    /// Begins to listen. Where that is not possible, the signals end the process as ever.
+    pub fn listen() -> Self {
+        let listen = |kind| signal(kind).ok();
+        let both = listen(SignalKind::interrupt()).zip(listen(SignalKind::terminate()));
+        Self(both.map(|(interrupt, terminate)| [interrupt, terminate]))
+    }
+
+    /// Waits until the person or the system wants this process to end, or has wanted it since [`Interruption::listen`].
+    pub async fn came(&mut self) {
+        let Some([interrupt, terminate]) = &mut self.0 else { return std::future::pending().await };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }
+}
+
 /// Waits until the person or the system wants this process to end.
 pub async fn interrupted() {
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        // Without handlers the signals end the process by themselves.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    Interruption::listen().came().await;
 }
 
 /// The ending of a command that was interrupted.

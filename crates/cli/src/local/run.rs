@@ -13,7 +13,7 @@ use crate::arguments::{Global, Run};
 use crate::connect::{Connection, connect_local};
 use crate::console::{Console, FAINT, styled};
 use crate::failure::Failure;
-use crate::interrupt::interrupted;
+use crate::interrupt::{self, Interruption, interrupted};
 use crate::object;
 use crate::training::{Follow, draft_from_files, ending, follow_to_end, missing_mpirun};
 
@@ -40,6 +40,8 @@ pub async fn run(console: &Console, global: &Global, run: &Run) -> Result<u8, Fa
     if run.replace {
         replace(&connection, &namespace, draft.name()).await?;
     }
+    // Ctrl-C between the creation and the following must delete the job too.
+    let mut interruption = Interruption::listen();
     let created =
         submit::create(&connection.client, &namespace, std::slice::from_ref(draft), DryRun::No).await;
     let created = created.map_err(|(error, _)| clash(error))?;
@@ -47,7 +49,7 @@ pub async fn run(console: &Console, global: &Global, run: &Run) -> Result<u8, Fa
         return Err(Failure::new(Class::Error, "Unnamed", "the server created the job without a name"));
     };
     console.note(&styled(FAINT, &format!("mpijob/{name} created in namespace {namespace}")));
-    to_the_end(console, run, &connection, &namespace, &name).await
+    to_the_end(console, run, &connection, &namespace, &name, &mut interruption).await
 }
 
 fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> {
@@ -95,6 +97,7 @@ async fn to_the_end(
     connection: &Connection,
     namespace: &str,
     name: &str,
+    interruption: &mut Interruption,
 ) -> Result<u8, Failure> {
     let follow = Follow {
         client: &connection.client,
@@ -104,7 +107,13 @@ async fn to_the_end(
         timeout: run.timeout,
         interrupted_hint: "the job is deleted; the cluster stays up (odh local down stops it)",
     };
-    match follow_to_end(console, &follow).await {
+    let followed = tokio::select! {
+        followed = follow_to_end(console, &follow) => followed,
+        () = interruption.came() => {
+            Err(interrupt::failure(format!("interrupted while waiting for mpijob/{name}"), follow.interrupted_hint))
+        }
+    };
+    match followed {
         Ok(ended) => {
             if run.output.is_for_programs()
                 && let Some(object) = &ended.object
