@@ -139,7 +139,11 @@ pub async fn pods(client: &Client, namespace: &str, job: &str) -> Result<Vec<Pod
     found.map(|list| list.items).map_err(|error| explain(error, attempt))
 }
 
-async fn events(client: &Client, namespace: &str) -> Result<Vec<Event>, Error> {
+/// The events of a namespace.
+///
+/// # Errors
+/// The server's refusal, explained.
+pub async fn events(client: &Client, namespace: &str) -> Result<Vec<Event>, Error> {
     let attempt = Attempt { verb: "list", what: "events", name: "", namespace };
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let mut parameters = ListParams::default().limit(EVENT_PAGE);

@@ -12,6 +12,7 @@ pub mod submit;
 
 pub mod delete;
 pub mod describe;
+pub mod explanation;
 pub mod list;
 pub mod logs;
 pub mod progress;

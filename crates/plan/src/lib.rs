@@ -11,6 +11,7 @@ mod conditions;
 mod defaults;
 pub mod diagnosis;
 mod duration;
+mod explanation;
 mod failure;
 mod objects;
 mod observed;
@@ -24,6 +25,7 @@ pub use advice::advise;
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;
+pub use explanation::{Explanation, Situation, Stage, Told, explain};
 pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{
     KeyPair, launcher_name, owner_reference, record, record_name, recorded, secret_name, worker_name,

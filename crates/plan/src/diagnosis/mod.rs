@@ -7,10 +7,12 @@
 //! → [`judge`] → [`explain`]; [`guide`] writes the same texts down for people. What a pod's status alone decides is
 //! in [`pods`].
 
+mod actor;
 mod cause;
 mod collect;
 mod explain;
 mod facts;
+mod gpus;
 mod guide;
 mod judge;
 mod lines;
@@ -23,9 +25,11 @@ mod world;
 
 use serde::Serialize;
 
+pub use actor::Actor;
 pub use cause::{Advice, Cause};
 pub use collect::{Collector, Output};
 pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
+pub use gpus::gpus;
 pub use guide::troubleshooting;
 pub use pods::{FailedRun, failed_run};
 pub(crate) use pods::{

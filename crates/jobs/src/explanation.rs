@@ -1,0 +1,79 @@
+//! Where a job stands and why, read from the cluster: what it waits for, on what evidence, who must act, since when.
+//!
+//! In: a client and a name. Out: `plan`'s [`Explanation`], which every interface shows as it is. Pods, events and GPUs
+//! are read as far as the caller may; what may not be read is left out of the evidence. Of a job's logs nothing is read
+//! but the Launcher's last line, however many Workers it has.
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DynamicObject, ListParams, LogParams};
+use kube::{Client, ResourceExt};
+use plan::diagnosis::Gpus;
+use plan::{Explanation, Situation, Told};
+
+use crate::{Error, describe, list};
+
+/// The resource that counts NVIDIA's GPUs.
+const GPU: &str = "nvidia.com/gpu";
+/// No more nodes or pods than this are counted.
+const MOST_COUNTED: u32 = 5_000;
+
+/// Says where a job stands.
+///
+/// # Errors
+/// Where the job itself cannot be read.
+pub async fn explain_job(client: &Client, namespace: &str, name: &str) -> Result<Explanation, Error> {
+    let object = list::get(client, namespace, name).await?;
+    let (pods, events) =
+        futures::join!(describe::pods(client, namespace, name), describe::events(client, namespace));
+    let (pods, events) = (pods.unwrap_or_default(), events.unwrap_or_default());
+    let told = told(&object, &events);
+    let gpus = if is_short_of_gpus(&pods) { count_gpus(client, &pods).await } else { None };
+    let has_printed = has_printed(client, namespace, &pods).await;
+    let job: api::MPIJob =
+        object.try_parse().map_err(|error| Error::Client(format!("the job cannot be read: {error}")))?;
+    Ok(plan::explain(&Situation { job: &job, pods: &pods, events: &told, gpus, has_printed }))
+}
+
+/// The events that concern the job, the oldest first.
+fn told(object: &DynamicObject, events: &[k8s_openapi::api::core::v1::Event]) -> Vec<Told> {
+    let mut views: Vec<describe::EventView> =
+        events.iter().filter(|event| describe::concerns(event, object)).map(describe::event_view).collect();
+    views.sort_by_key(|event| event.at);
+    let told = |event: describe::EventView| Told {
+        pod: event.object.strip_prefix("pod/").map(str::to_owned),
+        reason: event.reason,
+        message: event.message,
+    };
+    views.into_iter().map(told).collect()
+}
+
+fn is_short_of_gpus(pods: &[Pod]) -> bool {
+    let conditions = pods.iter().filter_map(|pod| pod.status.as_ref()?.conditions.as_ref()).flatten();
+    conditions.into_iter().any(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.message.as_deref().is_some_and(|text| text.contains(GPU))
+    })
+}
+
+/// GPUs that the job's pods ask for, and those that its own pods hold or that nobody does. Nothing where nodes, or
+/// other people's pods, may not be listed.
+async fn count_gpus(client: &Client, pods: &[Pod]) -> Option<Gpus> {
+    let (nodes, everybody): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::all(client.clone()));
+    let all = ListParams::default().limit(MOST_COUNTED);
+    let bound = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
+    let (nodes, everybody) = futures::join!(nodes.list(&all), everybody.list(&bound));
+    Some(plan::diagnosis::gpus(pods, &nodes.ok()?.items, &everybody.ok()?.items))
+}
+
+/// Whether the Launcher has printed anything; nothing where it does not run or its log may not be read.
+async fn has_printed(client: &Client, namespace: &str, pods: &[Pod]) -> Option<bool> {
+    let launcher = pods.iter().filter(|pod| {
+        pod.labels().get(api::LABEL_JOB_ROLE).is_some_and(|role| role == "launcher") && describe::started(pod)
+    });
+    let launcher = launcher.max_by_key(|pod| pod.creation_timestamp())?;
+    let container = launcher.spec.as_ref()?.containers.first()?.name.clone();
+    let last = LogParams { container: Some(container), tail_lines: Some(1), ..LogParams::default() };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let printed = pods.logs(&launcher.name_any(), &last).await.ok()?;
+    Some(!printed.trim().is_empty())
+}

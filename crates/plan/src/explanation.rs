@@ -1,0 +1,479 @@
+//! Where a job stands, in the words of somebody who would know: what it waits for, on what evidence, who must act, since
+//! when, and what to do. The same rules as for failures, applied before there is one.
+//!
+//! In: the job, its pods and what was told of them; out: an [`Explanation`]. Pure, and the one place that decides it: the
+//! operator's warnings while a job starts, `odh training explain` and whoever else shows it take it from here.
+
+use api::{CONDITION_STALLED, CONDITION_WORLD_VERIFIED, MPIJob, MPIJobStatus, Phase, WORKER};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde::Serialize;
+
+use crate::conditions::condition;
+use crate::diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
+use crate::observed::{condition_since, is_ready, is_running, phase, started_at, worker_index};
+
+/// No more pods than this are named as evidence.
+const MOST_NAMED: usize = 4;
+
+/// What is known of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The job with its status.
+    pub job: &'a MPIJob,
+    /// Its pods, the Launcher's and the Workers'.
+    pub pods: &'a [Pod],
+    /// What was told of the job and its pods, the oldest first.
+    pub events: &'a [Told],
+    /// GPUs that the job asks for and that are free, where that could be counted.
+    pub gpus: Option<Gpus>,
+    /// Whether the Launcher has printed anything, where that is known.
+    pub has_printed: Option<bool>,
+}
+
+/// An event of the job or of one of its pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The pod that it is about; nothing if it is about the job or another of its children.
+    pub pod: Option<String>,
+    /// One CamelCase word.
+    pub reason: String,
+    /// The same for a person.
+    pub message: String,
+}
+
+/// What a job is waiting for, or has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Stage {
+    /// A queue holds it.
+    Queued,
+    /// Somebody suspended it.
+    Suspended,
+    /// Its pods are not made yet.
+    Creating,
+    /// Pods wait for a node.
+    Scheduling,
+    /// Images are pulled, volumes mounted, containers created.
+    Starting,
+    /// Workers run and are not ready.
+    Readiness,
+    /// Workers are ready, and the Launcher does not run yet.
+    Launching,
+    /// The Launcher runs and has printed nothing: it reaches the Workers, and MPI starts up.
+    FirstOutput,
+    /// All its pods run.
+    Running,
+    /// It runs, and nothing was seen of it for the stall timeout.
+    Stalled,
+    /// The gang is being started anew after a failure of the infrastructure.
+    Restarting,
+    /// It ended well.
+    Succeeded,
+    /// It ended otherwise.
+    Failed,
+}
+
+/// Where a job stands, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// What it waits for, or has come to.
+    pub state: Stage,
+    /// The cause, one of CONTRACT's words, where something is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// One line for people.
+    pub message: String,
+    /// What that rests on: statuses and events, the strongest first.
+    pub evidence: Vec<String>,
+    /// Who must act.
+    pub actor: Actor,
+    /// Since when it is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+    /// Where more is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+}
+
+impl Explanation {
+    fn new(state: Stage, message: impl Into<String>, since: Option<Timestamp>) -> Self {
+        Self {
+            state,
+            cause: None,
+            message: message.into(),
+            evidence: Vec::new(),
+            actor: Actor::Nobody,
+            since,
+            advice: None,
+            link: None,
+        }
+    }
+
+    fn because(mut self, found: Diagnosis) -> Self {
+        self.cause = Some(found.cause.word().to_owned());
+        self.actor = found.cause.actor();
+        self.message = found.message;
+        self.evidence = found.evidence.into_iter().map(|evidence| evidence.text).collect();
+        self.advice = Some(found.suggestion);
+        self.link = Some(found.link);
+        self
+    }
+}
+
+/// Says where a job stands.
+#[must_use]
+pub fn explain(situation: &Situation<'_>) -> Explanation {
+    let none = MPIJobStatus::default();
+    let status = situation.job.status.as_ref().unwrap_or(&none);
+    ended(status)
+        .or_else(|| held(situation.job, status))
+        .or_else(|| starting(situation, status))
+        .unwrap_or_else(|| running(status))
+}
+
+/// A job that has ended.
+fn ended(status: &MPIJobStatus) -> Option<Explanation> {
+    let since = status.completion_time.as_ref().map(|time| time.0);
+    match status.phase? {
+        Phase::Succeeded => {
+            let verified = condition(status, CONDITION_WORLD_VERIFIED);
+            let doubt = verified.filter(|verified| verified.status == "False");
+            let mut told = Explanation::new(Stage::Succeeded, "The job has succeeded", since);
+            if let Some(doubt) = doubt {
+                told.message = doubt.message.clone().unwrap_or_default();
+                told.cause = doubt.reason.clone();
+                told.actor = Actor::User;
+            }
+            Some(told)
+        }
+        Phase::Failed => {
+            let failure = status.failure.clone().unwrap_or_default();
+            let cause = Cause::of_word(&failure.reason);
+            let mut told = Explanation::new(Stage::Failed, failure.message, since);
+            told.evidence.extend(failure.pod.map(|pod| match failure.exit_code {
+                Some(code) => format!("pod {pod}: exit code {code}"),
+                None => format!("pod {pod}"),
+            }));
+            told.cause = Some(failure.reason);
+            told.actor = cause.map_or(Actor::User, Cause::actor);
+            told.advice = failure.suggestion;
+            told.link = failure.link;
+            Some(told)
+        }
+        Phase::Pending | Phase::Running => None,
+    }
+}
+
+/// A job that is held back.
+fn held(job: &MPIJob, status: &MPIJobStatus) -> Option<Explanation> {
+    let suspended = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
+    if !suspended {
+        return None;
+    }
+    let since = condition(status, api::CONDITION_SUSPENDED)
+        .and_then(|suspended| suspended.last_transition_time.as_ref())
+        .or(job.metadata.creation_timestamp.as_ref())
+        .map(|time| time.0);
+    let queue = job.metadata.labels.as_ref().and_then(|labels| labels.get(api::LABEL_QUEUE_NAME));
+    Some(match queue {
+        Some(queue) => Explanation {
+            actor: Actor::Administrator,
+            advice: Some(
+                "It starts by itself when the queue has room; ask who runs the queue about its quota."
+                    .to_owned(),
+            ),
+            ..Explanation::new(Stage::Queued, format!("The job waits in the queue {queue:?}"), since)
+        },
+        None => Explanation {
+            actor: Actor::User,
+            advice: Some("odh training resume mpijob NAME lets it go on.".to_owned()),
+            ..Explanation::new(Stage::Suspended, "The job is suspended", since)
+        },
+    })
+}
+
+/// A job whose pods do not all run yet: the earliest stage that any of them is in, and what keeps it there.
+fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation> {
+    let job = situation.job;
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let wanted = job.spec.mpi_replica_specs.get(WORKER).map_or(0, |worker| worker.replicas.unwrap_or(0));
+    let workers: Vec<&Pod> = situation.pods.iter().filter(|pod| worker_index(name, pod).is_some()).collect();
+    let launchers: Vec<&Pod> =
+        situation.pods.iter().filter(|pod| worker_index(name, pod).is_none() && !has_ended(pod)).collect();
+    let started = status.start_time.as_ref().or(job.metadata.creation_timestamp.as_ref()).map(|time| time.0);
+    let all: Vec<&Pod> = workers.iter().chain(&launchers).copied().collect();
+    let at = |stage: Stage| -> Vec<&Pod> {
+        all.iter()
+            .copied()
+            .filter(|pod| stage_of(pod, worker_index(name, pod).is_some()) == Some(stage))
+            .collect()
+    };
+    let stages = [
+        (Stage::Scheduling, "wait for a node"),
+        (Stage::Starting, "wait for their containers: images, volumes"),
+        (Stage::Readiness, "run and are not ready"),
+    ];
+    let restarting = status.phase_reason.as_deref() == Some(api::PHASE_REASON_RESTARTING);
+    let state = |stage: Stage| if restarting { Stage::Restarting } else { stage };
+    for (stage, what) in stages {
+        let waiting = at(stage);
+        if waiting.is_empty() {
+            continue;
+        }
+        let since = waiting.iter().filter_map(|pod| since_of(pod, stage)).min();
+        let message = format!("{} of {} pods {what}", waiting.len(), all.len());
+        let mut told = Explanation::new(state(stage), message, since);
+        told.evidence = named(&waiting);
+        return Some(match trouble(situation, &waiting, name) {
+            Some(found) => told.because(found),
+            None => told,
+        });
+    }
+    if workers.len() < usize::try_from(wanted).unwrap_or(0) || (all.is_empty() && !is_running_job(status)) {
+        let message = format!("{} of {wanted} Workers are made", workers.len());
+        let told = Explanation::new(state(Stage::Creating), message, started);
+        return Some(match trouble(situation, &[], name) {
+            Some(found) => told.because(found),
+            None => told,
+        });
+    }
+    let since = workers.iter().filter_map(|pod| condition_since(pod, "Ready")).max().or(started);
+    if !launchers.iter().any(|pod| is_running(pod)) && !is_running_job(status) {
+        let message = "All Workers are ready; the Launcher does not run yet";
+        return Some(Explanation::new(state(Stage::Launching), message, since));
+    }
+    let printed = situation.has_printed.unwrap_or(true);
+    (!printed).then(|| {
+        let since = launchers.iter().filter_map(|pod| started_at(pod)).max();
+        let message =
+            "The Launcher runs and has printed nothing yet: it reaches the Workers, and MPI starts up";
+        Explanation::new(Stage::FirstOutput, message, since)
+    })
+}
+
+fn is_running_job(status: &MPIJobStatus) -> bool {
+    status.phase == Some(Phase::Running)
+}
+
+/// A job of which everything runs.
+fn running(status: &MPIJobStatus) -> Explanation {
+    let since = |type_: &str| {
+        condition(status, type_)
+            .and_then(|condition| condition.last_transition_time.as_ref())
+            .map(|time| time.0)
+    };
+    let stalled = condition(status, CONDITION_STALLED).filter(|stalled| stalled.status == "True");
+    match stalled {
+        Some(stalled) => {
+            let cause = Cause::SilentHang;
+            Explanation {
+                cause: Some(cause.word().to_owned()),
+                actor: cause.actor(),
+                advice: Some(cause.advice().suggestion.to_owned()),
+                link: Some(cause.link()),
+                ..Explanation::new(
+                    Stage::Stalled,
+                    stalled.message.clone().unwrap_or_default(),
+                    since(CONDITION_STALLED),
+                )
+            }
+        }
+        None => Explanation::new(Stage::Running, "The job runs", since(api::CONDITION_RUNNING)),
+    }
+}
+
+/// Which stage of its start a pod is in; nothing once it is through.
+fn stage_of(pod: &Pod, worker: bool) -> Option<Stage> {
+    if has_ended(pod) {
+        return None;
+    }
+    if condition_since(pod, "PodScheduled").is_none() {
+        return Some(Stage::Scheduling);
+    }
+    if started_at(pod).is_none() {
+        return Some(Stage::Starting);
+    }
+    (worker && !is_ready(pod)).then_some(Stage::Readiness)
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    ["Failed", "Succeeded"].contains(&phase(pod))
+}
+
+/// Since when a pod is in that stage.
+fn since_of(pod: &Pod, stage: Stage) -> Option<Timestamp> {
+    let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    match stage {
+        Stage::Starting => condition_since(pod, "PodScheduled").or(created),
+        Stage::Readiness => started_at(pod).or(created),
+        _ => created,
+    }
+}
+
+fn named(pods: &[&Pod]) -> Vec<String> {
+    let name = |pod: &&Pod| format!("pod {}", pod.metadata.name.as_deref().unwrap_or_default());
+    let mut lines: Vec<String> = pods.iter().take(MOST_NAMED).map(name).collect();
+    if pods.len() > MOST_NAMED {
+        lines.push(format!("and {} more", pods.len() - MOST_NAMED));
+    }
+    lines
+}
+
+/// What keeps these pods from going on, if statuses and events say so; without pods, what keeps them from being made.
+fn trouble(situation: &Situation<'_>, pods: &[&Pod], job: &str) -> Option<Diagnosis> {
+    let pair = |told: &Told| (told.reason.clone(), told.message.clone());
+    let of_pod = |pod: &Pod| {
+        let events = situation.events.iter().filter(|told| told.pod == pod.metadata.name);
+        let mut facts = PodFacts::of(pod, worker_index(job, pod).is_some());
+        facts.events = newest(events.map(pair));
+        facts
+    };
+    let told = situation.events.iter().filter(|told| told.pod.is_none() && pods.is_empty());
+    let facts = Facts {
+        pods: pods.iter().map(|pod| of_pod(pod)).collect(),
+        events: newest(told.map(pair)),
+        gpus: situation.gpus,
+        world: None,
+    };
+    diagnose(&Output::default(), Ending::Unknown, &facts).filter(|found| found.cause != Cause::Unknown)
+}
+
+/// The newest first, as of equal findings the first counts.
+fn newest(events: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
+    let mut events: Vec<(String, String)> = events.collect();
+    events.reverse();
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn job(status: Value, policy: Value) -> MPIJob {
+        let template = json!({ "template": { "spec": { "containers": [{ "name": "main" }] } } });
+        let mut worker = template.clone();
+        worker["replicas"] = json!(2);
+        let job = json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": { "name": "pi", "labels": { "kueue.x-k8s.io/queue-name": "gpus" } },
+            "spec": { "runPolicy": policy, "mpiReplicaSpecs": { "Launcher": template, "Worker": worker } },
+            "status": status });
+        serde_json::from_value(job).unwrap()
+    }
+
+    fn pod(name: &str, status: Value) -> Pod {
+        serde_json::from_value(
+            json!({ "metadata": { "name": name, "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "containers": [{ "name": "main" }] }, "status": status }),
+        )
+        .unwrap()
+    }
+
+    fn unscheduled(message: &str) -> Value {
+        json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False",
+            "reason": "Unschedulable", "message": message }] })
+    }
+
+    fn waiting(reason: &str, message: &str) -> Value {
+        json!({ "phase": "Pending",
+            "conditions": [{ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:03Z" }],
+            "containerStatuses": [{ "name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": { "waiting": { "reason": reason, "message": message } } }] })
+    }
+
+    fn up(ready: &str) -> Value {
+        json!({ "phase": "Running",
+            "conditions": [{ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:03Z" },
+                { "type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:09Z" }],
+            "containerStatuses": [{ "name": "main", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "state": { "running": { "startedAt": "2026-01-01T00:00:07Z" } } }] })
+    }
+
+    fn told(pods: &[Pod], events: &[Told], gpus: Option<Gpus>, has_printed: Option<bool>) -> Explanation {
+        let job = job(json!({ "phase": "Pending", "phaseReason": "Initializing" }), json!({}));
+        explain(&Situation { job: &job, pods, events, gpus, has_printed })
+    }
+
+    #[test]
+    fn a_pod_without_a_node_is_explained_with_the_numbers() {
+        let no_gpus = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.";
+        let pods = [pod("pi-worker-0", up("True")), pod("pi-worker-1", unscheduled(no_gpus))];
+        let found = told(&pods, &[], Some(Gpus { requested: 32, available: 24 }), None);
+        assert_eq!(found.state, Stage::Scheduling);
+        assert_eq!(found.message, "Insufficient GPUs: requested 32, available 24");
+        assert_eq!((found.cause.as_deref(), found.actor), (Some("Unschedulable"), Actor::Administrator));
+        assert_eq!(found.since, Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert!(found.link.unwrap().ends_with("#unschedulable"));
+    }
+
+    #[test]
+    fn each_stage_of_a_start_is_told() {
+        let image = waiting("ImagePullBackOff", "Back-off pulling image \"registry.example/train:1\"");
+        let ready = || pod("pi-worker-1", up("True"));
+        let launcher = |status| pod("pi-launcher-x", status);
+        let scenes: [(Vec<Pod>, Option<bool>, Stage, Option<&str>); 7] = [
+            (vec![], None, Stage::Creating, None),
+            (vec![pod("pi-worker-0", image), ready()], None, Stage::Starting, Some("ImagePull")),
+            (
+                vec![pod("pi-worker-0", waiting("ContainerCreating", "")), ready()],
+                None,
+                Stage::Starting,
+                None,
+            ),
+            (
+                vec![
+                    pod("pi-worker-0", waiting("CreateContainerConfigError", "secret \"token\" not found")),
+                    ready(),
+                ],
+                None,
+                Stage::Starting,
+                Some("MissingReference"),
+            ),
+            (vec![pod("pi-worker-0", up("False")), ready()], None, Stage::Readiness, None),
+            (vec![pod("pi-worker-0", up("True")), ready()], None, Stage::Launching, None),
+            (
+                vec![pod("pi-worker-0", up("True")), ready(), launcher(up("True"))],
+                Some(false),
+                Stage::FirstOutput,
+                None,
+            ),
+        ];
+        for (pods, printed, stage, cause) in scenes {
+            let found = told(&pods, &[], None, printed);
+            assert_eq!((found.state, found.cause.as_deref()), (stage, cause), "{found:?}");
+            assert!(found.since.is_some() || stage == Stage::Creating, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn pods_that_a_quota_refuses_are_explained_by_the_event() {
+        let message = "worker pod created failed: pods \"pi-worker-0\" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=4, limited: pods=4";
+        let events = [Told { pod: None, reason: "MPIJobFailed".to_owned(), message: message.to_owned() }];
+        let found = told(&[], &events, None, None);
+        assert_eq!((found.state, found.cause.as_deref()), (Stage::Creating, Some("QuotaExceeded")));
+        assert!(found.evidence[0].contains("exceeded quota: compute"), "{found:?}");
+    }
+
+    #[test]
+    fn a_job_that_is_held_says_who_holds_it() {
+        let job = job(json!({}), json!({ "suspend": true }));
+        let found = explain(&Situation { job: &job, pods: &[], events: &[], gpus: None, has_printed: None });
+        assert_eq!((found.state, found.actor), (Stage::Queued, Actor::Administrator));
+        assert!(found.message.contains("\"gpus\""));
+    }
+
+    #[test]
+    fn the_end_of_a_job_is_told_as_its_status_has_it() {
+        let status = json!({ "phase": "Failed", "completionTime": "2026-01-01T00:01:00Z", "failure": {
+            "reason": "OutOfMemory", "message": "Worker 1 failed", "suggestion": "more", "pod": "pi-worker-1", "exitCode": 137 } });
+        let job = job(status, json!({}));
+        let found = explain(&Situation { job: &job, pods: &[], events: &[], gpus: None, has_printed: None });
+        assert_eq!((found.state, found.cause.as_deref()), (Stage::Failed, Some("OutOfMemory")));
+        assert_eq!(found.evidence, ["pod pi-worker-1: exit code 137"]);
+    }
+}
