@@ -195,6 +195,7 @@ impl Cluster {
         make_system_namespaces(&client).await?;
         make_system_priorities(&client).await?;
         apiserver::bootstrap::roles(server.store()).await.map_err(Error::Roles)?;
+        apiserver::services::keep_own(&server, address.port()).await?;
         let node = start_node(&options, &server).await?;
         if node.is_some() {
             make_storage_class(&client).await?;

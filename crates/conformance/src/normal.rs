@@ -30,6 +30,8 @@ static VERSIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static DUMP: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?s)Invalid value: ("\{.*\}"|"map\[.*\]"|\{.*\}|\[.*\]|null): "#).ok());
+/// A flat object of an internal type, its fields in the order of that type.
+static DUPLICATE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"Duplicate value: \{[^{}]*\}").ok());
 static ADDRESS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\b10\.96\.\d+\.\d+\b").ok());
 
 /// What is replaced in one program's answers of one side.
@@ -226,10 +228,13 @@ fn order_faults(body: &mut Value) {
 
 /// A message without the whole objects that Kubernetes prints in the form of its internal types.
 fn without_dumps(message: &str) -> String {
-    match DUMP.as_ref() {
-        Some(dump) => dump.replace_all(message, "Invalid value: <object>: ").into_owned(),
-        None => message.to_owned(),
+    let mut message = message.to_owned();
+    for (dump, left) in [(&DUMP, "Invalid value: <object>: "), (&DUPLICATE, "Duplicate value: <object>")] {
+        if let Some(dump) = dump.as_ref() {
+            message = dump.replace_all(&message, left).into_owned();
+        }
     }
+    message
 }
 
 /// Cells of a Table that say how old something is.

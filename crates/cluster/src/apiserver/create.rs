@@ -11,7 +11,7 @@ use super::body::Decoded;
 use super::call::Call;
 use super::reply::Shown;
 use super::status::{self, About, Refusal};
-use super::{managed, rules, service_accounts, versions};
+use super::{managed, rules, service_accounts, services, versions};
 use crate::store::{self, Key, Resource};
 
 /// How often another generated name is tried (KEP-4420).
@@ -93,6 +93,7 @@ fn name_of(value: &Value) -> String {
 async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
     let kind = &call.entry.kind;
     let name = name_of(&value);
+    let promise = services::allocate(call, &mut value, None)?;
     rules::prepare_create(kind, &mut value);
     let faults = rules::validate_create(kind, &value);
     if !faults.is_empty() {
@@ -110,7 +111,9 @@ async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
             None => Ok(Shown::Draft(value)),
         };
     }
-    match call.server.store.create(&call.entry.resource, key, value).await {
+    let created = call.server.store.create(&call.entry.resource, key, value).await;
+    drop(promise);
+    match created {
         Ok(record) => {
             held.settle(call).await;
             Ok(Shown::Stored(record))

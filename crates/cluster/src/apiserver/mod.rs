@@ -36,6 +36,7 @@ mod reviews;
 mod route;
 mod rules;
 mod service_accounts;
+pub mod services;
 mod status;
 pub mod streams;
 mod subresources;
@@ -91,6 +92,7 @@ pub struct ApiServer {
     /// The streams into pods that are open.
     pub sessions: streams::Sessions,
     quotas: admission::quota::Quotas,
+    services: services::Services,
 }
 
 impl ApiServer {
@@ -108,6 +110,7 @@ impl ApiServer {
             hooks: admission::Hooks::default(),
             sessions: streams::Sessions::default(),
             quotas: admission::quota::Quotas::default(),
+            services: services::Services::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use super::body::Decoded;
 use super::call::Call;
 use super::reply::Shown;
 use super::status::{self, Refusal};
-use super::{create, managed, rules, subresources, versions};
+use super::{create, managed, rules, services, subresources, versions};
 use crate::store::{self, Record};
 
 /// How often a change that names no resourceVersion is tried again when others wrote meanwhile.
@@ -89,6 +89,7 @@ async fn commit(
     managed::track_update(call, &present, &mut next);
     rules::prepare_update(kind, call.action.subresource, &mut next, &present);
     admit(call, &present, &mut next).await?;
+    let promise = services::allocate(call, &mut next, Some(&present))?;
     // What other subresources change is decided by the server, beyond what an update may.
     let is_judged = matches!(call.action.subresource, "" | "status" | "scale");
     let faults = if is_judged { rules::validate_update(kind, &next, &present) } else { Vec::new() };
@@ -114,6 +115,7 @@ async fn commit(
     } else {
         store.replace(&call.entry.resource, &record.key, record.revision, next).await
     };
+    drop(promise);
     match result {
         Ok(record) => {
             held.settle(call).await;

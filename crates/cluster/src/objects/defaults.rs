@@ -295,49 +295,38 @@ fn service(object: &mut Value) {
     }
     set(spec, "sessionAffinity", json!("None"));
     if spec["sessionAffinity"] == "ClientIP" {
-        set(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10_800}}));
-    } else if let Some(map) = spec.as_object_mut() {
+        if spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].is_null() {
+            spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": 10_800}});
+        }
+    } else if spec["sessionAffinity"] == "None"
+        && let Some(map) = spec.as_object_mut()
+    {
         map.remove("sessionAffinityConfig");
     }
     set(spec, "type", json!("ClusterIP"));
     for port in items(spec, "/ports") {
         set(port, "protocol", json!("TCP"));
         let number = port["port"].clone();
-        if port["targetPort"] == 0 {
+        if port["targetPort"] == 0 || port["targetPort"] == "" {
             port["targetPort"] = number;
         } else {
             set(port, "targetPort", number);
         }
     }
-    match spec["type"].as_str() {
-        Some("ClusterIP") => set(spec, "internalTrafficPolicy", json!("Cluster")),
-        Some("NodePort") => {
-            set(spec, "internalTrafficPolicy", json!("Cluster"));
-            set(spec, "externalTrafficPolicy", json!("Cluster"));
+    if super::services::is_reached_from_outside(spec) {
+        set(spec, "externalTrafficPolicy", json!("Cluster"));
+    }
+    if matches!(spec["type"].as_str(), Some("ClusterIP" | "LoadBalancer" | "NodePort")) {
+        set(spec, "internalTrafficPolicy", json!("Cluster"));
+    }
+    if spec["type"] == "LoadBalancer" {
+        set(spec, "allocateLoadBalancerNodePorts", json!(true));
+        for ingress in items(object, "/status/loadBalancer/ingress") {
+            if ingress["ip"].as_str().is_some_and(|ip| !ip.is_empty()) {
+                set(ingress, "ipMode", json!("VIP"));
+            }
         }
-        Some("LoadBalancer") => {
-            set(spec, "internalTrafficPolicy", json!("Cluster"));
-            set(spec, "externalTrafficPolicy", json!("Cluster"));
-            set(spec, "allocateLoadBalancerNodePorts", json!(true));
-        }
-        _ => {}
     }
-}
-
-/// Address fields of a service that is headless; others are given theirs by whoever allocates addresses.
-pub(super) fn service_addresses(object: &mut Value) {
-    let spec = &mut object["spec"];
-    if spec["type"] == "ExternalName" {
-        return;
-    }
-    if let Some(address) = spec["clusterIP"].as_str().filter(|a| !a.is_empty()).map(str::to_owned) {
-        set(spec, "clusterIPs", json!([address]));
-        let family = if address.contains(':') { "IPv6" } else { "IPv4" };
-        set(spec, "ipFamilies", json!([family]));
-    } else {
-        set(spec, "ipFamilies", json!(["IPv4"]));
-    }
-    set(spec, "ipFamilyPolicy", json!("SingleStack"));
 }
 
 fn secret(object: &mut Value) {

@@ -77,8 +77,6 @@ pub enum NameRule {
     Subdomain,
     /// RFC 1123 label, 63 bytes.
     Label,
-    /// RFC 1035 label, 63 bytes.
-    Label1035,
     /// Any path segment (RBAC).
     PathSegment,
 }
@@ -382,7 +380,7 @@ fn core_kinds() -> Vec<Kind> {
         namespaced::<core::v1::Service>("", "v1", "Service", "services")
             .short(&["svc"])
             .category("all")
-            .named(NameRule::Label1035)
+            .named(NameRule::Label)
             .with_status(),
     ]
 }

@@ -38,10 +38,6 @@ pub fn prepare_create(kind: &Kind, object: &mut Value) {
     if kind.is("", "Namespace") {
         prepare_namespace(object);
     }
-    if kind.is("", "Service") {
-        // Addresses are the server's to give; none is given, as nothing routes to them.
-        super::defaults::service_addresses(object);
-    }
 }
 
 /// A status as Go writes it: with what is never left out.

@@ -24,6 +24,7 @@ mod qos;
 mod quantity;
 mod quota;
 mod selectors;
+pub mod services;
 mod table;
 mod validation;
 mod warnings;

@@ -86,7 +86,6 @@ pub fn by_rule(rule: NameRule, text: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => subdomain(text),
         NameRule::Label => label(text),
-        NameRule::Label1035 => label_1035(text),
         NameRule::PathSegment => path_segment(text),
     }
 }

@@ -6,12 +6,15 @@
 mod apps;
 mod configuration;
 mod job;
+mod network;
 mod pod;
 mod policy;
 mod service;
 mod webhook;
 
 use serde_json::Value;
+
+pub use service::addresses as service_addresses;
 
 use super::fault::{FieldFault, MAX_FAULTS, Reason};
 use super::kinds::Kind;
@@ -21,7 +24,7 @@ use super::{crd, metadata};
 pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
     let mut faults = metadata::validate(kind, object);
     faults.extend(kind.schema().validate(object, None));
-    faults.extend(of_kind(kind, object));
+    faults.extend(of_kind(kind, object, None));
     bounded(faults)
 }
 
@@ -40,7 +43,7 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault>
         || new.get("webhooks") != old.get("webhooks")
         || kind.group == crate::access::GROUP
     {
-        faults.extend(of_kind(kind, new));
+        faults.extend(of_kind(kind, new, Some(old)));
     }
     faults.extend(of_update(kind, new, old));
     bounded(faults)
@@ -59,10 +62,10 @@ fn bounded(mut faults: Vec<FieldFault>) -> Vec<FieldFault> {
     faults
 }
 
-fn of_kind(kind: &Kind, object: &Value) -> Vec<FieldFault> {
+fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => pod::validate(object),
-        ("", "Service") => service::validate(object),
+        ("", "Service") => service::validate(object, old),
         ("", "ConfigMap") => configuration::config_map(object),
         ("", "Secret") => configuration::secret(object),
         ("", "ResourceQuota") => policy::quota(object),
@@ -143,7 +146,7 @@ pub(super) fn items<'v>(object: &'v Value, field: &str) -> impl Iterator<Item = 
     object[field].as_array().into_iter().flatten().enumerate()
 }
 
-pub(super) fn text<'v>(object: &'v Value, field: &str) -> &'v str {
+pub fn text<'v>(object: &'v Value, field: &str) -> &'v str {
     object[field].as_str().unwrap_or_default()
 }
 
