@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use crate::output::Output;
+use crate::settings;
 pub use local::{
     ClusterOptions, Doctor, Down, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList, NodeVerb, Role, Run,
     Status, Switch, Up, User,
@@ -24,6 +26,7 @@ pub use training::{
     version,
     max_term_width = 100,
     arg_required_else_help = true,
+    disable_help_subcommand = true,
     after_help = "First steps on a machine without Kubernetes:
   odh local up                                   a small cluster of your own, in the background
   odh local run job.yaml                         run a job and watch it
@@ -47,7 +50,7 @@ pub struct Arguments {
 }
 
 /// What holds for every command.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Default)]
 pub struct Global {
     /// The namespace; the context's own if not given
     #[arg(short, long, global = true, value_name = "NAME", help_heading = "Cluster")]
@@ -58,42 +61,27 @@ pub struct Global {
     /// The context of the kubeconfig to use
     #[arg(long, global = true, value_name = "NAME", help_heading = "Cluster")]
     pub context: Option<String>,
+    /// Act as this user; you must be allowed to impersonate
+    #[arg(long = "as", global = true, value_name = "USER", help_heading = "Cluster")]
+    pub act_as: Option<String>,
+    /// Act as a member of this group; may be given more than once
+    #[arg(long, global = true, value_name = "GROUP", help_heading = "Cluster")]
+    pub as_group: Vec<String>,
     /// When to use colours: auto, always, never; NO_COLOR is honoured too
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_possible_values = true, hide_default_value = true, display_order = 900)]
+    #[arg(long, global = true, value_enum, default_value_t = settings::current().color.unwrap_or(Color::Auto), value_name = "WHEN", hide_possible_values = true, hide_default_value = true, display_order = 900)]
     pub color: Color,
 }
 
 /// When to use colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal
+    #[default]
     Auto,
     /// Always
     Always,
     /// Never
     Never,
-}
-
-/// The format of what is printed on stdout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// For people
-    Table,
-    /// For people with a wide screen
-    Wide,
-    /// The Kubernetes objects as JSON
-    Json,
-    /// The Kubernetes objects as YAML
-    Yaml,
-    /// mpijob/NAME, one a line
-    Name,
-}
-
-impl Output {
-    /// Whether a program reads it, so that stderr must be JSON lines too.
-    pub fn is_for_programs(self) -> bool {
-        matches!(self, Output::Json | Output::Yaml)
-    }
 }
 
 /// The first word.
@@ -116,18 +104,43 @@ pub enum Command {
     /// Which version this is
     Version {
         /// The format: table, json, yaml
-        #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+        #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
         output: Output,
     },
-    /// Print a completion script for your shell
+    /// Print a completion script for your shell; it completes names of jobs too
     #[command(after_help = "Examples:
-  source <(odh completion bash)
-  odh completion zsh > \"${fpath[1]}/_odh\"
-  odh completion fish > ~/.config/fish/completions/odh.fish")]
+  source <(odh completion bash)                                 in ~/.bashrc
+  source <(odh completion zsh)                                  in ~/.zshrc
+  odh completion fish > ~/.config/fish/completions/odh.fish
+  odh completion powershell | Out-String | Invoke-Expression    in $PROFILE
+
+The script asks this program what may follow, so it is never out of date. Names of jobs are read from the
+cluster that the command line names, for at most two seconds.")]
     Completion {
-        /// The shell
+        /// The shell: bash, elvish, fish, powershell, zsh
+        #[arg(value_enum, hide_possible_values = true)]
         shell: clap_complete::Shell,
     },
+    /// Print the help of a command, or all commands for a program
+    Help(Help),
+}
+
+/// Help in several forms.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh help training create
+  odh help -o json                                every command, option and exit code
+  odh help --man-pages ~/.local/share/man/man1    man pages of every command: man odh-training-logs")]
+pub struct Help {
+    /// The command, e.g. training create
+    #[arg(value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// Write man pages into this folder instead
+    #[arg(long, value_name = "FOLDER")]
+    pub man_pages: Option<PathBuf>,
+    /// The format: table, or json, yaml, jq=… for the command tree
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
 }
 
 impl Command {
@@ -138,6 +151,7 @@ impl Command {
             Command::Local { verb } => verb.output(),
             Command::Version { output } => *output,
             Command::Completion { .. } => Output::Table,
+            Command::Help(help) => help.output,
         }
     }
 }
@@ -147,6 +161,21 @@ pub fn read_duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<u64>().map(Duration::from_secs).ok();
     let written = || text.parse::<jiff::SignedDuration>().ok().and_then(|span| Duration::try_from(span).ok());
     seconds.or_else(written).ok_or_else(|| "write seconds, or a time like 30s, 10m or 1h30m".to_owned())
+}
+
+/// The words of the command line as if this program had been called by its own name: `kubectl odh training list` starts
+/// `kubectl-odh-training list`, and `kubectl-odh` is this program under kubectl's name for it.
+pub fn called_by_kubectl(mut words: Vec<OsString>) -> Vec<OsString> {
+    let name = words.first().and_then(|first| std::path::Path::new(first).file_stem()?.to_str());
+    let before = match name {
+        Some("kubectl-odh-training" | "kubectl-odh_training") => Some("training"),
+        Some("kubectl-odh-local") => Some("local"),
+        _ => None,
+    };
+    if let Some(before) = before {
+        words.insert(1, before.into());
+    }
+    words
 }
 
 /// `odh training logs mpijob/pi` is the same as `odh training logs mpijob pi`, as kubectl users expect.
@@ -176,6 +205,19 @@ mod tests {
     #[test]
     fn the_tree_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn kubectl_calls_it_as_a_plugin() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let table = [
+            ("/usr/bin/kubectl-odh-training list -A", "/usr/bin/kubectl-odh-training training list -A"),
+            ("kubectl-odh training list", "kubectl-odh training list"),
+            ("odh training list", "odh training list"),
+        ];
+        for (line, read) in table {
+            assert_eq!(called_by_kubectl(words(line)), words(read));
+        }
     }
 
     #[test]

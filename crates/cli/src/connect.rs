@@ -1,11 +1,13 @@
 //! From flags, environment and files to a client: which cluster, which namespace.
 //!
-//! The rule is kubectl's: `--kubeconfig`, else the files of `$KUBECONFIG`, else `~/.kube/config`, else the service
+//! The rule is kubectl's: `--kubeconfig`, else the files of `$KUBECONFIG`, else the settings' own, else `~/.kube/config`, else the service
 //! account of the pod that this runs in. Where there is none of these and a local cluster is up, that one is used, and
 //! said so.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use http::{HeaderName, HeaderValue};
 use jobs::Class;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -15,6 +17,7 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::local::home::Home;
 use crate::local::state::State;
+use crate::settings;
 
 /// A client and what goes with it.
 #[derive(Clone)]
@@ -29,11 +32,49 @@ pub struct Connection {
 
 /// Connects as the arguments say.
 pub async fn connect(console: &Console, global: &Global) -> Result<Connection, Failure> {
-    let (config, says) = configuration(global).await?;
+    let (mut config, says) = configuration(global).await?;
+    impersonate(&mut config, global)?;
     if let Some(says) = says {
         console.note(&says);
     }
-    connection(config, global.namespace.as_deref())
+    connection(config, global.namespace.as_deref().or(settings::current().namespace.as_deref()))
+}
+
+/// As [`connect`], for one who may not be spoken to.
+pub async fn connect_silently(global: &Global) -> Result<Connection, Failure> {
+    let (mut config, _) = configuration(global).await?;
+    impersonate(&mut config, global)?;
+    connection(config, global.namespace.as_deref().or(settings::current().namespace.as_deref()))
+}
+
+/// `--as` and `--as-group`, else the kubeconfig's `as…`, as kubectl has them; kube itself reads the latter and sends none.
+fn impersonate(config: &mut Config, global: &Global) -> Result<(), Failure> {
+    if global.act_as.is_none() && !global.as_group.is_empty() {
+        return Err(Failure::usage("--as-group needs --as", "name the user too: --as USER --as-group GROUP"));
+    }
+    let known = config.auth_info.clone();
+    let (user, groups, uid, extra) = match &global.act_as {
+        Some(user) => (Some(user.clone()), global.as_group.clone(), None, HashMap::new()),
+        None => (
+            known.impersonate,
+            known.impersonate_groups.unwrap_or_default(),
+            known.impersonate_uid,
+            known.impersonate_user_extra.unwrap_or_default(),
+        ),
+    };
+    let users = user.map(|user| ("impersonate-user".to_owned(), user));
+    let groups = groups.into_iter().map(|group| ("impersonate-group".to_owned(), group));
+    let uids = uid.map(|uid| ("impersonate-uid".to_owned(), uid));
+    let extras = extra.into_iter().flat_map(|(key, values)| {
+        values.into_iter().map(move |value| (format!("impersonate-extra-{key}"), value))
+    });
+    for (name, value) in users.into_iter().chain(groups).chain(uids).chain(extras) {
+        let wrong =
+            || Failure::usage(format!("nobody can be impersonated by the name {value:?}"), "see --as");
+        let name = HeaderName::try_from(name).map_err(|_| wrong())?;
+        config.headers.push((name, HeaderValue::try_from(&value).map_err(|_| wrong())?));
+    }
+    Ok(())
 }
 
 /// Connects to the local cluster whatever the environment says.
@@ -55,12 +96,17 @@ fn connection(config: Config, namespace: Option<&str>) -> Result<Connection, Fai
 
 /// The configuration, and what to say about where it comes from if that is not obvious.
 async fn configuration(global: &Global) -> Result<(Config, Option<String>), Failure> {
-    let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
+    let settings = settings::current();
+    let context = global.context.clone().or_else(|| settings.context.clone());
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     if let Some(file) = &global.kubeconfig {
         return Ok((from_file(file, &options).await?, None));
     }
     if let Some(merged) = Kubeconfig::from_env().map_err(|error| unreadable("$KUBECONFIG", &error))? {
         return Ok((loaded(merged, &options, "$KUBECONFIG").await?, None));
+    }
+    if let Some(file) = &settings.kubeconfig {
+        return Ok((from_file(file, &options).await?, None));
     }
     if let Some(file) = default_file().filter(|file| file.exists()) {
         return Ok((from_file(&file, &options).await?, None));

@@ -5,12 +5,16 @@
 //! apart (`jobs::Class`).
 
 mod arguments;
+mod complete;
 mod connect;
 mod console;
 mod failure;
+mod help;
 mod interrupt;
 mod local;
 mod object;
+mod output;
+mod settings;
 mod shown;
 mod table;
 mod training;
@@ -31,7 +35,13 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == SANDBOX) {
         return local::sandbox();
     }
-    let raw: Vec<_> = arguments::split_kind_and_name(std::env::args_os().collect());
+    if let Err(failure) = settings::load() {
+        Console::new(arguments::Color::Auto, arguments::Output::Table).failure(&failure);
+        return ExitCode::from(failure.exit_code());
+    }
+    complete::if_asked();
+    let words = arguments::called_by_kubectl(std::env::args_os().collect());
+    let raw: Vec<_> = arguments::split_kind_and_name(words);
     let arguments = match Arguments::try_parse_from(&raw) {
         Ok(arguments) => arguments,
         Err(error) => return console::usage(&error, &raw),
@@ -49,7 +59,8 @@ fn main() -> ExitCode {
 
 fn run(console: &Console, arguments: &Arguments) -> Result<u8, Failure> {
     match &arguments.command {
-        Command::Completion { shell } => version::completion(console, *shell),
+        Command::Completion { shell } => complete::script(console, *shell),
+        Command::Help(asked) => help::run(console, asked),
         Command::Version { output } => version::version(console, *output),
         Command::Training { verb } => runtime()?.block_on(training::run(console, &arguments.global, verb)),
         Command::Local { verb } => local::run(console, &arguments.global, verb),

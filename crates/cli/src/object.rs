@@ -1,11 +1,10 @@
-//! Raw Kubernetes objects on stdout: as JSON, as YAML, by name; a `List` if there are several. Pure.
+//! Raw Kubernetes objects for stdout: as values, by name, a `List` if there are several. Pure.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::arguments::Output;
-use crate::failure::Failure;
+pub use crate::output::text;
 
 /// One object alone, several as a `List`.
 pub fn together(mut values: Vec<Value>, always_list: bool) -> Value {
@@ -13,19 +12,6 @@ pub fn together(mut values: Vec<Value>, always_list: bool) -> Value {
         return values.remove(0);
     }
     json!({ "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": "" }, "items": values })
-}
-
-/// A value as JSON or YAML, with a line end.
-pub fn text(value: &Value, output: Output) -> Result<String, Failure> {
-    let failed = |error: String| {
-        Failure::new(jobs::Class::Error, "Output", format!("cannot write the object: {error}"))
-    };
-    match output {
-        Output::Yaml => serde_saphyr::to_string(value).map_err(|error| failed(error.to_string())),
-        _ => serde_json::to_string_pretty(value)
-            .map(|text| text + "\n")
-            .map_err(|error| failed(error.to_string())),
-    }
 }
 
 /// An object as a value.

@@ -15,6 +15,7 @@ pub mod describe;
 pub mod explanation;
 pub mod list;
 pub mod logs;
+pub mod pick;
 pub mod progress;
 pub mod view;
 pub mod wait;

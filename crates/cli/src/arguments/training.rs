@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::ArgValueCompleter;
 
 use super::{Output, read_duration};
+use crate::complete;
 
 /// A kind of training job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -60,6 +62,7 @@ pub struct Target {
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
     /// The job's name
+    #[arg(add = ArgValueCompleter::new(complete::job_names))]
     pub name: String,
 }
 
@@ -123,8 +126,8 @@ pub struct Create {
     /// After --wait, exit with the launcher's own exit code
     #[arg(long)]
     pub propagate_exit_code: bool,
-    /// The format: table, wide, json, yaml, name
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
     /// The job, from flags.
     #[command(flatten)]
@@ -223,8 +226,8 @@ pub struct Get {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// The format: table, wide, json, yaml, name
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -244,8 +247,8 @@ pub struct List {
     /// Only those with these labels, e.g. team=vision,stage!=test
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// The format: table, wide, json, yaml, name
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -257,8 +260,8 @@ pub struct Describe {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// The format: table, wide, json, yaml, name; json and yaml print a List of the job and its pods
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…; json and yaml print a List of the job and its pods
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -298,7 +301,7 @@ pub struct Logs {
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
     /// The format: table, or json for an object a line
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -345,7 +348,7 @@ pub struct Delete {
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
     /// The jobs' names
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required = true, value_name = "NAME", add = ArgValueCompleter::new(complete::job_names))]
     pub names: Vec<String>,
     /// Do not ask; needed where there is no terminal
     #[arg(short, long)]
@@ -359,8 +362,8 @@ pub struct Delete {
     /// How long to wait until everything is gone
     #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "60s")]
     pub timeout: Duration,
-    /// The format: table, wide, json, yaml, name
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -381,8 +384,8 @@ pub struct Wait {
     /// Exit with the launcher's own exit code
     #[arg(long)]
     pub propagate_exit_code: bool,
-    /// The format: table, wide, json, yaml, name
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true, hide_possible_values = true)]
+    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -408,7 +411,7 @@ pub struct Diagnose {
     #[arg(long, value_parser = read_duration, value_name = "SECONDS", requires = "still_running")]
     pub silent_for: Option<Duration>,
     /// The format
-    #[arg(short, long, value_enum, default_value_t = Output::Table, hide_default_value = true)]
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true)]
     pub output: Output,
 }
 

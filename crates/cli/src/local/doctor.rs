@@ -42,7 +42,7 @@ struct Check {
 pub fn run(console: &Console, doctor: &Doctor) -> Result<u8, Failure> {
     let checks = checks();
     let usable = checks.iter().all(|check| check.verdict != Verdict::Missing);
-    let text = if doctor.output.is_for_programs() {
+    let text = if doctor.output.shows_objects() {
         object::text(&serde_json::json!({ "usable": usable, "checks": checks }), doctor.output)?
     } else {
         text(&checks, usable)

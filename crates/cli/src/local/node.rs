@@ -168,7 +168,7 @@ async fn list(console: &Console, client: &Client, asked: &NodeList) -> Result<u8
     let pods: Api<Pod> = Api::all(client.clone());
     let pods = pods.list(&ListParams::default()).await.map_err(failed)?.items;
     let rows: Vec<Row> = nodes.iter().map(|node| row(node, &pods)).collect();
-    if asked.output.is_for_programs() {
+    if asked.output.shows_objects() {
         console
             .data(&object::text(&json!(rows.iter().map(Row::value).collect::<Vec<_>>()), asked.output)?)?;
         return Ok(0);

@@ -115,7 +115,7 @@ async fn to_the_end(
     };
     match followed {
         Ok(ended) => {
-            if run.output.is_for_programs()
+            if run.output.shows_objects()
                 && let Some(object) = &ended.object
             {
                 console.data(&object::text(&object::value(object), run.output)?)?;

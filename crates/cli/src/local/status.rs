@@ -15,7 +15,7 @@ use crate::{object, table};
 pub fn status(console: &Console, status: &Status) -> Result<u8, Failure> {
     let home = Home::find()?;
     let state = State::alive(&home);
-    if status.output.is_for_programs() {
+    if status.output.shows_objects() {
         let value = match &state {
             Some(state) => {
                 let mut value = serde_json::to_value(state).unwrap_or_default();

@@ -132,7 +132,7 @@ async fn make(
         Place::Everywhere => json!("*"),
         Place::In(namespaces) => json!(namespaces),
     }, "expires": format!("{expires:.0}"), "kubeconfig": path.display().to_string()});
-    if user.output.is_for_programs() {
+    if user.output.shows_objects() {
         console.data(&object::text(&said, user.output)?)?;
         return Ok(0);
     }
@@ -301,7 +301,7 @@ async fn list(console: &Console, home: &Home, client: &Client, user: &User) -> R
     }
     let people = people(home)?;
     let now = Timestamp::now();
-    if user.output.is_for_programs() {
+    if user.output.shows_objects() {
         let users: Vec<Value> = people
             .iter()
             .map(|person| {

@@ -215,7 +215,9 @@ fn print(
 ) -> Result<(), Failure> {
     let names = values.iter().map(|value| format!("mpijob/{}", display_name(value)));
     let text = match output {
-        Output::Json | Output::Yaml => object::text(&object::together(values, false), output)?,
+        Output::Json | Output::Yaml | Output::Template(_) => {
+            object::text(&object::together(values, false), output)?
+        }
         Output::Name => names.map(|name| name + "\n").collect(),
         Output::Table | Output::Wide => names.map(|name| format!("{name}{what}\n")).collect(),
     };
@@ -248,7 +250,7 @@ async fn to_the_end(
     create: &Create,
     created: &[DynamicObject],
 ) -> Result<u8, Failure> {
-    if !create.output.is_for_programs() {
+    if !create.output.shows_objects() {
         print(console, create.output, created.iter().map(object::value).collect(), " created")?;
     }
     let mut last = Ok(0);
@@ -277,7 +279,7 @@ async fn to_the_end(
             last = code;
         }
     }
-    if create.output.is_for_programs() {
+    if create.output.shows_objects() {
         console.data(&object::text(&object::together(objects, false), create.output)?)?;
     }
     last

@@ -30,10 +30,10 @@ pub async fn run(console: &Console, global: &Global, delete: &Delete) -> Result<
         match delete.output {
             Output::Table | Output::Wide => console.data(&format!("mpijob/{name} deleted\n"))?,
             Output::Name => console.data(&format!("mpijob/{name}\n"))?,
-            Output::Json | Output::Yaml => {}
+            Output::Json | Output::Yaml | Output::Template(_) => {}
         }
     }
-    if delete.output.is_for_programs() {
+    if delete.output.shows_objects() {
         let values = objects.iter().map(object::value).collect();
         console.data(&object::text(&object::together(values, false), delete.output)?)?;
     }

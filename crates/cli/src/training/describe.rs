@@ -21,7 +21,7 @@ pub async fn run(console: &Console, global: &Global, describe: &Describe) -> Res
         console.warn(&format!("could not read {unread}"));
     }
     let text = match describe.output {
-        Output::Json | Output::Yaml => {
+        Output::Json | Output::Yaml | Output::Template(_) => {
             let pods = jobs::describe::pods(&connection.client, &connection.namespace, &describe.target.name)
                 .await
                 .unwrap_or_default();

@@ -20,7 +20,9 @@ pub fn run(console: &Console, asked: &Diagnose) -> Result<u8, Failure> {
     let printed = read(&asked.file)?;
     let found = diagnose(&printed, ending(asked), &Facts::default());
     let text = match asked.output {
-        Output::Json | Output::Yaml => object::text(&value(found.as_ref()), asked.output)?,
+        Output::Json | Output::Yaml | Output::Template(_) => {
+            object::text(&value(found.as_ref()), asked.output)?
+        }
         Output::Name => found.as_ref().map_or("null", |diagnosis| diagnosis.cause.word()).to_owned() + "\n",
         Output::Table | Output::Wide => text(found.as_ref()),
     };

@@ -27,7 +27,7 @@ pub async fn list(console: &Console, global: &Global, list: &List) -> Result<u8,
     let namespace = (!list.all_namespaces).then(|| connection.namespace.clone());
     let selection = Selection { namespace: namespace.clone(), labels: list.selector.clone() };
     let found = jobs::list::list(&connection.client, &selection).await?;
-    if found.is_empty() && !list.output.is_for_programs() {
+    if found.is_empty() && !list.output.shows_objects() {
         let place = namespace
             .map_or_else(|| "any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
         console.note(&format!("No training jobs in {place}."));
@@ -46,7 +46,7 @@ pub fn printed(
     now: Timestamp,
 ) -> Result<String, Failure> {
     match output {
-        Output::Json | Output::Yaml => {
+        Output::Json | Output::Yaml | Output::Template(_) => {
             object::text(&object::together(found.iter().map(object::value).collect(), as_list), output)
         }
         Output::Name => Ok(found.iter().map(|job| object::name(job) + "\n").collect()),

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::arguments::{Global, Output, Wait};
 use crate::connect::connect;
-use crate::console::Console;
+use crate::console::{Console, error_line};
 use crate::failure::Failure;
 use crate::interrupt::{self, interrupted};
 use crate::object;
@@ -52,7 +52,7 @@ pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, 
         interrupted_hint: &hint,
     };
     let ended = follow_to_end(console, &follow).await?;
-    if wait.output.is_for_programs()
+    if wait.output.shows_objects()
         && let Some(object) = &ended.object
     {
         console.data(&object::text(&object::value(object), wait.output)?)?;
@@ -118,12 +118,16 @@ fn print(console: &Console, shown: &Shown, item: Result<Item, Error>) -> Result<
     match item {
         Ok(Item::Line { text, .. }) => {
             // With output for programs stdout belongs to the object alone.
-            shown.aside(|| match console.output.is_for_programs() {
-                true => {
+            shown.aside(|| match console.output {
+                Output::Json | Output::Yaml => {
                     console.event(&serde_json::json!({ "log": text }));
                     Ok(())
                 }
-                false => console.data(&(text + "\n")),
+                Output::Template(_) => {
+                    error_line(&text);
+                    Ok(())
+                }
+                Output::Table | Output::Wide | Output::Name => console.data(&(text + "\n")),
             })
         }
         Ok(Item::Waiting { .. }) => Ok(()),

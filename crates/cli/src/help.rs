@@ -1,0 +1,211 @@
+//! `odh help`: a command's help, the whole command tree for programs, and man pages. All of it is made of the one
+//! definition that also reads the command line (`arguments`).
+
+use std::path::Path;
+
+use clap::{Arg, ArgAction, Command, CommandFactory};
+use jobs::Class;
+use serde_json::{Value, json};
+
+use crate::arguments::{Arguments, Help};
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::output;
+
+/// Every exit code and when it comes; the numbers are those of `jobs::Class`.
+pub const EXIT_CODES: [(u8, &str); 12] = [
+    (0, "all went well; after waiting: the job succeeded"),
+    (1, "an error that has no code of its own, an unreachable cluster among them"),
+    (2, "the command line cannot be meant"),
+    (3, "what is named does not exist"),
+    (4, "not allowed, or not known to the cluster"),
+    (5, "the job as described cannot be right"),
+    (6, "a quota is used up"),
+    (7, "something of that name exists, or was changed meanwhile"),
+    (8, "the time to wait is over, and the job is still under way"),
+    (100, "the job failed"),
+    (103, "the job was cancelled or deleted"),
+    (130, "interrupted"),
+];
+
+/// `odh help [COMMAND…]`
+pub fn run(console: &Console, asked: &Help) -> Result<u8, Failure> {
+    let mut root = built();
+    let names: Vec<String> = asked.command.clone();
+    let mut command = &mut root;
+    for name in &names {
+        let known: Vec<String> = visible(command).map(|inner| inner.get_name().to_owned()).collect();
+        command = command.find_subcommand_mut(name).ok_or_else(|| {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let hint = match jobs::manifest::nearest(name, &known) {
+                Some(meant) => format!("did you mean {meant}?"),
+                None => format!("there are: {}", known.join(", ")),
+            };
+            Failure::usage(format!("there is no command {}", names.join(" ")), hint)
+        })?;
+    }
+    if let Some(folder) = &asked.man_pages {
+        let written = write_man_pages(folder, command)?;
+        console.note(&format!("{written} man pages written to {}", folder.display()));
+        return Ok(0);
+    }
+    let text = match asked.output.shows_objects() {
+        true => output::text(&tree(command), asked.output)?,
+        false => command.render_long_help().ansi().to_string(),
+    };
+    console.data(&text)?;
+    Ok(0)
+}
+
+/// The definition with what clap adds to it: `--help`, inherited options, full names.
+pub fn built() -> Command {
+    let mut command = Arguments::command();
+    command.build();
+    command
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|inner| {
+        !inner.is_hide_set() && inner.get_name() != "help"
+            || inner.get_name() == "help" && command.get_name() == "odh"
+    })
+}
+
+/// A command with all below it.
+pub fn tree(command: &Command) -> Value {
+    let about = |text: Option<&clap::builder::StyledStr>| text.map(|text| text.to_string());
+    let is_option = |argument: &&Arg| !argument.is_positional() && !argument.is_hide_set();
+    let mut value = json!({
+        "name": command.get_name(),
+        "command": command.get_bin_name().unwrap_or(command.get_name()),
+        "about": about(command.get_about()),
+        "usage": command.clone().render_usage().to_string().trim_start_matches("Usage: ").to_owned(),
+        "aliases": command.get_visible_aliases().collect::<Vec<_>>(),
+        "notes": about(command.get_after_help()),
+        "arguments": command.get_positionals().map(argument).collect::<Vec<_>>(),
+        "options": command.get_arguments().filter(is_option).map(argument).collect::<Vec<_>>(),
+        "commands": visible(command).map(tree).collect::<Vec<_>>(),
+    });
+    if command.get_name() == "odh" {
+        let codes = EXIT_CODES.iter().map(|(code, meaning)| json!({ "code": code, "meaning": meaning }));
+        value["version"] = json!(env!("CARGO_PKG_VERSION"));
+        let formats =
+            output::formats().map(|(format, meaning)| json!({ "format": format, "meaning": meaning }));
+        value["formats"] = Value::from(formats.collect::<Vec<_>>());
+        value["exitCodes"] = Value::from(codes.collect::<Vec<_>>());
+    }
+    value
+}
+
+fn argument(argument: &Arg) -> Value {
+    let takes_value = argument.get_action().takes_values();
+    let names: Vec<String> =
+        argument.get_value_names().unwrap_or_default().iter().map(|name| name.to_string()).collect();
+    let values: Vec<String> = match takes_value {
+        true => argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect(),
+        false => Vec::new(),
+    };
+    let defaults: Vec<String> =
+        argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+    let several = matches!(argument.get_action(), ArgAction::Append)
+        || argument.get_num_args().is_some_and(|range| range.max_values() > 1);
+    json!({
+        "name": argument.get_long().map_or_else(|| names.join(" "), |long| format!("--{long}")),
+        "short": argument.get_short().map(|short| format!("-{short}")),
+        "value": if takes_value { Some(names.join(" ")) } else { None },
+        "values": values,
+        "default": if takes_value && !argument.is_hide_default_value_set() { Some(defaults.join(" ")).filter(|text| !text.is_empty()) } else { None },
+        "required": argument.is_required_set(),
+        "repeatable": several,
+        "global": argument.is_global_set(),
+        "heading": argument.get_help_heading(),
+        "help": argument.get_help().map(|help| help.to_string()),
+    })
+}
+
+/// One page for each command that is not hidden; the number of them.
+fn write_man_pages(folder: &Path, command: &Command) -> Result<usize, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(Class::Error, "Output", format!("cannot write to {}: {error}", folder.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let mut written = 0;
+    for (name, page) in man_pages(command) {
+        std::fs::write(folder.join(format!("{name}.1")), page).map_err(failed)?;
+        written += 1;
+    }
+    Ok(written)
+}
+
+/// Names and roff text of the pages of a command and all below it.
+pub fn man_pages(command: &Command) -> Vec<(String, Vec<u8>)> {
+    let mut pages = Vec::new();
+    let name = command.get_bin_name().unwrap_or(command.get_name()).replace(' ', "-");
+    let titled = command.clone().display_name(name.clone());
+    let mut page = Vec::new();
+    // A vector takes everything.
+    if clap_mangen::Man::new(titled).render(&mut page).is_ok() {
+        pages.push((name, page));
+    }
+    for inner in visible(command) {
+        pages.extend(man_pages(inner));
+    }
+    pages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_the_classes() {
+        use jobs::Class::*;
+        let classes = [
+            Error,
+            Usage,
+            NotFound,
+            NotAllowed,
+            Invalid,
+            Quota,
+            Conflict,
+            StillRunning,
+            JobFailed,
+            Cancelled,
+            Interrupted,
+        ];
+        let codes: Vec<u8> = std::iter::once(0).chain(classes.map(jobs::Class::exit_code)).collect();
+        assert_eq!(codes, EXIT_CODES.map(|(code, _)| code));
+    }
+
+    #[test]
+    fn every_command_and_option_explains_itself() {
+        fn check(value: &Value, wrong: &mut Vec<String>) {
+            let command = value["command"].as_str().unwrap_or_default();
+            if value["about"].as_str().is_none_or(str::is_empty) {
+                wrong.push(command.to_owned());
+            }
+            for list in ["arguments", "options"] {
+                for argument in value[list].as_array().into_iter().flatten() {
+                    if argument["help"].as_str().is_none_or(str::is_empty) {
+                        wrong.push(format!("{command} {}", argument["name"]));
+                    }
+                }
+            }
+            value["commands"].as_array().into_iter().flatten().for_each(|inner| check(inner, wrong));
+        }
+        let mut wrong = Vec::new();
+        check(&tree(&built()), &mut wrong);
+        assert!(wrong.is_empty(), "without help: {wrong:?}");
+    }
+
+    #[test]
+    fn man_pages_are_made_of_every_command() {
+        let pages = man_pages(&built());
+        let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"odh") && names.contains(&"odh-training-logs"), "{names:?}");
+        for (name, page) in &pages {
+            let text = String::from_utf8_lossy(page);
+            assert!(text.contains(".SH SYNOPSIS") && text.contains(".TH"), "{name}: {text}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `-o custom-columns=NAME:.metadata.name,PHASE:.status.phase`: a table of one's own, as kubectl prints it. Pure.
+
+use serde_json::Value;
+
+use super::jsonpath::{JsonPath, printed};
+use crate::table;
+
+/// What stands where a path finds nothing, as in kubectl.
+const NONE: &str = "<none>";
+
+/// Headings and paths.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Columns(Vec<(String, JsonPath)>);
+
+impl Columns {
+    /// Reads `HEADING:PATH,…`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Columns, String> {
+        let column = |part: &str| {
+            let (heading, path) = part
+                .split_once(':')
+                .filter(|(heading, path)| !heading.is_empty() && !path.is_empty())
+                .ok_or_else(|| format!("\"{part}\" is not HEADING:PATH, e.g. NAME:.metadata.name"))?;
+            Ok((heading.to_owned(), JsonPath::parse_relaxed(path)?))
+        };
+        text.split(',').map(column).collect::<Result<_, _>>().map(Columns)
+    }
+
+    /// The table of some objects.
+    ///
+    /// # Errors
+    /// Where a path asks for what cannot be.
+    pub fn text(&self, objects: &[Value]) -> Result<String, String> {
+        let Columns(columns) = self;
+        let headings: Vec<&str> = columns.iter().map(|(heading, _)| heading.as_str()).collect();
+        let cell = |path: &JsonPath, object: &Value| {
+            let values = path.values(object)?;
+            match values.is_empty() {
+                true => Ok(NONE.to_owned()),
+                false => Ok(values.iter().map(printed).collect::<Vec<_>>().join(",")),
+            }
+        };
+        let row = |object: &Value| columns.iter().map(|(_, path)| cell(path, object)).collect();
+        let rows: Vec<Vec<String>> = objects.iter().map(row).collect::<Result<_, String>>()?;
+        Ok(table::table(&headings, &rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_table_of_ones_own() {
+        let columns = Columns::parse("NAME:.metadata.name,ON:spec.on,ALL:{.spec.list[*]}").unwrap();
+        let objects = [
+            json!({"metadata": {"name": "a"}, "spec": {"on": true, "list": [1, 2]}}),
+            json!({"metadata": {"name": "longer"}, "spec": {}}),
+        ];
+        let text = anstream::adapter::strip_str(&columns.text(&objects).unwrap()).to_string();
+        assert_eq!(text, "NAME     ON       ALL\na        true     1,2\nlonger   <none>   <none>\n");
+        for wrong in ["", "NAME", ":.a", "NAME:", "A:.b,"] {
+            assert!(Columns::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `-o jq=FILTER`: a jq program on the JSON that `-o json` would print, run here by jaq. Texts come out bare, one value a
+//! line, as `gh --jq` has it. Pure.
+
+use jaq_core::load::{self, Arena, File, Loader};
+use jaq_core::{Compiler, Ctx, Vars, data, unwrap_valr};
+use jaq_json::{Val, read};
+use serde_json::Value;
+
+/// A program that compiles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program(String);
+
+type Filter = jaq_core::compile::Filter<jaq_core::Native<data::JustLut<Val>>>;
+
+impl Program {
+    /// Takes a program, after it was compiled once.
+    ///
+    /// # Errors
+    /// What the compiler says, in one line.
+    pub fn parse(text: &str) -> Result<Program, String> {
+        compile(text)?;
+        Ok(Program(text.to_owned()))
+    }
+
+    /// What it makes of a value.
+    ///
+    /// # Errors
+    /// The error that the program ended with.
+    pub fn text(&self, input: &Value) -> Result<String, String> {
+        let filter = compile(&self.0)?;
+        let input = read::parse_single(input.to_string().as_bytes()).map_err(|error| error.to_string())?;
+        let context = Ctx::<data::JustLut<Val>>::new(&filter.lut, Vars::new([]));
+        let mut text = String::new();
+        for value in filter.id.run((context, input)).map(unwrap_valr) {
+            match value.map_err(|error| error.to_string())? {
+                Val::TStr(bare) => text.push_str(&String::from_utf8_lossy(&bare)),
+                other => text.push_str(&other.to_string()),
+            }
+            text.push('\n');
+        }
+        Ok(text)
+    }
+}
+
+fn compile(text: &str) -> Result<Filter, String> {
+    let arena = Arena::default();
+    let definitions = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
+    let modules = Loader::new(definitions)
+        .load(&arena, File { code: text, path: () })
+        .map_err(|faults| faults.first().map_or_else(String::new, |(_, fault)| unread(fault)))?;
+    let functions = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
+    Compiler::default().with_funs(functions).compile(modules).map_err(|faults| {
+        let unknown = faults.iter().flat_map(|(_, faults)| faults).map(|(name, _)| *name);
+        format!("jq does not know {}", unknown.collect::<Vec<_>>().join(", "))
+    })
+}
+
+/// What jaq expected, and where; it names the place by the rest of the text.
+fn unread(fault: &load::Error<&str>) -> String {
+    let place = |rest: &str| match rest.trim() {
+        "" => "at the end".to_owned(),
+        rest => format!("before {rest:?}"),
+    };
+    let told = match fault {
+        load::Error::Io(faults) => faults.first().map(|(name, why)| format!("{name}: {why}")),
+        load::Error::Lex(faults) => {
+            faults.first().map(|(expected, rest)| format!("expected {} {}", expected.as_str(), place(rest)))
+        }
+        load::Error::Parse(faults) => {
+            faults.first().map(|(expected, rest)| format!("expected {} {}", expected.as_str(), place(rest)))
+        }
+    };
+    format!("not a jq program: {}", told.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn programs_run_as_in_jq() {
+        let input = json!({"items": [{"name": "a", "size": 3}, {"name": "b", "size": 5}]});
+        let table = [
+            (".items[].name", "a\nb\n"),
+            ("[.items[] | select(.size > 3) | {name}]", "[{\"name\":\"b\"}]\n"),
+            (".items | map(.size) | add", "8\n"),
+            (".items | length as $n | \"\\($n) jobs\"", "2 jobs\n"),
+            ("empty", ""),
+            (".items[0] | keys", "[\"name\",\"size\"]\n"),
+            ("\"2026-01-01T00:00:00Z\" | fromdate", "1767225600\n"),
+            (".items[].name | test(\"^a\")", "true\nfalse\n"),
+        ];
+        for (program, text) in table {
+            assert_eq!(Program::parse(program).unwrap().text(&input).as_deref(), Ok(text), "{program}");
+        }
+        assert!(Program::parse(".[").is_err());
+        assert_eq!(Program::parse("nosuch(1)").unwrap_err(), "jq does not know nosuch");
+        assert!(Program::parse(".items + 1").unwrap().text(&input).is_err());
+    }
+}

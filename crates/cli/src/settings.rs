@@ -1,0 +1,139 @@
+//! The file of a person's own defaults: namespace, context, kubeconfig, format, colours.
+//!
+//! `$ODH_CONFIG`, else `$XDG_CONFIG_HOME/odh/config.yaml`, else `~/.config/odh/config.yaml`. A flag goes before it, it goes
+//! before the kubeconfig. It is read once, when the program starts; there need not be one.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use clap::ValueEnum;
+use jobs::Class;
+use serde_json::Value;
+
+use crate::arguments::Color;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// A file of defaults is small; whatever is larger is another file.
+const MAX_BYTES: u64 = 64 * 1024;
+/// What the file may say.
+const KEYS: [&str; 5] = ["color", "context", "kubeconfig", "namespace", "output"];
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// The namespace, instead of the context's own.
+    pub namespace: Option<String>,
+    /// The context of the kubeconfig.
+    pub context: Option<String>,
+    /// The kubeconfig file; a relative path begins at the folder of the settings.
+    pub kubeconfig: Option<PathBuf>,
+    /// The format of stdout.
+    pub output: Option<Output>,
+    /// When to use colours.
+    pub color: Option<Color>,
+}
+
+/// The settings that hold for this process; none before [`load`].
+pub fn current() -> &'static Settings {
+    SETTINGS.get_or_init(Settings::default)
+}
+
+/// Reads the file, if there is one, for the whole process.
+///
+/// # Errors
+/// Where there is one that cannot be understood: a default that is silently not used is worse than none.
+pub fn load() -> Result<(), Failure> {
+    let Some(path) = path() else { return Ok(()) };
+    let failed = |what: String| {
+        Failure::new(Class::Error, "Settings", format!("{}: {what}", path.display()))
+            .with_hint("correct the file, or choose another with ODH_CONFIG")
+    };
+    let text = match std::fs::metadata(&path) {
+        Ok(file) if file.len() > MAX_BYTES => {
+            return Err(failed("is too large for a file of defaults".to_owned()));
+        }
+        Ok(_) => std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?,
+        Err(_) if std::env::var_os("ODH_CONFIG").is_none_or(|path| path.is_empty()) => return Ok(()),
+        Err(error) => return Err(failed(error.to_string())),
+    };
+    let settings = read(&text, path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+    // Set once, before anything asks for them.
+    let _ = SETTINGS.set(settings);
+    Ok(())
+}
+
+/// Where the file is, or would be.
+pub fn path() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    set("ODH_CONFIG").or_else(|| {
+        set("XDG_CONFIG_HOME")
+            .filter(|path| path.is_absolute())
+            .or_else(|| std::env::home_dir().map(|home| home.join(".config")))
+            .map(|folder| folder.join("odh").join("config.yaml"))
+    })
+}
+
+/// The settings of a text; pure.
+fn read(text: &str, folder: &Path) -> Result<Settings, String> {
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let mut settings = Settings::default();
+    let Value::Object(fields) = value else {
+        return match value {
+            Value::Null => Ok(settings),
+            _ => Err("must hold lines of NAME: VALUE".to_owned()),
+        };
+    };
+    for (key, value) in fields {
+        let text = value.as_str().ok_or_else(|| format!("{key} must be a text"))?.to_owned();
+        match key.as_str() {
+            "namespace" => settings.namespace = Some(text),
+            "context" => settings.context = Some(text),
+            "kubeconfig" => settings.kubeconfig = Some(folder.join(text)),
+            "output" => {
+                settings.output = Some(Output::parse(&text).map_err(|error| format!("output: {error}"))?)
+            }
+            "color" => {
+                let color = Color::from_str(&text, true)
+                    .map_err(|_| "color: write auto, always or never".to_owned())?;
+                settings.color = Some(color);
+            }
+            _ => {
+                let meant = jobs::manifest::nearest(&key, &KEYS);
+                return Err(match meant {
+                    Some(meant) => format!("{key} is unknown; did you mean {meant}?"),
+                    None => format!("{key} is unknown; there are {}", KEYS.join(", ")),
+                });
+            }
+        }
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_read() {
+        let text = "namespace: team\noutput: wide\ncolor: never\nkubeconfig: ../kube/config\n";
+        let settings = read(text, Path::new("/home/jane/.config/odh")).unwrap();
+        assert_eq!(settings.namespace.as_deref(), Some("team"));
+        assert_eq!(settings.output, Some(Output::Wide));
+        assert_eq!(settings.color, Some(Color::Never));
+        assert_eq!(settings.kubeconfig, Some(PathBuf::from("/home/jane/.config/odh/../kube/config")));
+        assert_eq!(read("", Path::new("/")), Ok(Settings::default()));
+        let table = [
+            ("namspace: a", "namspace is unknown; did you mean namespace?"),
+            ("output: jsn", "output: did you mean json?"),
+            ("color: blue", "color: write auto, always or never"),
+            ("namespace: 7", "namespace must be a text"),
+            ("- a", "must hold lines of NAME: VALUE"),
+        ];
+        for (text, error) in table {
+            assert_eq!(read(text, Path::new("/")).unwrap_err(), error, "{text}");
+        }
+    }
+}
