@@ -26,5 +26,5 @@ pub fn value(object: &DynamicObject) -> Value {
 
 /// `mpijob/NAME`
 pub fn name(object: &DynamicObject) -> String {
-    format!("mpijob/{}", object.name_any())
+    format!("{}/{}", jobs::Kind::of(object).word(), object.name_any())
 }

@@ -13,10 +13,9 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
 
+use crate::kind::LABEL_QUEUE;
 use crate::{Error, Fault};
 
-/// The label by which Kueue finds a job's queue.
-const LABEL_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 /// The resource that counts NVIDIA's GPUs.
 const GPU: &str = "nvidia.com/gpu";
 /// Programs that start ranks; a command that names one of them is left alone.

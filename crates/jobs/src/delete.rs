@@ -7,7 +7,7 @@ use kube::api::{Api, DeleteParams, ListParams, PropagationPolicy};
 use kube::{Client, ResourceExt};
 use tokio::time::Instant;
 
-use crate::{Attempt, Error, describe, explain, list, mpijobs};
+use crate::{Attempt, Error, Kind, describe, explain, list};
 
 /// Pauses between two looks at what is left: the first, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -28,35 +28,41 @@ pub struct Manner {
 ///
 /// # Errors
 /// [`Error::NotFound`], the server's refusal, or [`Error::NotCleanedUp`] with what is left when time is up.
-pub async fn delete(client: &Client, namespace: &str, name: &str, manner: Manner) -> Result<(), Error> {
-    let attempt = Attempt { verb: "delete", what: "MPIJobs", name, namespace };
+pub async fn delete(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+    manner: Manner,
+) -> Result<(), Error> {
+    let attempt = Attempt { verb: "delete", what: kind.names(), name, namespace };
     let mut parameters =
         DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
     if manner.force {
         parameters.grace_period_seconds = Some(0);
     }
-    match mpijobs(client, namespace).delete(name, &parameters).await {
+    match kind.api(client, namespace).delete(name, &parameters).await {
         Ok(_) => {}
         Err(error) => match explain(error, attempt) {
-            Error::NotFound { .. } => return Err(list::not_found(client, namespace, name).await),
+            Error::NotFound { .. } => return Err(list::not_found(client, kind, namespace, name).await),
             other => return Err(other),
         },
     }
     if manner.force {
-        force_pods(client, namespace, name).await?;
+        force_pods(client, kind, namespace, name).await?;
     }
     match manner.wait {
-        Some(wait) => until_gone(client, namespace, name, wait).await,
+        Some(wait) => until_gone(client, kind, namespace, name, wait).await,
         None => Ok(()),
     }
 }
 
 /// The grace period of a job is not that of its pods: they are deleted one by one, without any.
-async fn force_pods(client: &Client, namespace: &str, name: &str) -> Result<(), Error> {
+async fn force_pods(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<(), Error> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let parameters = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     let attempt = Attempt { verb: "delete", what: "pods", name, namespace };
-    for pod in describe::pods(client, namespace, name).await? {
+    for pod in describe::pods(client, kind, namespace, name).await? {
         match api.delete(&pod.name_any(), &parameters).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
@@ -66,29 +72,40 @@ async fn force_pods(client: &Client, namespace: &str, name: &str) -> Result<(), 
     Ok(())
 }
 
-async fn until_gone(client: &Client, namespace: &str, name: &str, wait: Duration) -> Result<(), Error> {
+async fn until_gone(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+    wait: Duration,
+) -> Result<(), Error> {
     let ends = Instant::now() + wait;
     let mut pause = FIRST_PAUSE;
     loop {
-        let left = what_is_left(client, namespace, name).await?;
+        let left = what_is_left(client, kind, namespace, name).await?;
         if left.is_empty() {
             return Ok(());
         }
         if Instant::now() + pause > ends {
-            return Err(Error::NotCleanedUp { name: name.to_owned(), left, after: wait });
+            return Err(Error::NotCleanedUp { kind, name: name.to_owned(), left, after: wait });
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-async fn what_is_left(client: &Client, namespace: &str, name: &str) -> Result<Vec<String>, Error> {
-    let attempt = Attempt { verb: "get", what: "MPIJobs", name, namespace };
+async fn what_is_left(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<String>, Error> {
+    let attempt = Attempt { verb: "get", what: kind.names(), name, namespace };
     let job =
-        mpijobs(client, namespace).get_metadata_opt(name).await.map_err(|error| explain(error, attempt))?;
-    let mut left: Vec<String> = job.iter().map(|_| format!("mpijob/{name}")).collect();
+        kind.api(client, namespace).get_metadata_opt(name).await.map_err(|error| explain(error, attempt))?;
+    let mut left: Vec<String> = job.iter().map(|_| format!("{}/{name}", kind.word())).collect();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let selected = ListParams::default().labels(&describe::pod_selector(name));
+    let selected = ListParams::default().labels(&kind.pod_selector(name));
     // Who may delete jobs but not list pods cannot wait for them, and that is no failure of the deletion.
     if let Ok(found) = pods.list_metadata(&selected).await {
         left.extend(found.items.iter().map(|pod| format!("pod/{}", pod.name_any())));

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use api::{ANNOTATION_NODE_MODE, LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJobSpec, MPIJobStatus};
+use api::{ANNOTATION_NODE_MODE, LABEL_JOB_ROLE, MPIJobSpec, MPIJobStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 
 use crate::view::{self, Row};
-use crate::{Attempt, Error, explain, list};
+use crate::{Attempt, Error, Kind, explain, list};
 
 /// How many events are asked for at a time, and how many pages are read at most.
 const EVENT_PAGE: u32 = 500;
@@ -83,18 +83,18 @@ pub struct EventView {
     pub count: i32,
 }
 
-/// The pods that carry the job's label.
-pub fn pod_selector(job: &str) -> String {
-    format!("{LABEL_JOB_NAME}={job}")
-}
-
 /// Reads a job with its pods and events.
 ///
 /// # Errors
 /// Where the job itself cannot be read.
-pub async fn describe(client: &Client, namespace: &str, name: &str) -> Result<Description, Error> {
-    let object = list::get(client, namespace, name).await?;
-    let (pods, events) = futures::join!(pods(client, namespace, name), events(client, namespace));
+pub async fn describe(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Description, Error> {
+    let object = list::get(client, kind, namespace, name).await?;
+    let (pods, events) = futures::join!(pods(client, kind, namespace, name), events(client, namespace));
     let mut unread = Vec::new();
     let pods = pods.unwrap_or_else(|error| {
         unread.push(format!("pods: {error}"));
@@ -132,10 +132,10 @@ pub fn assemble(object: DynamicObject, pods: &[Pod], events: &[Event], unread: V
 ///
 /// # Errors
 /// The server's refusal, explained.
-pub async fn pods(client: &Client, namespace: &str, job: &str) -> Result<Vec<Pod>, Error> {
+pub async fn pods(client: &Client, kind: Kind, namespace: &str, job: &str) -> Result<Vec<Pod>, Error> {
     let attempt = Attempt { verb: "list", what: "pods", name: job, namespace };
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let found = api.list(&ListParams::default().labels(&pod_selector(job))).await;
+    let found = api.list(&ListParams::default().labels(&kind.pod_selector(job))).await;
     found.map(|list| list.items).map_err(|error| explain(error, attempt))
 }
 
@@ -172,7 +172,9 @@ pub fn concerns(event: &Event, job: &DynamicObject) -> bool {
     let rest = name.strip_prefix(job_name);
     in_time
         && match about.kind.as_deref() {
-            Some("MPIJob") => name == job_name && (about.uid.is_none() || about.uid == job.metadata.uid),
+            Some(kind) if kind == Kind::of(job).name() => {
+                name == job_name && (about.uid.is_none() || about.uid == job.metadata.uid)
+            }
             Some("Pod") => {
                 rest.is_some_and(|rest| rest.starts_with("-worker-") || rest.starts_with("-launcher"))
             }

@@ -143,8 +143,10 @@ pub enum Error {
         advice: Option<String>,
     },
     /// No object of that name.
-    #[error("MPIJob \"{name}\" not found in namespace \"{namespace}\"")]
+    #[error("{} \"{name}\" not found in namespace \"{namespace}\"", .kind.name())]
     NotFound {
+        /// What was looked for.
+        kind: Kind,
         /// The name asked for.
         name: String,
         /// Where it was looked for.
@@ -181,8 +183,10 @@ pub enum Error {
         detail: String,
     },
     /// The job has not ended in the time given.
-    #[error("MPIJob \"{name}\" is still {phase} after {}", view::duration(*.after))]
+    #[error("{} \"{name}\" is still {phase} after {}", .kind.name(), view::duration(*.after))]
     StillRunning {
+        /// What was waited for.
+        kind: Kind,
         /// The job.
         name: String,
         /// Its phase, in lower case.
@@ -191,8 +195,10 @@ pub enum Error {
         after: Duration,
     },
     /// Deletion was accepted, but parts of the job still exist.
-    #[error("MPIJob \"{name}\" is deleted, but after {} these remain: {}", view::duration(*.after), .left.join(", "))]
+    #[error("{} \"{name}\" is deleted, but after {} these remain: {}", .kind.name(), view::duration(*.after), .left.join(", "))]
     NotCleanedUp {
+        /// What was deleted.
+        kind: Kind,
         /// The job.
         name: String,
         /// What is left, as `pod/NAME`.
@@ -201,8 +207,10 @@ pub enum Error {
         after: Duration,
     },
     /// The job was deleted while it was being watched.
-    #[error("MPIJob \"{name}\" was deleted")]
+    #[error("{} \"{name}\" was deleted", .kind.name())]
     Deleted {
+        /// What was deleted.
+        kind: Kind,
         /// The job.
         name: String,
     },
@@ -227,7 +235,7 @@ pub enum Error {
     Client(String),
 }
 
-use crate::view;
+use crate::{Kind, view};
 
 fn invalid_summary(faults: &[Fault]) -> String {
     match faults {
@@ -278,8 +286,8 @@ impl Error {
             Error::Unreachable { .. } => Some(
                 "check the kubeconfig and the network, or start a local cluster: odh local up".to_owned(),
             ),
-            Error::StillRunning { name, .. } => {
-                Some(format!("look at it: odh training describe mpijob {name}"))
+            Error::StillRunning { kind, name, .. } => {
+                Some(format!("look at it: odh training describe {} {name}", kind.word()))
             }
             Error::NotCleanedUp { .. } => Some(
                 "a node may be down or a finalizer may wait; --force deletes without a grace period"

@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt};
 use plan::diagnosis::Gpus;
 use plan::{Explanation, Situation, Told};
 
-use crate::{Error, describe, list};
+use crate::{Error, Kind, describe, list, view};
 
 /// The resource that counts NVIDIA's GPUs.
 const GPU: &str = "nvidia.com/gpu";
@@ -21,16 +21,20 @@ const MOST_COUNTED: u32 = 5_000;
 ///
 /// # Errors
 /// Where the job itself cannot be read.
-pub async fn explain_job(client: &Client, namespace: &str, name: &str) -> Result<Explanation, Error> {
-    let object = list::get(client, namespace, name).await?;
+pub async fn explain_job(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Explanation, Error> {
+    let object = list::get(client, kind, namespace, name).await?;
     let (pods, events) =
-        futures::join!(describe::pods(client, namespace, name), describe::events(client, namespace));
+        futures::join!(describe::pods(client, kind, namespace, name), describe::events(client, namespace));
     let (pods, events) = (pods.unwrap_or_default(), events.unwrap_or_default());
     let told = told(&object, &events);
     let gpus = if is_short_of_gpus(&pods) { count_gpus(client, &pods).await } else { None };
     let has_printed = has_printed(client, namespace, &pods).await;
-    let job: api::MPIJob =
-        object.try_parse().map_err(|error| Error::Client(format!("the job cannot be read: {error}")))?;
+    let job = view::in_our_words(&object);
     Ok(plan::explain(&Situation { job: &job, pods: &pods, events: &told, gpus, has_printed }))
 }
 

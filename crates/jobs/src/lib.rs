@@ -5,6 +5,7 @@
 //! of log lines, and one [`Error`] whose [`Class`] is the exit code of every interface. Nothing here prints, reads
 //! the environment or decides on colours; that is for whoever shows it.
 
+pub mod kind;
 pub mod manifest;
 
 pub mod build;
@@ -24,17 +25,5 @@ mod error;
 mod refusal;
 
 pub use error::{Class, Error, Fault, Position};
+pub use kind::Kind;
 pub use refusal::{Attempt, explain};
-
-use kube::api::{Api, DynamicObject};
-use kube::core::ApiResource;
-
-/// The kind that every function here speaks of when it says "job".
-pub fn mpijob_resource() -> ApiResource {
-    ApiResource::erase::<api::MPIJob>(&())
-}
-
-/// MPIJobs of one namespace as raw objects, so that what a server says that we do not know is not lost.
-pub fn mpijobs(client: &kube::Client, namespace: &str) -> Api<DynamicObject> {
-    Api::namespaced_with(client.clone(), namespace, &mpijob_resource())
-}

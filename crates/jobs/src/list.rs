@@ -1,9 +1,10 @@
 //! Reads jobs: one by name, or all of a namespace or of all namespaces, as raw objects.
 
-use kube::api::{Api, DynamicObject, ListParams};
+use futures::future::join_all;
+use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 
-use crate::{Attempt, Error, explain, manifest, mpijob_resource, mpijobs};
+use crate::{Attempt, Class, Error, Kind, explain, manifest};
 
 /// How many objects are asked for at a time; keeps both ends' memory bounded.
 const PAGE: u32 = 500;
@@ -13,6 +14,8 @@ const MAX_PAGES: usize = 200;
 /// Which jobs to list.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
+    /// The kind; all kinds that the cluster knows if not given.
+    pub kind: Option<Kind>,
     /// The namespace, or all if not given.
     pub namespace: Option<String>,
     /// A label selector as kubectl takes it.
@@ -21,16 +24,50 @@ pub struct Selection {
 
 /// Every job of the selection, by namespace and name.
 ///
+/// Where no kind is named, a kind that the cluster does not know, or that the caller may not see, is left out as long
+/// as another can be listed.
+///
 /// # Errors
 /// The server's refusal, explained.
 pub async fn list(client: &Client, selection: &Selection) -> Result<Vec<DynamicObject>, Error> {
-    let api: Api<DynamicObject> = match &selection.namespace {
-        Some(namespace) => mpijobs(client, namespace),
-        None => Api::all_with(client.clone(), &mpijob_resource()),
+    let mut found = match selection.kind {
+        Some(kind) => list_kind(client, kind, selection).await?,
+        None => together(join_all(Kind::ALL.map(|kind| list_kind(client, kind, selection))).await)?,
+    };
+    found.sort_by_key(|job| (job.namespace(), job.name_any(), Kind::of(job)));
+    Ok(found)
+}
+
+/// What could be listed; the first kind's refusal, which is ours, where nothing could.
+fn together(answers: Vec<Result<Vec<DynamicObject>, Error>>) -> Result<Vec<DynamicObject>, Error> {
+    let mut found = None;
+    let mut refusal = None;
+    for answer in answers {
+        match answer {
+            Ok(jobs) => found.get_or_insert_with(Vec::new).extend(jobs),
+            Err(error) if matches!(error.class(), Class::NotFound | Class::NotAllowed) => {
+                refusal.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match (found, refusal) {
+        // Nothing seen where something may not be seen is no empty list.
+        (Some(found), Some(error)) if found.is_empty() && error.class() == Class::NotAllowed => Err(error),
+        (Some(found), _) => Ok(found),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(Vec::new()),
+    }
+}
+
+async fn list_kind(client: &Client, kind: Kind, selection: &Selection) -> Result<Vec<DynamicObject>, Error> {
+    let api = match &selection.namespace {
+        Some(namespace) => kind.api(client, namespace),
+        None => kind.api_all(client),
     };
     let attempt = Attempt {
         verb: "list",
-        what: "MPIJobs",
+        what: kind.names(),
         name: "",
         namespace: selection.namespace.as_deref().unwrap_or(""),
     };
@@ -40,12 +77,11 @@ pub async fn list(client: &Client, selection: &Selection) -> Result<Vec<DynamicO
     for _ in 0..MAX_PAGES {
         let page = api.list(&parameters).await.map_err(|error| explain(error, attempt))?;
         let next = page.metadata.continue_.filter(|token| !token.is_empty());
-        let types = page.types;
         found.extend(page.items.into_iter().map(|mut job| {
             // Items of a list come without kind and version; as objects of their own they need them.
             job.types.get_or_insert_with(|| kube::core::TypeMeta {
-                api_version: types.api_version.clone(),
-                kind: types.kind.trim_end_matches("List").to_owned(),
+                api_version: kind.api_version(),
+                kind: kind.name().to_owned(),
             });
             job
         }));
@@ -54,7 +90,6 @@ pub async fn list(client: &Client, selection: &Selection) -> Result<Vec<DynamicO
             None => break,
         }
     }
-    found.sort_by_key(|job| (job.namespace(), job.name_any()));
     Ok(found)
 }
 
@@ -62,25 +97,23 @@ pub async fn list(client: &Client, selection: &Selection) -> Result<Vec<DynamicO
 ///
 /// # Errors
 /// [`Error::NotFound`], with the name that was probably meant, or the server's refusal.
-pub async fn get(client: &Client, namespace: &str, name: &str) -> Result<DynamicObject, Error> {
-    let attempt = Attempt { verb: "get", what: "MPIJobs", name, namespace };
-    match mpijobs(client, namespace).get(name).await {
+pub async fn get(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<DynamicObject, Error> {
+    let attempt = Attempt { verb: "get", what: kind.names(), name, namespace };
+    match kind.api(client, namespace).get(name).await {
         Ok(job) => Ok(job),
         Err(error) => match explain(error, attempt) {
-            Error::NotFound { .. } => Err(not_found(client, namespace, name).await),
+            Error::NotFound { .. } => Err(not_found(client, kind, namespace, name).await),
             other => Err(other),
         },
     }
 }
 
 /// The error for a name that is not there; looks what name near it is.
-pub async fn not_found(client: &Client, namespace: &str, name: &str) -> Error {
+pub async fn not_found(client: &Client, kind: Kind, namespace: &str, name: &str) -> Error {
+    let listed = kind.api(client, namespace).list_metadata(&ListParams::default().limit(PAGE)).await;
     let names: Vec<String> =
-        match mpijobs(client, namespace).list_metadata(&ListParams::default().limit(PAGE)).await {
-            Ok(list) => list.items.iter().map(ResourceExt::name_any).collect(),
-            Err(_) => Vec::new(),
-        };
+        listed.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default();
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
     let meant = manifest::nearest(name, &known).map(str::to_owned);
-    Error::NotFound { name: name.to_owned(), namespace: namespace.to_owned(), meant }
+    Error::NotFound { kind, name: name.to_owned(), namespace: namespace.to_owned(), meant }
 }

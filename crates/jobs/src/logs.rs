@@ -17,7 +17,7 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::{Error, describe, list, view};
+use crate::{Error, Kind, describe, list, view};
 
 /// How many pods are read at once.
 pub const MAX_PODS: usize = 256;
@@ -95,6 +95,7 @@ impl Logs {
 #[derive(Clone)]
 struct Source {
     client: Client,
+    kind: Kind,
     namespace: String,
     job: String,
     choice: Choice,
@@ -104,8 +105,14 @@ struct Source {
 ///
 /// # Errors
 /// Where there is no such job, no pod to read from and none to wait for, or the server refuses.
-pub async fn logs(client: &Client, namespace: &str, job: &str, choice: Choice) -> Result<Logs, Error> {
-    let object = list::get(client, namespace, job).await?;
+pub async fn logs(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    job: &str,
+    choice: Choice,
+) -> Result<Logs, Error> {
+    let object = list::get(client, kind, namespace, job).await?;
     let workers = view::row(&object).workers;
     let targets = targets(&choice.which, workers)?;
     if targets.len() > MAX_PODS {
@@ -115,7 +122,7 @@ pub async fn logs(client: &Client, namespace: &str, job: &str, choice: Choice) -
         });
     }
     let source =
-        Source { client: client.clone(), namespace: namespace.to_owned(), job: job.to_owned(), choice };
+        Source { client: client.clone(), kind, namespace: namespace.to_owned(), job: job.to_owned(), choice };
     let mut readers = JoinSet::new();
     let (sender, items) = mpsc::channel(BUFFERED_LINES);
     if source.choice.follow {
@@ -123,7 +130,7 @@ pub async fn logs(client: &Client, namespace: &str, job: &str, choice: Choice) -
             readers.spawn(read::follow(source.clone(), target, sender.clone()));
         }
     } else {
-        let pods = describe::pods(client, namespace, job).await?;
+        let pods = describe::pods(client, kind, namespace, job).await?;
         readers.spawn(merge::merged(source, targets, pods, sender));
     }
     Ok(Logs { items, _readers: readers })

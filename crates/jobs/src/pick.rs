@@ -143,6 +143,7 @@ mod tests {
 
     fn row(name: &str, phase: Phase, reason: Option<&str>, created: &str, workers: i32) -> Row {
         Row {
+            kind: crate::Kind::MpiJob,
             namespace: "team".to_owned(),
             name: name.to_owned(),
             phase,

@@ -16,7 +16,7 @@ use kube::{Client, ResourceExt};
 
 use crate::describe::{self, EventView};
 use crate::view::{self, Row};
-use crate::{Attempt, Error, explain, list, mpijobs};
+use crate::{Attempt, Error, Kind, explain, list};
 
 /// How often in a row the watch may break before it is given up.
 const MAX_BREAKS: u32 = 20;
@@ -219,6 +219,7 @@ enum Change {
 /// A running watch of one job.
 pub struct Watch {
     client: Client,
+    kind: Kind,
     namespace: String,
     name: String,
     changes: Pin<Box<dyn futures::Stream<Item = Change> + Send>>,
@@ -230,12 +231,13 @@ pub struct Watch {
 }
 
 /// Begins to watch a job; no request is made before [`Watch::next`] is awaited.
-pub fn watch(client: &Client, namespace: &str, name: &str) -> Watch {
-    let jobs = job_changes(client, namespace, name);
-    let pods = pod_changes(client, namespace, name);
+pub fn watch(client: &Client, kind: Kind, namespace: &str, name: &str) -> Watch {
+    let jobs = job_changes(client, kind, namespace, name);
+    let pods = pod_changes(client, kind, namespace, name);
     let events = event_changes(client, namespace);
     Watch {
         client: client.clone(),
+        kind,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         changes: Box::pin(futures::stream::select(futures::stream::select(jobs, pods), events)),
@@ -247,8 +249,8 @@ pub fn watch(client: &Client, namespace: &str, name: &str) -> Watch {
     }
 }
 
-fn job_changes(client: &Client, namespace: &str, name: &str) -> BoxStream<'static, Change> {
-    let jobs = mpijobs(client, namespace);
+fn job_changes(client: &Client, kind: Kind, namespace: &str, name: &str) -> BoxStream<'static, Change> {
+    let jobs = kind.api(client, namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut initial = false;
     watcher(jobs, config)
@@ -273,9 +275,9 @@ fn job_changes(client: &Client, namespace: &str, name: &str) -> BoxStream<'stati
         .boxed()
 }
 
-fn pod_changes(client: &Client, namespace: &str, name: &str) -> BoxStream<'static, Change> {
+fn pod_changes(client: &Client, kind: Kind, namespace: &str, name: &str) -> BoxStream<'static, Change> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    watcher(api, watcher::Config::default().labels(&describe::pod_selector(name)))
+    watcher(api, watcher::Config::default().labels(&kind.pod_selector(name)))
         .default_backoff()
         .map(|event| match event {
             Ok(event) => Change::Pod(Box::new(event)),
@@ -347,7 +349,7 @@ impl Watch {
             }
             Change::Job(Some(job)) => self.seen.job = Some(*job),
             Change::Job(None) if self.seen.job.is_none() => {
-                return Err(list::not_found(&self.client, &self.namespace, &self.name).await);
+                return Err(list::not_found(&self.client, self.kind, &self.namespace, &self.name).await);
             }
             Change::Job(None) => self.seen.gone = true,
             Change::Pod(event) => {
@@ -373,7 +375,7 @@ impl Watch {
             return Ok(());
         }
         let attempt =
-            Attempt { verb: "watch", what: "MPIJobs", name: &self.name, namespace: &self.namespace };
+            Attempt { verb: "watch", what: self.kind.names(), name: &self.name, namespace: &self.namespace };
         Err(match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)

@@ -5,7 +5,7 @@
 
 use kube::core::Status;
 
-use crate::{Class, Error, Fault};
+use crate::{Class, Error, Fault, Kind};
 
 /// What was attempted when the server refused.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,13 @@ pub struct Attempt<'a> {
     pub name: &'a str,
     /// The namespace; empty for all.
     pub namespace: &'a str,
+}
+
+impl Attempt<'_> {
+    /// The kind of job that it was done to; nothing where it was something else.
+    fn kind(&self) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.names() == self.what)
+    }
 }
 
 /// Makes a client's error understandable.
@@ -77,28 +84,35 @@ fn not_found(status: &Status, attempt: Attempt<'_>) -> Error {
         };
     }
     let named = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
-    if !named && attempt.what == "MPIJobs" {
+    if let (false, Some(kind)) = (named, attempt.kind()) {
         return Error::Refused {
             class: Class::NotFound,
             reason: "KindNotFound".to_owned(),
-            message: "this cluster does not know MPIJobs (kubeflow.org/v2beta1)".to_owned(),
+            message: format!("this cluster does not know {} ({})", kind.names(), kind.api_version()),
             advice: Some(
                 "an administrator must install the operator; on your own machine: odh local up".to_owned(),
             ),
             faults: Vec::new(),
         };
     }
-    Error::NotFound { name: attempt.name.to_owned(), namespace: attempt.namespace.to_owned(), meant: None }
+    Error::NotFound {
+        kind: attempt.kind().unwrap_or_default(),
+        name: attempt.name.to_owned(),
+        namespace: attempt.namespace.to_owned(),
+        meant: None,
+    }
 }
 
 fn already_exists(attempt: Attempt<'_>) -> Error {
     let Attempt { name, namespace, .. } = attempt;
+    let kind = attempt.kind().unwrap_or_default();
     Error::Refused {
         class: Class::Conflict,
         reason: "AlreadyExists".to_owned(),
-        message: format!("MPIJob \"{name}\" already exists in namespace \"{namespace}\""),
+        message: format!("{} \"{name}\" already exists in namespace \"{namespace}\"", kind.name()),
         advice: Some(format!(
-            "choose another name, or delete the old job first: odh training delete mpijob {name} -n {namespace}"
+            "choose another name, or delete the old job first: odh training delete {} {name} -n {namespace}",
+            kind.word()
         )),
         faults: Vec::new(),
     }

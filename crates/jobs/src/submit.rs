@@ -10,7 +10,7 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::Value;
 
 use crate::manifest::{self, Document, Step};
-use crate::{Attempt, Error, Fault, explain, mpijobs};
+use crate::{Attempt, Error, Fault, Kind, explain};
 
 /// The field manager that the API server keeps for what was created here.
 const FIELD_MANAGER: &str = "odh";
@@ -175,8 +175,9 @@ async fn create_one(
         serde_json::from_value(draft.object.clone()).map_err(|error| Error::Client(error.to_string()))?;
     let parameters =
         PostParams { dry_run: dry_run == DryRun::Server, field_manager: Some(FIELD_MANAGER.to_owned()) };
-    let attempt = Attempt { verb: "create", what: "MPIJobs", name: draft.name(), namespace };
-    mpijobs(client, namespace).create(&parameters, &object).await.map_err(|error| explain(error, attempt))
+    let kind = Kind::of(&object);
+    let attempt = Attempt { verb: "create", what: kind.names(), name: draft.name(), namespace };
+    kind.api(client, namespace).create(&parameters, &object).await.map_err(|error| explain(error, attempt))
 }
 
 #[cfg(test)]

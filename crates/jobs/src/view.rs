@@ -5,15 +5,20 @@
 
 use std::time::Duration;
 
-use api::{LAUNCHER, MPIJobSpec, MPIJobStatus, Phase, WORKER};
+use api::{Failure, MPIJob, MPIJobSpec, MPIJobStatus, Phase, ReplicaSpec, WORKER};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::DynamicObject;
 use serde::Serialize;
+
+use crate::Kind;
 
 /// What a list shows of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
+    /// What it is.
+    pub kind: Kind,
     /// The job's namespace.
     pub namespace: String,
     /// The job's name.
@@ -66,25 +71,29 @@ impl Row {
 pub fn row(object: &DynamicObject) -> Row {
     let spec = spec(object);
     let status = status(object);
-    let workers = spec.mpi_replica_specs.get(WORKER).map_or(0, |worker| worker.replicas.unwrap_or(0));
-    let (phase, reason) = phase(&spec, &status);
-    let image = [WORKER, LAUNCHER]
-        .iter()
-        .filter_map(|key| spec.mpi_replica_specs.get(*key)?.template.spec.as_ref()?.containers.first())
-        .find_map(|container| container.image.clone());
+    let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let kind = Kind::of(object);
+    let (phase, reason) = phase(kind, object, &status);
     Row {
+        kind,
         namespace: object.metadata.namespace.clone().unwrap_or_default(),
         name: object.metadata.name.clone().unwrap_or_default(),
         phase,
         reason,
-        workers_ready: workers_ready(&status),
-        workers,
+        workers_ready: status
+            .workers
+            .as_ref()
+            .map_or_else(|| kind.workers_active(object), |counts| counts.running),
+        workers: kind.workers(object),
         slots_per_worker: spec.slots_per_worker.unwrap_or(1),
-        mpi: spec.mpi_implementation.clone().unwrap_or_else(|| "OpenMPI".to_owned()),
-        image: image.unwrap_or_default(),
-        created: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
-        started: status.start_time.as_ref().map(|time| time.0),
-        ended: status.completion_time.as_ref().map(|time| time.0),
+        mpi: match kind {
+            Kind::MpiJob => spec.mpi_implementation.clone().unwrap_or_else(|| "OpenMPI".to_owned()),
+            _ => "-".to_owned(),
+        },
+        image: kind.image(object).unwrap_or_default(),
+        created,
+        started: started(&status, created),
+        ended: ended(&status),
         deleting: object.metadata.deletion_timestamp.is_some(),
     }
 }
@@ -103,33 +112,75 @@ pub fn status(object: &DynamicObject) -> MPIJobStatus {
         .unwrap_or_default()
 }
 
-fn workers_ready(status: &MPIJobStatus) -> i32 {
-    match (&status.workers, status.replica_statuses.get(WORKER)) {
-        (Some(counts), _) => counts.running,
-        (None, Some(replicas)) => replicas.active.unwrap_or(0),
-        (None, None) => 0,
+/// The job as our operator would describe it, whoever reconciles it and whatever its kind: the phase that its
+/// conditions say, and of a failure the reason and message that stand in its Failed condition.
+pub fn in_our_words(object: &DynamicObject) -> MPIJob {
+    let mut status = status(object);
+    let kind = Kind::of(object);
+    let (phase, reason) = phase(kind, object, &status);
+    let failed = status.conditions.iter().find(|condition| condition.type_ == api::CONDITION_FAILED);
+    if phase == Phase::Failed && status.failure.is_none() {
+        status.failure = Some(Failure {
+            reason: reason.clone().unwrap_or_else(|| "Unknown".to_owned()),
+            message: failed.and_then(|condition| condition.message.clone()).unwrap_or_default(),
+            ..Failure::default()
+        });
     }
+    status.completion_time = status.completion_time.take().or_else(|| ended(&status).map(Time));
+    status.phase = Some(phase);
+    status.phase_reason = reason;
+    let mut spec = spec(object);
+    if kind.suspended(object) {
+        spec.run_policy.get_or_insert_default().suspend = Some(true);
+    }
+    if kind != Kind::MpiJob {
+        let workers = ReplicaSpec { replicas: Some(kind.workers(object)), ..ReplicaSpec::default() };
+        spec.mpi_replica_specs.insert(WORKER.to_owned(), workers);
+    }
+    MPIJob { metadata: object.metadata.clone(), spec, status: Some(status) }
 }
 
-/// Where a job stands and why, from `status.phase` or else from upstream's conditions.
-pub fn phase(spec: &MPIJobSpec, status: &MPIJobStatus) -> (Phase, Option<String>) {
+/// A TrainJob has no start time; what it has is when it was last let go, or made.
+fn started(status: &MPIJobStatus, created: Option<Timestamp>) -> Option<Timestamp> {
+    let told = status.start_time.as_ref().map(|time| time.0);
+    let changed = |type_: &str| {
+        let condition = status.conditions.iter().find(|condition| condition.type_ == type_)?;
+        condition.last_transition_time.as_ref().map(|time| time.0)
+    };
+    told.or_else(|| changed("Suspended")).or(created)
+}
+
+/// When the job ended, from its own field or from the condition that says that it has.
+fn ended(status: &MPIJobStatus) -> Option<Timestamp> {
+    let told = status.completion_time.as_ref().map(|time| time.0);
+    told.or_else(|| {
+        let ending = |type_: &str| matches!(type_, "Succeeded" | "Complete" | "Failed");
+        let condition = status.conditions.iter().find(|c| ending(&c.type_) && c.status == "True")?;
+        condition.last_transition_time.as_ref().map(|time| time.0)
+    })
+}
+
+/// Where a job stands and why, from `status.phase` or else from the conditions that its own operator sets.
+pub fn phase(kind: Kind, object: &DynamicObject, status: &MPIJobStatus) -> (Phase, Option<String>) {
     if let Some(phase) = status.phase {
         return (phase, status.phase_reason.clone());
     }
     let holds = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True");
-    if let Some(condition) = holds("Succeeded") {
+    // A TrainJob says Complete where the others say Succeeded, and has no condition for running.
+    if let Some(condition) = holds("Succeeded").or_else(|| holds("Complete")) {
         return (Phase::Succeeded, condition.reason.clone());
     }
     if let Some(condition) = holds("Failed") {
         return (Phase::Failed, condition.reason.clone());
     }
-    if holds("Suspended").is_some()
-        || spec.run_policy.as_ref().is_some_and(|policy| policy.suspend == Some(true))
-    {
+    if holds("Suspended").is_some() || kind.suspended(object) {
         return (Phase::Pending, Some("Suspended".to_owned()));
     }
-    if holds("Running").is_some() {
+    if holds("Running").is_some() || (kind == Kind::TrainJob && kind.workers_active(object) > 0) {
         return (Phase::Running, None);
+    }
+    if holds("Restarting").is_some() {
+        return (Phase::Pending, Some("Restarting".to_owned()));
     }
     let reason = if status.conditions.is_empty() { "Queued" } else { "Initializing" };
     (Phase::Pending, Some(reason.to_owned()))

@@ -6,7 +6,7 @@ use kube::Client;
 use kube::api::DynamicObject;
 
 use crate::progress::{self, Outcome, Progress};
-use crate::{Class, Error, describe, view};
+use crate::{Class, Error, Kind, describe, view};
 
 /// A job that has ended.
 #[derive(Clone, Debug)]
@@ -34,12 +34,13 @@ impl Ended {
 /// [`Error::StillRunning`] once `timeout` is over, [`Error::NotFound`], or the server's refusal.
 pub async fn wait(
     client: &Client,
+    kind: Kind,
     namespace: &str,
     name: &str,
     timeout: Option<Duration>,
     mut told: impl FnMut(&Progress),
 ) -> Result<Ended, Error> {
-    let mut watch = progress::watch(client, namespace, name);
+    let mut watch = progress::watch(client, kind, namespace, name);
     let ending = async {
         loop {
             match watch.next().await? {
@@ -59,6 +60,7 @@ pub async fn wait(
     match ended {
         Some(outcome) => Ok(Ended { outcome: outcome?, object: watch.job().cloned() }),
         None => Err(Error::StillRunning {
+            kind,
             name: name.to_owned(),
             phase: watch.job().map_or("pending", |job| view::phase_name(view::row(job).phase)).to_lowercase(),
             after: timeout.unwrap_or_default(),
@@ -74,8 +76,13 @@ fn broke_off(name: &str) -> Error {
 ///
 /// # Errors
 /// The server's refusal to list pods.
-pub async fn launcher_exit_code(client: &Client, namespace: &str, name: &str) -> Result<Option<i32>, Error> {
-    let pods = describe::pods(client, namespace, name).await?;
+pub async fn launcher_exit_code(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<i32>, Error> {
+    let pods = describe::pods(client, kind, namespace, name).await?;
     let mut launchers: Vec<_> =
         pods.iter().map(describe::pod_view).filter(|pod| pod.role == "launcher").collect();
     launchers.sort_by_key(|pod| pod.created);

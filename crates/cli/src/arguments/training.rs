@@ -15,6 +15,26 @@ pub enum Kind {
     /// An MPI job: one launcher, any number of workers
     #[value(aliases = ["mpijobs", "mpijob.kubeflow.org", "mpijobs.kubeflow.org", "mj"])]
     Mpijob,
+    /// A job of Kubeflow Trainer
+    #[value(aliases = ["trainjobs", "trainjob.trainer.kubeflow.org", "trainjobs.trainer.kubeflow.org"])]
+    Trainjob,
+    /// A PyTorch job of the Training Operator
+    #[value(aliases = ["pytorchjobs", "pytorchjob.kubeflow.org", "pytorchjobs.kubeflow.org", "ptj"])]
+    Pytorchjob,
+    /// A TensorFlow job of the Training Operator
+    #[value(aliases = ["tfjobs", "tfjob.kubeflow.org", "tfjobs.kubeflow.org"])]
+    Tfjob,
+}
+
+impl From<Kind> for jobs::Kind {
+    fn from(kind: Kind) -> jobs::Kind {
+        match kind {
+            Kind::Mpijob => jobs::Kind::MpiJob,
+            Kind::Trainjob => jobs::Kind::TrainJob,
+            Kind::Pytorchjob => jobs::Kind::PyTorchJob,
+            Kind::Tfjob => jobs::Kind::TfJob,
+        }
+    }
 }
 
 /// What to do with training jobs.
@@ -58,7 +78,7 @@ impl TrainingVerb {
 /// One job by kind and name.
 #[derive(Debug, Args)]
 pub struct Target {
-    /// The kind of job: mpijob
+    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
     /// The job's name
@@ -238,7 +258,7 @@ pub struct Get {
   odh training list -A -o wide
   odh training list -l team=vision -o name")]
 pub struct List {
-    /// The kind of job: mpijob; all kinds if not given
+    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob; all kinds if not given
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Option<Kind>,
     /// Of all namespaces
@@ -344,7 +364,7 @@ fn read_indices(text: &str) -> Result<Indices, String> {
   odh training delete mpijob pi pi-2 --yes
   odh training delete mpijob stuck --yes --force")]
 pub struct Delete {
-    /// The kind of job: mpijob
+    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
     /// The jobs' names

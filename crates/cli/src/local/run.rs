@@ -75,7 +75,7 @@ fn cluster(console: &Console, home: &Home, run: &Run) -> Result<State, Failure> 
 
 async fn replace(connection: &Connection, namespace: &str, name: &str) -> Result<(), Failure> {
     let manner = Manner { force: false, wait: Some(CLEAN_UP) };
-    match jobs::delete::delete(&connection.client, namespace, name, manner).await {
+    match jobs::delete::delete(&connection.client, jobs::Kind::MpiJob, namespace, name, manner).await {
         Ok(()) | Err(jobs::Error::NotFound { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -101,6 +101,7 @@ async fn to_the_end(
 ) -> Result<u8, Failure> {
     let follow = Follow {
         client: &connection.client,
+        kind: jobs::Kind::MpiJob,
         namespace,
         name,
         logs: true,
@@ -135,7 +136,7 @@ async fn clean_up(console: &Console, connection: &Connection, namespace: &str, n
     console.note(&format!("deleting mpijob/{name} …"));
     let manner = Manner { force: false, wait: Some(CLEAN_UP) };
     tokio::select! {
-        deleted = jobs::delete::delete(&connection.client, namespace, name, manner) => {
+        deleted = jobs::delete::delete(&connection.client, jobs::Kind::MpiJob, namespace, name, manner) => {
             if let Err(error) = deleted {
                 console.warn(&format!("mpijob/{name} was not cleaned up: {error}"));
             }

@@ -213,7 +213,7 @@ fn print(
     values: Vec<serde_json::Value>,
     what: &str,
 ) -> Result<(), Failure> {
-    let names = values.iter().map(|value| format!("mpijob/{}", display_name(value)));
+    let names = values.iter().map(|value| format!("{}/{}", word(value), display_name(value)));
     let text = match output {
         Output::Json | Output::Yaml | Output::Template(_) => {
             object::text(&object::together(values, false), output)?
@@ -222,6 +222,12 @@ fn print(
         Output::Table | Output::Wide => names.map(|name| format!("{name}{what}\n")).collect(),
     };
     console.data(&text)
+}
+
+/// `mpijob`, or what else the object is.
+fn word(value: &serde_json::Value) -> &'static str {
+    let kind = value.get("kind").and_then(serde_json::Value::as_str);
+    kind.and_then(jobs::Kind::named).unwrap_or_default().word()
 }
 
 fn display_name(value: &serde_json::Value) -> String {
@@ -262,6 +268,7 @@ async fn to_the_end(
             format!("the job goes on; come back with: odh training logs mpijob {name} -n {namespace} -f");
         let follow = Follow {
             client: &connection.client,
+            kind: jobs::Kind::of(job),
             namespace: &namespace,
             name: &name,
             logs: create.follow,

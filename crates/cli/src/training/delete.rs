@@ -17,19 +17,20 @@ pub async fn run(console: &Console, global: &Global, delete: &Delete) -> Result<
         return Err(Failure::usage("deleting needs --yes where nobody can be asked", "add --yes"));
     }
     let connection = connect(console, global).await?;
+    let kind = jobs::Kind::from(delete.kind);
     let mut objects = Vec::new();
     for name in &delete.names {
-        objects.push(jobs::list::get(&connection.client, &connection.namespace, name).await?);
+        objects.push(jobs::list::get(&connection.client, kind, &connection.namespace, name).await?);
     }
     if !delete.yes && !ask(&connection, delete) {
         return Err(Failure::new(Class::Error, "NotConfirmed", "nothing was deleted"));
     }
     let manner = Manner { force: delete.force, wait: (!delete.no_wait).then_some(delete.timeout) };
     for name in &delete.names {
-        jobs::delete::delete(&connection.client, &connection.namespace, name, manner).await?;
+        jobs::delete::delete(&connection.client, kind, &connection.namespace, name, manner).await?;
         match delete.output {
-            Output::Table | Output::Wide => console.data(&format!("mpijob/{name} deleted\n"))?,
-            Output::Name => console.data(&format!("mpijob/{name}\n"))?,
+            Output::Table | Output::Wide => console.data(&format!("{}/{name} deleted\n", kind.word()))?,
+            Output::Name => console.data(&format!("{}/{name}\n", kind.word()))?,
             Output::Json | Output::Yaml | Output::Template(_) => {}
         }
     }

@@ -15,16 +15,19 @@ use crate::{object, table};
 /// `odh training describe mpijob NAME`
 pub async fn run(console: &Console, global: &Global, describe: &Describe) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
+    let kind = describe.target.kind.into();
     let found =
-        jobs::describe::describe(&connection.client, &connection.namespace, &describe.target.name).await?;
+        jobs::describe::describe(&connection.client, kind, &connection.namespace, &describe.target.name)
+            .await?;
     for unread in &found.unread {
         console.warn(&format!("could not read {unread}"));
     }
     let text = match describe.output {
         Output::Json | Output::Yaml | Output::Template(_) => {
-            let pods = jobs::describe::pods(&connection.client, &connection.namespace, &describe.target.name)
-                .await
-                .unwrap_or_default();
+            let pods =
+                jobs::describe::pods(&connection.client, kind, &connection.namespace, &describe.target.name)
+                    .await
+                    .unwrap_or_default();
             let mut values = vec![object::value(&found.object)];
             values.extend(pods.iter().filter_map(|pod| typed(pod, "v1", "Pod")));
             object::text(&object::together(values, true), describe.output)?

@@ -16,7 +16,9 @@ use crate::{object, table};
 /// `odh training get mpijob NAME`
 pub async fn get(console: &Console, global: &Global, get: &Get) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
-    let job = jobs::list::get(&connection.client, &connection.namespace, &get.target.name).await?;
+    let job =
+        jobs::list::get(&connection.client, get.target.kind.into(), &connection.namespace, &get.target.name)
+            .await?;
     console.data(&printed(&[job], get.output, false, false, Timestamp::now())?)?;
     Ok(0)
 }
@@ -25,7 +27,11 @@ pub async fn get(console: &Console, global: &Global, get: &Get) -> Result<u8, Fa
 pub async fn list(console: &Console, global: &Global, list: &List) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
     let namespace = (!list.all_namespaces).then(|| connection.namespace.clone());
-    let selection = Selection { namespace: namespace.clone(), labels: list.selector.clone() };
+    let selection = Selection {
+        kind: list.kind.map(Into::into),
+        namespace: namespace.clone(),
+        labels: list.selector.clone(),
+    };
     let found = jobs::list::list(&connection.client, &selection).await?;
     if found.is_empty() && !list.output.shows_objects() {
         let place = namespace
@@ -62,6 +68,11 @@ fn rows_text(rows: &[Row], wide: bool, with_namespace: bool, now: Timestamp) -> 
     if with_namespace {
         headings.push("NAMESPACE");
     }
+    // One kind needs no column; of several, each says what it is.
+    let kinds = rows.iter().any(|row| row.kind != jobs::Kind::MpiJob);
+    if kinds {
+        headings.push("KIND");
+    }
     headings.extend(["NAME", "STATE", "WORKERS", "RUNTIME", "AGE"]);
     if wide {
         headings.extend(["REASON", "MPI", "SLOTS", "CREATED", "IMAGE"]);
@@ -72,6 +83,9 @@ fn rows_text(rows: &[Row], wide: bool, with_namespace: bool, now: Timestamp) -> 
             let mut cells = Vec::new();
             if with_namespace {
                 cells.push(row.namespace.clone());
+            }
+            if kinds {
+                cells.push(row.kind.name().to_owned());
             }
             cells.extend([
                 row.name.clone(),

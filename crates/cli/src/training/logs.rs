@@ -43,7 +43,9 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
         previous: logs.previous,
     };
     let job = &logs.target.name;
-    let mut lines = jobs::logs::logs(&connection.client, &connection.namespace, job, choice).await?;
+    let mut lines =
+        jobs::logs::logs(&connection.client, logs.target.kind.into(), &connection.namespace, job, choice)
+            .await?;
     let mut prefixes = Prefixes { job: job.clone(), several, known: BTreeMap::new() };
     while let Some(item) = lines.next().await {
         match item.map_err(|error| named(error, job))? {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobs::logs::{Choice, Item, Logs};
 use jobs::progress::{self, Outcome, Progress};
 use jobs::wait::Ended;
-use jobs::{Class, Error, view};
+use jobs::{Class, Error, Kind, view};
 use kube::Client;
 use tokio::time::{Instant, sleep_until};
 
@@ -26,6 +26,8 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 pub struct Follow<'a> {
     /// The cluster.
     pub client: &'a Client,
+    /// What it is.
+    pub kind: Kind,
     /// The job's namespace.
     pub namespace: &'a str,
     /// The job's name.
@@ -42,9 +44,11 @@ pub struct Follow<'a> {
 pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
     let name = &wait.target.name;
-    let hint = format!("the job goes on; come back with: odh training wait mpijob {name}");
+    let kind = Kind::from(wait.target.kind);
+    let hint = format!("the job goes on; come back with: odh training wait {} {name}", kind.word());
     let follow = Follow {
         client: &connection.client,
+        kind,
         namespace: &connection.namespace,
         name,
         logs: false,
@@ -69,7 +73,7 @@ pub async fn follow_to_end(console: &Console, follow: &Follow<'_>) -> Result<End
 }
 
 async fn until_end(console: &Console, follow: &Follow<'_>, shown: &Shown) -> Result<Ended, Failure> {
-    let mut watch = progress::watch(follow.client, follow.namespace, follow.name);
+    let mut watch = progress::watch(follow.client, follow.kind, follow.namespace, follow.name);
     let mut logs: Option<Logs> = None;
     let stop = interrupted();
     let over = sleep_until(Instant::now() + follow.timeout.unwrap_or(FOR_EVER));
@@ -92,7 +96,7 @@ async fn until_end(console: &Console, follow: &Follow<'_>, shown: &Shown) -> Res
             },
             () = &mut over => return Err(still_running(follow, watch.job())),
             () = &mut stop => {
-                return Err(interrupt::failure(format!("interrupted while waiting for mpijob/{}", follow.name), follow.interrupted_hint));
+                return Err(interrupt::failure(format!("interrupted while waiting for {}/{}", follow.kind.word(), follow.name), follow.interrupted_hint));
             }
         }
     };
@@ -103,7 +107,7 @@ async fn until_end(console: &Console, follow: &Follow<'_>, shown: &Shown) -> Res
 
 async fn open(follow: &Follow<'_>) -> Result<Logs, Failure> {
     let choice = Choice { follow: true, ..Choice::default() };
-    Ok(jobs::logs::logs(follow.client, follow.namespace, follow.name, choice).await?)
+    Ok(jobs::logs::logs(follow.client, follow.kind, follow.namespace, follow.name, choice).await?)
 }
 
 async fn next(logs: &mut Option<Logs>) -> Option<Result<Item, Error>> {
@@ -155,8 +159,13 @@ async fn drain(console: &Console, shown: &Shown, mut logs: Option<Logs>) -> Resu
 
 fn still_running(follow: &Follow<'_>, job: Option<&kube::api::DynamicObject>) -> Failure {
     let phase = job.map_or("pending", |job| view::phase_name(view::row(job).phase)).to_lowercase();
-    Error::StillRunning { name: follow.name.to_owned(), phase, after: follow.timeout.unwrap_or_default() }
-        .into()
+    Error::StillRunning {
+        kind: follow.kind,
+        name: follow.name.to_owned(),
+        phase,
+        after: follow.timeout.unwrap_or_default(),
+    }
+    .into()
 }
 
 /// What the end of a job means for this command: a line and 0, or a failure with its code.
@@ -166,19 +175,23 @@ pub async fn ending(
     ended: &Ended,
     propagate: bool,
 ) -> Result<u8, Failure> {
-    let name = follow.name;
+    let (kind, name) = (follow.kind, follow.name);
+    let word = kind.word();
     let mut failure = match &ended.outcome {
         Outcome::Succeeded => {
             if matches!(console.output, Output::Table | Output::Wide | Output::Name) {
-                console.data(&format!("mpijob/{name} succeeded{}\n", ran_for(ended)))?;
+                console.data(&format!("{word}/{name} succeeded{}\n", ran_for(ended)))?;
             }
             return Ok(0);
         }
-        Outcome::Deleted => Error::Deleted { name: name.to_owned() }.into(),
+        Outcome::Deleted => Error::Deleted { kind, name: name.to_owned() }.into(),
         Outcome::Failed(failure) => failed(follow, ended, failure),
     };
     if propagate {
-        let pods = jobs::wait::launcher_exit_code(follow.client, follow.namespace, name).await.ok().flatten();
+        let pods = jobs::wait::launcher_exit_code(follow.client, follow.kind, follow.namespace, name)
+            .await
+            .ok()
+            .flatten();
         // The pod may have been cleaned up; the job's own record stays.
         let code = pods.or(match &ended.outcome {
             Outcome::Failed(failure) if failure.worker.is_none() => failure.exit_code,
@@ -195,7 +208,8 @@ fn ran_for(ended: &Ended) -> String {
 }
 
 fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> Failure {
-    let name = follow.name;
+    let (kind, name) = (follow.kind, follow.name);
+    let word = kind.word();
     let said = if failure.message.is_empty() { &failure.reason } else { &failure.message };
     let place = match (failure.worker, failure.exit_code) {
         (Some(worker), Some(code)) => format!(" (worker {worker}, exit code {code})"),
@@ -203,8 +217,8 @@ fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> Failure
         (None, Some(code)) => format!(" (exit code {code})"),
         (None, None) => String::new(),
     };
-    let message = format!("mpijob/{name} failed{}: {said}{place}", ran_for(ended));
-    let more = format!("see it all: odh training describe mpijob {name} -n {}", follow.namespace);
+    let message = format!("{word}/{name} failed{}: {said}{place}", ran_for(ended));
+    let more = format!("see it all: odh training describe {word} {name} -n {}", follow.namespace);
     let hint = match &failure.suggestion {
         Some(suggestion) => format!("{suggestion}\n      {more}"),
         None => more,

@@ -77,7 +77,7 @@ async fn next_pod(
     read: &BTreeSet<String>,
     sender: &Sender,
 ) -> Result<Option<Pod>, Stop> {
-    let mut watch = progress::watch(&source.client, &source.namespace, &source.job);
+    let mut watch = progress::watch(&source.client, source.kind, &source.namespace, &source.job);
     let mut told = None;
     loop {
         let unread = |pod: &&Pod| {

@@ -1,0 +1,287 @@
+//! The kinds of training job: how each is named, where it is served, and where in it the same facts stand.
+//!
+//! MPIJob is ours; TrainJob is Kubeflow Trainer's, PyTorchJob and TFJob the Training Operator's. Everything that differs
+//! between them and that more than one verb needs is decided here, so that a verb asks the kind and does not branch.
+//! Sources: `kubeflow/training-operator` `pkg/apis/kubeflow.org/v1`, `kubeflow/trainer` `pkg/apis/trainer/v1alpha1`.
+
+use api::LABEL_JOB_NAME;
+use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::core::ApiResource;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+/// The label by which Kueue finds a job's queue.
+pub const LABEL_QUEUE: &str = api::LABEL_QUEUE_NAME;
+/// The label that JobSet, and with it a TrainJob, puts on its pods.
+const LABEL_JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
+
+/// A kind of training job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `kubeflow.org/v2beta1`
+    #[default]
+    MpiJob,
+    /// `trainer.kubeflow.org/v1alpha1`
+    TrainJob,
+    /// `kubeflow.org/v1`
+    PyTorchJob,
+    /// `kubeflow.org/v1`
+    TfJob,
+}
+
+impl Serialize for Kind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl Kind {
+    /// Every kind, ours first.
+    pub const ALL: [Kind; 4] = [Kind::MpiJob, Kind::TrainJob, Kind::PyTorchJob, Kind::TfJob];
+
+    /// As `kind:` spells it: `MPIJob`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::MpiJob => "MPIJob",
+            Kind::TrainJob => "TrainJob",
+            Kind::PyTorchJob => "PyTorchJob",
+            Kind::TfJob => "TFJob",
+        }
+    }
+
+    /// As a sentence speaks of several: `MPIJobs`.
+    pub fn names(self) -> &'static str {
+        match self {
+            Kind::MpiJob => "MPIJobs",
+            Kind::TrainJob => "TrainJobs",
+            Kind::PyTorchJob => "PyTorchJobs",
+            Kind::TfJob => "TFJobs",
+        }
+    }
+
+    /// As a command line and `-o name` spell it: `mpijob`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::MpiJob => "mpijob",
+            Kind::TrainJob => "trainjob",
+            Kind::PyTorchJob => "pytorchjob",
+            Kind::TfJob => "tfjob",
+        }
+    }
+
+    /// As a URL spells it: `mpijobs`.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Kind::MpiJob => "mpijobs",
+            Kind::TrainJob => "trainjobs",
+            Kind::PyTorchJob => "pytorchjobs",
+            Kind::TfJob => "tfjobs",
+        }
+    }
+
+    /// `trainer.kubeflow.org` or `kubeflow.org`.
+    pub fn group(self) -> &'static str {
+        match self {
+            Kind::TrainJob => "trainer.kubeflow.org",
+            Kind::MpiJob | Kind::PyTorchJob | Kind::TfJob => "kubeflow.org",
+        }
+    }
+
+    /// The version that is spoken here.
+    pub fn version(self) -> &'static str {
+        match self {
+            Kind::MpiJob => "v2beta1",
+            Kind::TrainJob => "v1alpha1",
+            Kind::PyTorchJob | Kind::TfJob => "v1",
+        }
+    }
+
+    /// As `apiVersion:` spells it.
+    pub fn api_version(self) -> String {
+        format!("{}/{}", self.group(), self.version())
+    }
+
+    /// Where a client finds it.
+    pub fn resource(self) -> ApiResource {
+        ApiResource {
+            group: self.group().to_owned(),
+            version: self.version().to_owned(),
+            api_version: self.api_version(),
+            kind: self.name().to_owned(),
+            plural: self.plural().to_owned(),
+        }
+    }
+
+    /// Jobs of this kind in a namespace, as raw objects, so that what a server says that we do not know is not lost.
+    pub fn api(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(client.clone(), namespace, &self.resource())
+    }
+
+    /// Jobs of this kind in all namespaces.
+    pub fn api_all(self, client: &Client) -> Api<DynamicObject> {
+        Api::all_with(client.clone(), &self.resource())
+    }
+
+    /// The kind of that name, as `kind:` spells it.
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The kind of an object; an object that does not say counts as an MPIJob.
+    pub fn of(object: &DynamicObject) -> Kind {
+        object.types.as_ref().and_then(|types| Kind::named(&types.kind)).unwrap_or_default()
+    }
+
+    /// The label selector of a job's pods.
+    pub fn pod_selector(self, job: &str) -> String {
+        let label = match self {
+            Kind::TrainJob => LABEL_JOB_SET,
+            Kind::MpiJob | Kind::PyTorchJob | Kind::TfJob => LABEL_JOB_NAME,
+        };
+        format!("{label}={job}")
+    }
+
+    /// Where the switch stands that holds a job back: a JSON pointer into the object.
+    pub fn suspend_pointer(self) -> &'static str {
+        match self {
+            Kind::TrainJob => "/spec/suspend",
+            Kind::MpiJob | Kind::PyTorchJob | Kind::TfJob => "/spec/runPolicy/suspend",
+        }
+    }
+
+    /// The map of replica specs under `spec`; nothing where the kind has none.
+    pub fn replicas_field(self) -> Option<&'static str> {
+        match self {
+            Kind::MpiJob => Some("mpiReplicaSpecs"),
+            Kind::PyTorchJob => Some("pytorchReplicaSpecs"),
+            Kind::TfJob => Some("tfReplicaSpecs"),
+            Kind::TrainJob => None,
+        }
+    }
+
+    /// The roles of the pods that do the work, as keys of the map of replica specs.
+    ///
+    /// An MPIJob's Launcher starts ranks and runs none; a PyTorchJob's Master is a rank like the others.
+    pub fn working_roles(self) -> &'static [&'static str] {
+        match self {
+            Kind::MpiJob => &["Worker"],
+            Kind::PyTorchJob => &["Master", "Worker"],
+            Kind::TfJob => &["Chief", "Master", "PS", "Worker", "Evaluator"],
+            Kind::TrainJob => &[],
+        }
+    }
+
+    /// How many Workers a job asks for.
+    pub fn workers(self, object: &DynamicObject) -> i32 {
+        let Some(field) = self.replicas_field() else {
+            return whole(object.data.pointer("/spec/trainer/numNodes")).unwrap_or(1);
+        };
+        let missing = if self == Kind::MpiJob { 0 } else { 1 };
+        let roles = object.data.pointer(&format!("/spec/{field}"));
+        let of = |role: &&str| {
+            let spec = roles.and_then(|roles| roles.get(*role))?;
+            Some(whole(spec.get("replicas")).unwrap_or(missing))
+        };
+        self.working_roles().iter().filter_map(of).sum()
+    }
+
+    /// How many Workers run, from the counts that the kind's own operator keeps.
+    pub fn workers_active(self, object: &DynamicObject) -> i32 {
+        match self {
+            Kind::TrainJob => {
+                let jobs = object.data.pointer("/status/jobsStatus").and_then(Value::as_array);
+                jobs.into_iter().flatten().filter_map(|job| whole(job.get("active"))).sum()
+            }
+            _ => {
+                let active = |role: &&str| {
+                    whole(object.data.pointer(&format!("/status/replicaStatuses/{role}/active")))
+                };
+                self.working_roles().iter().filter_map(active).sum()
+            }
+        }
+    }
+
+    /// The image of the Workers' first container.
+    pub fn image(self, object: &DynamicObject) -> Option<String> {
+        let Some(field) = self.replicas_field() else {
+            return text(object.data.pointer("/spec/trainer/image"));
+        };
+        let roles = object.data.pointer(&format!("/spec/{field}"))?;
+        // Workers first; a job without them shows what its Launcher or Master runs.
+        let order = ["Worker", "Launcher", "Master", "Chief"];
+        order.iter().find_map(|role| text(roles.get(*role)?.pointer("/template/spec/containers/0/image")))
+    }
+
+    /// Whether the job's spec holds it back.
+    pub fn suspended(self, object: &DynamicObject) -> bool {
+        object.data.pointer(self.suspend_pointer()).and_then(Value::as_bool) == Some(true)
+    }
+}
+
+fn whole(value: Option<&Value>) -> Option<i32> {
+    value.and_then(Value::as_i64).and_then(|number| i32::try_from(number).ok())
+}
+
+fn text(value: Option<&Value>) -> Option<String> {
+    value.and_then(Value::as_str).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(kind: &str, spec: Value, status: Value) -> DynamicObject {
+        serde_json::from_value(json!({"apiVersion": "x/v1", "kind": kind, "metadata": {"name": "a"},
+            "spec": spec, "status": status}))
+        .unwrap()
+    }
+
+    #[test]
+    fn each_kind_says_how_many_workers_it_has_and_what_they_run() {
+        let template = |image: &str| json!({"spec": {"containers": [{"name": "c", "image": image}]}});
+        let table = [
+            (
+                object(
+                    "MPIJob",
+                    json!({"mpiReplicaSpecs": {"Launcher": {"template": template("l")},
+                        "Worker": {"replicas": 3, "template": template("w")}}}),
+                    json!({"replicaStatuses": {"Launcher": {"active": 1}, "Worker": {"active": 2}}}),
+                ),
+                (3, 2, Some("w")),
+            ),
+            (
+                object(
+                    "PyTorchJob",
+                    json!({"pytorchReplicaSpecs": {"Master": {"template": template("m")},
+                        "Worker": {"replicas": 3, "template": template("w")}}}),
+                    json!({"replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 3}}}),
+                ),
+                (4, 4, Some("w")),
+            ),
+            (
+                object(
+                    "TFJob",
+                    json!({"tfReplicaSpecs": {"PS": {"replicas": 2, "template": template("p")},
+                        "Chief": {"template": template("c")}}}),
+                    json!({}),
+                ),
+                (3, 0, Some("c")),
+            ),
+            (
+                object(
+                    "TrainJob",
+                    json!({"trainer": {"numNodes": 5, "image": "t"}}),
+                    json!({"jobsStatus": [{"name": "node", "active": 5, "ready": 5}]}),
+                ),
+                (5, 5, Some("t")),
+            ),
+        ];
+        for (object, (workers, active, image)) in table {
+            let kind = Kind::of(&object);
+            assert_eq!((kind.workers(&object), kind.workers_active(&object)), (workers, active), "{kind:?}");
+            assert_eq!(kind.image(&object).as_deref(), image);
+        }
+    }
+}
