@@ -4,10 +4,14 @@
 //! `oldObject`, `request`, `namespaceObject` and `params`. There is no `authorizer`: an expression that asks for it
 //! fails to evaluate. What an expression costs is bounded by who evaluates it ([`crate::schema::cost`]).
 
+pub mod initializers;
+
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kube_cel::KubeCelExt as _;
+use kube_cel::cel::common::ast::{EntryExpr, Expr};
 use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, Program, Value as Cel};
 use serde_json::Value;
@@ -42,11 +46,22 @@ const RESERVED: [&str; 22] = [
     "import",
 ];
 
-/// Compiles an expression.
+/// How deep the parts of an expression may be nested.
+const MAX_DEPTH: usize = 256;
+
+/// Compiles an expression. One that makes objects (`Object{…}`) is refused: kube-cel's interpreter would panic.
 ///
 /// # Errors
 /// What does not parse, for a person.
 pub fn compile(expression: &str) -> Result<Program, String> {
+    let program = parse(expression)?;
+    match first_fault(&program.expression().expr, false, 0) {
+        Some(fault) => Err(fault),
+        None => Ok(program),
+    }
+}
+
+fn parse(expression: &str) -> Result<Program, String> {
     if expression.trim().is_empty() {
         return Err("the expression is empty".to_owned());
     }
@@ -54,6 +69,38 @@ pub fn compile(expression: &str) -> Result<Program, String> {
         return Err(format!("the expression is longer than {MAX_EXPRESSION_BYTES} bytes"));
     }
     Program::compile(expression).map_err(|error| error.to_string())
+}
+
+/// The first part of an expression that the interpreter cannot take, for a person; `objects` says whether those that
+/// [`initializers`] rewrites may be made.
+fn first_fault(expression: &Expr, objects: bool, depth: usize) -> Option<String> {
+    if depth > MAX_DEPTH {
+        return Some(format!("the expression is nested deeper than {MAX_DEPTH}"));
+    }
+    let of = |expression: &Expr| first_fault(expression, objects, depth + 1);
+    let of_entry = |entry: &EntryExpr| match entry {
+        EntryExpr::StructField(field) => of(&field.value.expr),
+        EntryExpr::MapEntry(entry) => of(&entry.key.expr).or_else(|| of(&entry.value.expr)),
+    };
+    match expression {
+        Expr::Unspecified => Some("a part of the expression is missing".to_owned()),
+        Expr::Ident(_) | Expr::Literal(_) => None,
+        Expr::Select(select) => of(&select.operand.expr),
+        Expr::List(list) => list.elements.iter().find_map(|element| of(&element.expr)),
+        Expr::Map(map) => map.entries.iter().find_map(|entry| of_entry(&entry.expr)),
+        Expr::Struct(made) if objects && initializers::is_known(&made.type_name) => {
+            made.entries.iter().find_map(|entry| of_entry(&entry.expr))
+        }
+        Expr::Struct(made) => Some(format!("undeclared reference to '{}'", made.type_name)),
+        Expr::Call(call) => {
+            let parts = call.target.iter().map(|target| &target.expr);
+            parts.chain(call.args.iter().map(|arg| &arg.expr)).find_map(of)
+        }
+        Expr::Comprehension(each) => {
+            let parts = [&each.iter_range, &each.accu_init, &each.loop_cond, &each.loop_step, &each.result];
+            parts.into_iter().find_map(|part| of(&part.expr))
+        }
+    }
 }
 
 /// The variables that expressions about one request see.
@@ -69,12 +116,17 @@ impl Variables {
         Self(context)
     }
 
+    /// Binds one more.
+    pub fn bind(&mut self, name: &str, value: Cel) {
+        self.0.add_variable_from_value(name, value);
+    }
+
     /// Evaluates an expression.
     ///
     /// # Errors
     /// What went wrong, for a person.
     pub fn evaluate(&self, program: &Program) -> Result<Cel, String> {
-        program.execute(&self.0).map_err(|error| error.to_string())
+        guarded(|| program.execute(&self.0).map_err(|error| error.to_string()))
     }
 
     /// Evaluates an expression that says yes or no.
@@ -87,6 +139,12 @@ impl Variables {
             other => Err(format!("the expression gives no bool but {:?}", other.type_of())),
         }
     }
+}
+
+/// The interpreter panics where it lacks something; nobody's expression may end a request so.
+fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err("the expression cannot be evaluated".to_owned()))
 }
 
 /// JSON as a value of CEL: whole numbers are `int`.
@@ -141,6 +199,10 @@ mod tests {
             assert_eq!(variables.holds(&compile(text).unwrap()).ok(), expected, "{text}");
         }
         assert!(compile("object.").is_err());
+        assert_eq!(
+            compile("[1].all(x, Object{a: x} != null)").err().unwrap(),
+            "undeclared reference to 'Object'"
+        );
         assert!(compile(&"1+".repeat(MAX_EXPRESSION_BYTES)).is_err());
     }
 }

@@ -89,6 +89,7 @@ pub struct ApiServer {
     pub kubelets: Kubelets,
     past: past::Past,
     hooks: admission::Hooks,
+    policies: admission::Policies,
     /// The streams into pods that are open.
     pub sessions: streams::Sessions,
     quotas: admission::quota::Quotas,
@@ -108,6 +109,7 @@ impl ApiServer {
             kubelets: Kubelets::default(),
             past: past::Past::default(),
             hooks: admission::Hooks::default(),
+            policies: admission::Policies::default(),
             sessions: streams::Sessions::default(),
             quotas: admission::quota::Quotas::default(),
             services: services::Services::default(),
@@ -257,11 +259,12 @@ where
             note(trail, |trail| trail.about(&action));
             permit(server, &user, &ask, trail)?;
             let entry = find(server, &action)?;
-            if streams::is_stream(&action) {
-                return streams::answer(server, &user, &action, parts).await;
-            }
-            let form =
-                if action.subresource == "log" { Form::Object } else { negotiate::accepted(&parts.headers)? };
+            let is_stream = streams::is_stream(&action);
+            let form = if is_stream || action.subresource == "log" {
+                Form::Object
+            } else {
+                negotiate::accepted(&parts.headers)?
+            };
             let headers = &parts.headers;
             let call = Call {
                 server,
@@ -275,6 +278,11 @@ where
                 warnings: Mutex::default(),
                 annotations: Mutex::default(),
             };
+            if is_stream {
+                let answer = streams::answer(&call, parts).await;
+                note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
+                return answer.map(|answer| with_warnings(&call, answer));
+            }
             check_manager(&call)?;
             if let Some(text) = &call.entry.kind.deprecation {
                 call.warn(text.as_str());

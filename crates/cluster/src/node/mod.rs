@@ -246,6 +246,24 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     Ok(NodeHandle { node, stop, tasks })
 }
 
+/// What runs where a container names no command, as an image's `ENTRYPOINT`: the lines of the local environment's file
+/// `etc/entrypoint`, with `${DIR}` for its own folder.
+fn entry_of(directory: &Path) -> Vec<String> {
+    use std::io::Read as _;
+    let Ok(file) = std::fs::File::open(directory.join("etc/entrypoint")) else { return Vec::new() };
+    let mut text = String::new();
+    match file.take(MAX_ENVIRONMENT_BYTES).read_to_string(&mut text) {
+        Ok(_) => {
+            let own = directory.display().to_string();
+            text.lines().filter(|line| !line.is_empty()).map(|line| line.replace("${DIR}", &own)).collect()
+        }
+        Err(error) => {
+            tracing::warn!(directory = %directory.display(), %error, "the local environment's entrypoint cannot be read");
+            Vec::new()
+        }
+    }
+}
+
 /// The variables of a local environment; one without the file, or with a file of unreasonable size, brings none.
 fn brought_by(directory: &Path) -> Vec<(String, String)> {
     use std::io::Read as _;
@@ -269,6 +287,11 @@ impl LocalNode {
     /// The local environment that an image name stands for.
     fn environment_of(&self, image: &str) -> Option<&PathBuf> {
         self.images.get(image)
+    }
+
+    /// What runs where a container of this image names no command.
+    fn entry(&self, image: &str) -> Vec<String> {
+        self.environment_of(image).map(|directory| entry_of(directory)).unwrap_or_default()
     }
 
     /// What stands in a container's `imageID`: no digest, since nothing was pulled.

@@ -70,10 +70,17 @@ fn cost(expression: &Expr, scope: Option<&Scope<'_, '_>>, most: u64, depth: usiz
     match expression {
         Expr::Call(call) => {
             let target = call.target.as_ref();
-            let traversed = target.map_or(0, |target| match values(&target.expr, scope) {
-                Some(values) => values.into_iter().map(length).max().unwrap_or(0),
-                None => most,
-            });
+            let long = |expression: &Expr| match (expression, values(expression, scope)) {
+                (Expr::Literal(_), _) => 0,
+                (_, Some(values)) => values.into_iter().map(length).max().unwrap_or(0),
+                (_, None) => most,
+            };
+            // Texts and lists that are put together are copied.
+            let copied = match call.func_name.as_str() {
+                "_+_" => call.args.iter().map(|arg| long(&arg.expr)).fold(0, u64::saturating_add),
+                _ => 0,
+            };
+            let traversed = target.map_or(copied, |target| long(&target.expr));
             let parts = target.into_iter().map(|target| of(&target.expr));
             let parts = &mut parts.chain(call.args.iter().map(|arg| of(&arg.expr)));
             sum(parts).saturating_add(traversed / CHARACTERS)

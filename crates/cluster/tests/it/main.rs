@@ -4,6 +4,7 @@
 mod access;
 #[cfg(test)]
 mod admission;
+mod admission_policies;
 #[cfg(test)]
 mod api;
 #[cfg(test)]

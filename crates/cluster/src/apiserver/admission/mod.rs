@@ -1,9 +1,9 @@
 //! Admission: what may still be changed about a write, and what may still refuse it, once it is known who writes what.
 //!
 //! A write is [`Attributes`] with the object as it would be and as it was. [`mutate`] runs before an object is
-//! validated: the built-in plug-ins that fill in, then the mutating webhooks, and both once more where a webhook
-//! changed something. [`validate`] runs right before the commit: the built-in plug-ins that refuse, the validating
-//! webhooks, and last the quotas, whose lock ([`Held`]) the commit keeps. The order is that of kube-apiserver's
+//! validated: the built-in plug-ins that fill in, the mutating policies, the mutating webhooks, and all once more where
+//! one of those changed something. [`validate`] runs right before the commit: the built-in plug-ins that refuse, the
+//! validating policies and webhooks, and last the quotas, whose lock ([`Held`]) the commit keeps. The order is that of kube-apiserver's
 //! `AllOrderedPlugins` (`pkg/kubeapiserver/options/plugins.go`). A dry run takes the same way and leaves nothing.
 //!
 //! Nothing is stored here but a quota's status ([`quota`]).
@@ -12,6 +12,7 @@ mod limit_range;
 mod node;
 mod pod_security;
 mod pods;
+mod policy;
 pub mod quota;
 mod storage_class;
 mod webhook;
@@ -23,6 +24,7 @@ use super::rules::Kind;
 use super::status::{self, Refusal};
 use super::{create, rules};
 
+pub use policy::Policies;
 pub use webhook::Hooks;
 
 /// What a request does to an object (`admission.Operation`).
@@ -30,6 +32,8 @@ pub use webhook::Hooks;
 pub enum Operation {
     /// The object is not there yet.
     Create,
+    /// A stream into a pod is opened.
+    Connect,
     /// The object, or a part of it, changes.
     Update,
     /// The object goes.
@@ -41,6 +45,7 @@ impl Operation {
     pub fn name(self) -> &'static str {
         match self {
             Operation::Create => "CREATE",
+            Operation::Connect => "CONNECT",
             Operation::Update => "UPDATE",
             Operation::Delete => "DELETE",
         }
@@ -140,12 +145,47 @@ impl Held {
     }
 }
 
-/// Lets plug-ins and webhooks change an object that is to be written. A deletion has none.
+/// What came of asking those that may change an object, policies or webhooks, by their places in their order.
+#[derive(Debug, Default)]
+struct Round {
+    /// Who was asked, and whether it is asked again where others changed the object after it.
+    asked: Vec<(usize, bool)>,
+    /// The last that changed the object.
+    changed_by: Option<usize>,
+}
+
+impl Round {
+    /// Who is to be asked again; `is_changed` says whether the object changed after the round.
+    fn due(&self, is_changed: bool) -> Vec<usize> {
+        // One that was asked before the last change has not seen it; one after it has.
+        let again = |place: usize| is_changed || self.changed_by.is_some_and(|last| place < last);
+        let due = self.asked.iter().filter(|(place, reinvoke)| *reinvoke && again(*place));
+        due.map(|(place, _)| *place).collect()
+    }
+}
+
+/// Lets plug-ins, policies and webhooks change an object that is to be written. A deletion has none.
 ///
 /// # Errors
 /// The first refusal.
 pub async fn mutate(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
-    webhook::mutate(at, object, old, |object| fill_in(at, object, old)).await
+    fill_in(at, object, old)?;
+    let policies = policy::round(at, object, old, None)?;
+    let hooks = webhook::round(at, object, old, None).await?;
+    if policies.changed_by.is_none() && hooks.changed_by.is_none() {
+        return Ok(());
+    }
+    let before = object.clone();
+    fill_in(at, object, old)?;
+    let due = policies.due(hooks.changed_by.is_some() || *object != before);
+    if !due.is_empty() {
+        policy::round(at, object, old, Some(&due))?;
+    }
+    let due = hooks.due(*object != before);
+    if !due.is_empty() {
+        webhook::round(at, object, old, Some(&due)).await?;
+    }
+    Ok(())
 }
 
 /// The built-in plug-ins that fill in.
@@ -174,8 +214,25 @@ pub async fn validate(
         pod_security::check(at, object, old)?;
         pods::validate_class(at, object)?;
     }
+    policy::validate(at, object, old)?;
     webhook::validate(at, object, old).await?;
     Ok(Held(quota::check(at, object, old).await?))
+}
+
+/// Asks validating policies and webhooks whether a stream may be opened; what they see is `options`.
+///
+/// # Errors
+/// The first refusal.
+pub async fn connect(call: &Call<'_>, options: &Value) -> Result<(), Refusal> {
+    let at = Attributes {
+        call,
+        operation: Operation::Connect,
+        name: call.action.name,
+        options: Value::Null,
+        dry_run: false,
+    };
+    policy::validate(&at, Some(options), None)?;
+    webhook::validate(&at, Some(options), None).await
 }
 
 /// Brings an object that admission changed back into its kind's form: decoded, defaulted.

@@ -1,6 +1,6 @@
 //! Streams into pods: `pods/exec`, `pods/attach` and `pods/portforward`, over WebSockets and over SPDY.
 //!
-//! The walk: [`answer`] checks who asks and what for, as pkg/registry/core/pod does, asks the node
+//! The walk: [`answer`] checks who asks and what for, as pkg/registry/core/pod does, asks admission and the node
 //! ([`super::kubelet`]), and answers 101; then a task of its own carries bytes between the client
 //! ([`channels`] over a WebSocket, [`spdy`] over SPDY) and the process ([`command`]) or the connections ([`forward`]).
 //! Sessions are counted and end with their pod, their client, or the server ([`Sessions`]).
@@ -18,12 +18,13 @@ use std::sync::Arc;
 
 use http::Response;
 use http::request::Parts;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::auth::UserInfo;
+use super::admission;
+use super::call::Call;
 use super::kubelet::{ExecRequest, Kubelet, Process, StreamError, StreamRequest};
 use super::reply::Body;
 use super::route::Action;
@@ -99,13 +100,9 @@ pub fn is_stream(action: &Action<'_>) -> bool {
 /// Opens a stream: answers 101 and goes on in a task of its own.
 ///
 /// # Errors
-/// 400 for bad parameters, a container that is not there, or no upgrade; 403; 404; 429; 500.
-pub async fn answer(
-    server: &Arc<ApiServer>,
-    user: &UserInfo,
-    action: &Action<'_>,
-    parts: &Parts,
-) -> Result<Response<Body>, Refusal> {
+/// 400 for bad parameters, a container that is not there, or no upgrade; 403; 404; 429; 500; what admission says.
+pub async fn answer(call: &Call<'_>, parts: &Parts) -> Result<Response<Body>, Refusal> {
+    let Call { server, user, action, .. } = call;
     let upgrade = upgrade::wanted(parts)?;
     if action.verb != "create" {
         // Since 1.35 a WebSocket's GET wants the right to create too (`AuthorizePodWebsocketUpgradeCreatePermission`);
@@ -120,8 +117,9 @@ pub async fn answer(
         .get(&resource, &Key::new(action.namespace, action.name))
         .ok_or_else(|| status::not_found(about))?;
     let pod = &record.value;
-    let permit = server.sessions.permit()?;
     let parameters = query::pairs(parts.uri.query().unwrap_or_default());
+    admission::connect(call, &options(action, &parameters)).await?;
+    let permit = server.sessions.permit()?;
     if action.subresource == "portforward" {
         return forward_ports(server, pod, &parameters, upgrade, permit);
     }
@@ -189,6 +187,33 @@ fn forward_ports(
     Ok(answer)
 }
 
+/// What admission sees of a stream: `PodExecOptions`, `PodAttachOptions` or `PodPortForwardOptions`.
+fn options(action: &Action<'_>, parameters: &[(String, String)]) -> Value {
+    if action.subresource == "portforward" {
+        let ports = forward::ports(all(parameters, "ports")).unwrap_or_default();
+        return json!({"kind": "PodPortForwardOptions", "apiVersion": "v1", "ports": ports});
+    }
+    let is_exec = action.subresource == "exec";
+    let kind = if is_exec { "PodExecOptions" } else { "PodAttachOptions" };
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    for name in ["stdin", "stdout", "stderr", "tty"] {
+        if flag(parameters, name) {
+            options[name] = true.into();
+        }
+    }
+    if let Some(container) = all(parameters, "container").next().filter(|name| !name.is_empty()) {
+        options["container"] = container.into();
+    }
+    if is_exec {
+        options["command"] = all(parameters, "command").take(MAX_WORDS).collect();
+    }
+    options
+}
+
+fn flag(parameters: &[(String, String)], name: &str) -> bool {
+    all(parameters, name).next().is_some_and(|value| matches!(value, "true" | "1"))
+}
+
 /// The streams that a SPDY client opens for a command.
 fn spdy_streams(request: &StreamRequest) -> Vec<&'static str> {
     let StreamRequest { uid: _, container: _, stdin, stdout, stderr, tty } = request;
@@ -217,7 +242,7 @@ fn stream_request(
     pod: &Value,
     parameters: &[(String, String)],
 ) -> Result<(Arc<dyn Kubelet>, StreamRequest), Refusal> {
-    let flag = |name: &str| all(parameters, name).next().is_some_and(|value| matches!(value, "true" | "1"));
+    let flag = |name: &str| flag(parameters, name);
     let wanted = all(parameters, "container").next().filter(|name| !name.is_empty());
     let container = subresources::container(action.name, pod, wanted)?;
     if let Some(phase @ ("Succeeded" | "Failed")) = pod["status"]["phase"].as_str() {

@@ -269,8 +269,12 @@ fn container_spec(
 ) -> ContainerSpec {
     let isolates = run.node.mode.kind.isolates();
     let lookup = |name: &str| variables.get(name).map(str::to_owned);
+    let entry = match container.command.as_deref() {
+        None | Some([]) => run.node.entry(container.image.as_deref().unwrap_or_default()),
+        Some(_) => Vec::new(),
+    };
     let command = container.command.iter().flatten().chain(container.args.iter().flatten());
-    let argv: Vec<String> = command.map(|text| expand(text, lookup)).collect();
+    let argv: Vec<String> = entry.into_iter().chain(command.map(|text| expand(text, lookup))).collect();
     let argv = run.relocate_all(&argv);
     let working_directory = container.working_dir.clone().unwrap_or_default();
     let (env, working_directory) = if isolates {

@@ -3,6 +3,7 @@
 //! Objects come in decoded and defaulted and go out as a list of faults; nothing is looked up elsewhere. Kinds that
 //! are not named here are judged by metadata and schema alone.
 
+mod admission_policy;
 mod apps;
 mod configuration;
 mod job;
@@ -93,6 +94,12 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> 
             "admissionregistration.k8s.io",
             "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
         ) => webhook::configuration(object),
+        ("admissionregistration.k8s.io", kind) if kind.ends_with("PolicyBinding") => {
+            admission_policy::binding(object)
+        }
+        ("admissionregistration.k8s.io", kind) if kind.ends_with("Policy") => {
+            admission_policy::policy(object)
+        }
         _ => Vec::new(),
     }
 }

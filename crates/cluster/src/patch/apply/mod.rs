@@ -169,6 +169,27 @@ pub fn apply(
     Ok(result)
 }
 
+/// Merges what a mutating policy wants into an object, as [`apply`] would, without a record of who wants it
+/// (apiserver `pkg/admission/plugin/policy/mutating/patch/smd.go`).
+///
+/// # Errors
+/// Why it cannot be merged, for a person.
+pub fn merge_untracked(kind: &Kind, object: &Value, wanted: &Value) -> Result<Value, String> {
+    let root = Place::root(kind.schema());
+    typed::check(root, wanted).map_err(|faults| {
+        format!("failed to convert patch object to typed object: {}", typed::join(&faults))
+    })?;
+    let atomics = typed::atomics(root, wanted);
+    if !atomics.is_empty() {
+        let paths = atomics.join(", ");
+        return Err(format!(
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {paths}"
+        ));
+    }
+    let merged = typed::merge(root, Some(object), Some(wanted), 0);
+    Ok(merged.map_err(|why| format!("failed to merge patch: {why}"))?.unwrap_or_default())
+}
+
 /// The form in which an object is stored, in which empty lists and `1024Mi` beside `1Gi` make no difference.
 fn canonical(kind: &Kind, object: &Value) -> Value {
     let mut canonical = object.clone();

@@ -288,6 +288,40 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
+/// The paths of maps and lists within `value` that are set as one (`findAtomics`).
+pub(super) fn atomics(place: Place<'_>, value: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    find_atomics(place, value, "", 0, &mut found);
+    found
+}
+
+fn find_atomics(place: Place<'_>, value: &Value, path: &str, depth: usize, found: &mut Vec<String>) {
+    let Some(id) = place.node.filter(|_| depth <= MAX_DEPTH) else { return };
+    let node = place.schema.node(id);
+    let is_atomic = place.atomic || node.atomic;
+    match value {
+        Value::Object(fields) => {
+            if is_atomic {
+                found.push(path.to_owned());
+            }
+            for (name, child) in fields {
+                if let (below, true) = place.field(name) {
+                    find_atomics(below, child, &format!("{path}.{name}"), depth + 1, found);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if is_atomic || node.list_type == ListType::Atomic {
+                found.push(path.to_owned());
+            }
+            for (index, item) in items.iter().enumerate() {
+                find_atomics(place.item(), item, &format!("{path}[{index}]"), depth + 1, found);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// The fields that `value` sets. Lists of an applied configuration must have no duplicates.
 pub(super) fn field_set(place: Place<'_>, value: &Value, strict: bool) -> Result<FieldSet, String> {
     let mut set = FieldSet::default();

@@ -1,7 +1,8 @@
 //! Calls a webhook: one TLS connection and one POST for each call, bounded in size here and in time by the caller.
 //!
 //! Source: apiserver `pkg/util/webhook/client.go`; words of failures are those of Go's client, which people search
-//! for. A Service is reached at one of its ready endpoints. Redirects are not followed, proxies not used.
+//! for. A Service is reached at one of its ready endpoints: a pod by way of its node, which connects inside the pod's
+//! network, anything else by its address. Redirects are not followed, proxies not used.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -22,6 +23,7 @@ use tokio_rustls::TlsConnector;
 
 use super::hook::Hook;
 use crate::apiserver::ApiServer;
+use crate::apiserver::kubelet::ConnectRequest;
 use crate::store::{Key, Resource};
 
 /// The largest answer that is read: a patch of the largest object, in base64, with room to spare.
@@ -112,8 +114,8 @@ pub fn shown_url(hook: &Hook) -> String {
 pub async fn call(server: &ApiServer, hook: &Hook, body: Vec<u8>) -> Result<Bytes, String> {
     let failed = |why: String| format!("Post \"{}\": {why}", shown_url(hook));
     let config = hook.place.trust.clone()?;
-    let (addresses, name) = resolve(server, &hook.place.at).await.map_err(failed)?;
-    let stream = connect(&addresses).await.map_err(failed)?;
+    let (endpoints, name) = resolve(server, &hook.place.at).await.map_err(failed)?;
+    let stream = connect(server, &endpoints).await.map_err(failed)?;
     let server_name =
         ServerName::try_from(name.clone()).map_err(|error| failed(format!("{name}: {error}")))?;
     let stream = TlsConnector::from(config)
@@ -170,28 +172,43 @@ fn tls_words(error: &str) -> String {
     format!("tls: failed to verify certificate: x509: {error}")
 }
 
-async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
+/// Where a connection can be made to.
+struct Endpoint {
+    address: SocketAddr,
+    /// Node and UID of the pod that has the address.
+    pod: Option<(String, String)>,
+}
+
+async fn connect(server: &ApiServer, endpoints: &[Endpoint]) -> Result<TcpStream, String> {
     let mut last = "no address".to_owned();
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-                last = format!("dial tcp {address}: connect: connection refused");
-            }
-            Err(error) => last = format!("dial tcp {address}: connect: {error}"),
+    for Endpoint { address, pod } in endpoints {
+        let kubelet = pod.as_ref().and_then(|(node, uid)| Some((server.kubelets.get(node)?, uid.clone())));
+        let refused = || format!("dial tcp {address}: connect: connection refused");
+        match kubelet {
+            Some((kubelet, uid)) => match kubelet.connect(ConnectRequest { uid, port: address.port() }).await
+            {
+                Ok(stream) => return Ok(stream),
+                Err(error) if error.to_string().contains("refused") => last = refused(),
+                Err(error) => last = format!("dial tcp {address}: connect: {error}"),
+            },
+            None => match TcpStream::connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => last = refused(),
+                Err(error) => last = format!("dial tcp {address}: connect: {error}"),
+            },
         }
     }
     Err(last)
 }
 
-/// The addresses of a place, and the name that its certificate must bear.
-async fn resolve(server: &ApiServer, at: &At) -> Result<(Vec<SocketAddr>, String), String> {
+/// Where a place is, and the name that its certificate must bear.
+async fn resolve(server: &ApiServer, at: &At) -> Result<(Vec<Endpoint>, String), String> {
     match at {
         At::Host(host, port) => {
             let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
             let found = tokio::net::lookup_host((bare.as_str(), *port)).await;
             let found = found.map_err(|error| format!("dial tcp: lookup {bare}: {error}"))?;
-            Ok((found.collect(), bare))
+            Ok((found.map(|address| Endpoint { address, pod: None }).collect(), bare))
         }
         At::Service { namespace, name, port } => {
             Ok((endpoints(server, namespace, name, *port)?, format!("{name}.{namespace}.svc")))
@@ -200,7 +217,7 @@ async fn resolve(server: &ApiServer, at: &At) -> Result<(Vec<SocketAddr>, String
 }
 
 /// The ready endpoints behind a port of a Service.
-fn endpoints(server: &ApiServer, namespace: &str, name: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+fn endpoints(server: &ApiServer, namespace: &str, name: &str, port: u16) -> Result<Vec<Endpoint>, String> {
     let store = &server.store;
     let service = store.get(&Resource::new("", "services"), &Key::new(Some(namespace), name));
     let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
@@ -228,7 +245,14 @@ fn endpoints(server: &ApiServer, namespace: &str, name: &str, port: u16) -> Resu
             }
             let addresses = endpoint["addresses"].as_array().into_iter().flatten();
             let addresses = addresses.filter_map(|address| address.as_str()?.parse().ok());
-            found.extend(addresses.map(|address| SocketAddr::new(address, port)));
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            let target = &endpoint["targetRef"];
+            let uid = text(&target["uid"]).filter(|_| target["kind"] == "Pod");
+            let pod = text(&endpoint["nodeName"]).zip(uid);
+            found.extend(
+                addresses
+                    .map(|address| Endpoint { address: SocketAddr::new(address, port), pod: pod.clone() }),
+            );
         }
     }
     if found.is_empty() { Err(format!("no endpoints available for service {name:?}")) } else { Ok(found) }

@@ -28,8 +28,8 @@ pub struct Hook {
     pub namespaces: LabelSelector,
     /// Which objects.
     pub objects: LabelSelector,
-    /// All must hold: name and expression, or why it does not compile.
-    pub conditions: Vec<(String, Result<Program, String>)>,
+    /// All must hold.
+    pub conditions: Vec<Condition>,
     /// Whether it counts as consent when it does not answer (`failurePolicy: Ignore`).
     pub ignores_failure: bool,
     /// Whether a dry run may ask it.
@@ -42,6 +42,18 @@ pub struct Hook {
     pub review_version: &'static str,
     /// Where it is.
     pub place: Place,
+}
+
+/// A match condition: its name and its expression, or why that does not compile.
+pub type Condition = (String, Result<Program, String>);
+
+/// The match conditions of a webhook or a policy.
+pub fn conditions(owner: &Value) -> Vec<Condition> {
+    let one = |condition: &Value| {
+        let text = |field: &str| condition[field].as_str().unwrap_or_default();
+        (text("name").to_owned(), expressions::compile(text("expression")))
+    };
+    owner["matchConditions"].as_array().into_iter().flatten().map(one).collect()
 }
 
 /// Operations, groups, versions, resources and scope, any of which may be `*`.
@@ -57,6 +69,8 @@ pub struct Rule {
     pub resources: Vec<String>,
     /// `Cluster`, `Namespaced` or `*`.
     pub scope: String,
+    /// Names of objects, of a policy only; none means all.
+    pub names: Vec<String>,
 }
 
 impl Rule {
@@ -68,6 +82,7 @@ impl Rule {
             versions: texts(&rule["apiVersions"]),
             resources: texts(&rule["resources"]),
             scope: rule["scope"].as_str().unwrap_or("*").to_owned(),
+            names: texts(&rule["resourceNames"]),
         }
     }
 }
@@ -83,7 +98,6 @@ fn one(configuration: &Value, hook: &Value) -> Hook {
     let versions = texts(&hook["admissionReviewVersions"]);
     let version =
         versions.iter().find_map(|version| ["v1", "v1beta1"].into_iter().find(|known| known == version));
-    let conditions = hook["matchConditions"].as_array().into_iter().flatten();
     Hook {
         name: hook["name"].as_str().unwrap_or_default().to_owned(),
         configuration: configuration["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
@@ -92,12 +106,7 @@ fn one(configuration: &Value, hook: &Value) -> Hook {
         matches_equivalents: !is("matchPolicy", "Exact"),
         namespaces: selector(&hook["namespaceSelector"]),
         objects: selector(&hook["objectSelector"]),
-        conditions: conditions
-            .map(|condition| {
-                let text = |field: &str| condition[field].as_str().unwrap_or_default();
-                (text("name").to_owned(), expressions::compile(text("expression")))
-            })
-            .collect(),
+        conditions: conditions(hook),
         ignores_failure: is("failurePolicy", "Ignore"),
         is_free_of_side_effects: is("sideEffects", "None") || is("sideEffects", "NoneOnDryRun"),
         reinvokes: is("reinvocationPolicy", "IfNeeded"),
@@ -116,6 +125,7 @@ pub fn selector(value: &Value) -> LabelSelector {
     LabelSelector::of(value).unwrap_or_default()
 }
 
-fn texts(list: &Value) -> Vec<String> {
+/// The texts of a list.
+pub fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
 }

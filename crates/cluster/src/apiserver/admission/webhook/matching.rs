@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::hook::{Hook, Rule};
+use super::hook::{Condition, Hook, Rule};
 use super::review;
 use crate::apiserver::admission::{Attributes, Operation};
 use crate::apiserver::rules::Kind;
@@ -83,6 +83,7 @@ fn rule_matches(at: &Attributes<'_>, rule: &Rule, kind: &Kind) -> bool {
         && has(&rule.operations, at.operation.name())
         && has(&rule.groups, &kind.group)
         && has(&rule.versions, &kind.version)
+        && (rule.names.is_empty() || rule.names.iter().any(|name| name == at.name))
         && rule.resources.iter().any(|pattern| resource_matches(pattern, &kind.plural, at.subresource()))
 }
 
@@ -145,11 +146,26 @@ fn meets_conditions(
         ("oldObject", old.as_ref().unwrap_or(&null)),
         ("request", &request),
     ];
-    let variables = Variables::new(&bound);
+    match (conditions_hold(&hook.conditions, &bound, &Variables::new(&bound)), hook.ignores_failure) {
+        (Ok(answer), _) => Ok(answer),
+        (Err(_), true) => Ok(false),
+        (Err(why), false) => Err(status::forbidden(at.call.about_name(at.name), &why)),
+    }
+}
+
+/// Whether every condition holds, with these variables and their values as JSON.
+///
+/// # Errors
+/// Why it cannot be said, for a person.
+pub fn conditions_hold(
+    conditions: &[Condition],
+    bound: &[(&str, &Value)],
+    variables: &Variables,
+) -> Result<bool, String> {
     let mut errors = Vec::new();
-    for (name, condition) in &hook.conditions {
+    for (name, condition) in conditions {
         let answer = match condition {
-            Ok(program) if cost::bound(program, &bound) > MAX_COST => {
+            Ok(program) if cost::bound(program, bound) > MAX_COST => {
                 Err("operation cancelled: actual cost limit exceeded".to_owned())
             }
             Ok(program) => variables.holds(program),
@@ -163,13 +179,10 @@ fn meets_conditions(
             }
         }
     }
-    match (errors.as_slice(), hook.ignores_failure) {
-        ([], _) => Ok(true),
-        (_, true) => Ok(false),
-        ([only], false) => Err(status::forbidden(at.call.about_name(at.name), only)),
-        (several, false) => {
-            Err(status::forbidden(at.call.about_name(at.name), &format!("[{}]", several.join(", "))))
-        }
+    match errors.as_slice() {
+        [] => Ok(true),
+        [only] => Err(only.clone()),
+        several => Err(format!("[{}]", several.join(", "))),
     }
 }
 

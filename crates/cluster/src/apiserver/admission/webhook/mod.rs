@@ -6,9 +6,9 @@
 //! configurations' names; validating ones all at once.
 
 mod client;
-mod hook;
-mod matching;
-mod review;
+pub mod hook;
+pub mod matching;
+pub mod review;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use futures::future::join_all;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::{Attributes, Operation, settle};
+use super::{Attributes, Operation, Round, settle};
 use crate::apiserver::status::{self, Refusal};
 use crate::apiserver::{managed, rules};
 use crate::patch;
@@ -148,50 +148,18 @@ fn take_notes(at: &Attributes<'_>, hook: &Hook, answer: &Answer) {
     }
 }
 
-/// The mutating webhooks around the built-in plug-ins `fill_in`: once, and where one changed the object once more for
-/// those whose `reinvocationPolicy` is `IfNeeded`.
+/// Asks each mutating webhook that matches, or those of `only`, one after the other.
 ///
 /// # Errors
 /// The first refusal.
-pub async fn mutate(
+pub async fn round(
     at: &Attributes<'_>,
     object: &mut Value,
     old: Option<&Value>,
-    fill_in: impl Fn(&mut Value) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
-    fill_in(object)?;
-    let configurations = at.call.server.hooks.all(at, true);
-    if configurations.is_empty() {
-        return Ok(());
-    }
-    let mut first = Vec::new();
-    let changed = round(at, &configurations, object, old, &mut first, None).await?;
-    if let Some(changed_by) = changed {
-        let before = object.clone();
-        fill_in(object)?;
-        let is_changed_again = *object != before;
-        // A hook that was asked before the last change has not seen it; one after it has.
-        let again = |place: usize| is_changed_again || place < changed_by;
-        let due =
-            first.iter().filter(|(place, reinvoke)| *reinvoke && again(*place)).map(|(place, _)| *place);
-        let due = due.collect::<Vec<_>>();
-        if !due.is_empty() {
-            round(at, &configurations, object, old, &mut Vec::new(), Some(&due)).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Asks each hook that matches; `asked` takes their places. Gives the place of the last that changed the object.
-async fn round(
-    at: &Attributes<'_>,
-    configurations: &[Arc<Vec<Hook>>],
-    object: &mut Value,
-    old: Option<&Value>,
-    asked: &mut Vec<(usize, bool)>,
     only: Option<&[usize]>,
-) -> Result<Option<usize>, Refusal> {
-    let mut changed = None;
+) -> Result<Round, Refusal> {
+    let configurations = at.call.server.hooks.all(at, true);
+    let mut round = Round::default();
     for (place, hook) in configurations.iter().flat_map(|hooks| hooks.iter()).enumerate() {
         if only.is_some_and(|only| !only.contains(&place)) {
             continue;
@@ -199,7 +167,7 @@ async fn round(
         let present = Some(&*object).filter(|object| !object.is_null());
         let Some(invocation) = matching::invocation(at, hook, present, old)? else { continue };
         let outcome = ask(at, hook, &invocation, [present, old]).await;
-        asked.push((place, hook.reinvokes));
+        round.asked.push((place, hook.reinvokes));
         match outcome {
             Outcome::Refused(refusal) => return Err(refusal),
             Outcome::Failed(failure) => failed(hook, &failure)?,
@@ -213,12 +181,12 @@ async fn round(
                     None => false,
                 };
                 if is_changed {
-                    changed = Some(place);
+                    round.changed_by = Some(place);
                 }
             }
         }
     }
-    Ok(changed)
+    Ok(round)
 }
 
 /// Applies a hook's patch; tells whether anything changed.
@@ -238,8 +206,22 @@ fn apply(
             hook.name
         )));
     }
-    let asked = invocation.convert(at, object);
-    let mut next = patch::json(&asked, operations).map_err(status::internal)?;
+    let asked = invocation.convert(at, object).into_owned();
+    let next = patch::json(&asked, operations).map_err(status::internal)?;
+    adopt(at, object, &asked, next)
+}
+
+/// Takes what a webhook or policy made of `asked`, which is the object in the version it was asked about; tells whether
+/// anything changed.
+///
+/// # Errors
+/// 500: it is no object of its kind.
+pub fn adopt(
+    at: &Attributes<'_>,
+    object: &mut Value,
+    asked: &Value,
+    mut next: Value,
+) -> Result<bool, Refusal> {
     if next["apiVersion"] == asked["apiVersion"] {
         next["apiVersion"] = object["apiVersion"].clone();
     }

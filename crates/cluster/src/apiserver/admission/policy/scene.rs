@@ -1,0 +1,154 @@
+//! What the expressions of one policy see of one request, and what their evaluation costs.
+//!
+//! Source: apiserver `pkg/admission/plugin/cel`. The variables are `object`, `oldObject`, `request`, `params`,
+//! `namespaceObject` and the policy's own under `variables`. There is no `authorizer`.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kube_cel::cel::objects::{Key as CelKey, Map};
+use kube_cel::cel::{Program, Value as Cel};
+use serde_json::{Value, json};
+
+use super::definition::{Expression, Policy};
+use crate::apiserver::admission::Attributes;
+use crate::apiserver::admission::webhook::matching::{self, Invocation};
+use crate::apiserver::admission::webhook::review;
+use crate::expressions::Variables;
+use crate::expressions::initializers::{Maker, to_json};
+use crate::schema::cost::{self, BUDGET, PER_RULE};
+use crate::store::Key;
+
+/// Names under which expressions find things.
+const NAMES: [&str; 6] = ["object", "oldObject", "request", "params", "namespaceObject", "variables"];
+/// How long the text of a variable's value may be, as JSON, in bytes: none grows by being put together again and again.
+const MAX_VARIABLE_BYTES: usize = 4 << 20;
+const OVERSPENT: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// See the module.
+pub struct Scene {
+    /// The values as JSON, in the order of [`NAMES`].
+    values: [Value; 6],
+    variables: Variables,
+    made: HashMap<CelKey, Cel>,
+    failed: Vec<String>,
+    budget: u64,
+}
+
+impl Scene {
+    /// What a policy sees, without its own variables yet.
+    pub fn new(
+        at: &Attributes<'_>,
+        invocation: &Invocation,
+        states: [Option<&Value>; 2],
+        parameters: Value,
+    ) -> Self {
+        let [object, old] = states
+            .map(|state| state.map_or(Value::Null, |object| invocation.convert(at, object).into_owned()));
+        let request = review::request_value(at, invocation, "", [None, None]);
+        let values = [object, old, request, parameters, namespace(at), json!({})];
+        let bound: Vec<(&str, &Value)> = NAMES.into_iter().zip(&values).collect();
+        let variables = Variables::new(&bound);
+        Self { variables, values, made: HashMap::new(), failed: Vec::new(), budget: BUDGET }
+    }
+
+    /// Whether the policy's conditions hold.
+    ///
+    /// # Errors
+    /// Why it cannot be said.
+    pub fn meets(&self, policy: &Policy) -> Result<bool, String> {
+        matching::conditions_hold(&policy.conditions, &self.bound(), &self.variables)
+    }
+
+    /// Binds the policy's variables. One that cannot be evaluated is missing, which is an error where it is used.
+    pub fn declare(&mut self, policy: &Policy) {
+        for (name, expression) in &policy.variables {
+            let value = self.evaluate(expression).and_then(|value| {
+                // What JSON has no words for (a duration, a quantity) is small.
+                let shown = to_json(&value, None, 0).unwrap_or(Value::Null);
+                match shown.to_string().len() {
+                    0..=MAX_VARIABLE_BYTES => Ok((value, shown)),
+                    _ => Err("operation cancelled: actual cost limit exceeded".to_owned()),
+                }
+            });
+            match value {
+                Ok((value, shown)) => {
+                    self.values[5][name.as_str()] = shown;
+                    self.made.insert(CelKey::String(Arc::new(name.clone())), value);
+                    self.variables.bind("variables", Cel::Map(Map { map: Arc::new(self.made.clone()) }));
+                }
+                Err(why) => {
+                    self.failed.push(format!("composited variable \"{name}\" fails to evaluate: {why}"));
+                }
+            }
+        }
+    }
+
+    fn bound(&self) -> [(&str, &Value); 6] {
+        let [object, old, request, parameters, namespace, variables] = &self.values;
+        let values = [object, old, request, parameters, namespace, variables];
+        std::array::from_fn(|place| (NAMES[place], values[place]))
+    }
+
+    /// Evaluates an expression.
+    ///
+    /// # Errors
+    /// Why it has no value, for a person.
+    pub fn evaluate(&mut self, expression: &Expression) -> Result<Cel, String> {
+        let program = expression.program.as_ref().map_err(Clone::clone)?;
+        self.pay(program)?;
+        self.variables.evaluate(program).map_err(|why| {
+            let why = self.explained(why);
+            format!("expression '{}' resulted in error: {why}", expression.text)
+        })
+    }
+
+    /// Makes an object or the operations of a patch.
+    ///
+    /// # Errors
+    /// Why nothing is made, for a person.
+    pub fn make(
+        &mut self,
+        maker: &Maker,
+        make: fn(&Variables, &Maker) -> Result<Value, String>,
+    ) -> Result<Value, String> {
+        self.pay(&maker.program)?;
+        make(&self.variables, maker).map_err(|why| self.explained(why))
+    }
+
+    fn pay(&mut self, program: &Program) -> Result<(), String> {
+        let cost = cost::bound(program, &self.bound());
+        if cost > PER_RULE {
+            return Err("operation cancelled: actual cost limit exceeded".to_owned());
+        }
+        self.budget = self.budget.checked_sub(cost).ok_or(OVERSPENT)?;
+        Ok(())
+    }
+
+    /// Where a variable is missing because it failed, the reason of that.
+    fn explained(&self, why: String) -> String {
+        let is_missing = |failed: &&String| {
+            failed
+                .split('"')
+                .nth(1)
+                .is_some_and(|name| why.contains(name) && self.values[5].get(name).is_none())
+        };
+        self.failed.iter().find(is_missing).cloned().unwrap_or(why)
+    }
+}
+
+/// The namespace that the write is in, as far as expressions may see it (`CreateNamespaceObject`).
+fn namespace(at: &Attributes<'_>) -> Value {
+    let name = at.call.action.namespace.filter(|_| !at.kind().is("", "Namespace"));
+    let found = name
+        .and_then(|name| at.call.server.store.get(&crate::apiserver::namespaces(), &Key::new(None, name)));
+    let Some(found) = found else { return Value::Null };
+    let mut namespace = Cow::Borrowed(&found.value).into_owned();
+    if let Some(metadata) = namespace["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+        metadata.remove("ownerReferences");
+    }
+    namespace
+}
