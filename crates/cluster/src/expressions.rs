@@ -55,10 +55,15 @@ const MAX_DEPTH: usize = 256;
 /// What does not parse, for a person.
 pub fn compile(expression: &str) -> Result<Program, String> {
     let program = parse(expression)?;
-    match first_fault(&program.expression().expr, false, 0) {
+    match unsupported(&program) {
         Some(fault) => Err(fault),
         None => Ok(program),
     }
+}
+
+/// What an expression holds that cannot be evaluated, for a person.
+pub fn unsupported(program: &Program) -> Option<String> {
+    first_fault(&program.expression().expr, false, 0)
 }
 
 fn parse(expression: &str) -> Result<Program, String> {

@@ -46,6 +46,11 @@ pub enum Outcome {
 }
 
 impl Options {
+    /// Whether nothing is to come of it.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     /// Reads the options. A body, if there is one, wins over the query.
     ///
     /// # Errors

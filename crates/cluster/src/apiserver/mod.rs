@@ -19,6 +19,7 @@ mod create;
 mod definitions;
 mod delete;
 mod discovery;
+mod eviction;
 pub mod expiry;
 pub mod kubelet;
 pub mod listen;

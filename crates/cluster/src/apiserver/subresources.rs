@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::admission::{self, Attributes, Operation};
 use super::body::{self, Decoded};
 use super::call::Call;
+use super::eviction;
 use super::kubelet::{LogError, LogRequest};
 use super::negotiate::{self, Encoding, PatchType};
 use super::reply::{self, Body};
@@ -80,13 +81,16 @@ fn bound(pod: &Value, node: &str, annotations: &Value, call: &Call<'_>) -> Value
     pod
 }
 
-/// Answers pods/eviction: a deletion that a disruption budget could refuse.
+/// Answers pods/eviction: a deletion that a disruption budget can refuse.
 ///
 /// # Errors
-/// 404, 409.
+/// 404, 409, 429.
 pub async fn evict(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, Refusal> {
     let options = delete::Options::parse(call, Some(&decoded.value["deleteOptions"]))?;
     admit_posted(call, &decoded.value).await?;
+    if let Some(pod) = call.server.store.get(&call.entry.resource, &call.key()) {
+        eviction::charge(call, &pod.value, options.is_dry_run()).await?;
+    }
     delete::delete(call, &options).await?;
     Ok(reply::json_value(201, &status::success(201)))
 }

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 mod aggregation;
 pub mod cache;
 mod deployment;
+mod disruption;
 mod endpoints;
 mod event_expiry;
 mod finished;
@@ -247,6 +248,15 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
         slices: watches.slices.clone(),
         pods: watches.pods.clone(),
     };
+    let disruption = disruption::Hands {
+        client: clients.account("disruption-controller"),
+        budgets: watches.budgets.clone(),
+        pods: watches.pods.clone(),
+        deployments: watches.deployments.clone(),
+        replica_sets: watches.replica_sets.clone(),
+        replication_controllers: watches.replication_controllers.clone(),
+        recorder: recorder.named("controllermanager"),
+    };
     let garbage = clients.account("generic-garbage-collector");
     let aggregation = clients.account("clusterrole-aggregation-controller");
     let volumes = keeping(&clients, &watches, &recorder, options.volumes);
@@ -261,6 +271,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
         node_lifecycle::run(node_lifecycle, stop.clone()),
         pod_garbage::run(pod_garbage, stop.clone()),
         endpoints::run(endpoints, stop.clone()),
+        disruption::run(disruption, stop.clone()),
         volumes::run(volumes, stop.clone()),
         event_expiry::run(clients.account("event-expiry-controller"), stop.clone()),
         replicate(&clients, &watches, &recorder, &stop),

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::cost::{self, PER_RULE};
 use super::{NodeId, Schema};
+use crate::expressions;
 use crate::objects::{FieldFault, Reason};
 
 const RULES: &str = "x-kubernetes-validations";
@@ -184,6 +185,10 @@ pub fn compile_faults(schema: &Schema) -> Vec<(String, usize, String, String)> {
             let alone = serde_json::json!({RULES: [rule]});
             for error in kube_cel::compile_schema(&alone).compilation_errors() {
                 faults.push((path.clone(), index, text.to_owned(), error.to_string()));
+            }
+            if let Some(fault) = Program::compile(text).ok().and_then(|made| expressions::unsupported(&made))
+            {
+                faults.push((path.clone(), index, text.to_owned(), fault));
             }
         }
     }

@@ -8,6 +8,8 @@ mod admission_policies;
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod budgets;
+#[cfg(test)]
 mod claims;
 #[cfg(test)]
 mod control;

@@ -1,0 +1,132 @@
+//! pods/eviction: a deletion that a PodDisruptionBudget can refuse.
+//!
+//! Rules: `pkg/registry/core/pod/storage/eviction.go`. A budget that allows the eviction is charged before the pod goes,
+//! by its revision, so that two evictions never share one allowance.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::call::Call;
+use super::status::{self, About, Refusal};
+use crate::objects::LabelSelector;
+use crate::store::{self, Record, Resource};
+
+/// Times that a budget may change under our hands.
+const MAX_ATTEMPTS: usize = 20;
+/// Evicted pods that a budget remembers (`MaxDisruptedPodSize`).
+const MAX_DISRUPTED: usize = 2000;
+const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// Charges the budget of a pod that is to be evicted.
+///
+/// # Errors
+/// 429 where the budget does not allow it, 500 where several budgets hold for the pod.
+pub async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), Refusal> {
+    if is_free(pod) {
+        return Ok(());
+    }
+    let budgets = Resource::new("policy", "poddisruptionbudgets");
+    for _ in 0..MAX_ATTEMPTS {
+        let mut own = call.server.store.list(&budgets, call.action.namespace).records;
+        own.retain(|budget| covers(&budget.value, pod));
+        let budget: Arc<Record> = match own.as_slice() {
+            [] => return Ok(()),
+            [only] => only.clone(),
+            _ => {
+                let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                return Err(Refusal::new(500, "", message));
+            }
+        };
+        if spares(&budget.value, pod) {
+            return Ok(());
+        }
+        let next = charged(call, &budget.value)?;
+        if dry_run {
+            return Ok(());
+        }
+        match call.server.store.replace(&budgets, &budget.key, budget.revision, next).await {
+            Ok(_) => return Ok(()),
+            Err(store::Error::Changed(_)) => {}
+            Err(error) => return Err(status::internal(error)),
+        }
+    }
+    Err(busy(text(&pod["metadata"]["name"])))
+}
+
+/// A pod that does not run (any more) disturbs nobody by going (`canIgnorePDB`).
+fn is_free(pod: &Value) -> bool {
+    matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed" | "Pending")
+        || !pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn covers(budget: &Value, pod: &Value) -> bool {
+    let selector = &budget["spec"]["selector"];
+    !selector.is_null() && LabelSelector::of(selector).is_ok_and(|selector| selector.matches(pod))
+}
+
+/// Whether the pod may go because it is not ready, by the budget's `unhealthyPodEvictionPolicy`.
+fn spares(budget: &Value, pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let is_ready =
+        conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    let number = |field: &str| budget["status"][field].as_i64().unwrap_or_default();
+    let is_kept = number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0;
+    !is_ready && (is_kept || budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow")
+}
+
+/// The budget with one eviction less (`checkAndDecrement`).
+fn charged(call: &Call<'_>, budget: &Value) -> Result<Value, Refusal> {
+    let (name, status) = (text(&budget["metadata"]["name"]), &budget["status"]);
+    let number = |field: &str| status[field].as_i64().unwrap_or_default();
+    if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or_default() {
+        return Err(busy(name));
+    }
+    let about = About { group: "policy", resource: "poddisruptionbudget", name };
+    if number("disruptionsAllowed") < 0 {
+        return Err(status::forbidden(about, "pdb disruptions allowed is negative"));
+    }
+    if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > MAX_DISRUPTED) {
+        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return Err(status::forbidden(about, why));
+    }
+    if number("disruptionsAllowed") == 0 {
+        return Err(Refusal::new(429, "TooManyRequests", REFUSED).with_cause(
+            "DisruptionBudget",
+            &why(name, status),
+            "",
+        ));
+    }
+    let mut next = budget.clone();
+    next["status"]["disruptionsAllowed"] = (number("disruptionsAllowed") - 1).into();
+    next["status"]["disruptedPods"][call.action.name] = call.timestamp();
+    Ok(next)
+}
+
+/// Why a budget allows nothing.
+fn why(name: &str, status: &Value) -> String {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let condition = conditions.into_iter().find(|c| c["type"] == "DisruptionAllowed").unwrap_or(&Value::Null);
+    let (reason, message) = (text(&condition["reason"]), text(&condition["message"]));
+    let is_said = condition["status"] == "False" && !message.is_empty();
+    let number = |field: &str| status[field].as_i64().unwrap_or_default();
+    let (wanted, there) = (number("desiredHealthy"), number("currentHealthy"));
+    let begin = format!("The disruption budget {name}");
+    match (is_said, reason) {
+        (true, "SyncFailed") => {
+            format!("{begin} does not allow evicting pods currently because it failed sync: {message}")
+        }
+        _ if there <= wanted => format!("{begin} needs {wanted} healthy pods and has {there} currently"),
+        (true, _) => format!("{begin} does not allow evicting pods currently ({reason}): {message}"),
+        _ => format!("{begin} does not allow evicting pods currently"),
+    }
+}
+
+fn busy(name: &str) -> Refusal {
+    let why = format!("The disruption budget {name} is still being processed by the server.");
+    Refusal::new(429, "TooManyRequests", REFUSED).with_cause("DisruptionBudget", &why, "").retry_after(10)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
