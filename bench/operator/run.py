@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
 """Our operator beside MPI Operator v0.8.2 on a real control plane, all in one run. Python's standard library only.
 
-usage: run.py --run FOLDER --ours PROGRAM --upstream PROGRAM [--repeat 3] [--report FILE]
+usage: run.py --run FOLDER --ours PROGRAM --upstream PROGRAM [--seconds 520] [--small] [--report FILE]
 
 FOLDER is that of a control plane at https://127.0.0.1:6443 that has MPIJobs' definition and fake nodes (kwok) which let pods run
 at once and Launchers end after 5 s: `pki/tokens.csv` and `pki/ca.crt`, `operator.kubeconfig` (user `operator`), `audit.log` with that
-user's requests. The floor is what bare creates of the same pods take, so many at once, measured in the same run.
+user's requests, `NAME.pid` of its programs. It ends within the given seconds: everything is measured once, ours first, and then again
+while there is time.
+
+Two floors are measured in the same run: what bare creates of a job's Workers take, so many at once, and what bare creates of all that
+its operator makes take until all pods run. The second is the control plane's own time: no operator can be faster than it.
 """
 
 import argparse
 import collections
+import functools
 import http.client
 import json
 import os
@@ -26,7 +31,7 @@ import threading
 import time
 
 PORT = 6443
-WAIT_SECONDS = 600
+WAIT_SECONDS = 60
 SETTLE_SECONDS = 3
 AUDIT_SECONDS = 2.5
 AT_ONCE = (16, 32, 64)
@@ -34,17 +39,28 @@ AT_ONCE = (16, 32, 64)
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", type=pathlib.Path)
 parser.add_argument("--ours")
-parser.add_argument("--upstream")
-parser.add_argument("--repeat", type=int, default=3)
+parser.add_argument("--upstream", default="")
+parser.add_argument("--seconds", type=float, default=520)
+parser.add_argument("--small", action="store_true", help="few pods, to try this program")
 parser.add_argument("--report", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1] / "reports" / "operator.md")
 parser.add_argument("--skip-upstream", action="store_true", help="for a first look")
 parser.add_argument("--scenarios", default="four,hundred,thousand,fifty,idle")
-parser.add_argument("--upstream-scenarios", help="fewer for upstream, whose default flags take minutes for the large ones")
 options = parser.parse_args()
-if not (options.run and options.ours and options.upstream):
+if not (options.run and options.ours and (options.upstream or options.skip_upstream)):
     print("bench/operator needs a real control plane and upstream's program; nothing is measured without them.", __doc__, sep="\n\n")
     sys.exit(0)
 
+END = time.monotonic() + options.seconds
+SCENARIOS = {"four": (1, 4), "hundred": (1, 100), "thousand": (1, 1000), "fifty": (50, 4)}
+IDLE_JOBS, IDLE_SECONDS = 200, 20
+if options.small:
+    SCENARIOS = {"four": (1, 4), "hundred": (1, 8), "thousand": (1, 16), "fifty": (3, 4)}
+    IDLE_JOBS, IDLE_SECONDS = 4, 5
+# Upstream's own flags take minutes for these; with these it does them, too.
+RAISED = ["--kube-api-qps=1000", "--kube-api-burst=2000", "--threadiness=16", "--controller-queue-rate-limit=1000", "--controller-queue-burst=2000"]
+RAISED_FOR = ("thousand", "idle")
+# What a scenario takes at most where the machine is quiet: it is not begun where less time is left.
+TAKES = {"four": 25, "hundred": 40, "thousand": 60, "fifty": 75, "idle": 100}
 TOKEN = next(line.split(",")[0] for line in open(options.run / "pki/tokens.csv") if line.split(",")[1] == "admin")
 CONTEXT = ssl.create_default_context(cafile=str(options.run / "pki/ca.crt"))
 HEADERS = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json", "Accept": "application/json"}
@@ -99,13 +115,24 @@ class Watch(threading.Thread):
         self.connection.sock and self.connection.sock.shutdown(2)
 
 
+def cpu_of(pid):
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def control_plane_cpu():
+    """CPU seconds that the control plane has used, but for the fake nodes."""
+    programs = [path for path in options.run.glob("*.pid") if path.stem != "kwok"]
+    return sum(cpu_of(path.read_text().strip()) for path in programs)
+
+
 class Operator:
-    def __init__(self, which):
+    def __init__(self, which, flags=()):
         self.which = which
         program = options.ours if which == "ours" else options.upstream
         self.log = open(options.run / f"bench-{which}.log", "ab")
         environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-        command = [program, f"--kubeConfig={options.run}/operator.kubeconfig"]
+        command = [program, f"--kubeConfig={options.run}/operator.kubeconfig", *flags]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)
         self.pid = self.process.pid
         lease = "/apis/coordination.k8s.io/v1/namespaces/mpi-operator/leases/mpi-operator"
@@ -128,12 +155,11 @@ class Operator:
 
     def memory(self):
         text = open(f"/proc/{self.pid}/status").read()
-        found = dict(re.findall(r"^(VmHWM|VmRSS):\s+(\d+)", text, re.M))
-        return int(found["VmRSS"]) / 1024, int(found["VmHWM"]) / 1024
+        found = dict(re.findall(r"^(VmHWM|VmRSS|RssAnon):\s+(\d+)", text, re.M))
+        return {"resident": int(found["VmRSS"]) / 1024, "peak": int(found["VmHWM"]) / 1024, "heap": int(found["RssAnon"]) / 1024}
 
     def cpu(self):
-        fields = open(f"/proc/{self.pid}/stat").read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_of(self.pid)
 
     def forget_peak(self):
         open(f"/proc/{self.pid}/clear_refs", "w").write("5")
@@ -197,12 +223,15 @@ class Seen:
     """When what happened first."""
 
     def __init__(self):
-        self.created, self.running, self.succeeded = {}, {}, {}
+        self.created, self.up, self.running, self.succeeded = {}, {}, {}, {}
         self.changed = threading.Event()
 
     def pod(self, now, kind, pod):
+        name = pod["metadata"]["name"]
         if kind != "DELETED" and pod["metadata"]["labels"].get("training.kubeflow.org/job-role") == "worker":
-            self.created.setdefault(pod["metadata"]["name"], now)
+            self.created.setdefault(name, now)
+        if pod.get("status", {}).get("phase") == "Running":
+            self.up.setdefault(name, now)
         self.changed.set()
 
     def job(self, now, _, job):
@@ -212,10 +241,14 @@ class Seen:
         self.changed.set()
 
     def wait(self, done):
-        end = time.monotonic() + WAIT_SECONDS
+        end = min(time.monotonic() + WAIT_SECONDS, END)
         while not done() and time.monotonic() < end:
             self.changed.wait(0.5)
             self.changed.clear()
+
+
+def last(times, wanted, start):
+    return max(times.values()) - start if len(times) == wanted else None
 
 
 def measure(operator, jobs, workers, keep=False):
@@ -223,27 +256,28 @@ def measure(operator, jobs, workers, keep=False):
     watches = [Watch(f"/api/v1/namespaces/{namespace}/pods", seen.pod), Watch(JOBS.format(namespace), seen.job)]
     position = audit_position()
     operator.forget_peak()
-    cpu, start = operator.cpu(), time.monotonic()
+    cpu, control, start = operator.cpu(), control_plane_cpu(), time.monotonic()
     submit_all(namespace, jobs, workers)
+    seen.wait(lambda: len(seen.running) == jobs)
+    used = {"cpu": operator.cpu() - cpu, "control cpu": control_plane_cpu() - control}
     seen.wait(lambda: len(seen.succeeded) == jobs)
     time.sleep(SETTLE_SECONDS)
     calls = audited(position)
-    resident, peak = operator.memory()
+    memory = operator.memory()
     for watch in watches:
         watch.stop()
     if not keep:
         remove(namespace)
-    last = lambda times, wanted: max(times.values()) - start if len(times) == wanted else None
     return {
-        "created": last(seen.created, jobs * workers),
-        "running": last(seen.running, jobs),
-        "succeeded": last(seen.succeeded, jobs),
+        "created": last(seen.created, jobs * workers, start),
+        "up": last(seen.up, jobs * (workers + 1), start),
+        "running": last(seen.running, jobs, start),
+        "succeeded": last(seen.succeeded, jobs, start),
         "running seen": len(seen.running),
         "calls": sum(calls.values()),
         "conflicts": sum(count for name, count in calls.items() if name.endswith(" 409")),
-        "cpu": operator.cpu() - cpu,
-        "resident": resident,
-        "peak": peak,
+        **used,
+        **memory,
         "calls by kind": dict(calls.most_common()),
         "namespace": namespace,
     }
@@ -263,152 +297,228 @@ def submit_all(namespace, jobs, workers):
 
 
 def remove(namespace):
-    call("DELETE", JOBS.format(namespace), {"propagationPolicy": "Background"})
-    end = time.monotonic() + 300
+    for path in (JOBS.format(namespace), f"/apis/batch/v1/namespaces/{namespace}/jobs", f"/api/v1/namespaces/{namespace}/pods"):
+        call("DELETE", path, {"propagationPolicy": "Background"})
+    end = min(time.monotonic() + 60, END)
     while time.monotonic() < end and call("GET", f"/api/v1/namespaces/{namespace}/pods?limit=1")["items"]:
-        time.sleep(0.5)
+        time.sleep(0.2)
     call("DELETE", f"/api/v1/namespaces/{namespace}")
     time.sleep(1)
 
 
-def worker_template():
-    """A Worker's pod as our operator makes it, to be created without one."""
+MODEL = "model"
+GROUPS = [
+    [("/api/v1/namespaces/{}/services", MODEL), ("/api/v1/namespaces/{}/configmaps", f"{MODEL}-config"), ("/api/v1/namespaces/{}/secrets", f"{MODEL}-ssh")],
+    [*(("/api/v1/namespaces/{}/pods", f"{MODEL}-worker-{index}") for index in range(4)), ("/apis/batch/v1/namespaces/{}/jobs", f"{MODEL}-launcher")],
+]
+
+
+def model():
+    """What our operator makes of a job with four Workers, to be created without one: groups of (path, object)."""
     namespace = new_namespace()
     operator = Operator("ours")
-    call("POST", JOBS.format(namespace), mpijob("model", 1))
-    pod = {}
-    while "spec" not in pod:
-        pod = call("GET", f"/api/v1/namespaces/{namespace}/pods/model-worker-0")
-        time.sleep(0.05)
+    call("POST", JOBS.format(namespace), mpijob(MODEL, 4))
+    groups = []
+    for group in GROUPS:
+        groups.append([])
+        for path, name in group:
+            found = {}
+            while "metadata" not in found or "uid" not in found["metadata"]:
+                found = call("GET", f"{path.format(namespace)}/{name}")
+                time.sleep(0.05)
+            groups[-1].append((path, bare(found)))
     operator.stop()
     remove(namespace)
-    spec = {name: value for name, value in pod["spec"].items() if name not in ("nodeName", "serviceAccount", "serviceAccountName", "tolerations")}
-    spec["volumes"] = [volume for volume in spec["volumes"] if "projected" not in volume]
-    kept = {volume["name"] for volume in spec["volumes"]}
-    for container in spec["containers"]:
-        container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] in kept]
-    return {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": spec}
+    return groups
 
 
-def floor(template, pods, at_once):
-    """Seconds that bare creates take."""
-    namespace, waiting = new_namespace(), queue.SimpleQueue()
-    for number in range(pods):
-        metadata = {**template["metadata"], "name": f"bare-{number}"}
-        waiting.put(json.dumps({**template, "metadata": metadata}).encode())
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    ready = threading.Barrier(at_once + 1)
+def bare(found):
+    metadata = {key: found["metadata"][key] for key in ("name", "labels", "annotations") if key in found["metadata"]}
+    kept = {key: value for key, value in found.items() if key in ("apiVersion", "kind", "data", "type")}
+    spec = found.get("spec", {})
+    kind = found["kind"]
+    if kind == "Service":
+        spec = {key: spec[key] for key in ("clusterIP", "selector", "publishNotReadyAddresses") if key in spec}
+    if kind == "Job":
+        del spec["selector"]
+        labels = spec["template"]["metadata"]["labels"]
+        spec["template"]["metadata"] = {"labels": {key: value for key, value in labels.items() if key.startswith("training.")}}
+    if kind == "Pod":
+        spec = {name: value for name, value in spec.items() if name not in ("nodeName", "serviceAccount", "serviceAccountName", "tolerations")}
+        spec["volumes"] = [volume for volume in spec["volumes"] if "projected" not in volume]
+        volumes = {volume["name"] for volume in spec["volumes"]}
+        for container in spec["containers"]:
+            container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount["name"] in volumes]
+    return {**kept, "metadata": metadata, **({"spec": spec} if spec else {})}
 
-    def create():
-        call("GET", f"{path}?limit=1")
+
+def at_once(tasks, count):
+    """Runs the tasks, so many at once, on connections that are open; returns the seconds."""
+    waiting, ready = queue.SimpleQueue(), threading.Barrier(count + 1)
+    for task in tasks:
+        waiting.put(task)
+
+    def work():
+        call("GET", "/api/v1/namespaces?limit=1")
         ready.wait()
         while True:
             try:
-                body = waiting.get_nowait()
+                task = waiting.get_nowait()
             except queue.Empty:
                 return
-            call("POST", path, body, accepted=(201,))
+            task()
 
-    threads = [threading.Thread(target=create) for _ in range(at_once)]
+    threads = [threading.Thread(target=work) for _ in range(count)]
     for thread in threads:
         thread.start()
     ready.wait()
     start = time.monotonic()
     for thread in threads:
         thread.join()
-    took = time.monotonic() - start
-    call("DELETE", path)
+    return time.monotonic() - start
+
+
+def posts(objects, namespace):
+    """A create of each, made ready before the clock starts."""
+    prepared = [(path.format(namespace), json.dumps(one).encode()) for path, one in objects]
+    return [functools.partial(call, "POST", path, body, accepted=(201,)) for path, body in prepared]
+
+
+def floor(groups, pods, count):
+    """Seconds that bare creates of so many Workers take."""
+    namespace = new_namespace()
+    path, worker = groups[1][0]
+    workers = [(path, {**worker, "metadata": {**worker["metadata"], "name": f"bare-{number}"}}) for number in range(pods)]
+    took = at_once(posts(workers, namespace), count)
     remove(namespace)
     return took
 
 
-def idle(operator, seconds=30):
-    result = measure(operator, 200, 4, keep=True)
-    time.sleep(10)
+def floor_of_jobs(groups, jobs, count):
+    """Bare creates of all that the operator makes of so many jobs with four Workers: seconds until all Workers are created, until all
+    pods run, and the control plane's CPU seconds."""
+    namespace, seen = new_namespace(), Seen()
+    watch = Watch(f"/api/v1/namespaces/{namespace}/pods", seen.pod)
+
+    def named(group, number):
+        return [(path, json.loads(json.dumps(one).replace(MODEL, f"bare{number}"))) for path, one in group]
+
+    steps = [posts([one for number in range(jobs) for one in named(group, number)], namespace) for group in groups]
+    control, start = control_plane_cpu(), time.monotonic()
+    for step in steps:
+        at_once(step, count)
+    seen.wait(lambda: len(seen.up) == jobs * 5)
+    result = {"created": last(seen.created, jobs * 4, start), "up": last(seen.up, jobs * 5, start), "control cpu": control_plane_cpu() - control}
+    watch.stop()
+    remove(namespace)
+    return result
+
+
+def idle(operator):
+    many = measure(operator, IDLE_JOBS, 4, keep=True)
+    time.sleep(5)
     operator.forget_peak()
     position, cpu = audit_position(), operator.cpu()
-    time.sleep(seconds)
+    time.sleep(IDLE_SECONDS)
     calls = audited(position)
-    resident, _ = operator.memory()
-    remove(result["namespace"])
-    return {"resident": resident, "calls": sum(calls.values()), "cpu": operator.cpu() - cpu, "seconds": seconds, "many": result}
+    memory = operator.memory()
+    remove(many["namespace"])
+    return {**memory, "calls": sum(calls.values()), "calls by kind": dict(calls), "cpu": operator.cpu() - cpu, "many": many}
 
 
-SCENARIOS = {"four": (1, 4), "hundred": (1, 100), "thousand": (1, 1000), "fifty": (50, 4)}
+def once(which, name):
+    """One run of a scenario, with an operator of its own; nothing where too little time is left."""
+    if END - time.monotonic() < (10 if options.small else TAKES[name]):
+        print(which, name, "is left out: the time is up", flush=True)
+        return []
+    operator = Operator(which, RAISED if which == "upstream" and name in RAISED_FOR else ())
+    try:
+        result = idle(operator) if name == "idle" else measure(operator, *SCENARIOS[name])
+    finally:
+        operator.stop()
+    print(which, name, json.dumps(result), flush=True)
+    return [result]
 
 
-def measured(which, repeat):
-    results = {}
-    chosen = options.scenarios if which == "ours" else options.upstream_scenarios or options.scenarios
-    for name in chosen.split(","):
-        operator = Operator(which)
-        try:
-            if name == "idle":
-                results[name] = [idle(operator)]
-            else:
-                # Upstream's default flags take minutes for the large ones; once is enough to see.
-                runs = repeat if which == "ours" or name in ("four",) else 1
-                results[name] = [measure(operator, *SCENARIOS[name]) for _ in range(runs)]
-        finally:
-            operator.stop()
-        for result in results[name]:
-            print(which, name, json.dumps(result), flush=True)
-    return results
-
-
-def median(results, key):
+def middle(results, key, digits=2, of=statistics.median):
     values = [result[key] for result in results if result[key] is not None]
-    return statistics.median(values) if values else None
+    return shown(of(values), digits) if values else "–"
 
 
 def shown(value, digits=2):
-    return "–" if value is None else f"{value:.{digits}f}" if isinstance(value, float) else str(value)
+    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
 
 
-def report(floors, ours, upstream, load):
+def flags_of(name):
+    """The limits that a program of the control plane was given."""
+    words = pathlib.Path(f"/proc/{(options.run / name).with_suffix('.pid').read_text().strip()}/cmdline").read_text().split("\0")
+    return ", ".join(word for word in words if word.startswith(("--kube-api-qps", "--concurrent-job-syncs"))) or "its default flags"
+
+
+def table(floors, bare_jobs, ours, upstream):
+    goals = {"hundred": "< 0.4", "thousand": "< 4.5"}
+    rows = ["| what | ours | upstream | floor | ours ÷ floor | goal |", "|---|---|---|---|---|---|"]
+
+    def row(what, mine, theirs, bare=None, goal="–"):
+        ratio = shown(float(mine) / bare) if bare and mine != "–" else ""
+        rows.append(f"| {what} | {mine} | {theirs} | {shown(bare) if bare else ''} | {ratio} | {goal} |")
+
+    for name, (jobs, workers) in SCENARIOS.items():
+        mine, theirs = ours.get(name, []), upstream.get(name, [])
+        if not mine:
+            continue
+        size = f"{jobs} × {workers}"
+        both = lambda key, digits=2, of=statistics.median: (middle(mine, key, digits, of), middle(theirs, key, digits, of))
+        row(f"{size}: all Workers created, s", *both("created"), floors.get(jobs * workers), goals.get(name, "–"))
+        if name == "fifty":
+            row(f"{size}: all Workers created, s; beside the second floor", *both("created"), bare_jobs["created"])
+            row(f"{size}: all pods up, s; beside the second floor", *both("up"), bare_jobs["up"])
+            row(f"{size}: all jobs Running, s; beside the second floor", *both("running"), bare_jobs["up"], "< 2.5")
+            row(f"{size}: the control plane's CPU until then, s; beside the second floor", *both("control cpu"), bare_jobs["control cpu"])
+        else:
+            row(f"{size}: all jobs Running, s", *both("running"))
+        row(f"{size}: the operator's CPU until then, s", *both("cpu"))
+        row(f"{size}: jobs whose Running was seen, of {jobs}", *both("running seen", 0, min), goal="all")
+        row(f"{size}: API calls", *both("calls", 0), goal="≤ 14" if name == "four" else "–")
+        row(f"{size}: writes lost to a conflict", *both("conflicts", 0, max), goal="0")
+        row(f"{size}: most resident, MiB", *both("peak", 1), goal="< 60" if name == "thousand" else "–")
+    mine, theirs = ours.get("idle", []), upstream.get("idle", [])
+    if mine:
+        both = lambda key, digits=1: (middle(mine, key, digits), middle(theirs, key, digits))
+        what = f"idle with {IDLE_JOBS} finished jobs"
+        row(f"{what}: resident, MiB", *both("resident"), goal="< 25")
+        row(f"{what}: of it not of files, MiB", *both("heap"))
+        row(f"{what}: API calls in {IDLE_SECONDS} s but for the lease", *both("calls", 0), goal="0")
+        row(f"{what}: CPU in {IDLE_SECONDS} s, s", *both("cpu", 2))
+    return rows
+
+
+def report(floors, bare_jobs, ours, upstream, load):
     version = subprocess.run([options.ours, "--version"], capture_output=True, text=True).stdout.strip()
+    runs = ", ".join(f"{name} {len(results)}" for name, results in ours.items())
     lines = [
         "# The operator beside MPI Operator v0.8.2",
         "",
         f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, load before {load[0]:.1f}, after {os.getloadavg()[0]:.1f}; "
-        f"Kubernetes {call('GET', '/version')['gitVersion']} with etcd without fsync, 40 fake nodes (kwok); {version} against mpi-operator v0.8.2, "
-        "each with its default flags; medians. A job's Launcher ends 5 s after its start.",
+        f"Kubernetes {call('GET', '/version')['gitVersion']} with etcd without fsync, its controller manager with {flags_of('kube-controller-manager')}, "
+        f"40 fake nodes (kwok); {version} against mpi-operator v0.8.2. Medians of our runs ({runs}), each with an operator of its own. "
+        "A job's Launcher ends 5 s after its start.",
         "",
-        "The floor is what bare creates of the same pods take in the same run, the best of " + ", ".join(map(str, AT_ONCE)) + " at once.",
+        f"Each with its default flags, but upstream's for 1 × {SCENARIOS['thousand'][1]} and idle with `{' '.join(RAISED)}`, as it would take minutes. "
+        f"A dash: not all of it was seen within {WAIT_SECONDS} s, or there was no time left.",
         "",
-        "| what | ours | upstream | floor | ours ÷ floor | goal |",
-        "|---|---|---|---|---|---|",
+        f"The floor is what bare creates of the same pods take in the same run, the best of {', '.join(map(str, AT_ONCE))} at once. The second floor "
+        "is what bare creates of everything that the operator makes take until all pods, the Launchers' too, run: the time of API server, Job "
+        "controller, scheduler and nodes.",
+        "",
+        *table(floors, bare_jobs, ours, upstream),
+        "",
     ]
-    goals = {"hundred": "< 0.4 s", "thousand": "< 4.5 s", "fifty": "Running < 2.5 s"}
-    for name, (jobs, workers) in SCENARIOS.items():
-        if name not in ours:
-            continue
-        theirs = upstream.get(name, [])
-        bare = floors.get(jobs * workers)
-        created, goal = median(ours[name], "created"), goals.get(name, "–")
-        ratio = created / bare if bare and created else None
-        value = median(theirs, "created") if theirs else None
-        lines.append(f"| {jobs} × {workers}: all Workers created, s | {shown(created)} | {shown(value)} | {shown(bare)} | {shown(ratio)} | {goal if 'Running' not in goal else '–'} |")
-        value = median(theirs, "running") if theirs else None
-        lines.append(f"| {jobs} × {workers}: all jobs Running, s | {shown(median(ours[name], 'running'))} | {shown(value)} | | | {goal if 'Running' in goal else '–'} |")
-        worst = [f"{min(result['running seen'] for result in results)} of {jobs}" if results else "–" for results in (ours[name], theirs)]
-        lines.append(f"| {jobs} × {workers}: jobs whose Running was seen | {worst[0]} | {worst[1]} | | | all |")
-        counts = [shown(median(results, "calls") if results else None, 0) for results in (ours[name], theirs)]
-        lines.append(f"| {jobs} × {workers}: API calls | {counts[0]} | {counts[1]} | | | {'≤ 14' if name == 'four' else '–'} |")
-        counts = [shown(max(result["conflicts"] for result in results) if results else None) for results in (ours[name], theirs)]
-        lines.append(f"| {jobs} × {workers}: writes lost to a conflict | {counts[0]} | {counts[1]} | | | 0 |")
-        peaks = [shown(median(results, "peak") if results else None, 1) for results in (ours[name], theirs)]
-        lines.append(f"| {jobs} × {workers}: most resident, MiB | {peaks[0]} | {peaks[1]} | | | {'< 60' if name == 'thousand' else '–'} |")
-    if "idle" in ours:
-        theirs = upstream.get("idle", [None])[0]
-        mine = ours["idle"][0]
-        value = lambda key, digits=1: (shown(mine[key], digits), shown(theirs[key], digits) if theirs else "–")
-        resident, calls, cpu = value("resident"), value("calls", 0), value("cpu", 2)
-        lines.append(f"| idle with 200 finished jobs: resident, MiB | {resident[0]} | {resident[1]} | | | < 25 |")
-        lines.append(f"| idle with 200 finished jobs: API calls in {mine['seconds']} s but for the lease | {calls[0]} | {calls[1]} | | | 0 |")
-        lines.append(f"| idle with 200 finished jobs: CPU in {mine['seconds']} s, s | {cpu[0]} | {cpu[1]} | | | – |")
-    lines += ["", "Calls of ours for 1 × 4: " + ", ".join(f"{count} {name}" for name, count in ours["four"][-1]["calls by kind"].items()) + "." if "four" in ours else ""]
-    lines += ["", "Repeat with `python3 bench/operator/run.py --run FOLDER --ours PROGRAM --upstream PROGRAM`; the file says what FOLDER has to hold."]
+    for name in ("four", "idle"):
+        for result in ours.get(name, [])[-1:]:
+            calls = ", ".join(f"{count} {kind}" for kind, count in result["calls by kind"].items()) or "none"
+            lines += [f"Our calls, {name}: {calls}.", ""]
+    lines += ["Repeat with `python3 bench/operator/run.py --run FOLDER --ours PROGRAM --upstream PROGRAM`; the file says what FOLDER has to hold."]
     options.report.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
@@ -416,15 +526,24 @@ def report(floors, ours, upstream, load):
 def main():
     load = os.getloadavg()
     call("POST", "/api/v1/namespaces", {"metadata": {"name": "mpi-operator"}})
-    template, floors = worker_template(), {}
-    pods = {jobs * workers for name, (jobs, workers) in SCENARIOS.items() if name in options.scenarios}
-    for count in sorted(pods):
-        runs = {at_once: [floor(template, count, at_once) for _ in range(2)] for at_once in AT_ONCE}
-        floors[count] = min(min(times) for times in runs.values())
+    groups, floors = model(), {}
+    chosen = options.scenarios.split(",")
+    for count in sorted({jobs * workers for name, (jobs, workers) in SCENARIOS.items() if name in chosen}):
+        runs = {parallel: floor(groups, count, parallel) for parallel in (AT_ONCE if count < 1000 else AT_ONCE[1:])}
+        floors[count] = min(runs.values())
         print("floor", count, runs, flush=True)
-    ours = measured("ours", options.repeat)
-    upstream = {} if options.skip_upstream else measured("upstream", options.repeat)
-    report(floors, ours, upstream, load)
+    runs = [floor_of_jobs(groups, SCENARIOS["fifty"][0], parallel) for parallel in AT_ONCE] if "fifty" in chosen else []
+    print("floor of jobs", runs, flush=True)
+    bare_jobs = {key: min((run[key] for run in runs if run[key] is not None), default=None) for key in ("created", "up", "control cpu")}
+    ours = {name: once("ours", name) for name in chosen}
+    upstream = {} if options.skip_upstream else {name: once("upstream", name) for name in chosen}
+    more = [name for name in chosen if name != "idle"]
+    while more and END - time.monotonic() > sum(TAKES[name] for name in more):
+        for name in more:
+            ours[name] += once("ours", name)
+        if options.small:
+            break
+    report(floors, bare_jobs, ours, upstream, load)
 
 
 if __name__ == "__main__":

@@ -50,10 +50,13 @@ impl Applied {
 pub(crate) async fn apply(context: &Context, job: &ValidJob, changes: &[Vec<Change>]) -> Applied {
     let mut applied = Applied::default();
     for group in changes {
-        let mut writes: FuturesUnordered<_> =
-            group.iter().map(|change| write(context, job, change)).collect();
+        // No more than may be in flight anyway: each that waits would hold a request's worth of memory.
+        let mut waiting = group.iter();
+        let first = waiting.by_ref().take(context.settings.writes.max(1));
+        let mut writes: FuturesUnordered<_> = first.map(|change| write(context, job, change)).collect();
         while let Some(outcome) = writes.next().await {
             applied.failures.extend(outcome.err());
+            writes.extend(waiting.next().map(|change| write(context, job, change)));
         }
         if !applied.failures.is_empty() {
             break;
@@ -131,8 +134,16 @@ async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), 
     let created = match child {
         Child::Service(object) => Child::Service(Box::new(create_one(client, job, &**object).await?)),
         Child::ConfigMap(object) => Child::ConfigMap(Box::new(create_one(client, job, &**object).await?)),
-        Child::Pod(object) => Child::Pod(Box::new(create_one(client, job, &**object).await?)),
-        Child::Job(object) => Child::Job(Box::new(create_one(client, job, &**object).await?)),
+        Child::Pod(object) => {
+            let mut pod = create_one(client, job, &**object).await?;
+            plan::slim_pod(&mut pod);
+            Child::Pod(Box::new(pod))
+        }
+        Child::Job(object) => {
+            let mut launcher = create_one(client, job, &**object).await?;
+            plan::slim_job(&mut launcher);
+            Child::Job(Box::new(launcher))
+        }
         Child::NetworkPolicy(object) => {
             create_one(client, job, &**object).await?;
             context.memory.of(&job.uid, |memory| memory.network_policy_present = true);

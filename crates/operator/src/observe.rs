@@ -77,7 +77,7 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
     seen.recorded = record.as_ref().and_then(plan::recorded);
     let launcher = seen.launcher.as_ref().and_then(ResourceExt::uid);
     for pod in stores.pods.state() {
-        if pod.namespace().as_deref() != Some(&valid.namespace) {
+        if pod.metadata.namespace.as_ref() != Some(&valid.namespace) {
             continue;
         }
         if is_controlled_by(&*pod, &valid.uid) {

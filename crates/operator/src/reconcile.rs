@@ -104,7 +104,9 @@ async fn key_for(
     if !written {
         return Ok(None);
     }
-    // Some milliseconds of arithmetic, many in a debug build: not on a thread that others wait for.
+    // Some milliseconds of arithmetic, many in a debug build: not on a thread that others wait for, and on few of those,
+    // as each has a heap of its own.
+    let _turn = context.keys.acquire().await;
     let made = tokio::task::spawn_blocking(new_key_pair).await;
     made.map_err(|error| Error::Key(error.to_string()))?.map(Some)
 }

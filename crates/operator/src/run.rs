@@ -27,6 +27,9 @@ const DEFAULT_WRITES: usize = 64;
 /// Jobs looked at at once.
 const JOBS_AT_ONCE: u16 = 32;
 
+/// Key pairs made at once.
+const KEYS_AT_ONCE: usize = 2;
+
 /// How the operator runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -54,6 +57,8 @@ pub(crate) struct Context {
     pub listed: watch::Receiver<bool>,
     pub memory: Arc<Memory>,
     pub writes: Semaphore,
+    /// Who may make a key pair now.
+    pub keys: Semaphore,
     pub vitals: Vitals,
 }
 
@@ -90,9 +95,9 @@ pub async fn operate(
     let (controller, stores) = controller(&client, namespace, gang, &memory, &vitals.health);
     let jobs = controller.store();
     vitals.metrics.watch_jobs(jobs.clone());
-    let writes = Semaphore::new(settings.writes.max(1));
+    let (writes, keys) = (Semaphore::new(settings.writes.max(1)), Semaphore::new(KEYS_AT_ONCE));
     let (now_listed, listed) = watch::channel(false);
-    let context = Arc::new(Context { client, settings, jobs, stores, listed, memory, writes, vitals });
+    let context = Arc::new(Context { client, settings, jobs, stores, listed, memory, writes, keys, vitals });
     let passes = controller
         .with_config(controller::Config::default().concurrency(JOBS_AT_ONCE))
         .graceful_shutdown_on(shutdown)

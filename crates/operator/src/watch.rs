@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::controller::Controller;
 use kube::runtime::reflector::{self, ObjectRef, Store};
-use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use plan::Gang;
@@ -22,6 +21,9 @@ use serde::de::DeserializeOwned;
 use crate::health::Health;
 use crate::memory::Memory;
 use crate::pod_groups;
+
+/// Objects in one page of a list: a page is held whole before any of it is dropped.
+const PAGE: u32 = 100;
 
 /// What the watches have seen.
 pub(crate) struct Stores {
@@ -66,12 +68,18 @@ pub(crate) fn controller(
 ) -> (Controller<MPIJob>, Stores) {
     let controller = of_jobs(scoped(client, namespace), health.clone());
     let (pods_seen, jobs_seen) = (memory.clone(), memory.clone());
-    let (controller, services) = watch(controller, scoped(client, namespace), health, |_| {});
-    let (controller, config_maps) = watch(controller, scoped(client, namespace), health, |_| {});
-    let (controller, pods) =
-        watch(controller, scoped(client, namespace), health, move |pod: &Pod| pods_seen.note(pod));
-    let (controller, jobs) =
-        watch(controller, scoped(client, namespace), health, move |job: &Job| jobs_seen.note_end(job));
+    let whole = |child: &mut Service| child.managed_fields_mut().clear();
+    let (controller, services) = watch(controller, scoped(client, namespace), health, whole);
+    let whole = |child: &mut ConfigMap| child.managed_fields_mut().clear();
+    let (controller, config_maps) = watch(controller, scoped(client, namespace), health, whole);
+    let (controller, pods) = watch(controller, scoped(client, namespace), health, move |pod| {
+        plan::slim_pod(pod);
+        pods_seen.note(pod);
+    });
+    let (controller, jobs) = watch(controller, scoped(client, namespace), health, move |job| {
+        plan::slim_job(job);
+        jobs_seen.note_end(job);
+    });
     let (controller, pod_groups) = match gang {
         Some(gang) => {
             let (controller, groups) = watch_pod_groups(controller, client, namespace, gang, health);
@@ -125,7 +133,7 @@ fn woken(job: ObjectRef<MPIJob>, health: &Health) -> Option<ObjectRef<MPIJob>> {
 /// The controller of these jobs, which wake themselves.
 fn of_jobs(jobs: Api<MPIJob>, health: Arc<Health>) -> Controller<MPIJob> {
     let (store, writer) = reflector::store();
-    let stream = watcher(jobs, watcher::Config::default())
+    let stream = watcher(jobs, watcher::Config::default().page_size(PAGE))
         .default_backoff()
         .modify(|job| job.managed_fields_mut().clear())
         .reflect(writer)
@@ -149,26 +157,22 @@ where
     }
 }
 
-/// Adds the watch of one kind of child; `look` sees every version of it that passes, the last before it goes too.
+/// Adds the watch of one kind of child; `slim` sees every version of it that passes, the last before it goes too, and
+/// leaves of it what is kept.
 fn watch<K>(
     controller: Controller<MPIJob>,
     children: Api<K>,
     health: &Arc<Health>,
-    look: impl Fn(&K) + Send + 'static,
+    slim: impl Fn(&mut K) + Send + 'static,
 ) -> (Controller<MPIJob>, Store<K>)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash,
 {
     let (store, writer) = reflector::store();
-    let stream = watcher(children, ours())
+    let stream = watcher(children, ours().page_size(PAGE))
         .default_backoff()
-        .modify(|child| child.managed_fields_mut().clear())
-        .inspect(move |event| {
-            if let Ok(Event::Apply(child) | Event::InitApply(child) | Event::Delete(child)) = event {
-                look(child);
-            }
-        })
+        .modify(slim)
         .reflect(writer)
         .touched_objects();
     let health = health.clone();

@@ -18,6 +18,7 @@ mod observed;
 mod planning;
 mod quantity;
 mod report;
+mod slim;
 mod startup;
 mod validate;
 
@@ -33,6 +34,7 @@ pub use objects::{
 pub use observed::{LauncherRun, Recorded, SecretSeen, Seen};
 pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, plan};
 pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency};
+pub use slim::{slim_job, slim_pod};
 pub use validate::{
     CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob, is_ours, validate,
 };

@@ -22,11 +22,17 @@ fn operate(stage: &Stage, gang: Gang) -> Running {
     stage.operate_with(Gate::new(None), plan::Settings { gang: Some(gang), ..plan::Settings::default() })
 }
 
-async fn until(groups: &Api<DynamicObject>, what: &str, wanted: impl Fn(Option<&Value>) -> bool) {
+/// Waits until the spec of a job's PodGroup is as wanted; there is none where there is no PodGroup.
+pub async fn until(
+    groups: &Api<DynamicObject>,
+    job: &str,
+    what: &str,
+    wanted: impl Fn(Option<&Value>) -> bool,
+) {
     let wanted = |group: Option<&DynamicObject>| wanted(group.map(|group| &group.data["spec"]));
-    let found = await_condition(groups.clone(), "pi", wanted);
+    let found = await_condition(groups.clone(), job, wanted);
     let Ok(found) = tokio::time::timeout(PATIENCE, found).await else {
-        panic!("the PodGroup never {what}: {:#?}", groups.get_opt("pi").await)
+        panic!("the PodGroup of {job} never {what}: {:#?}", groups.get_opt(job).await)
     };
     found.unwrap();
 }
@@ -56,22 +62,22 @@ async fn a_gang_follows_the_workers_and_the_policy() {
     stage.bring_up("pi", 2).await;
     let members =
         |count: i64| move |spec: Option<&Value>| spec.is_some_and(|spec| spec["minMember"] == count);
-    until(&groups, "was made", members(3)).await;
+    until(&groups, "pi", "was made", members(3)).await;
     stage.change_job("pi", scale(4)).await;
-    until(&groups, "grew", members(5)).await;
+    until(&groups, "pi", "grew", members(5)).await;
     stage
         .change_job(
             "pi",
             json!({ "spec": { "runPolicy": { "schedulingPolicy": { "minAvailable": 2, "queue": "q" } } } }),
         )
         .await;
-    until(&groups, "took the policy", |spec| {
+    until(&groups, "pi", "took the policy", |spec| {
         spec.is_some_and(|spec| spec["minMember"] == 2 && spec["queue"] == "q")
     })
     .await;
     let meddled = Patch::Merge(json!({ "spec": { "minMember": 9 } }));
     groups.patch("pi", &PatchParams::default(), &meddled).await.unwrap();
-    until(&groups, "was put right", members(2)).await;
+    until(&groups, "pi", "was put right", members(2)).await;
 }
 
 #[tokio::test]
@@ -82,10 +88,10 @@ async fn a_suspended_job_has_no_gang_and_a_resumed_one_has_it_again() {
     assert!(groups.get_opt("pi").await.unwrap().is_none(), "what is held back needs no gang");
     let suspend = |suspend: bool| json!({ "spec": { "runPolicy": { "suspend": suspend } } });
     stage.change_job("pi", suspend(false)).await;
-    until(&groups, "was made", |spec| spec.is_some()).await;
+    until(&groups, "pi", "was made", |spec| spec.is_some()).await;
     stage.bring_up("pi", 1).await;
     stage.change_job("pi", suspend(true)).await;
-    until(&groups, "went", |spec| spec.is_none()).await;
+    until(&groups, "pi", "went", |spec| spec.is_none()).await;
 }
 
 #[tokio::test]
@@ -94,7 +100,7 @@ async fn a_gang_goes_with_the_pods_that_are_cleaned_up() {
     stage.submit(&job("pi", 1, json!({ "cleanPodPolicy": "Running" }))).await;
     stage.bring_up("pi", 1).await;
     stage.complete_launcher("pi").await;
-    until(&groups, "went", |spec| spec.is_none()).await;
+    until(&groups, "pi", "went", |spec| spec.is_none()).await;
     stage.until_gone::<Pod>("pi-worker-0").await;
 }
 
@@ -104,7 +110,7 @@ async fn a_launcher_that_waits_for_its_workers_stands_outside_its_gang() {
     let mut waiting = job("pi", 2, json!({}));
     waiting["spec"]["launcherCreationPolicy"] = json!("WaitForWorkersReady");
     stage.submit(&waiting).await;
-    until(&groups, "was made", |spec| spec.is_some_and(|spec| spec["minMember"] == 2)).await;
+    until(&groups, "pi", "was made", |spec| spec.is_some_and(|spec| spec["minMember"] == 2)).await;
     // A gang scheduler starts the two Workers now; with upstream's three it waits for the Launcher, which waits for them.
     stage.start_worker("pi", 0).await;
     stage.start_worker("pi", 1).await;

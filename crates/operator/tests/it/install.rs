@@ -57,6 +57,25 @@ fn every_overlay_renders_a_whole_installation() {
     }
 }
 
+#[test]
+fn an_overlay_adds_a_gang_scheduler() {
+    for (part, flag) in [("volcano", "volcano"), ("scheduler-plugins", "scheduler-plugins-scheduler")] {
+        // Kustomize takes relative paths only.
+        let overlay = tempfile::tempdir_in(Path::new(DEPLOY).join("overlays")).unwrap();
+        let text = format!("resources: [../kubernetes]\ncomponents: [../../components/{part}]\n");
+        std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
+        let objects = render(overlay.path().to_str().unwrap());
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+        assert!(args.contains(&Value::from(format!("--gang-scheduling={flag}"))), "{args:?}");
+        assert_flags_are_known(deployment);
+        let bound = objects.iter().any(|object| {
+            object["kind"] == "ClusterRoleBinding" && object["roleRef"]["name"] == "mpi-operator-gangs"
+        });
+        assert!(bound, "{part} comes with its rights");
+    }
+}
+
 /// Pod Security *restricted*, in the places where it looks.
 fn assert_restricted(deployment: &Value) {
     let pod = &deployment["spec"]["template"]["spec"];

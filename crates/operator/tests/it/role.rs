@@ -15,6 +15,7 @@ use http_body_util::BodyExt;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Secret, Service as CoreService};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -24,10 +25,12 @@ use operator::certificates::load_or_make;
 use operator::lease::{LEASE_DURATION, Lease};
 use operator::monitor::{Access, Reviewer, answer_metrics};
 use operator::webhook::{Place, Webhook, put_in_place, trust};
+use plan::Gang;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tower::{BoxError, Service};
 
+use crate::gangs::until as until_group;
 use crate::stage::{Stage, ended, job, running};
 
 /// The namespace and the service account of `deploy/`.
@@ -58,7 +61,7 @@ impl Service<Request<Body>> for Recorded {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (mut inner, refused) = (self.inner.clone(), self.refused.clone());
         let line = format!("{} {}", request.method(), request.uri());
-        self.calls.lock().unwrap().insert(name_call(&request));
+        self.calls.lock().unwrap().extend(name_call(&request));
         async move {
             let answer = inner.call(request).await?;
             if answer.status() == 403 {
@@ -70,10 +73,12 @@ impl Service<Request<Body>> for Recorded {
     }
 }
 
-fn name_call(request: &Request<Body>) -> Call {
+/// Nothing of discovery, which everybody may ask for.
+fn name_call(request: &Request<Body>) -> Option<Call> {
     let parts: Vec<&str> = request.uri().path().split('/').filter(|part| !part.is_empty()).collect();
     let (group, rest) = match parts.as_slice() {
         ["api", _, rest @ ..] => ("", rest),
+        ["apis", _, _] => return None,
         ["apis", group, _, rest @ ..] => (*group, rest),
         other => panic!("no resource: {other:?}"),
     };
@@ -97,12 +102,13 @@ fn name_call(request: &Request<Body>) -> Call {
         [resource, _, subresource, ..] => format!("{resource}/{subresource}"),
         [] => panic!("no resource"),
     };
-    (verb.to_owned(), group.to_owned(), resource)
+    Some((verb.to_owned(), group.to_owned(), resource))
 }
 
-/// The documents of `deploy/base/role.yaml`.
-fn deployed() -> Vec<Value> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/base/role.yaml");
+/// The documents of a part's `role.yaml` in `deploy/`.
+fn deployed(part: &str) -> Vec<Value> {
+    let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+    let path = format!("{deploy}/{part}/role.yaml");
     let text = std::fs::read_to_string(path).unwrap();
     text.split("\n---\n").map(|one| serde_saphyr::from_str(one).unwrap()).collect()
 }
@@ -152,8 +158,17 @@ impl Account {
     }
 
     fn operate(&self, namespace: Option<&str>) -> JoinHandle<Result<(), operator::Error>> {
-        let settings =
-            operator::Settings { namespace: namespace.map(str::to_owned), ..operator::Settings::default() };
+        self.operate_with(namespace, None)
+    }
+
+    fn operate_with(
+        &self,
+        namespace: Option<&str>,
+        gang: Option<Gang>,
+    ) -> JoinHandle<Result<(), operator::Error>> {
+        let plan = plan::Settings { gang, ..plan::Settings::default() };
+        let namespace = namespace.map(str::to_owned);
+        let settings = operator::Settings { namespace, plan, ..operator::Settings::default() };
         let run = operator::operate(self.client.clone(), settings, Vitals::default(), std::future::pending());
         tokio::spawn(run)
     }
@@ -280,7 +295,7 @@ async fn the_role_is_what_is_asked_for() {
     let stage = Stage::with_controllers_and_token("token").await;
     stage.add_node("node", Some("mpirun was unable to launch the specified application\n"));
     stage.in_namespace(HOME).await;
-    let documents = deployed();
+    let documents = deployed("base");
     for document in &documents {
         create(&stage, document, HOME).await;
     }
@@ -315,7 +330,7 @@ async fn the_role_is_what_is_asked_for() {
 #[tokio::test]
 async fn in_one_namespace_a_role_there_is_enough() {
     let stage = Stage::new().await;
-    let role = &deployed()[0];
+    let role = &deployed("base")[0];
     create(&stage, role, "").await;
     let binding = json!({ "kind": "RoleBinding", "apiVersion": "rbac.authorization.k8s.io/v1",
         "metadata": { "name": HOME }, "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": HOME },
@@ -332,4 +347,48 @@ async fn in_one_namespace_a_role_there_is_enough() {
     // Beyond that namespace it may not even look.
     let refused = account.operate(None).await.unwrap().unwrap_err();
     assert_eq!(refused.class(), operator::Class::Refused, "{refused}");
+}
+
+/// What a gang goes through: taken over from another process, grown, held back, and with pods of a priority.
+async fn live_in_a_gang(stage: &Stage, groups: &Api<DynamicObject>) {
+    start(stage, "begun").await;
+    let grown = json!({ "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": 2 } } } });
+    stage.change_job("begun", grown).await;
+    until_group(groups, "begun", "grew", |spec| spec.is_some_and(|spec| spec["minMember"] == 3)).await;
+    stage.change_job("begun", json!({ "spec": { "runPolicy": { "suspend": true } } })).await;
+    until_group(groups, "begun", "went", |spec| spec.is_none()).await;
+    let class = serde_json::from_value(json!({ "metadata": { "name": "urgent" }, "value": 7 })).unwrap();
+    let classes: Api<PriorityClass> = Api::all(stage.client.clone());
+    classes.create(&PostParams::default(), &class).await.unwrap();
+    let mut urgent = job("urgent", 2, json!({ "schedulingPolicy": { "minAvailable": 2 } }));
+    urgent["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["priorityClassName"] = json!("urgent");
+    stage.submit(&urgent).await;
+    stage.until::<Pod>("urgent-worker-1", "came", |_| true).await;
+}
+
+#[tokio::test]
+async fn the_roles_of_gangs_are_what_is_asked_for() {
+    for (part, gang) in [
+        ("components/volcano", Gang::Volcano),
+        ("components/scheduler-plugins", Gang::SchedulerPlugins("scheduler".to_owned())),
+    ] {
+        let stage = Stage::with_controllers_and_token("token").await;
+        stage.in_namespace(HOME).await;
+        let documents = deployed(part);
+        for document in deployed("base").iter().chain(&documents) {
+            create(&stage, document, HOME).await;
+        }
+        let groups = stage.install_pod_groups(&gang).await;
+        begin_elsewhere(&stage).await;
+        let account = Account::new(&stage);
+        let operator = account.operate_with(None, Some(gang));
+        live_in_a_gang(&stage, &groups).await;
+        operator.abort();
+        assert_eq!(account.refused(), Vec::<String>::new(), "{part} grants too little");
+        let asked = account.recorded.calls.lock().unwrap().clone();
+        let of_gangs =
+            |(_, _, resource): &Call| ["podgroups", "priorityclasses"].contains(&resource.as_str());
+        let asked: BTreeSet<Call> = asked.into_iter().filter(of_gangs).collect();
+        assert_eq!(asked, granted(&documents), "{part}: asked for, and granted");
+    }
 }

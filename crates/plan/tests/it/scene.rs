@@ -184,7 +184,16 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
         pod.metadata.name = Some(plan::worker_name(&job.name, worker.index));
         seen.workers.push(Arc::new(pod_of(&pod, worker)));
     }
+    slim(&mut seen);
     seen
+}
+
+/// What the operator's watches keep.
+fn slim(seen: &mut Seen) {
+    seen.workers.iter_mut().for_each(|pod| plan::slim_pod(Arc::make_mut(pod)));
+    seen.launcher_pods.iter_mut().for_each(plan::slim_pod);
+    seen.launcher.iter_mut().for_each(plan::slim_job);
+    seen.launcher_failed.iter_mut().for_each(|run| plan::slim_pod(&mut run.pod));
 }
 
 fn add_launcher(seen: &mut Seen, mut launcher: Job, scene: Option<&LauncherScene>) {
