@@ -59,6 +59,14 @@ impl Console {
         written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
+    /// What is drawn over what was drawn before, on a terminal: control sequences stay, colours as ever.
+    pub fn drawing(&self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        let coloured = anstream::AutoStream::choice(&out) != anstream::ColorChoice::Never;
+        let text = if coloured { text.to_owned() } else { without_colours(text) };
+        written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    }
+
     /// Prose for a person; with JSON output, a line `{"note": …}`.
     pub fn note(&self, text: &str) {
         self.say("note", text, "");
@@ -93,6 +101,25 @@ impl Console {
             error_line(&line);
         }
     }
+}
+
+/// A text without its colours, but with its other control sequences.
+fn without_colours(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("\u{1b}[") {
+        let (before, sequence) = rest.split_at(at);
+        plain.push_str(before);
+        let body = sequence.get(2..).unwrap_or_default();
+        let length =
+            body.find(|letter: char| letter.is_ascii_alphabetic()).map_or(sequence.len(), |end| end + 3);
+        let (sequence, after) = sequence.split_at(length);
+        if !sequence.ends_with('m') {
+            plain.push_str(sequence);
+        }
+        rest = after;
+    }
+    plain + rest
 }
 
 fn strip(text: &str) -> String {
@@ -165,7 +192,9 @@ pub fn usage(error: &clap::Error, raw: &[OsString]) -> ExitCode {
     }
     if asks_for_json(raw) {
         let plain = text.to_string();
-        let message = plain.lines().next().unwrap_or("").trim_start_matches("error: ").to_owned();
+        let told =
+            plain.lines().take_while(|line| !line.is_empty()).map(str::trim).collect::<Vec<_>>().join(" ");
+        let message = told.trim_start_matches("error: ").to_owned();
         let failure = Failure::usage(message, "see --help");
         error_line(&failure_json(&failure).to_string());
     } else {

@@ -1,9 +1,13 @@
 //! Columns for people: as wide as their longest cell, three spaces apart, no trailing blanks. Pure.
 
+use std::io::IsTerminal;
+
 use crate::console::{FAINT, styled};
 
 /// The space between columns, as kubectl has it.
 const GAP: usize = 3;
+/// A column that is narrower than this says nothing any more.
+const LEAST_WIDTH: usize = 10;
 
 /// A table's text, with a line of headings and a line end behind each line.
 ///
@@ -23,7 +27,62 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-fn line(row: &[String], widths: &[usize]) -> String {
+/// The columns of the screen that stdout is; nothing where it is none.
+pub fn screen_columns() -> Option<usize> {
+    std::io::stdout().is_terminal().then(terminal_size::terminal_size)?.map(|(width, _)| usize::from(width.0))
+}
+
+/// A table of so many columns at most, if a number is given: the longest cells are cut, never below a few letters.
+pub fn fitted(headings: &[&str], rows: &[Vec<String>], columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return table(headings, rows) };
+    let longest = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| seen_width(cell));
+        cells.max().unwrap_or(0).max(headings[column].len())
+    };
+    let mut widths: Vec<usize> = (0..headings.len()).map(longest).collect();
+    let gaps = GAP * headings.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > columns {
+        match widths.iter_mut().max().filter(|width| **width > LEAST_WIDTH) {
+            Some(widest) => *widest -= 1,
+            None => break,
+        }
+    }
+    let cut =
+        |row: &Vec<String>| row.iter().zip(&widths).map(|(cell, width)| shortened(cell, *width)).collect();
+    table(headings, &rows.iter().map(cut).collect::<Vec<_>>())
+}
+
+/// A cell of at most so many letters, the last of them an ellipsis if it was cut; colours go on as they were.
+fn shortened(cell: &str, width: usize) -> String {
+    if seen_width(cell) <= width {
+        return cell.to_owned();
+    }
+    let mut text = String::new();
+    let mut seen = 0;
+    let mut letters = cell.chars();
+    while let Some(letter) = letters.next() {
+        if letter == '\u{1b}' {
+            text.push(letter);
+            for part in letters.by_ref() {
+                text.push(part);
+                if part.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+            continue;
+        }
+        seen += 1;
+        match seen.cmp(&width) {
+            std::cmp::Ordering::Less => text.push(letter),
+            std::cmp::Ordering::Equal => text.push('…'),
+            std::cmp::Ordering::Greater => {}
+        }
+    }
+    text
+}
+
+/// One line of a table, without its end.
+pub fn line(row: &[String], widths: &[usize]) -> String {
     let mut text = String::new();
     let mut pad = 0;
     for (cell, width) in row.iter().zip(widths) {
@@ -61,6 +120,22 @@ mod tests {
         let rows = [vec![styled(BAD, "Failed"), "x".to_owned()], vec!["ok".to_owned(), String::new()]];
         let text = anstream::adapter::strip_str(&table(&["STATE", "A"], &rows)).to_string();
         assert_eq!(text, "STATE    A\nFailed   x\nok\n");
+    }
+
+    #[test]
+    fn a_table_fits_the_screen_by_cutting_what_is_longest() {
+        let rows = [vec!["short".to_owned(), styled(BAD, "Failed (SomethingVeryLong)"), "img".to_owned()]];
+        let seen = |columns: Option<usize>| {
+            anstream::adapter::strip_str(&fitted(&["NAME", "STATE", "IMAGE"], &rows, columns)).to_string()
+        };
+        assert_eq!(
+            seen(None),
+            "NAME    STATE                        IMAGE\nshort   Failed (SomethingVeryLong)   img\n"
+        );
+        assert_eq!(seen(Some(28)), "NAME    STATE          IMAGE\nshort   Failed (Som…   img\n");
+        assert_eq!(seen(Some(3)), "NAME    STATE        IMAGE\nshort   Failed (S…   img\n");
+        let coloured = fitted(&["NAME", "STATE", "IMAGE"], &rows, Some(28));
+        assert!(coloured.contains(&BAD.render_reset().to_string()), "{coloured:?}");
     }
 
     #[test]

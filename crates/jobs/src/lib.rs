@@ -15,6 +15,7 @@ pub mod delete;
 pub mod describe;
 pub mod explanation;
 pub mod list;
+pub mod live;
 pub mod logs;
 pub mod pick;
 pub mod progress;

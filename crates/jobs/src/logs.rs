@@ -1,28 +1,42 @@
-//! The output of a job's pods, line by line: the Launcher's, some Workers', or all merged.
+//! The output of a job's pods, line by line: the Launcher's, some Workers', some ranks', or all merged.
 //!
 //! Lines come with the time at which the node wrote them; that is what makes merging and resuming possible. Following
 //! survives a broken connection without losing or repeating a line ([`resume`]), waits for a pod that has not
 //! started, saying what it waits for, and goes on with the next Launcher when one is retried. Each pod's reader has a
 //! bounded buffer, so a slow reader slows the server and not this process's memory.
+//!
+//! ```text
+//! pod ─▶ read ─▶ sieve ─┐
+//! pod ─▶ read ─▶ sieve ─┼─▶ merge ─▶ Logs::next
+//! pod ─▶ read ─▶ sieve ─┘
+//! ```
 
+mod follow;
 mod merge;
 mod read;
 mod resume;
+pub mod sieve;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::Client;
-use tokio::sync::mpsc;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Client, ResourceExt};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::{Error, Kind, describe, list, view};
 
-/// How many pods are read at once.
+/// How many pods are read at once, each over a connection.
 pub const MAX_PODS: usize = 256;
-/// How many lines of a pod are kept for a reader who is slower than it.
-const BUFFERED_LINES: usize = 256;
+/// How many connections are opened at the same time: a server that is asked for hundreds at once answers slower.
+const OPENINGS: usize = 16;
+/// How many lines travel together at most.
+const BATCH_LINES: usize = 256;
+/// How many batches of a pod are kept for a reader who is slower than it.
+const BUFFERED_BATCHES: usize = 4;
 
 /// Whose output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,16 +55,20 @@ pub enum Which {
 pub struct Choice {
     /// Whose output.
     pub which: Which,
+    /// Only lines of these ranks, where the MPI program's starter says which rank wrote a line.
+    pub ranks: Option<Vec<u32>>,
     /// The container; the first if not given.
     pub container: Option<String>,
     /// Go on as lines are written.
     pub follow: bool,
     /// Only lines not older than this.
     pub since: Option<Duration>,
-    /// Only so many lines from the end, of each pod.
+    /// Only so many lines from the end, of each pod, before any of them is left out.
     pub tail: Option<i64>,
     /// The container's run before this one.
     pub previous: bool,
+    /// Which of these lines.
+    pub wanted: sieve::Wanted,
 }
 
 /// What a reader is told.
@@ -62,6 +80,8 @@ pub enum Item {
         pod: Arc<str>,
         /// When it was written, where the node says so.
         at: Option<Timestamp>,
+        /// The rank that wrote it, where ranks were asked for.
+        rank: Option<u32>,
         /// The line; bytes that are no text are replaced.
         text: String,
     },
@@ -76,29 +96,44 @@ pub enum Item {
     Note(String),
 }
 
-type Sender = mpsc::Sender<Result<Item, Error>>;
+type Batch = Vec<Result<Item, Error>>;
+type Sender = mpsc::Sender<Batch>;
 
 /// Lines as they come. Dropping it ends every connection.
 pub struct Logs {
-    items: mpsc::Receiver<Result<Item, Error>>,
+    batches: mpsc::Receiver<Batch>,
+    items: VecDeque<Result<Item, Error>>,
     _readers: JoinSet<()>,
 }
 
 impl Logs {
     /// The next line or note; nothing after the last.
     pub async fn next(&mut self) -> Option<Result<Item, Error>> {
-        self.items.recv().await
+        if self.items.is_empty() {
+            self.items.extend(self.batches.recv().await?);
+        }
+        self.items.pop_front()
+    }
+
+    /// Whether [`Logs::next`] would have to wait: the moment to show what was read.
+    pub fn is_dry(&mut self) -> bool {
+        if self.items.is_empty()
+            && let Ok(batch) = self.batches.try_recv()
+        {
+            self.items.extend(batch);
+        }
+        self.items.is_empty()
     }
 }
 
-/// A reader's fixed facts.
-#[derive(Clone)]
+/// What is the same for all readers.
 struct Source {
     client: Client,
     kind: Kind,
     namespace: String,
     job: String,
     choice: Choice,
+    openings: Semaphore,
 }
 
 /// Begins to read.
@@ -121,33 +156,89 @@ pub async fn logs(
             advice: "name some workers: --worker 0-99".to_owned(),
         });
     }
-    let source =
-        Source { client: client.clone(), kind, namespace: namespace.to_owned(), job: job.to_owned(), choice };
+    let source = Arc::new(Source {
+        client: client.clone(),
+        kind,
+        namespace: namespace.to_owned(),
+        job: job.to_owned(),
+        choice,
+        openings: Semaphore::new(OPENINGS),
+    });
     let mut readers = JoinSet::new();
-    let (sender, items) = mpsc::channel(BUFFERED_LINES);
+    let (arrive, arrivals) = mpsc::channel(MAX_PODS);
+    let (sender, batches) = mpsc::channel(BUFFERED_BATCHES);
+    let patience = source.choice.follow.then_some(merge::PATIENCE);
     if source.choice.follow {
-        for target in targets {
-            readers.spawn(read::follow(source.clone(), target, sender.clone()));
-        }
+        readers.spawn(follow::follow(source, targets, arrive));
     } else {
         let pods = describe::pods(client, kind, namespace, job).await?;
-        readers.spawn(merge::merged(source, targets, pods, sender));
+        let ready = match ready(&targets, &pods, &source.job)? {
+            (ready, notes) if notes.is_empty() => ready,
+            (ready, notes) => {
+                let (to, from) = read::lane();
+                // Both have room for the first.
+                let _ = (arrive.try_send(from), to.try_send(notes));
+                ready
+            }
+        };
+        for pod in ready {
+            let (to, from) = read::lane();
+            let _ = arrive.try_send(from);
+            readers.spawn(read::Reader::new(source.clone(), pod, to).once());
+        }
     }
-    Ok(Logs { items, _readers: readers })
+    readers.spawn(merge::merge(arrivals, sender, patience));
+    Ok(Logs { batches, items: VecDeque::new(), _readers: readers })
+}
+
+/// The pods that have something to read, and what is to be said of the others.
+///
+/// # Errors
+/// Where the only target has nothing.
+fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &str) -> Result<(Vec<&'p Pod>, Batch), Error> {
+    let mut ready = Vec::new();
+    let mut notes = Vec::new();
+    for target in targets {
+        let newest = pods
+            .iter()
+            .filter(|pod| Target::of(&describe::pod_view(pod)) == Some(*target))
+            .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
+        match newest {
+            Some(pod) if describe::started(pod) || describe::ended(pod) => ready.push(pod),
+            missing => {
+                let error = nothing_yet(target.name(job), missing);
+                if targets.len() == 1 {
+                    return Err(error);
+                }
+                notes.push(Ok(Item::Note(error.to_string())));
+            }
+        }
+    }
+    Ok((ready, notes))
+}
+
+fn nothing_yet(name: String, pod: Option<&Pod>) -> Error {
+    let what = match pod.map(|pod| (pod.name_any(), describe::waits_for(pod))) {
+        Some((name, Some(reason))) => format!("{name} has written nothing yet: it waits for {reason}"),
+        Some((name, None)) => format!("{name} has written nothing"),
+        None => format!("there is no pod {name}: not yet created, or already cleaned up"),
+    };
+    Error::NoPod { what, advice: "to wait for it: odh training logs mpijob NAME --follow".to_owned() }
 }
 
 /// A pod by its part in the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Launcher,
     Worker(i32),
 }
 
 impl Target {
-    fn matches(self, pod: &describe::PodView) -> bool {
-        match self {
-            Target::Launcher => pod.role == "launcher",
-            Target::Worker(index) => pod.role == "worker" && pod.index == Some(index),
+    fn of(pod: &describe::PodView) -> Option<Target> {
+        match (pod.role.as_str(), pod.index) {
+            ("launcher", _) => Some(Target::Launcher),
+            ("worker", Some(index)) => Some(Target::Worker(index)),
+            _ => None,
         }
     }
 

@@ -6,6 +6,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::ArgValueCompleter;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use jobs::pick::{self, Order};
+use regex::Regex;
+
 use super::{Output, read_duration};
 use crate::complete;
 
@@ -241,11 +246,17 @@ fn read_claim(text: &str) -> Result<(String, String), String> {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training get mpijob pi
-  odh training get mpijob pi -o yaml")]
+  odh training get mpijob pi -o yaml
+  odh training get mpijob pi -o jsonpath='{.status.phase}'
+  odh training get mpijob pi -o jq='.status.conditions[] | select(.status == \"True\") | .type'
+  odh training get mpijob pi --watch")]
 pub struct Get {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
+    /// Go on showing it until it has ended: redrawn on a terminal, a line for each change elsewhere
+    #[arg(short, long)]
+    pub watch: bool,
     /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
     #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
@@ -256,7 +267,10 @@ pub struct Get {
 #[command(after_help = "Examples:
   odh training list
   odh training list -A -o wide
-  odh training list -l team=vision -o name")]
+  odh training list -l team=vision -o name
+  odh training list --status failed,pending --since 2d
+  odh training list --sort age --watch
+  odh training list -o custom-columns=NAME:.metadata.name,PHASE:.status.phase")]
 pub struct List {
     /// The kind of job: mpijob, trainjob, pytorchjob, tfjob; all kinds if not given
     #[arg(value_enum, hide_possible_values = true)]
@@ -267,9 +281,60 @@ pub struct List {
     /// Only those with these labels, e.g. team=vision,stage!=test
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
+    /// Only those in these states: Pending, Running, Succeeded, Failed, Deleting, or a reason like Suspended
+    #[arg(short, long, value_name = "STATES", value_delimiter = ',')]
+    pub status: Vec<String>,
+    /// Only those created since: 90m, 2d, 2026-01-31, 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = read_moment)]
+    pub since: Option<Timestamp>,
+    /// Only those created before
+    #[arg(long, value_name = "WHEN", value_parser = read_moment)]
+    pub until: Option<Timestamp>,
+    /// By what to sort: name, state, workers, runtime, age; by namespace and name if not given
+    #[arg(long, value_enum, value_name = "COLUMN", hide_possible_values = true)]
+    pub sort: Option<Sort>,
+    /// The other way round
+    #[arg(long)]
+    pub reverse: bool,
+    /// Go on showing them: redrawn on a terminal, a line for each change elsewhere
+    #[arg(short, long)]
+    pub watch: bool,
     /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
     #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
+}
+
+/// By what a list is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// By name, whatever the namespace
+    Name,
+    /// What needs a look first: failed, pending, running, succeeded
+    State,
+    /// The most workers first
+    Workers,
+    /// The longest first
+    Runtime,
+    /// The newest first
+    #[value(alias = "created")]
+    Age,
+}
+
+impl From<Sort> for Order {
+    fn from(sort: Sort) -> Order {
+        match sort {
+            Sort::Name => Order::Name,
+            Sort::State => Order::State,
+            Sort::Workers => Order::Workers,
+            Sort::Runtime => Order::Runtime,
+            Sort::Age => Order::Age,
+        }
+    }
+}
+
+/// A moment, in this machine's time zone.
+fn read_moment(text: &str) -> Result<Timestamp, String> {
+    pick::moment(text, Timestamp::now(), &TimeZone::system())
 }
 
 /// Show all about a job.
@@ -291,7 +356,12 @@ pub struct Describe {
   odh training logs mpijob pi                 the launcher's, which has every rank's output
   odh training logs mpijob pi -f              as it comes, until the job has ended
   odh training logs mpijob pi --worker 0-3,7  those workers' own, merged by time
-  odh training logs mpijob pi --all --tail 20 --timestamps")]
+  odh training logs mpijob pi --all --tail 20 --timestamps
+  odh training logs mpijob pi --grep 'loss=|Error' --exclude DEBUG -C 2
+  odh training logs mpijob pi --rank 3        what rank 3 wrote, if mpirun was told --tag-output
+  odh training logs mpijob pi --all -o json   {\"pod\", \"time\", \"line\"}, an object a line
+
+--tail and --since are the server's: they count before --grep and --exclude leave lines out.")]
 pub struct Logs {
     /// Which job.
     #[command(flatten)]
@@ -302,6 +372,9 @@ pub struct Logs {
     /// The launcher and all workers
     #[arg(short, long, conflicts_with = "worker")]
     pub all: bool,
+    /// Only lines of these ranks: 3, or 0-3,7; mpirun must say which rank wrote a line (--tag-output)
+    #[arg(short, long, value_name = "NUMBERS", value_parser = read_indices, conflicts_with_all = ["worker", "all"])]
+    pub rank: Option<Indices>,
     /// Go on as lines are written, and wait for pods that have not started
     #[arg(short, long)]
     pub follow: bool,
@@ -320,12 +393,34 @@ pub struct Logs {
     /// The container, if not the first
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
+    /// Only lines in which this regular expression is found, marked on a terminal
+    #[arg(short, long, value_name = "PATTERN", value_parser = read_pattern)]
+    pub grep: Option<Regex>,
+    /// No lines in which this regular expression is found
+    #[arg(long, value_name = "PATTERN", value_parser = read_pattern)]
+    pub exclude: Option<Regex>,
+    /// Mark what this regular expression finds, and leave no line out
+    #[arg(long, value_name = "PATTERN", value_parser = read_pattern)]
+    pub highlight: Option<Regex>,
+    /// So many lines of the same pod before and after each that --grep finds
+    #[arg(short = 'C', long, value_name = "N", requires = "grep")]
+    pub around: Option<usize>,
     /// The format: table, or json for an object a line
     #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
-/// Numbers of workers.
+/// A regular expression, as the regex crate reads it; `(?i)` in front ignores case.
+fn read_pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|error| match error {
+        regex::Error::Syntax(told) => {
+            told.lines().last().unwrap_or(&told).trim_start_matches("error: ").to_owned()
+        }
+        other => other.to_string(),
+    })
+}
+
+/// Numbers of workers or ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Indices(pub Vec<i32>);
 

@@ -3,6 +3,7 @@
 use api::Phase;
 use jiff::Timestamp;
 use jobs::list::Selection;
+use jobs::pick::Pick;
 use jobs::view::{self, Row};
 use kube::api::DynamicObject;
 
@@ -11,11 +12,15 @@ use crate::connect::connect;
 use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
 use crate::failure::Failure;
 use crate::shown::ago;
+use crate::training::watch;
 use crate::{object, table};
 
 /// `odh training get mpijob NAME`
 pub async fn get(console: &Console, global: &Global, get: &Get) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
+    if get.watch {
+        return watch::one(console, &connection, get).await;
+    }
     let job =
         jobs::list::get(&connection.client, get.target.kind.into(), &connection.namespace, &get.target.name)
             .await?;
@@ -32,15 +37,39 @@ pub async fn list(console: &Console, global: &Global, list: &List) -> Result<u8,
         namespace: namespace.clone(),
         labels: list.selector.clone(),
     };
+    let pick = pick(list);
+    if list.watch {
+        return watch::many(console, &connection, list, &selection, &pick).await;
+    }
     let found = jobs::list::list(&connection.client, &selection).await?;
+    let any = !found.is_empty();
+    let now = Timestamp::now();
+    let found = pick.from(found, view::row, now);
     if found.is_empty() && !list.output.shows_objects() {
-        let place = namespace
-            .map_or_else(|| "any namespace".to_owned(), |namespace| format!("namespace {namespace}"));
-        console.note(&format!("No training jobs in {place}."));
+        console.note(&none(namespace.as_deref(), any));
         return Ok(0);
     }
-    console.data(&printed(&found, list.output, true, list.all_namespaces, Timestamp::now())?)?;
+    console.data(&printed(&found, list.output, true, list.all_namespaces, now)?)?;
     Ok(0)
+}
+
+/// What is said where there is nothing to list.
+pub fn none(namespace: Option<&str>, any: bool) -> String {
+    let which = if any { "such training jobs" } else { "training jobs" };
+    match namespace {
+        Some(namespace) => format!("No {which} in namespace {namespace}."),
+        None => format!("No {which} in any namespace."),
+    }
+}
+
+fn pick(list: &List) -> Pick {
+    Pick {
+        states: list.status.clone(),
+        since: list.since,
+        until: list.until,
+        order: list.sort.map(Into::into),
+        reverse: list.reverse,
+    }
 }
 
 /// Jobs in a format; pure.
@@ -58,18 +87,41 @@ pub fn printed(
         Output::Name => Ok(found.iter().map(|job| object::name(job) + "\n").collect()),
         Output::Table | Output::Wide => {
             let rows: Vec<Row> = found.iter().map(view::row).collect();
-            Ok(rows_text(&rows, output == Output::Wide, with_namespace, now))
+            let kinds = of_several_kinds(&rows);
+            let (headings, cells) =
+                rows_cells(&rows, Columns { wide: output == Output::Wide, with_namespace, kinds }, now);
+            Ok(table::fitted(&headings, &cells, table::screen_columns()))
         }
     }
 }
 
-fn rows_text(rows: &[Row], wide: bool, with_namespace: bool, now: Timestamp) -> String {
+/// Whether each row must say what it is: one kind needs no column.
+pub fn of_several_kinds<'r>(rows: impl IntoIterator<Item = &'r Row>) -> bool {
+    rows.into_iter().any(|row| row.kind != jobs::Kind::MpiJob)
+}
+
+/// Which columns a list of jobs has.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    /// Those for a wide screen too.
+    pub wide: bool,
+    /// The namespace.
+    pub with_namespace: bool,
+    /// The kind.
+    pub kinds: bool,
+}
+
+/// Headings and cells of a list of jobs; pure.
+pub fn rows_cells<'r>(
+    rows: impl IntoIterator<Item = &'r Row>,
+    columns: Columns,
+    now: Timestamp,
+) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let Columns { wide, with_namespace, kinds } = columns;
     let mut headings = Vec::new();
     if with_namespace {
         headings.push("NAMESPACE");
     }
-    // One kind needs no column; of several, each says what it is.
-    let kinds = rows.iter().any(|row| row.kind != jobs::Kind::MpiJob);
     if kinds {
         headings.push("KIND");
     }
@@ -78,7 +130,7 @@ fn rows_text(rows: &[Row], wide: bool, with_namespace: bool, now: Timestamp) -> 
         headings.extend(["REASON", "MPI", "SLOTS", "CREATED", "IMAGE"]);
     }
     let cells: Vec<Vec<String>> = rows
-        .iter()
+        .into_iter()
         .map(|row| {
             let mut cells = Vec::new();
             if with_namespace {
@@ -106,7 +158,7 @@ fn rows_text(rows: &[Row], wide: bool, with_namespace: bool, now: Timestamp) -> 
             cells
         })
         .collect();
-    table::table(&headings, &cells)
+    (headings, cells)
 }
 
 /// The phase, with its reason where that says more and has no column of its own.

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
+use jobs::logs::sieve::Wanted;
 use jobs::logs::{Choice, Item, Which};
+use regex::Regex;
+use serde_json::json;
 
 use crate::arguments::{Global, Logs, Output};
 use crate::connect::connect;
@@ -20,51 +23,86 @@ const COLORS: [AnsiColor; 6] = [
     AnsiColor::Blue,
     AnsiColor::BrightRed,
 ];
+/// What was looked for.
+const FOUND: Style = AnsiColor::Red.on_default().bold();
+/// How much is gathered before it is written, in bytes.
+const MAX_GATHERED_BYTES: usize = 64 * 1024;
 
 /// `odh training logs mpijob NAME`
 pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
-    let which = match (&logs.worker, logs.all) {
-        (Some(indices), _) => Which::Workers(indices.0.clone()),
-        (None, true) => Which::All,
-        (None, false) => Which::Launcher,
-    };
+    let which = which(logs);
     let several = match &which {
         Which::Launcher => false,
         Which::Workers(indices) => indices.len() > 1,
         Which::All => true,
     };
-    let choice = Choice {
+    let choice = choice(logs, which);
+    let job = &logs.target.name;
+    let kind = logs.target.kind.into();
+    let mut lines = jobs::logs::logs(&connection.client, kind, &connection.namespace, job, choice)
+        .await
+        .map_err(|error| named(error, job))?;
+    let mut text = Text::new(logs, several);
+    let mut any = false;
+    while let Some(item) = lines.next().await {
+        match item {
+            Ok(Item::Line { pod, at, rank, text: line }) => {
+                any = true;
+                text.push(&pod, at.map(|at| at.to_string()).as_deref(), rank, &line);
+            }
+            other => {
+                // What was read before it is shown before it.
+                text.show(console)?;
+                match other.map_err(|error| named(error, job))? {
+                    Item::Waiting { pod, reason } => {
+                        console.note(&format!("{pod} has not started: it waits for {reason}"));
+                    }
+                    Item::Note(note) => console.note(&note),
+                    Item::Line { .. } => {}
+                }
+            }
+        }
+        if text.gathered.len() >= MAX_GATHERED_BYTES || lines.is_dry() {
+            text.show(console)?;
+        }
+    }
+    text.show(console)?;
+    if let (false, Some(ranks)) = (any, &logs.rank) {
+        let ranks: Vec<String> = ranks.0.iter().map(ToString::to_string).collect();
+        console.warn(&format!(
+            "no line says that rank {} wrote it; start ranks with mpirun --tag-output (Open MPI) or -prepend-rank (MPICH, Intel MPI)",
+            ranks.join(", ")
+        ));
+    }
+    Ok(0)
+}
+
+fn which(logs: &Logs) -> Which {
+    match (&logs.worker, logs.all) {
+        (Some(indices), _) => Which::Workers(indices.0.clone()),
+        (None, true) => Which::All,
+        (None, false) => Which::Launcher,
+    }
+}
+
+fn choice(logs: &Logs, which: Which) -> Choice {
+    let ranks =
+        logs.rank.as_ref().map(|ranks| ranks.0.iter().filter_map(|rank| u32::try_from(*rank).ok()).collect());
+    Choice {
         which,
+        ranks,
         container: logs.container.clone(),
         follow: logs.follow,
         since: logs.since,
         tail: logs.tail.map(i64::from),
         previous: logs.previous,
-    };
-    let job = &logs.target.name;
-    let mut lines =
-        jobs::logs::logs(&connection.client, logs.target.kind.into(), &connection.namespace, job, choice)
-            .await?;
-    let mut prefixes = Prefixes { job: job.clone(), several, known: BTreeMap::new() };
-    while let Some(item) = lines.next().await {
-        match item.map_err(|error| named(error, job))? {
-            Item::Line { pod, at, text } => {
-                console.data(&line(
-                    &mut prefixes,
-                    logs,
-                    &pod,
-                    at.map(|at| at.to_string()).as_deref(),
-                    &text,
-                ))?;
-            }
-            Item::Waiting { pod, reason } => {
-                console.note(&format!("{pod} has not started: it waits for {reason}"))
-            }
-            Item::Note(note) => console.note(&note),
-        }
+        wanted: Wanted {
+            grep: logs.grep.clone(),
+            exclude: logs.exclude.clone(),
+            context: logs.around.unwrap_or(0),
+        },
     }
-    Ok(0)
 }
 
 /// Hints speak of `NAME`; here it is known.
@@ -74,31 +112,107 @@ fn named(error: jobs::Error, job: &str) -> Failure {
     failure
 }
 
-struct Prefixes {
-    job: String,
+/// Lines as they are shown, gathered.
+struct Text<'a> {
+    asked: &'a Logs,
     several: bool,
-    known: BTreeMap<Arc<str>, String>,
+    prefixes: BTreeMap<Arc<str>, String>,
+    gathered: String,
 }
 
-impl Prefixes {
-    fn of(&mut self, pod: &Arc<str>) -> &str {
-        let next = self.known.len();
-        self.known.entry(pod.clone()).or_insert_with(|| {
-            let short = pod.strip_prefix(&format!("{}-", self.job)).unwrap_or(pod);
-            let short = if short.starts_with("launcher") { "launcher" } else { short };
-            let color: Style = COLORS[next % COLORS.len()].on_default();
-            styled(color, &format!("{short:<10} | "))
-        })
+impl<'a> Text<'a> {
+    fn new(asked: &'a Logs, several: bool) -> Self {
+        Text { asked, several, prefixes: BTreeMap::new(), gathered: String::new() }
+    }
+
+    fn push(&mut self, pod: &Arc<str>, at: Option<&str>, rank: Option<u32>, line: &str) {
+        let Text { asked, several, prefixes, gathered } = self;
+        if asked.output == Output::Json {
+            let mut object = json!({ "pod": &**pod, "time": at, "line": line });
+            if let (Some(rank), Some(fields)) = (rank, object.as_object_mut()) {
+                fields.insert("rank".to_owned(), rank.into());
+            }
+            gathered.push_str(&object.to_string());
+            gathered.push('\n');
+            return;
+        }
+        if *several {
+            let next = prefixes.len();
+            gathered.push_str(
+                prefixes.entry(pod.clone()).or_insert_with(|| prefix(&asked.target.name, pod, next)),
+            );
+        }
+        if let Some(rank) = rank.filter(|_| asked.rank.as_ref().is_some_and(|ranks| ranks.0.len() > 1)) {
+            let color = COLORS[usize::try_from(rank).unwrap_or(0) % COLORS.len()].on_default();
+            gathered.push_str(&styled(color, &format!("rank {rank:<4} | ")));
+        }
+        if let Some(at) = at.filter(|_| asked.timestamps) {
+            gathered.push_str(&styled(FAINT, at));
+            gathered.push(' ');
+        }
+        highlight(line, &[&asked.grep, &asked.highlight], gathered);
+        gathered.push('\n');
+    }
+
+    fn show(&mut self, console: &Console) -> Result<(), Failure> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let shown = console.data(&self.gathered);
+        self.gathered.clear();
+        shown
     }
 }
 
-fn line(prefixes: &mut Prefixes, logs: &Logs, pod: &Arc<str>, at: Option<&str>, text: &str) -> String {
-    if logs.output == Output::Json {
-        return format!("{}\n", serde_json::json!({ "pod": &**pod, "time": at, "line": text }));
+fn prefix(job: &str, pod: &str, number: usize) -> String {
+    let short = pod.strip_prefix(job).and_then(|rest| rest.strip_prefix('-')).unwrap_or(pod);
+    let short = if short.starts_with("launcher") { "launcher" } else { short };
+    styled(COLORS[number % COLORS.len()].on_default(), &format!("{short:<10} | "))
+}
+
+/// The line, with what the patterns find in colour.
+fn highlight(line: &str, patterns: &[&Option<Regex>], into: &mut String) {
+    let mut marks: Vec<(usize, usize)> = patterns
+        .iter()
+        .filter_map(|pattern| pattern.as_ref())
+        .flat_map(|pattern| pattern.find_iter(line).map(|found| (found.start(), found.end())))
+        .filter(|(start, end)| start < end)
+        .collect();
+    marks.sort_unstable();
+    let mut done = 0;
+    for (start, end) in marks {
+        let start = start.max(done);
+        if start < end {
+            into.push_str(line.get(done..start).unwrap_or_default());
+            into.push_str(&styled(FOUND, line.get(start..end).unwrap_or_default()));
+            done = end;
+        }
     }
-    let prefix = if prefixes.several { prefixes.of(pod) } else { "" };
-    match at.filter(|_| logs.timestamps) {
-        Some(at) => format!("{prefix}{} {text}\n", styled(FAINT, at)),
-        None => format!("{prefix}{text}\n"),
+    into.push_str(line.get(done..).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_is_marked_once() {
+        let marked = |line: &str, one: &str, other: Option<&str>| {
+            let mut text = String::new();
+            let (one, other) = (Regex::new(one).ok(), other.and_then(|other| Regex::new(other).ok()));
+            highlight(line, &[&one, &other], &mut text);
+            text.replace(&FOUND.render().to_string(), "<").replace(&FOUND.render_reset().to_string(), ">")
+        };
+        assert_eq!(marked("loss=0.5 acc=1", "loss", None), "<loss>=0.5 acc=1");
+        assert_eq!(marked("loss=0.5 acc=1", "loss=0", Some("=0.5|acc")), "<loss=0><.5> <acc>=1");
+        assert_eq!(marked("nothing", "x*", None), "nothing");
+    }
+
+    #[test]
+    fn a_prefix_is_short_and_keeps_its_width() {
+        let shown = |job: &str, pod: &str| anstream::adapter::strip_str(&prefix(job, pod, 9)).to_string();
+        assert_eq!(shown("pi", "pi-worker-12"), "worker-12  | ");
+        assert_eq!(shown("pi", "pi-launcher-x7k2p"), "launcher   | ");
+        assert_eq!(shown("pi", "pix-worker-0"), "pix-worker-0 | ");
     }
 }

@@ -7,6 +7,7 @@ mod diagnose;
 mod get;
 mod logs;
 mod wait;
+mod watch;
 
 pub use create::{draft_from_files, missing_mpirun};
 pub use wait::{Follow, ending, follow_to_end};

@@ -13,7 +13,7 @@ use crate::arguments::{Global, Output, Wait};
 use crate::connect::connect;
 use crate::console::{Console, error_line};
 use crate::failure::Failure;
-use crate::interrupt::{self, interrupted};
+use crate::interrupt::{self, Interruption};
 use crate::object;
 use crate::shown::Shown;
 
@@ -66,16 +66,23 @@ pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, 
 
 /// Shows progress, and output if asked, until the job has ended.
 pub async fn follow_to_end(console: &Console, follow: &Follow<'_>) -> Result<Ended, Failure> {
+    // Before anything is seen of it, so that nobody's Ctrl-C finds no listener.
+    let interruption = Interruption::listen();
     let shown = Shown::begin(console, follow.name);
-    let ended = until_end(console, follow, &shown).await;
+    let ended = until_end(console, follow, &shown, interruption).await;
     shown.end();
     ended
 }
 
-async fn until_end(console: &Console, follow: &Follow<'_>, shown: &Shown) -> Result<Ended, Failure> {
+async fn until_end(
+    console: &Console,
+    follow: &Follow<'_>,
+    shown: &Shown,
+    mut interruption: Interruption,
+) -> Result<Ended, Failure> {
     let mut watch = progress::watch(follow.client, follow.kind, follow.namespace, follow.name);
     let mut logs: Option<Logs> = None;
-    let stop = interrupted();
+    let stop = interruption.came();
     let over = sleep_until(Instant::now() + follow.timeout.unwrap_or(FOR_EVER));
     tokio::pin!(stop, over);
     let outcome = loop {

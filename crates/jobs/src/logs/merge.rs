@@ -1,84 +1,275 @@
-//! What was written until now, of one pod or of several merged by time.
+//! Many pods' lines in one stream, by the time at which they were written.
+//!
+//! Each pod's reader has a bounded channel of its own, so a pod that is ahead waits for those that are behind. While a
+//! pod that may still say something older has nothing to say, the others are held back: for as long as it takes where
+//! each pod is read to its end, for a moment where they are followed; a pod that was silent for that long holds nobody
+//! back until it speaks again.
 
-use std::sync::Arc;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use tokio::sync::mpsc::{self, error::TryRecvError};
+use tokio::time::Instant;
 
-use super::{BUFFERED_LINES, Item, Sender, Source, Target, read};
-use crate::{Error, describe};
+use super::{BATCH_LINES, Batch, Item, Sender};
+use crate::Error;
 
-/// Reads every target's pod to its present end and sends the lines in the order of their times.
-pub(super) async fn merged(source: Source, targets: Vec<Target>, pods: Vec<Pod>, sender: Sender) {
-    let alone = targets.len() == 1;
-    let mut heads = Vec::new();
-    let mut readers = JoinSet::new();
-    for target in targets {
-        match newest(&pods, target) {
-            Some(pod) if describe::started(pod) || describe::ended(pod) => {
-                let (to, from) = mpsc::channel(BUFFERED_LINES);
-                readers.spawn(read::once(source.clone(), pod.name_any(), to));
-                heads.push(from);
-            }
-            missing => {
-                let error = nothing_yet(target.name(&source.job), missing);
-                let item = if alone { Err(error) } else { Ok(Item::Note(format!("{error}"))) };
-                if sender.send(item).await.is_err() {
-                    return;
+/// How long a silent pod holds the others back while following.
+pub(super) const PATIENCE: Duration = Duration::from_millis(300);
+
+/// One pod's lines on their way.
+struct Lane {
+    from: mpsc::Receiver<Batch>,
+    lines: VecDeque<Result<Item, Error>>,
+    /// More may come.
+    open: bool,
+    /// Was silent for too long to be waited for.
+    idle: bool,
+}
+
+impl Lane {
+    /// Takes what is there, without waiting.
+    fn fill(&mut self) {
+        while self.open && self.lines.is_empty() {
+            match self.from.try_recv() {
+                Ok(batch) => {
+                    self.lines.extend(batch);
+                    self.idle = false;
                 }
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => self.open = false,
             }
         }
     }
-    merge(heads, sender).await;
-}
 
-fn newest(pods: &[Pod], target: Target) -> Option<&Pod> {
-    pods.iter()
-        .filter(|pod| target.matches(&describe::pod_view(pod)))
-        .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
-}
-
-fn nothing_yet(name: String, pod: Option<&Pod>) -> Error {
-    let what = match pod.map(|pod| (pod.name_any(), describe::waits_for(pod))) {
-        Some((name, Some(reason))) => format!("{name} has written nothing yet: it waits for {reason}"),
-        Some((name, None)) => format!("{name} has written nothing"),
-        None => format!("there is no pod {name}: not yet created, or already cleaned up"),
-    };
-    Error::NoPod { what, advice: "to wait for it: odh training logs mpijob NAME --follow".to_owned() }
-}
-
-/// Always the oldest of the heads; a line without a time goes with the line before it.
-async fn merge(mut sources: Vec<mpsc::Receiver<Result<Item, Error>>>, sender: Sender) {
-    let mut heads = Vec::with_capacity(sources.len());
-    for source in &mut sources {
-        heads.push(source.recv().await);
+    fn is_dry(&self) -> bool {
+        self.open && self.lines.is_empty()
     }
-    loop {
-        let oldest = heads
-            .iter()
-            .enumerate()
-            .filter_map(|(index, head)| head.as_ref().map(|item| (time_of(item), index)))
-            .min();
-        let Some((_, index)) = oldest else { return };
-        let (Some(head), Some(source)) = (heads.get_mut(index), sources.get_mut(index)) else { return };
-        let next = source.recv().await;
-        let Some(item) = std::mem::replace(head, next) else { return };
-        if sender.send(item).await.is_err() {
-            return;
-        }
+
+    /// Whether others must wait for what it may say.
+    fn holds_back(&self) -> bool {
+        self.is_dry() && !self.idle
+    }
+
+    fn time(&self) -> Option<Option<Timestamp>> {
+        self.lines.front().map(time_of)
     }
 }
 
-fn time_of(item: &Result<Item, Error>) -> Option<jiff::Timestamp> {
+/// The order of lines; what has no time, such as a note, does not wait.
+fn time_of(item: &Result<Item, Error>) -> Option<Timestamp> {
     match item {
         Ok(Item::Line { at, .. }) => *at,
         _ => None,
     }
 }
 
-/// A pod's name, shared by its lines.
-pub(super) fn shared(name: &str) -> Arc<str> {
-    Arc::from(name)
+/// Merges what comes in through every channel that `arrivals` brings, until there are no more of either.
+///
+/// `patience` is how long a silent pod is waited for; for ever if not given.
+pub(super) async fn merge(
+    mut arrivals: mpsc::Receiver<mpsc::Receiver<Batch>>,
+    sender: Sender,
+    patience: Option<Duration>,
+) {
+    let mut lanes: Vec<Lane> = Vec::new();
+    let mut more_lanes = true;
+    let mut held_since = None;
+    loop {
+        while more_lanes {
+            match arrivals.try_recv() {
+                Ok(from) => lanes.push(Lane { from, lines: VecDeque::new(), open: true, idle: false }),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => more_lanes = false,
+            }
+        }
+        lanes.iter_mut().filter(|lane| lane.is_dry()).for_each(Lane::fill);
+        lanes.retain(|lane| lane.open || !lane.lines.is_empty());
+        let any_line = lanes.iter().any(|lane| !lane.lines.is_empty());
+        let held_back = lanes.iter().any(Lane::holds_back) || (more_lanes && patience.is_none());
+        if any_line && !held_back {
+            held_since = None;
+            let batch = take(&mut lanes, BATCH_LINES);
+            if sender.send(batch).await.is_err() {
+                return;
+            }
+            continue;
+        }
+        if lanes.is_empty() && !more_lanes {
+            return;
+        }
+        let ends = match (any_line, patience) {
+            (true, Some(patience)) => Some(*held_since.get_or_insert_with(Instant::now) + patience),
+            _ => None,
+        };
+        if !news(&mut arrivals, &mut more_lanes, &mut lanes, ends).await {
+            held_since = None;
+            lanes.iter_mut().filter(|lane| lane.is_dry()).for_each(|lane| lane.idle = true);
+        }
+    }
+}
+
+/// Waits until a dry lane or a new one brings something, or a lane ends; `false` if it became too late.
+async fn news(
+    arrivals: &mut mpsc::Receiver<mpsc::Receiver<Batch>>,
+    more_lanes: &mut bool,
+    lanes: &mut Vec<Lane>,
+    ends: Option<Instant>,
+) -> bool {
+    let fresh = {
+        let mut dry: FuturesUnordered<_> = lanes
+            .iter_mut()
+            .filter(|lane| lane.is_dry())
+            .map(|lane| async move {
+                match lane.from.recv().await {
+                    Some(batch) => {
+                        lane.lines.extend(batch);
+                        lane.idle = false;
+                    }
+                    None => lane.open = false,
+                }
+            })
+            .collect();
+        let late = async {
+            match ends {
+                Some(ends) => tokio::time::sleep_until(ends).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            fresh = arrivals.recv(), if *more_lanes => Some(fresh),
+            Some(()) = dry.next(), if !dry.is_empty() => None,
+            () = late => return false,
+        }
+    };
+    match fresh {
+        Some(Some(from)) => lanes.push(Lane { from, lines: VecDeque::new(), open: true, idle: false }),
+        Some(None) => *more_lanes = false,
+        None => {}
+    }
+    true
+}
+
+/// The oldest lines, up to `most`, or up to where a lane that holds the others back runs dry.
+fn take(lanes: &mut [Lane], most: usize) -> Batch {
+    let mut heads: BinaryHeap<Reverse<(Option<Timestamp>, usize)>> =
+        lanes.iter().enumerate().filter_map(|(index, lane)| Some(Reverse((lane.time()?, index)))).collect();
+    let mut taken = Vec::with_capacity(most);
+    while let Some(Reverse((_, index))) = heads.pop() {
+        let Some(lane) = lanes.get_mut(index) else { break };
+        // A run of one pod's lines goes at once: others' heads do not change meanwhile.
+        let next = heads.peek().map(|Reverse(head)| *head);
+        while let Some(time) = lane.time() {
+            if taken.len() >= most || next.is_some_and(|next| (time, index) > next) {
+                break;
+            }
+            taken.extend(lane.lines.pop_front());
+            if lane.lines.is_empty() {
+                lane.fill();
+            }
+        }
+        if taken.len() >= most {
+            break;
+        }
+        match lane.time() {
+            Some(time) => heads.push(Reverse((time, index))),
+            // What it says next may be older than the others' heads.
+            None if lane.holds_back() => break,
+            None => {}
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn line(pod: &str, nanosecond: i128) -> Result<Item, Error> {
+        let at = Timestamp::from_nanosecond(nanosecond).ok();
+        Ok(Item::Line { pod: Arc::from(pod), at, rank: None, text: nanosecond.to_string() })
+    }
+
+    fn texts(batch: &Batch) -> Vec<String> {
+        let text = |item: &Result<Item, Error>| match item {
+            Ok(Item::Line { text, .. }) => text.clone(),
+            other => format!("{other:?}"),
+        };
+        batch.iter().map(text).collect()
+    }
+
+    async fn all(mut from: mpsc::Receiver<Batch>) -> Vec<String> {
+        let mut found = Vec::new();
+        while let Some(batch) = from.recv().await {
+            found.extend(texts(&batch));
+        }
+        found
+    }
+
+    #[tokio::test]
+    async fn lines_of_many_pods_come_in_the_order_of_their_times() {
+        let (arrive, arrivals) = mpsc::channel(8);
+        let (to, from) = mpsc::channel(2);
+        let merging = tokio::spawn(merge(arrivals, to, None));
+        for pod in 0..7_i128 {
+            let (lane, lines) = mpsc::channel(1);
+            arrive.send(lines).await.unwrap();
+            tokio::spawn(async move {
+                for chunk in 0..10 {
+                    let batch = (0..10).map(|number| line("p", (chunk * 10 + number) * 7 + pod)).collect();
+                    lane.send(batch).await.unwrap();
+                    for _ in 0..pod {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            });
+        }
+        drop(arrive);
+        let found = all(from).await;
+        assert_eq!(found, (0..700).map(|number| number.to_string()).collect::<Vec<_>>());
+        merging.await.unwrap();
+    }
+
+    /// Two followed pods.
+    async fn two(patience: Duration) -> ([mpsc::Sender<Batch>; 2], mpsc::Receiver<Batch>) {
+        let (arrive, arrivals) = mpsc::channel(8);
+        let (to, from) = mpsc::channel(2);
+        tokio::spawn(merge(arrivals, to, Some(patience)));
+        let (one, lines) = mpsc::channel(1);
+        arrive.send(lines).await.unwrap();
+        let (other, lines) = mpsc::channel(1);
+        arrive.send(lines).await.unwrap();
+        ([one, other], from)
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_may_say_something_older_is_waited_for() {
+        let ([late, early], mut from) = two(Duration::from_secs(3_600)).await;
+        early.send(vec![line("e", 5)]).await.unwrap();
+        late.send(vec![line("l", 3)]).await.unwrap();
+        assert_eq!(texts(&from.recv().await.unwrap()), ["3"]);
+        late.send(vec![line("l", 10)]).await.unwrap();
+        assert_eq!(texts(&from.recv().await.unwrap()), ["5"]);
+        drop(early);
+        assert_eq!(texts(&from.recv().await.unwrap()), ["10"]);
+        drop(late);
+        assert!(from.recv().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_silent_pod_holds_nobody_back_for_long() {
+        let ([silent, busy], mut from) = two(Duration::from_millis(1)).await;
+        for number in 0..50 {
+            busy.send(vec![line("b", number)]).await.unwrap();
+            assert_eq!(texts(&from.recv().await.unwrap()), [number.to_string()]);
+        }
+        drop((silent, busy));
+        assert!(from.recv().await.is_none());
+    }
 }

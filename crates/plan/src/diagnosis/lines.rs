@@ -75,6 +75,14 @@ fn pieces(mut rest: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Which rank wrote a line, and the line without what says so; nothing where the line does not say.
+///
+/// Reads the tags of `mpirun --tag-output` (Open MPI 4 and 5) and `-prepend-rank`, `-l` (MPICH, Intel MPI).
+pub fn rank_of(line: &str) -> Option<(u32, &str)> {
+    let (start, _, rank) = prefixes(line);
+    Some((rank?, line.get(start..)?))
+}
+
 fn read_line(number: usize, raw: &str) -> Line<'_> {
     let clean = without_escapes(raw);
     let (start, by_rank, rank) = prefixes(&clean);
@@ -182,6 +190,14 @@ pub(crate) fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_says_which_rank_wrote_it() {
+        assert_eq!(rank_of("[1,3]<stdout>:loss 0.5"), Some((3, "loss 0.5")));
+        assert_eq!(rank_of("[prterun-host-1@1,12]<stdout>: loss"), Some((12, "loss")));
+        assert_eq!(rank_of("[7] loss"), Some((7, "loss")));
+        assert_eq!(rank_of("loss [7]"), None);
+    }
 
     fn only(raw: &str) -> (String, bool, Option<u32>) {
         let line = read_line(1, raw);

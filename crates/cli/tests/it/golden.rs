@@ -1,0 +1,220 @@
+//! Golden transcripts against a cluster: `tests/transcripts/cluster/*.txt` hold commands, on a terminal and off it, and all
+//! that they say, on success and with each exit code.
+//!
+//! The cluster is an API in this process, without a node: the objects of [`stage`] lie still, so that what is said of
+//! them is the same each time. Times, identifiers and ports are replaced. `UPDATE=1` rewrites the files; read the
+//! difference.
+//!
+//! ```text
+//! $ odh …              a command without a terminal: its stdout, its stderr after "! ", its exit code
+//! % odh …              a command on a pseudo-terminal of 100 columns: the screen as it is at the end, its exit code
+//! < y                  what is typed on that terminal, once a question stands there
+//! @ delete mpijob pi   what happens once the command has said something: an object is deleted, or
+//! @ interrupt          the command gets SIGINT
+//! ```
+
+mod stage;
+mod terminal;
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::LazyLock;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use regex::Regex;
+
+use crate::odh::Home;
+use stage::Stage;
+
+#[test]
+fn commands_on_a_cluster_say_what_their_transcripts_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/cluster");
+    let paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!paths.is_empty(), "no transcripts");
+    // Each has a cluster of its own.
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let checks: Vec<_> = paths.iter().map(|path| scope.spawn(|| check(path))).collect();
+        checks.into_iter().filter_map(|check| check.join().unwrap()).collect()
+    });
+    assert!(wrong.is_empty(), "these differ (UPDATE=1 rewrites):\n{}", wrong.join("\n"));
+}
+
+fn check(path: &Path) -> Option<String> {
+    let expected = std::fs::read_to_string(path).unwrap();
+    let actual = replay(&expected);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &actual).unwrap();
+        return None;
+    }
+    (actual != expected).then(|| difference(&path.display().to_string(), &expected, &actual))
+}
+
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    let stage = Stage::set();
+    let list = |more: &str| words(&format!("training list -n team-cv {more}"));
+    let coloured = |text: &str| text.contains("\u{1b}[");
+    assert!(coloured(&terminal::raw(stage.command(&list("")))));
+    let mut without = stage.command(&list(""));
+    without.env("NO_COLOR", "1");
+    assert!(!coloured(&terminal::raw(without)));
+    assert!(!coloured(&terminal::raw(stage.command(&list("--color never")))));
+    let off_it = |more: &str| plain(stage.command(&list(more)).stdin(Stdio::null()), |_| {}).0;
+    assert!(!coloured(&off_it("")));
+    assert!(coloured(&off_it("--color always")));
+}
+
+/// The lines around the first difference: whole transcripts are too long to be read in a log.
+fn difference(name: &str, expected: &str, actual: &str) -> String {
+    let (expected, actual): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), actual.lines().collect());
+    let same = expected.iter().zip(&actual).take_while(|(a, b)| a == b).count();
+    let part = |lines: &[&str]| {
+        lines
+            .iter()
+            .skip(same.saturating_sub(5))
+            .take(20)
+            .map(|line| format!("  {line}\n"))
+            .collect::<String>()
+    };
+    format!("{name}, line {}: expected\n{}but it is\n{}", same + 1, part(&expected), part(&actual))
+}
+
+/// A command of a transcript and what belongs to it.
+struct Step<'t> {
+    line: &'t str,
+    typed: Option<&'t str>,
+    meanwhile: Option<&'t str>,
+}
+
+fn steps(transcript: &str) -> Vec<Step<'_>> {
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    for line in transcript.lines() {
+        if line.starts_with("$ odh") || line.starts_with("% odh") {
+            steps.push(Step { line, typed: None, meanwhile: None });
+        } else if let Some(step) = steps.last_mut() {
+            if let Some(typed) = line.strip_prefix("< ") {
+                step.typed = Some(typed);
+            } else if let Some(what) = line.strip_prefix("@ ") {
+                step.meanwhile = Some(what);
+            }
+        }
+    }
+    steps
+}
+
+/// The transcript anew; comments (`# …`) before the first command stay.
+fn replay(transcript: &str) -> String {
+    let stage = Stage::set();
+    let mut text: String =
+        transcript.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    for step in steps(transcript) {
+        writeln!(text, "{}", step.line).unwrap();
+        for (mark, said) in [("<", step.typed), ("@", step.meanwhile)] {
+            if let Some(said) = said {
+                writeln!(text, "{mark} {said}").unwrap();
+            }
+        }
+        let (terminal, line) = (step.line.starts_with('%'), &step.line["$ odh".len()..]);
+        let words = words(line);
+        let (said, code) = match terminal {
+            true => {
+                terminal::run(stage.command(&words), step.typed, |pid| stage.meanwhile(step.meanwhile, pid))
+            }
+            false => {
+                plain(stage.command(&words).stdin(Stdio::null()), |pid| stage.meanwhile(step.meanwhile, pid))
+            }
+        };
+        let said = normal(&said, stage.home());
+        writeln!(
+            text,
+            "{}{}[exit {code}]\n",
+            said,
+            if said.is_empty() || said.ends_with('\n') { "" } else { "\n" }
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// Words as a shell splits them, with single and double quotes and nothing else.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, ' ') => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// stdout, then stderr with `! ` before each line; and the exit code.
+fn plain(command: &mut std::process::Command, meanwhile: impl FnOnce(Pid)) -> (String, i32) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = pid(&child);
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut out = child.stdout.take().unwrap();
+    let reading = std::thread::spawn(move || {
+        let mut text = String::new();
+        out.read_to_string(&mut text).unwrap();
+        text
+    });
+    let mut err = String::new();
+    errors.read_line(&mut err).unwrap();
+    meanwhile(pid);
+    errors.read_to_string(&mut err).unwrap();
+    let mut text = reading.join().unwrap();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for line in err.lines() {
+        writeln!(text, "! {line}").unwrap();
+    }
+    (text, child.wait().unwrap().code().unwrap_or(-1))
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).unwrap())
+}
+
+fn interrupt(pid: Pid) {
+    kill(pid, Signal::SIGINT).unwrap();
+}
+
+/// What differs from run to run, replaced; columns, whose widths follow from it, three blanks apart.
+fn normal(text: &str, home: &Home) -> String {
+    static VARYING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        [
+            (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+            (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID"),
+            (r#"(resourceVersion"?: )"?\d+"?"#, "${1}N"),
+            (r"127\.0\.0\.1:\d+", "ADDRESS"),
+            (r"\b\d+(s|m|h|d)(\d+(s|m|h))?\b", "SPAN"),
+            (r"(?m)^( *)\d+\.\ds ", "${1}SPAN "),
+            (r"(\S) {2,}", "$1   "),
+            // Which of these are told depends on which list the server answers first.
+            (r"(?m)^! +SPAN (accepted|.* pods have a node|workers ready .*|launcher running .*)\n", ""),
+            (r#"(?m)^! \{"progress":\{.*"step":"(Accepted|Scheduled|WorkersReady|LauncherRunning)".*\n"#, ""),
+        ]
+        .map(|(pattern, name)| (Regex::new(pattern).unwrap(), name))
+        .into_iter()
+        .collect()
+    });
+    let place = home.path().display().to_string();
+    let text = text.replace(&place, "HOME");
+    VARYING.iter().fold(text, |text, (pattern, name)| pattern.replace_all(&text, *name).into_owned())
+}

@@ -1,0 +1,264 @@
+//! What the transcripts speak of: an API in this process with jobs of every phase, their pods, and what those wrote.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use cluster::apiserver::kubelet::{Kubelet, LogError, LogRequest, LogStream};
+use cluster::{Cluster, Options};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use kube::Client;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::odh::Home;
+
+/// The namespace of most of it.
+const TEAM: &str = "team-cv";
+/// The one that may not create anything more.
+const FULL: &str = "team-full";
+/// Files that transcripts speak of.
+const FILES: [(&str, &str); 2] = [
+    ("good.yaml", include_str!("../../manifests/good.yaml")),
+    ("faults.yaml", include_str!("../../manifests/faults.yaml")),
+];
+
+/// A cluster with objects that nobody moves.
+pub struct Stage {
+    runtime: Runtime,
+    client: Client,
+    home: Home,
+    _cluster: Cluster,
+}
+
+impl Stage {
+    /// Sets it.
+    pub fn set() -> Stage {
+        let home = Home::new();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let options = Options { controllers: false, ..Options::new(home.path().join("cluster")) };
+        let cluster = runtime.block_on(Cluster::start(options)).unwrap();
+        let client = cluster.client();
+        let kubeconfig = serde_json::to_value(cluster.kubeconfig()).unwrap();
+        home.file("kubeconfig", &kubeconfig.to_string());
+        home.file("stranger", &with_token(&kubeconfig, "nobody's").to_string());
+        home.file("nowhere", &kubeconfig.to_string().replace(&cluster.address().to_string(), "127.0.0.1:1"));
+        for (name, text) in FILES {
+            home.file(name, text);
+        }
+        cluster.server().kubelets.register("node-0", Arc::new(Scribe));
+        let stage = Stage { runtime, client, home, _cluster: cluster };
+        stage.runtime.block_on(stage.objects());
+        stage
+    }
+
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// `odh` as one who uses this cluster.
+    pub fn command(&self, words: &[String]) -> Command {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut command = self.home.command(&words);
+        command.env("KUBECONFIG", self.home.path().join("kubeconfig"));
+        command
+    }
+
+    /// Does what a transcript says happens meanwhile.
+    pub fn meanwhile(&self, what: Option<&str>, command: Pid) {
+        match what.map(|what| what.split(' ').collect::<Vec<_>>()).as_deref() {
+            None => {}
+            Some(["interrupt"]) => super::interrupt(command),
+            Some(["delete", "mpijob", name]) => {
+                let api = self.api("kubeflow.org/v2beta1", "MPIJob", "mpijobs", TEAM);
+                self.runtime.block_on(api.delete(name, &DeleteParams::default())).unwrap();
+            }
+            Some(other) => panic!("what is {other:?}?"),
+        }
+    }
+
+    fn api(&self, version: &str, kind: &str, plural: &str, namespace: &str) -> Api<DynamicObject> {
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") },
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
+        match namespace {
+            "" => Api::all_with(self.client.clone(), &resource),
+            namespace => Api::namespaced_with(self.client.clone(), namespace, &resource),
+        }
+    }
+
+    async fn put(&self, api: &Api<DynamicObject>, object: Value) {
+        let status = object.get("status").cloned();
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+        if let Some(status) = status {
+            let patch = Patch::Merge(json!({ "status": status }));
+            api.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
+        }
+    }
+
+    async fn objects(&self) {
+        operator::install_crd(&self.client).await.unwrap();
+        let namespaces = self.api("v1", "Namespace", "namespaces", "");
+        for name in [TEAM, FULL] {
+            self.put(
+                &namespaces,
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+            )
+            .await;
+        }
+        let quotas = self.api("v1", "ResourceQuota", "resourcequotas", FULL);
+        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "jobs"},
+            "spec": {"hard": {"count/mpijobs.kubeflow.org": "0"}},
+            "status": {"hard": {"count/mpijobs.kubeflow.org": "0"}, "used": {"count/mpijobs.kubeflow.org": "0"}}});
+        self.put(&quotas, quota).await;
+        let jobs = self.api("kubeflow.org/v2beta1", "MPIJob", "mpijobs", TEAM);
+        for job in jobs_of_every_phase() {
+            self.put(&jobs, job).await;
+        }
+        let pods = self.api("v1", "Pod", "pods", TEAM);
+        for pod in pods_of_them() {
+            self.put(&pods, pod).await;
+        }
+    }
+}
+
+fn with_token(kubeconfig: &Value, token: &str) -> Value {
+    let mut other = kubeconfig.clone();
+    for user in other["users"].as_array_mut().unwrap() {
+        user["user"] = json!({ "token": token });
+    }
+    other
+}
+
+fn job(name: &str, workers: i32, team: &str, status: Value) -> Value {
+    let template = |image: &str, memory: &str| {
+        json!({"spec": {"containers": [{"name": "mpi", "image": image, "command": ["mpirun", "python", "train.py"],
+            "resources": {"limits": {"memory": memory}}}]}})
+    };
+    json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+        "metadata": {"name": name, "labels": {"team": team}},
+        "spec": {"slotsPerWorker": 2, "runPolicy": {"suspend": name == "held"}, "mpiReplicaSpecs": {
+            "Launcher": {"replicas": 1, "template": template("train:1", "1Gi")},
+            "Worker": {"replicas": workers, "template": template("train:1", "16Gi")}}},
+        "status": status})
+}
+
+fn jobs_of_every_phase() -> [Value; 4] {
+    let time = |second: u32| format!("2026-01-01T00:00:{second:02}Z");
+    let condition = |kind: &str, reason: &str, message: &str| {
+        json!({"type": kind, "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": time(1), "lastUpdateTime": time(1)})
+    };
+    [
+        job(
+            "digits",
+            2,
+            "vision",
+            json!({"phase": "Running", "startTime": time(1), "workers": {"running": 2, "pending": 0, "failed": 0, "of": 2},
+                "conditions": [condition("Running", "MPIJobRunning", "MPIJob team-cv/digits is running")]}),
+        ),
+        job(
+            "pi",
+            4,
+            "vision",
+            json!({"phase": "Failed", "phaseReason": "OutOfMemory", "startTime": time(1), "completionTime": time(31),
+                "workers": {"running": 3, "pending": 0, "failed": 1, "of": 4},
+                "failure": {"reason": "OutOfMemory", "message": "Worker 1 used more memory than its limit of 16Gi (exit code 137).",
+                    "worker": 1, "pod": "pi-worker-1", "exitCode": 137,
+                    "suggestion": "Give the workers more memory, or reduce the batch size."},
+                "conditions": [condition("Failed", "OutOfMemory", "Worker 1 used more memory than its limit of 16Gi (exit code 137).")]}),
+        ),
+        job(
+            "held",
+            8,
+            "speech",
+            json!({"phase": "Pending", "phaseReason": "Suspended", "workers": {"running": 0, "pending": 0, "failed": 0, "of": 8},
+                "conditions": [condition("Suspended", "MPIJobSuspended", "MPIJob team-cv/held is suspended")]}),
+        ),
+        job(
+            "done",
+            1,
+            "speech",
+            json!({"phase": "Succeeded", "startTime": time(1), "completionTime": time(11),
+                "workers": {"running": 0, "pending": 0, "failed": 0, "of": 1},
+                "conditions": [condition("Succeeded", "MPIJobSucceeded", "MPIJob team-cv/done successfully completed")]}),
+        ),
+    ]
+}
+
+fn pod(job: &str, role: &str, name: &str, phase: &str, state: Value) -> Value {
+    let ready = if phase == "Running" { "True" } else { "False" };
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": {api::LABEL_JOB_NAME: job, api::LABEL_JOB_ROLE: role}},
+        "spec": {"nodeName": "node-0", "restartPolicy": "Never", "containers": [{"name": "mpi", "image": "train:1"}]},
+        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready}],
+            "containerStatuses": [{"name": "mpi", "image": "train:1", "imageID": "", "ready": phase == "Running",
+                "restartCount": 0, "state": state}]}})
+}
+
+fn pods_of_them() -> Vec<Value> {
+    let running = || json!({"running": {"startedAt": "2026-01-01T00:00:01Z"}});
+    let ended = |code: i32, reason: &str| json!({"terminated": {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:00:30Z"}});
+    vec![
+        pod("digits", "launcher", "digits-launcher-x7k2p", "Running", running()),
+        pod("digits", "worker", "digits-worker-0", "Running", running()),
+        pod("digits", "worker", "digits-worker-1", "Running", running()),
+        pod("pi", "launcher", "pi-launcher-b4n9q", "Failed", ended(1, "Error")),
+        pod("pi", "worker", "pi-worker-0", "Running", running()),
+        pod("pi", "worker", "pi-worker-1", "Failed", ended(137, "OOMKilled")),
+        pod("done", "launcher", "done-launcher-c8d2w", "Succeeded", ended(0, "Completed")),
+    ]
+}
+
+/// A node that keeps what the pods wrote, at a second of its own each line.
+struct Scribe;
+
+fn written(pod: &str) -> Vec<(u32, String)> {
+    if let Some(worker) = pod.strip_prefix("digits-worker-").and_then(|worker| worker.parse::<u32>().ok()) {
+        return (0..3).map(|step| (10 + step * 2 + worker, format!("worker {worker} step {step}"))).collect();
+    }
+    let lines: &[&str] = match pod {
+        "digits-launcher-x7k2p" => &[
+            "starting 4 ranks",
+            "epoch 1 loss=0.91",
+            "epoch 2 loss=0.52",
+            "DEBUG cache hit",
+            "epoch 3 loss=0.33",
+        ],
+        "done-launcher-c8d2w" => {
+            &["[1,0]<stdout>:rank 0 of 2", "[1,1]<stdout>:rank 1 of 2", "[1,1]<stderr>:a warning"]
+        }
+        "pi-launcher-b4n9q" => {
+            &["epoch 1 loss=0.91", "mpirun noticed that process rank 3 exited on signal 9 (Killed)."]
+        }
+        _ => &[],
+    };
+    lines.iter().zip(1..).map(|(line, second)| (second * 3, (*line).to_owned())).collect()
+}
+
+impl Kubelet for Scribe {
+    fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        async move {
+            let lines = written(&request.pod);
+            let tail = request.tail_lines.and_then(|tail| usize::try_from(tail).ok()).unwrap_or(lines.len());
+            let text: String = lines[lines.len().saturating_sub(tail)..]
+                .iter()
+                .map(|(second, line)| match request.timestamps {
+                    true => format!("2026-01-01T00:00:{second:02}.000000000Z {line}\n"),
+                    false => format!("{line}\n"),
+                })
+                .collect();
+            Ok(futures::stream::iter([Ok(text.into())]).boxed())
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,58 @@
+//! A command on a real pseudo-terminal.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::pty::{Winsize, openpty};
+use nix::unistd::Pid;
+
+/// Rows and columns of the terminal.
+const ROWS: u16 = 50;
+const COLUMNS: u16 = 100;
+/// A command that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// All that a command writes to a terminal of its own, control sequences included.
+pub fn raw(command: Command) -> String {
+    let mut text = Vec::new();
+    attend(command, |chunk, _, _| text.extend_from_slice(chunk));
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Runs a command on a terminal of its own; the screen as it is at the end, and the exit code.
+pub fn run(command: Command, typed: Option<&str>, meanwhile: impl FnOnce(Pid)) -> (String, i32) {
+    let mut screen = vt100::Parser::new(ROWS.try_into().unwrap(), COLUMNS.try_into().unwrap(), 0);
+    let (began, mut typed, mut meanwhile) = (Instant::now(), typed, Some(meanwhile));
+    let code = attend(command, |chunk, keyboard, pid| {
+        screen.process(chunk);
+        if let Some(meanwhile) = meanwhile.take() {
+            meanwhile(pid);
+        }
+        if typed.is_some() && screen.screen().contents().contains("[y/N]") {
+            writeln!(keyboard, "{}", typed.take().unwrap()).unwrap();
+        }
+        assert!(began.elapsed() < PATIENCE, "hangs:\n{}", screen.screen().contents());
+    });
+    (screen.screen().contents(), code)
+}
+
+/// Runs a command on a terminal; `seen` gets what it writes as it comes, with the keyboard and the process.
+fn attend(mut command: Command, mut seen: impl FnMut(&[u8], &mut File, Pid)) -> i32 {
+    let size = Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
+    let terminal = openpty(Some(&size), None).unwrap();
+    let end = || Stdio::from(terminal.slave.try_clone().unwrap());
+    command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm-256color");
+    let mut child = command.spawn().unwrap();
+    // Once the last end is closed, reading the terminal ends.
+    drop((command, terminal.slave));
+    let mut keyboard = File::from(terminal.master.try_clone().unwrap());
+    let mut from = File::from(terminal.master);
+    let mut chunk = [0; 4096];
+    // Linux answers EIO where the last end was closed.
+    while let Ok(length @ 1..) = from.read(&mut chunk) {
+        seen(&chunk[..length], &mut keyboard, super::pid(&child));
+    }
+    child.wait().unwrap().code().unwrap_or(-1)
+}

@@ -1,0 +1,143 @@
+//! Follows a job's pods: begins to read each as soon as it has started, says what those wait for that have not, and
+//! goes on with those that take the place of others, such as the next Launcher of a job that is tried again.
+//!
+//! One watch of the job serves all its pods, however many there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::read::{Lane, Reader, lane};
+use super::{Batch, Item, Source, Target};
+use crate::progress;
+use crate::{describe, view};
+
+/// Reads the targets' pods until the job has ended and all is read.
+pub(super) async fn follow(
+    source: Arc<Source>,
+    targets: Vec<Target>,
+    arrive: mpsc::Sender<mpsc::Receiver<Batch>>,
+) {
+    let (notes, told) = lane();
+    if arrive.send(told).await.is_err() {
+        return;
+    }
+    let mut watch = progress::watch(&source.client, source.kind, &source.namespace, &source.job);
+    let mut following = Following {
+        source,
+        notes,
+        arrive,
+        read: BTreeSet::new(),
+        said: BTreeMap::new(),
+        readers: JoinSet::new(),
+    };
+    loop {
+        if !following.look(watch.pods(), watch.job(), &targets).await {
+            return;
+        }
+        match watch.step().await {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                let _ = following.notes.send(vec![Err(error)]).await;
+                return;
+            }
+        }
+    }
+    // What was seen last may be a pod that had not been seen before.
+    if following.look(watch.pods(), watch.job(), &targets).await {
+        drop(following.notes);
+        while following.readers.join_next().await.is_some() {}
+    }
+}
+
+struct Following {
+    source: Arc<Source>,
+    notes: Lane,
+    arrive: mpsc::Sender<mpsc::Receiver<Batch>>,
+    /// UIDs of pods that are or were read.
+    read: BTreeSet<String>,
+    /// What each target was last said to wait for.
+    said: BTreeMap<Target, String>,
+    readers: JoinSet<()>,
+}
+
+impl Following {
+    /// Begins to read what has started, says what is waited for; `false` once nobody listens.
+    async fn look(
+        &mut self,
+        pods: &BTreeMap<String, Pod>,
+        job: Option<&DynamicObject>,
+        targets: &[Target],
+    ) -> bool {
+        let mut waiting = Vec::new();
+        for (target, theirs) in by_target(pods.values(), targets) {
+            let mut unread = false;
+            for pod in theirs {
+                let uid = pod.metadata.uid.clone().unwrap_or_default();
+                if self.read.contains(&uid) {
+                    continue;
+                }
+                if describe::started(pod) || describe::ended(pod) {
+                    self.read.insert(uid);
+                    self.said.remove(&target);
+                    let (to, from) = lane();
+                    if self.arrive.send(from).await.is_err() {
+                        return false;
+                    }
+                    self.readers.spawn(Reader::new(self.source.clone(), pod, to).follow());
+                } else if !unread {
+                    let reason = describe::waits_for(pod).unwrap_or_else(|| "its container".to_owned());
+                    waiting.push((target, pod.name_any(), reason));
+                    unread = true;
+                }
+            }
+        }
+        if pods.is_empty()
+            && let (Some(reason), Some(first)) = (not_made(job), targets.first())
+        {
+            waiting.push((*first, first.name(&self.source.job), reason));
+        }
+        self.say(waiting).await
+    }
+
+    async fn say(&mut self, waiting: Vec<(Target, String, String)>) -> bool {
+        let mut batch = Vec::new();
+        for (target, name, reason) in waiting {
+            if self.said.get(&target) != Some(&reason) {
+                batch.push(Ok(Item::Waiting { pod: name.into(), reason: reason.clone() }));
+                self.said.insert(target, reason);
+            }
+        }
+        batch.is_empty() || self.notes.send(batch).await.is_ok()
+    }
+}
+
+/// Each target's pods, the oldest first.
+fn by_target<'p>(pods: impl Iterator<Item = &'p Pod>, targets: &[Target]) -> BTreeMap<Target, Vec<&'p Pod>> {
+    let wanted: BTreeSet<Target> = targets.iter().copied().collect();
+    let mut found: BTreeMap<Target, Vec<&Pod>> = BTreeMap::new();
+    for pod in pods {
+        if let Some(target) = Target::of(&describe::pod_view(pod)).filter(|target| wanted.contains(target)) {
+            found.entry(target).or_default().push(pod);
+        }
+    }
+    for pods in found.values_mut() {
+        pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
+    }
+    found
+}
+
+/// Why there is no pod yet, where the job says so.
+fn not_made(job: Option<&DynamicObject>) -> Option<String> {
+    match view::row(job?).reason.as_deref() {
+        Some("Suspended") => Some("the job to be resumed: it is suspended".to_owned()),
+        Some("Queued") => Some("the job to leave its queue".to_owned()),
+        _ => None,
+    }
+}

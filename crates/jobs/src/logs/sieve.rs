@@ -1,0 +1,95 @@
+//! Which lines of one pod are wanted: a pattern that must be found, one that must not, and lines around what was found.
+//! Pure.
+//!
+//! Each pod's lines are sieved before they are merged with others', so that the lines around a find are those that the
+//! same pod wrote before and after it, and stand in their place by time.
+
+use std::collections::VecDeque;
+
+use regex::Regex;
+
+/// How many lines around a find may be asked for.
+pub const MAX_CONTEXT: usize = 1_000;
+
+/// What is wanted; the default wants everything.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Only lines in which it is found, and those around them.
+    pub grep: Option<Regex>,
+    /// Never lines in which it is found, not even around a find.
+    pub exclude: Option<Regex>,
+    /// How many lines before and after a find come with it; at most [`MAX_CONTEXT`].
+    pub context: usize,
+}
+
+/// The sieve of one pod.
+#[derive(Debug)]
+pub struct Sieve<T> {
+    wanted: Wanted,
+    /// The last lines that were not passed on, oldest first.
+    before: VecDeque<T>,
+    /// So many lines are still passed on because of a find.
+    after: usize,
+}
+
+impl<T> Sieve<T> {
+    /// An empty sieve.
+    pub fn new(wanted: Wanted) -> Self {
+        Sieve { wanted, before: VecDeque::new(), after: 0 }
+    }
+
+    /// Takes a line; `pass` gets it, and those before it that belong to it, if it is wanted.
+    pub fn push(&mut self, text: &str, line: T, mut pass: impl FnMut(T)) {
+        let found = |pattern: &Option<Regex>| pattern.as_ref().map(|pattern| pattern.is_match(text));
+        if found(&self.wanted.exclude) == Some(true) {
+            return;
+        }
+        let context = self.wanted.context.min(MAX_CONTEXT);
+        match found(&self.wanted.grep) {
+            None => pass(line),
+            Some(true) => {
+                self.before.drain(..).for_each(&mut pass);
+                pass(line);
+                self.after = context;
+            }
+            Some(false) if self.after > 0 => {
+                self.after -= 1;
+                pass(line);
+            }
+            Some(false) if context > 0 => {
+                if self.before.len() == context {
+                    self.before.pop_front();
+                }
+                self.before.push_back(line);
+            }
+            Some(false) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sieved(grep: Option<&str>, exclude: Option<&str>, context: usize, text: &str) -> String {
+        let pattern = |text: Option<&str>| text.map(|text| Regex::new(text).unwrap());
+        let mut sieve = Sieve::new(Wanted { grep: pattern(grep), exclude: pattern(exclude), context });
+        let mut passed = Vec::new();
+        for word in text.split(' ') {
+            sieve.push(word, word, |word| passed.push(word));
+        }
+        passed.join(" ")
+    }
+
+    #[test]
+    fn lines_are_found_left_out_and_come_with_their_surroundings() {
+        let text = "a b loss=1 c d e f loss=2 loss=3 g h";
+        assert_eq!(sieved(None, None, 0, text), text);
+        assert_eq!(sieved(Some("loss"), None, 0, text), "loss=1 loss=2 loss=3");
+        assert_eq!(sieved(Some("loss"), None, 1, text), "b loss=1 c f loss=2 loss=3 g");
+        assert_eq!(sieved(Some("loss"), None, 2, text), "a b loss=1 c d e f loss=2 loss=3 g h");
+        assert_eq!(sieved(Some("loss"), Some("[bg]|2"), 1, text), "a loss=1 c f loss=3 h");
+        assert_eq!(sieved(None, Some("loss"), 3, text), "a b c d e f g h");
+        assert_eq!(sieved(Some("nothing"), None, 5, text), "");
+    }
+}
