@@ -16,7 +16,8 @@ pub use local::{
     Status, Switch, Up, User,
 };
 pub use training::{
-    Create, Delete, Describe, Diagnose, DryRun, Flags, Get, Kind, List, Logs, MpiFlavour, TrainingVerb, Wait,
+    Create, Delete, Describe, Diagnose, DryRun, Flags, Get, Kind, List, Logs, MpiFlavour, Top, TopSort,
+    TrainingVerb, Wait,
 };
 
 /// Distributed training on Kubernetes and OpenShift: create jobs, watch them, find out why they fail.

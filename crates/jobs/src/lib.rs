@@ -19,6 +19,7 @@ pub mod live;
 pub mod logs;
 pub mod pick;
 pub mod progress;
+pub mod usage;
 pub mod view;
 pub mod wait;
 

@@ -33,6 +33,7 @@ pub use objects::{
 };
 pub use observed::{LauncherRun, Recorded, SecretSeen, Seen};
 pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, plan};
+pub use quantity::quantity_nanos;
 pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency};
 pub use slim::{slim_job, slim_pod};
 pub use validate::{

@@ -87,6 +87,11 @@ fn exponent(suffix: &str) -> Option<u32> {
     suffix.strip_prefix(['e', 'E'])?.parse().ok()
 }
 
+/// A Kubernetes quantity in thousand-millionths: `250m` is 250,000,000; nothing if the text is none.
+pub fn quantity_nanos(text: &str) -> Option<i128> {
+    Amount::read(text).map(|amount| amount.nanos)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -56,6 +56,8 @@ pub enum TrainingVerb {
     Describe(Describe),
     /// Show a job's output
     Logs(Logs),
+    /// Show what jobs and their pods use, live on a terminal
+    Top(Top),
     /// Delete jobs and everything that belongs to them
     Delete(Delete),
     /// Wait until a job has ended, and tell by the exit code how
@@ -73,6 +75,7 @@ impl TrainingVerb {
             TrainingVerb::List(list) => list.output,
             TrainingVerb::Describe(describe) => describe.output,
             TrainingVerb::Logs(logs) => logs.output,
+            TrainingVerb::Top(top) => top.output,
             TrainingVerb::Delete(delete) => delete.output,
             TrainingVerb::Wait(wait) => wait.output,
             TrainingVerb::Diagnose(diagnose) => diagnose.output,
@@ -450,6 +453,67 @@ fn read_indices(text: &str) -> Result<Indices, String> {
     found.sort_unstable();
     found.dedup();
     Ok(Indices(found))
+}
+
+/// Show what jobs use.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training top                         live: jobs, the chosen one's pods, its launcher's output
+  odh training top mpijob digits --once    a table of its pods, once
+  odh training top -o json | jq '.items[] | select(.gpus > 0) | .name'
+
+Processor and memory come from the cluster's metrics (metrics.k8s.io); where it has none, they are shown as -.
+GPUs are those that the pods have, whatever they do with them.")]
+pub struct Top {
+    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob; all kinds if not given
+    #[arg(value_enum, hide_possible_values = true)]
+    pub kind: Option<Kind>,
+    /// Only these jobs, with their pods
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::job_names))]
+    pub names: Vec<String>,
+    /// Of all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Only those with these labels, e.g. team=vision,stage!=test
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// By what to sort: name, cpu, memory, gpus
+    #[arg(long, value_enum, default_value_t = TopSort::Name, value_name = "COLUMN", hide_possible_values = true)]
+    pub sort: TopSort,
+    /// Print a table and end, also on a terminal
+    #[arg(long)]
+    pub once: bool,
+    /// How often to look anew
+    #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "2s")]
+    pub interval: Duration,
+    /// The format: table, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// By what `top` sorts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TopSort {
+    /// By namespace and name
+    Name,
+    /// The most processors first
+    Cpu,
+    /// The most memory first
+    Memory,
+    /// The most GPUs first
+    Gpus,
+}
+
+impl TopSort {
+    /// As the option spells it.
+    pub fn word(self) -> &'static str {
+        match self {
+            TopSort::Name => "name",
+            TopSort::Cpu => "cpu",
+            TopSort::Memory => "memory",
+            TopSort::Gpus => "gpus",
+        }
+    }
 }
 
 /// Delete jobs.

@@ -6,6 +6,7 @@ mod describe;
 mod diagnose;
 mod get;
 mod logs;
+mod top;
 mod wait;
 mod watch;
 
@@ -26,6 +27,7 @@ pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Res
         TrainingVerb::Logs(logs) => logs::run(console, global, logs).await,
         TrainingVerb::Delete(delete) => delete::run(console, global, delete).await,
         TrainingVerb::Diagnose(asked) => diagnose::run(console, asked),
+        TrainingVerb::Top(top) => top::run(console, global, top).await,
         TrainingVerb::Wait(wait) => wait::run(console, global, wait).await,
     }
 }

@@ -8,7 +8,7 @@
 //! ```text
 //! $ odh …              a command without a terminal: its stdout, its stderr after "! ", its exit code
 //! % odh …              a command on a pseudo-terminal of 100 columns: the screen as it is at the end, its exit code
-//! < y                  what is typed on that terminal, once a question stands there
+//! < y                  what is typed on that terminal, once a question or a list of keys stands there
 //! @ delete mpijob pi   what happens once the command has said something: an object is deleted, or
 //! @ interrupt          the command gets SIGINT
 //! ```
@@ -203,11 +203,11 @@ fn normal(text: &str, home: &Home) -> String {
             (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID"),
             (r#"(resourceVersion"?: )"?\d+"?"#, "${1}N"),
             (r"127\.0\.0\.1:\d+", "ADDRESS"),
+            (r"(?m)^(! )? *\d+\.\ds ", "${1}SPAN "),
             (r"\b\d+(s|m|h|d)(\d+(s|m|h))?\b", "SPAN"),
-            (r"(?m)^( *)\d+\.\ds ", "${1}SPAN "),
             (r"(\S) {2,}", "$1   "),
             // Which of these are told depends on which list the server answers first.
-            (r"(?m)^! +SPAN (accepted|.* pods have a node|workers ready .*|launcher running .*)\n", ""),
+            (r"(?m)^! SPAN (accepted|.* pods have a node|workers ready .*|launcher running .*)\n", ""),
             (r#"(?m)^! \{"progress":\{.*"step":"(Accepted|Scheduled|WorkersReady|LauncherRunning)".*\n"#, ""),
         ]
         .map(|(pattern, name)| (Regex::new(pattern).unwrap(), name))

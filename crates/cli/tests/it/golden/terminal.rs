@@ -30,7 +30,8 @@ pub fn run(command: Command, typed: Option<&str>, meanwhile: impl FnOnce(Pid)) -
         if let Some(meanwhile) = meanwhile.take() {
             meanwhile(pid);
         }
-        if typed.is_some() && screen.screen().contents().contains("[y/N]") {
+        let asked = |contents: &str| contents.contains("[y/N]") || contents.contains("q quit");
+        if typed.is_some() && asked(&screen.screen().contents()) {
             writeln!(keyboard, "{}", typed.take().unwrap()).unwrap();
         }
         assert!(began.elapsed() < PATIENCE, "hangs:\n{}", screen.screen().contents());

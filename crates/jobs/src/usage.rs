@@ -1,0 +1,242 @@
+//! What jobs use now: processor, memory and GPUs of their pods, from `metrics.k8s.io` and the pods' own specs.
+//!
+//! In: a client and a namespace, or all. Out: plain values. A cluster that measures nothing, or does not let the caller
+//! see it, gives pods without figures.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::ApiResource;
+use kube::{Client, ResourceExt};
+use serde::Serialize;
+
+use crate::view::Row;
+use crate::{Attempt, Error, describe, explain};
+
+/// How many pods are asked for at a time, and how many pages are read at most.
+const PAGE: u32 = 500;
+const MAX_PAGES: usize = 40;
+/// Thousand-millionths in one.
+const NANOS: f64 = 1e9;
+
+/// A pod and what it uses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodUse {
+    /// Its namespace.
+    pub namespace: String,
+    /// The job that it belongs to.
+    pub job: String,
+    /// Its name.
+    pub name: String,
+    /// `launcher` or `worker`.
+    pub role: String,
+    /// kubectl's STATUS word.
+    pub state: String,
+    /// Its node.
+    pub node: Option<String>,
+    /// Processors in use; nothing where it is not measured.
+    pub cpu_cores: Option<f64>,
+    /// Processors that it may use at most.
+    pub cpu_limit: Option<f64>,
+    /// Memory in use, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Memory that it may use at most, in bytes.
+    pub memory_limit: Option<u64>,
+    /// GPUs that it has, whatever their make.
+    pub gpus: u64,
+}
+
+/// A job and what its pods use.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobUse {
+    /// The job's row in a list.
+    #[serde(flatten)]
+    pub row: Row,
+    /// The sum over its pods; nothing where none is measured.
+    pub cpu_cores: Option<f64>,
+    /// The sum over its pods, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The sum over its pods that have not ended.
+    pub gpus: u64,
+    /// Its pods: the Launcher, then Workers by index.
+    pub pods: Vec<PodUse>,
+}
+
+/// Pods of training jobs with what they use.
+///
+/// # Errors
+/// The server's refusal to list pods.
+pub async fn pods(client: &Client, namespace: Option<&str>) -> Result<Vec<PodUse>, Error> {
+    let (pods, measured) = futures::join!(listed(client, namespace), measured(client, namespace));
+    let mut uses: Vec<(i32, PodUse)> = pods?
+        .iter()
+        .map(|pod| {
+            let key = (pod.namespace().unwrap_or_default(), pod.name_any());
+            (describe::pod_view(pod).index.unwrap_or(-1), pod_use(pod, measured.get(&key).copied()))
+        })
+        .collect();
+    uses.sort_by(|(a_index, a), (b_index, b)| (&a.role, a_index, &a.name).cmp(&(&b.role, b_index, &b.name)));
+    Ok(uses.into_iter().map(|(_, pod)| pod).collect())
+}
+
+/// Jobs with what their pods use; pods of other jobs are left out. Pure.
+pub fn of_jobs(rows: Vec<Row>, pods: &[PodUse]) -> Vec<JobUse> {
+    let mut by_job: BTreeMap<(&str, &str), Vec<&PodUse>> = BTreeMap::new();
+    for pod in pods {
+        by_job.entry((&pod.namespace, &pod.job)).or_default().push(pod);
+    }
+    rows.into_iter()
+        .map(|row| {
+            let pods = by_job.get(&(row.namespace.as_str(), row.name.as_str())).cloned().unwrap_or_default();
+            let cpu: Vec<f64> = pods.iter().filter_map(|pod| pod.cpu_cores).collect();
+            let memory: Vec<u64> = pods.iter().filter_map(|pod| pod.memory_bytes).collect();
+            JobUse {
+                cpu_cores: (!cpu.is_empty()).then(|| cpu.iter().sum()),
+                memory_bytes: (!memory.is_empty()).then(|| memory.iter().sum()),
+                gpus: pods.iter().filter(|pod| !over(&pod.state)).map(|pod| pod.gpus).sum(),
+                pods: pods.into_iter().cloned().collect(),
+                row,
+            }
+        })
+        .collect()
+}
+
+/// A pod that has ended has given back its GPUs.
+fn over(state: &str) -> bool {
+    matches!(state, "Completed" | "Error" | "OOMKilled" | "Evicted")
+}
+
+async fn listed(client: &Client, namespace: Option<&str>) -> Result<Vec<Pod>, Error> {
+    let api: Api<Pod> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let attempt = Attempt { verb: "list", what: "pods", name: "", namespace: namespace.unwrap_or("") };
+    let mut parameters = ListParams::default().labels(api::LABEL_JOB_NAME).limit(PAGE);
+    let mut found = Vec::new();
+    for _ in 0..MAX_PAGES {
+        let page = api.list(&parameters).await.map_err(|error| explain(error, attempt))?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => break,
+        }
+    }
+    Ok(found)
+}
+
+/// Processors and bytes by namespace and name of the pod; nothing where nobody measures.
+async fn measured(client: &Client, namespace: Option<&str>) -> BTreeMap<(String, String), (f64, u64)> {
+    let resource = ApiResource {
+        group: "metrics.k8s.io".to_owned(),
+        version: "v1beta1".to_owned(),
+        api_version: "metrics.k8s.io/v1beta1".to_owned(),
+        kind: "PodMetrics".to_owned(),
+        plural: "pods".to_owned(),
+    };
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let items = api.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+    items.iter().map(|item| ((item.namespace().unwrap_or_default(), item.name_any()), sum(item))).collect()
+}
+
+fn sum(metrics: &DynamicObject) -> (f64, u64) {
+    let containers = metrics.data.get("containers").and_then(|containers| containers.as_array());
+    let of = |name: &str| -> f64 {
+        let amounts = containers
+            .into_iter()
+            .flatten()
+            .filter_map(|container| amount(container["usage"][name].as_str()?));
+        amounts.sum()
+    };
+    (of("cpu"), whole(of("memory")))
+}
+
+fn amount(quantity: &str) -> Option<f64> {
+    // A figure for people: what a float loses of it, nobody sees.
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    plan::quantity_nanos(quantity).map(|nanos| nanos as f64 / NANOS)
+}
+
+fn whole(amount: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "quantities in use are not negative"
+    )]
+    let whole = amount.max(0.0).round() as u64;
+    whole
+}
+
+fn pod_use(pod: &Pod, measured: Option<(f64, u64)>) -> PodUse {
+    let view = describe::pod_view(pod);
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    let cpu = limit(containers, |name| name == "cpu");
+    let memory = limit(containers, |name| name == "memory");
+    PodUse {
+        namespace: pod.namespace().unwrap_or_default(),
+        job: pod.labels().get(api::LABEL_JOB_NAME).cloned().unwrap_or_default(),
+        name: view.name,
+        role: view.role,
+        state: view.state,
+        node: view.node,
+        cpu_cores: measured.map(|(cpu, _)| cpu),
+        cpu_limit: cpu,
+        memory_bytes: measured.map(|(_, memory)| memory),
+        memory_limit: memory.map(whole),
+        gpus: limit(containers, |name| name.ends_with("/gpu")).map_or(0, whole),
+    }
+}
+
+/// The sum of the containers' limits, if any has one.
+fn limit(containers: &[Container], wanted: impl Fn(&str) -> bool) -> Option<f64> {
+    let limits = containers.iter().filter_map(|container| container.resources.as_ref()?.limits.as_ref());
+    let amounts: Vec<f64> = limits
+        .flatten()
+        .filter(|(name, _)| wanted(name))
+        .filter_map(|(_, quantity)| amount(&quantity.0))
+        .collect();
+    (!amounts.is_empty()).then(|| amounts.iter().sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(name: &str, role: &str, phase: &str) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "team",
+                "labels": {api::LABEL_JOB_NAME: "pi", api::LABEL_JOB_ROLE: role}},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"limits": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "4"}}}]},
+            "status": {"phase": phase}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_job_uses_what_its_pods_use() {
+        let metrics: DynamicObject = serde_json::from_value(json!({"apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetrics",
+            "metadata": {"name": "pi-worker-0"}, "containers": [
+                {"name": "c", "usage": {"cpu": "250000000n", "memory": "512Mi"}}, {"name": "d", "usage": {"cpu": "1", "memory": "1Ki"}}]}))
+        .unwrap();
+        let measured = sum(&metrics);
+        assert_eq!(measured, (1.25, 512 * 1024 * 1024 + 1024));
+        let pods = [
+            pod_use(&pod("pi-worker-0", "worker", "Running"), Some(measured)),
+            pod_use(&pod("pi-worker-1", "worker", "Running"), None),
+        ];
+        assert_eq!((pods[0].gpus, pods[0].memory_limit, pods[0].cpu_limit), (4, Some(1 << 30), Some(2.0)));
+        let job = serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "pi", "namespace": "team"}})).unwrap();
+        let other = serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "other", "namespace": "team"}})).unwrap();
+        let uses = of_jobs(vec![crate::view::row(&job), crate::view::row(&other)], &pods);
+        assert_eq!(
+            (uses[0].cpu_cores, uses[0].memory_bytes, uses[0].gpus),
+            (Some(1.25), Some(measured.1), 8)
+        );
+        assert_eq!((uses[1].cpu_cores, uses[1].gpus, uses[1].pods.len()), (None, 0, 0));
+    }
+}
