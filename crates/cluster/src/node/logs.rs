@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use jiff::Timestamp;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 /// A file that reached this size is put aside; kubelet's `containerLogMaxSize`.
 const MAX_FILE_BYTES: u64 = 10 << 20;
@@ -27,6 +29,8 @@ const MAX_FILES: u64 = 5;
 const MAX_PIECE_BYTES: usize = 16 << 10;
 /// Read at once from a container.
 const READ_BYTES: usize = 32 << 10;
+/// The most that one pipe can hold for a process without privileges (`/proc/sys/fs/pipe-max-size`).
+const MAX_PIPE_BYTES: usize = 1 << 20;
 /// Listeners to one container's output at a time.
 const MAX_TAPS: usize = 32;
 /// Pieces of output that may wait for one listener; then the container waits too, for a while.
@@ -96,6 +100,7 @@ struct Open {
 struct LogState {
     generation: u64,
     writes: u64,
+    drained: bool,
     closed: bool,
 }
 
@@ -117,7 +122,7 @@ impl RunLog {
             std::fs::create_dir_all(folder)?;
         }
         let file = File::options().create(true).append(true).open(&path)?;
-        let (state, _) = watch::channel(LogState { generation: 0, writes: 0, closed: false });
+        let (state, _) = watch::channel(LogState { generation: 0, writes: 0, drained: false, closed: false });
         Ok(Arc::new(RunLog {
             path,
             file: Mutex::new(Open { file, bytes: 0 }),
@@ -140,7 +145,7 @@ impl RunLog {
             let generation = names.iter().filter_map(older).max().map_or(0, |last| last + 1);
             let path = folder.join(format!("{run}.log"));
             let file = File::open(&path).ok()?;
-            let (state, _) = watch::channel(LogState { generation, writes: 0, closed: true });
+            let (state, _) = watch::channel(LogState { generation, writes: 0, drained: true, closed: true });
             Some(Arc::new(RunLog {
                 path,
                 file: Mutex::new(Open { file, bytes: 0 }),
@@ -162,15 +167,35 @@ impl RunLog {
     }
 
     /// Takes two pipes' worth of output until both end, then closes the log. A terminal has only one.
-    pub async fn collect(self: Arc<Self>, out: pipe::Receiver, err: Option<pipe::Receiver>) {
-        let errors = async {
-            if let Some(err) = err {
-                self.collect_stream(Output::Error, err).await;
+    ///
+    /// `ended` is cancelled when the container's process has ended. Others may hold its pipes open for longer; what it
+    /// wrote itself is in the pipes by then, and is in the log when [`RunLog::drained`] answers.
+    pub async fn collect(
+        self: Arc<Self>,
+        out: pipe::Receiver,
+        err: Option<pipe::Receiver>,
+        ended: CancellationToken,
+    ) {
+        let open = AtomicUsize::new(1 + usize::from(err.is_some()));
+        let drained = || {
+            if open.fetch_sub(1, Ordering::Relaxed) == 1 {
+                self.state.send_modify(|state| state.drained = true);
             }
         };
-        tokio::join!(self.collect_stream(Output::Out, out), errors);
+        let errors = async {
+            if let Some(err) = err {
+                self.collect_stream(Output::Error, err, &ended, drained).await;
+            }
+        };
+        tokio::join!(self.collect_stream(Output::Out, out, &ended, drained), errors);
         self.state.send_modify(|state| state.closed = true);
         lock(&self.taps).clear();
+    }
+
+    /// Waits until all that the container's process wrote is in the log.
+    pub async fn drained(&self) {
+        // The sender lives as long as we do.
+        let _ = self.state.subscribe().wait_for(|state| state.drained || state.closed).await;
     }
 
     /// Waits until there will be no more of it.
@@ -195,18 +220,51 @@ impl RunLog {
         Some(receiver)
     }
 
-    async fn collect_stream(&self, output: Output, mut pipe: pipe::Receiver) {
+    async fn collect_stream(
+        &self,
+        output: Output,
+        mut pipe: pipe::Receiver,
+        ended: &CancellationToken,
+        drained: impl FnOnce(),
+    ) {
         let mut chunk = vec![0; READ_BYTES];
         let mut line = Vec::new();
-        // A terminal ends with an error when nobody has it open any more.
-        while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
+        let mut drained = Some(drained);
+        let mut left = MAX_PIPE_BYTES;
+        loop {
+            let count = if drained.is_some() && ended.is_cancelled() {
+                // Not through the runtime, which knows of a pipe only what it was told last.
+                let count = nix::unistd::read(&pipe, &mut chunk).unwrap_or(0);
+                left = left.saturating_sub(count);
+                if count == 0 || left == 0 {
+                    self.end_line(output, &mut line);
+                    drained.take().into_iter().for_each(|tell| tell());
+                }
+                count
+            } else {
+                tokio::select! {
+                    read = pipe.read(&mut chunk) => match read {
+                        Ok(count @ 1..) => count,
+                        // A terminal ends with an error when nobody has it open any more.
+                        Ok(_) | Err(_) => break,
+                    },
+                    () = ended.cancelled(), if drained.is_some() => 0,
+                }
+            };
             self.pass_on(output, &chunk[..count]).await;
             for piece in chunk[..count].split_inclusive(|byte| *byte == b'\n') {
                 self.take(output, &mut line, piece);
             }
         }
+        self.end_line(output, &mut line);
+        drained.into_iter().for_each(|tell| tell());
+    }
+
+    /// Writes what there is of a line that will not be ended.
+    fn end_line(&self, output: Output, line: &mut Vec<u8>) {
         if !line.is_empty() {
-            let _ = self.write(output.name(), false, &line);
+            let _ = self.write(output.name(), false, line);
+            line.clear();
         }
     }
 
@@ -483,6 +541,25 @@ mod tests {
         log.state.send_modify(|state| state.closed = true);
         assert_eq!(reading.await.unwrap().len(), 25 * ((1 << 20) + 1));
         assert!(std::fs::read_dir(dir.path()).unwrap().count() <= 5);
+    }
+
+    #[tokio::test]
+    async fn the_last_words_are_there_though_another_process_holds_the_pipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = RunLog::create(dir.path().join("0.log")).unwrap();
+        let (container, receiver) = output_pipe().unwrap();
+        let survivor = container.try_clone().unwrap();
+        let ended = CancellationToken::new();
+        // Nothing of it has been read when the container ends: a busy machine.
+        File::from(container).write_all(b"first\nlast").unwrap();
+        ended.cancel();
+        let collecting = tokio::spawn(Arc::clone(&log).collect(receiver, None, ended));
+        log.drained().await;
+        assert_eq!(text(&log, Wanted::default()).await, "first\nlast");
+        assert!(!collecting.is_finished(), "the survivor is still heard");
+        File::from(survivor).write_all(b"later\n").unwrap();
+        collecting.await.unwrap();
+        assert_eq!(text(&log, Wanted::default()).await, "first\nlastlater\n");
     }
 
     #[tokio::test]

@@ -37,6 +37,8 @@ const LEAST_GRACE: Duration = Duration::from_secs(2);
 const MAX_MESSAGE_BYTES: usize = 4096;
 const MAX_MESSAGE_LOG_LINES: usize = 80;
 const MAX_MESSAGE_LOG_BYTES: usize = 2048;
+/// A machine that takes longer to bring an ended container's last words to its log has other troubles.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// The exit code that containerd shows for a container that could not be started.
 const START_ERROR_CODE: i32 = 128;
 const SIGTERM: i32 = 15;
@@ -82,6 +84,7 @@ struct Started {
     running: Running,
     target: Target,
     log: Arc<RunLog>,
+    ended: CancellationToken,
     collected: tokio::task::JoinHandle<()>,
     live: Live,
 }
@@ -236,7 +239,8 @@ async fn start(run: &Arc<PodRun>, slot: Slot, container: &Container) -> Result<S
     let descriptors = std::mem::take(&mut ends.descriptors);
     let running = run.node.sandbox.start(spec, descriptors).await.map_err(StartFault::Start)?;
     let connected = ends.connect().map_err(failed)?;
-    let collected = tokio::spawn(Arc::clone(&log).collect(connected.output, connected.error));
+    let ended = CancellationToken::new();
+    let collected = tokio::spawn(Arc::clone(&log).collect(connected.output, connected.error, ended.clone()));
     run.node.events.normal(
         &pod,
         Some(&container.name),
@@ -256,7 +260,7 @@ async fn start(run: &Arc<PodRun>, slot: Slot, container: &Container) -> Result<S
         input_once: container.stdin_once == Some(true),
         terminal: connected.terminal,
     };
-    Ok(Started { running, target, log, collected, live })
+    Ok(Started { running, target, log, ended, collected, live })
 }
 
 fn container_spec(
@@ -356,7 +360,7 @@ async fn watch(
     stop: &CancellationToken,
     ready: &Notify,
 ) -> ContainerStateTerminated {
-    let Started { running, target, log, collected, live } = started;
+    let Started { running, target, log, ended, collected, live } = started;
     let known = Known::new(&run.node, (run.uid.clone(), container.name.clone()), live);
     let began = Timestamp::now();
     let probed = container.startup_probe.is_some() || container.readiness_probe.is_some();
@@ -397,8 +401,11 @@ async fn watch(
     };
     // Nobody can be let in any more; a terminal's other end goes too.
     drop(known);
-    // The pipes end with the processes; what a survivor in another session holds open is not waited for.
+    ended.cancel();
+    // The pipes end with the processes; what a survivor in another session holds open is not waited for. What the
+    // container itself wrote is, however busy the machine: whoever reads of its end reads its log next.
     let _ = tokio::time::timeout(Duration::from_secs(1), collected).await;
+    let _ = tokio::time::timeout(DRAIN_PATIENCE, log.drained()).await;
     terminated(run, slot, container, exit, began, &log)
 }
 
