@@ -415,9 +415,11 @@ impl LocalNode {
 
     fn begin_log(&self, pod: &Pod, container: &str, restarts: i32) -> io::Result<Arc<RunLog>> {
         let folder = self.pod_log_folder(pod).join(container);
-        let before = RunLog::recall(&folder, KEPT_RUNS);
-        let log = RunLog::create(folder.join(format!("{restarts}.log")))?;
         let key = (pod.metadata.uid.clone().unwrap_or_default(), container.to_owned());
+        // Of runs before this node's own start only the files know.
+        let known = lock(&self.logs).contains_key(&key);
+        let before = if known { Vec::new() } else { RunLog::recall(&folder, KEPT_RUNS) };
+        let log = RunLog::create(folder.join(format!("{restarts}.log")))?;
         let mut logs = lock(&self.logs);
         let runs = logs.entry(key).or_insert_with(|| before);
         runs.push(Arc::clone(&log));
