@@ -80,25 +80,25 @@ impl Replicated for ReplicaSet {
 
     fn with(&self, counts: &Counts, now: Timestamp) -> Option<Self> {
         let before = self.status.clone().unwrap_or_default();
-        let mut conditions = before.conditions.clone().unwrap_or_default();
-        let known = conditions.iter().any(|c| c.type_ == FAILURE && counts.failure.is_some());
-        if !known {
-            conditions.retain(|c| c.type_ != FAILURE);
-            conditions.extend(counts.failure.as_ref().map(|(reason, message)| ReplicaSetCondition {
+        let conditions = with_failure(
+            before.conditions.clone(),
+            counts,
+            |condition| &condition.type_,
+            |reason, message| ReplicaSetCondition {
                 type_: FAILURE.to_owned(),
                 status: "True".to_owned(),
-                reason: Some((*reason).to_owned()),
-                message: Some(message.clone()),
+                reason: Some(reason),
+                message: Some(message),
                 last_transition_time: Some(Time(now)),
-            }));
-        }
+            },
+        );
         let after = ReplicaSetStatus {
             replicas: counts.replicas,
             fully_labeled_replicas: some(counts.fully_labeled),
             ready_replicas: some(counts.ready),
             available_replicas: some(counts.available),
             observed_generation: self.metadata.generation,
-            conditions: Some(conditions).filter(|all| !all.is_empty()),
+            conditions,
             ..before.clone()
         };
         (Some(&after) != self.status.as_ref()).then(|| Self { status: Some(after), ..self.clone() })
@@ -122,30 +122,45 @@ impl Replicated for ReplicationController {
 
     fn with(&self, counts: &Counts, now: Timestamp) -> Option<Self> {
         let before = self.status.clone().unwrap_or_default();
-        let mut conditions = before.conditions.clone().unwrap_or_default();
-        let known = conditions.iter().any(|c| c.type_ == FAILURE && counts.failure.is_some());
-        if !known {
-            conditions.retain(|c| c.type_ != FAILURE);
-            conditions.extend(counts.failure.as_ref().map(|(reason, message)| {
-                ReplicationControllerCondition {
-                    type_: FAILURE.to_owned(),
-                    status: "True".to_owned(),
-                    reason: Some((*reason).to_owned()),
-                    message: Some(message.clone()),
-                    last_transition_time: Some(Time(now)),
-                }
-            }));
-        }
+        let conditions = with_failure(
+            before.conditions.clone(),
+            counts,
+            |condition| &condition.type_,
+            |reason, message| ReplicationControllerCondition {
+                type_: FAILURE.to_owned(),
+                status: "True".to_owned(),
+                reason: Some(reason),
+                message: Some(message),
+                last_transition_time: Some(Time(now)),
+            },
+        );
         let after = ReplicationControllerStatus {
             replicas: counts.replicas,
             fully_labeled_replicas: some(counts.fully_labeled),
             ready_replicas: some(counts.ready),
             available_replicas: some(counts.available),
             observed_generation: self.metadata.generation,
-            conditions: Some(conditions).filter(|all| !all.is_empty()),
+            conditions,
         };
         (Some(&after) != self.status.as_ref()).then(|| Self { status: Some(after), ..self.clone() })
     }
+}
+
+/// The conditions with a ReplicaFailure as the counts have it; one that is there keeps its time. None is left out.
+fn with_failure<C>(
+    before: Option<Vec<C>>,
+    counts: &Counts,
+    type_of: impl Fn(&C) -> &str,
+    make: impl FnOnce(String, String) -> C,
+) -> Option<Vec<C>> {
+    let mut conditions = before.unwrap_or_default();
+    let known = conditions.iter().any(|condition| type_of(condition) == FAILURE && counts.failure.is_some());
+    if !known {
+        conditions.retain(|condition| type_of(condition) != FAILURE);
+        let failure = counts.failure.as_ref();
+        conditions.extend(failure.map(|(reason, message)| make((*reason).to_owned(), message.clone())));
+    }
+    Some(conditions).filter(|all| !all.is_empty())
 }
 
 /// Zero is left out.
