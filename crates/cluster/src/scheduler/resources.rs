@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use crate::objects;
+
 /// Amounts by resource name.
 pub type Amounts = BTreeMap<String, i64>;
 
@@ -17,58 +19,11 @@ pub const ASSUMED_MILLICPU: i64 = 100;
 /// What the scheduler assumes of a pod without requests when it scores (`DefaultMemoryRequest`), in bytes.
 pub const ASSUMED_MEMORY: i64 = 200 * 1024 * 1024;
 
-const NANO: i128 = 1_000_000_000;
-
-/// A quantity in billionths of its unit, rounded up; None if it is not a quantity.
-fn nanos(text: &str) -> Option<i128> {
-    let text = text.trim();
-    let digits_end =
-        text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(digits_end);
-    let (multiplier, divisor): (i128, i128) = match suffix {
-        "" => (NANO, 1),
-        "n" => (1, 1),
-        "u" => (1_000, 1),
-        "m" => (1_000_000, 1),
-        "k" => (NANO * 1_000, 1),
-        "M" => (NANO * 1_000_000, 1),
-        "G" => (NANO * 1_000_000_000, 1),
-        "T" => (NANO * 1_000_000_000_000, 1),
-        "P" => (NANO * 1_000_000_000_000_000, 1),
-        "E" => (NANO * 1_000_000_000_000_000_000, 1),
-        "Ki" => (NANO << 10, 1),
-        "Mi" => (NANO << 20, 1),
-        "Gi" => (NANO << 30, 1),
-        "Ti" => (NANO << 40, 1),
-        "Pi" => (NANO << 50, 1),
-        "Ei" => (NANO << 60, 1),
-        exponent => {
-            let power: i32 = exponent.strip_prefix(['e', 'E'])?.parse().ok()?;
-            let size = 10_i128.checked_pow(power.unsigned_abs())?;
-            if power < 0 { (NANO, size) } else { (NANO.checked_mul(size)?, 1) }
-        }
-    };
-    let (negative, number) = match number.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, number.strip_prefix('+').unwrap_or(number)),
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let mantissa: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let below = scale.checked_mul(divisor)?;
-    let above = mantissa.checked_mul(multiplier)?;
-    let rounded = above.checked_add(below - 1)?.div_euclid(below);
-    Some(if negative { -rounded } else { rounded })
-}
-
 /// The amount of a resource: millicores for cpu, whole units otherwise; what cannot be read is 0.
 pub fn amount(resource: &str, quantity: &Quantity) -> i64 {
-    let unit = if resource == "cpu" { NANO / 1000 } else { NANO };
-    let value = nanos(&quantity.0).unwrap_or(0);
-    i64::try_from((value + unit - 1).div_euclid(unit)).unwrap_or(i64::MAX)
+    let parsed = quantity.0.trim().parse().unwrap_or_else(|_| objects::Quantity::zero());
+    let value = if resource == "cpu" { parsed.millis() } else { parsed.units() };
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// The amounts of a list of quantities.
