@@ -27,20 +27,27 @@ pub async fn start(mode: ModeChoice, state: &Path) -> Result<Cluster, cluster::E
 
 /// Runs a test in each mode that the machine permits.
 pub async fn in_each_mode<F: Future<Output = ()>>(test: impl Fn(kube::Client, ModeKind) -> F) {
-    for mode in [ModeChoice::Rootless, ModeChoice::Root, ModeChoice::Plain] {
+    for mode in MODES {
         let dir = tempfile::tempdir().unwrap();
-        let cluster = match start(mode, dir.path()).await {
-            Ok(cluster) => cluster,
-            Err(error) if mode != ModeChoice::Plain => {
-                println!("{mode:?} is not tested: {error}");
-                continue;
-            }
-            Err(error) => panic!("{error}"),
-        };
+        let Some(cluster) = start_if_permitted(mode, dir.path()).await else { continue };
         let kind = cluster.mode().unwrap().kind;
         test(cluster.client(), kind).await;
         cluster.stop().await;
         assert!(!dir.path().join("c/run").exists(), "{mode:?}: the runtime directory is left");
+    }
+}
+
+pub const MODES: [ModeChoice; 3] = [ModeChoice::Rootless, ModeChoice::Root, ModeChoice::Plain];
+
+/// A cluster in that mode, if this machine permits it; plain processes are always permitted.
+pub async fn start_if_permitted(mode: ModeChoice, dir: &Path) -> Option<Cluster> {
+    match start(mode, dir).await {
+        Ok(cluster) => Some(cluster),
+        Err(error) if mode != ModeChoice::Plain => {
+            println!("{mode:?} is not tested: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::node::{ModeChoice, ModeKind};
+use cluster::node::ModeKind;
 use futures::{SinkExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -13,7 +13,7 @@ use kube::api::{Api, AttachParams, AttachedProcess, DeleteParams, TerminalSize};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::pods::{create, phase, pod, start, until};
+use crate::pods::{MODES, create, phase, pod, start_if_permitted, until};
 use crate::served::client_of;
 
 const BOUND: Duration = Duration::from_secs(60);
@@ -27,16 +27,9 @@ struct Stage {
 }
 
 async fn on_each_stage<F: Future<Output = ()>>(test: impl Fn(Arc<Stage>) -> F) {
-    for mode in [ModeChoice::Rootless, ModeChoice::Root, ModeChoice::Plain] {
+    for mode in MODES {
         let dir = tempfile::tempdir().unwrap();
-        let cluster = match start(mode, dir.path()).await {
-            Ok(cluster) => cluster,
-            Err(error) if mode != ModeChoice::Plain => {
-                println!("{mode:?} is not tested: {error}");
-                continue;
-            }
-            Err(error) => panic!("{error}"),
-        };
+        let Some(cluster) = start_if_permitted(mode, dir.path()).await else { continue };
         let kubeconfig = dir.path().join("kubeconfig");
         std::fs::write(&kubeconfig, serde_json::to_string(&cluster.kubeconfig()).unwrap()).unwrap();
         let stage = Stage {

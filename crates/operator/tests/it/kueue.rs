@@ -70,6 +70,13 @@ async fn admit(stage: &Stage) {
     stage.change_job("pi", admitted).await;
 }
 
+/// A job of two workers that waited in its queue, and was let out of it.
+async fn submit_and_admit(stage: &Stage) {
+    stage.submit(&queued(2)).await;
+    stage.until_true("pi", "Suspended").await;
+    admit(stage).await;
+}
+
 #[tokio::test]
 async fn a_queued_job_holds_nothing_and_says_so() {
     let stage = Stage::new().await;
@@ -93,9 +100,7 @@ async fn a_queued_job_holds_nothing_and_says_so() {
 async fn all_that_admission_injects_reaches_launcher_and_workers() {
     let stage = Stage::new().await;
     let _operator = stage.operate();
-    stage.submit(&queued(2)).await;
-    stage.until_true("pi", "Suspended").await;
-    admit(&stage).await;
+    submit_and_admit(&stage).await;
     let resumed = |launcher: &Job| launcher.spec.as_ref().unwrap().suspend == Some(false);
     let launcher: Job = stage.until("pi-launcher", "was resumed", resumed).await;
     assert_eq!(carried(&launcher.spec.unwrap().template), injected("launcher"));
@@ -111,9 +116,7 @@ async fn all_that_admission_injects_reaches_launcher_and_workers() {
 async fn pods_are_ready_when_running_is_true_and_the_end_is_told() {
     let stage = Stage::new().await;
     let _operator = stage.operate();
-    stage.submit(&queued(2)).await;
-    stage.until_true("pi", "Suspended").await;
-    admit(&stage).await;
+    submit_and_admit(&stage).await;
     stage.start_worker("pi", 0).await;
     stage.start_worker("pi", 1).await;
     let job: MPIJob = stage.api().get("pi").await.unwrap();
@@ -132,9 +135,7 @@ async fn pods_are_ready_when_running_is_true_and_the_end_is_told() {
 async fn eviction_by_the_queue_gives_the_quota_back_and_restores_the_templates() {
     let stage = Stage::new().await;
     let _operator = stage.operate();
-    stage.submit(&queued(2)).await;
-    stage.until_true("pi", "Suspended").await;
-    admit(&stage).await;
+    submit_and_admit(&stage).await;
     stage.bring_up("pi", 2).await;
     let restored = json!({ "template": {
         "metadata": { "labels": { "kueue.x-k8s.io/podset": null, "kueue.x-k8s.io/tas": null },
@@ -176,9 +177,7 @@ async fn eviction_by_the_queue_gives_the_quota_back_and_restores_the_templates()
 async fn a_failure_is_told_only_when_nothing_runs_on() {
     let stage = Stage::new().await;
     let _operator = stage.operate();
-    stage.submit(&queued(2)).await;
-    stage.until_true("pi", "Suspended").await;
-    admit(&stage).await;
+    submit_and_admit(&stage).await;
     stage.bring_up("pi", 2).await;
     let evicted = json!({ "phase": "Failed", "reason": "Evicted", "message": "low on memory" });
     stage.set_pod("pi-launcher-pod", ended("main", "Failed", 205)).await;
