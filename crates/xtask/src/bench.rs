@@ -20,6 +20,7 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
     let environment = environment::examples()?;
     let odh = build::programs(Profile::Release)?;
     steps::cargo(&["build", "--release", "--package", "cluster", "--example", "api_load"])?;
+    steps::cargo(&["build", "--release", "--package", "cli", "--example", "bench_stage"])?;
     for name in known.iter().filter(|name| names.is_empty() || names.contains(&name.as_str())) {
         steps::step(&format!("Measuring {name}"));
         let mut command = Command::new(machine::python());

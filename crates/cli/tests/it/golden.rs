@@ -184,7 +184,13 @@ fn plain(command: &mut std::process::Command, meanwhile: impl FnOnce(Pid)) -> (S
     for line in err.lines() {
         writeln!(text, "! {line}").unwrap();
     }
-    (text, child.wait().unwrap().code().unwrap_or(-1))
+    (text, code(child.wait().unwrap()))
+}
+
+/// The exit code as a shell sees it.
+fn code(ended: std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    ended.code().unwrap_or_else(|| 128 + ended.signal().unwrap_or(0))
 }
 
 fn pid(child: &Child) -> Pid {

@@ -49,6 +49,16 @@ enum Stop {
     Failed(Error),
 }
 
+/// What becomes of a pod's output.
+enum Left {
+    /// It may write more.
+    More,
+    /// It has ended; what it wrote can be read.
+    Ended,
+    /// There is no such pod any more.
+    Gone,
+}
+
 impl Reader {
     pub(super) fn new(source: Arc<Source>, pod: &Pod, lane: Lane) -> Reader {
         let spec = pod.spec.as_ref();
@@ -93,8 +103,12 @@ impl Reader {
                     None
                 }
             };
-            if self.finished().await {
-                return Ok(());
+            // What broke off may have more, even if its pod has ended meanwhile.
+            let cut = matches!(broken, Some(Error::BrokenStream { .. } | Error::Unreachable { .. }));
+            match self.left().await {
+                Left::Gone => return Ok(()),
+                Left::Ended if !cut => return Ok(()),
+                Left::Ended | Left::More => {}
             }
             breaks += 1;
             if breaks > MAX_BREAKS {
@@ -114,15 +128,15 @@ impl Reader {
         Api::namespaced(self.source.client.clone(), &self.source.namespace)
     }
 
-    /// Whether nothing more will be written: the pod has ended or is gone. Not knowing counts as no.
-    async fn finished(&self) -> bool {
+    /// Whether more will be written. Not knowing counts as yes.
+    async fn left(&self) -> Left {
         match self.api().get_opt(&self.name).await {
             Ok(Some(pod)) => {
                 let ended = || self.never_restarted && describe::pod_view(&pod).exit_code.is_some();
-                describe::ended(&pod) || ended()
+                if describe::ended(&pod) || ended() { Left::Ended } else { Left::More }
             }
-            Ok(None) => true,
-            Err(_) => false,
+            Ok(None) => Left::Gone,
+            Err(_) => Left::More,
         }
     }
 

@@ -17,6 +17,11 @@ fn the_quick_start_is_right() {
     type_what_it_says("docs/quick-start.md");
 }
 
+#[test]
+fn the_guide_for_ci_is_right() {
+    type_what_it_says("docs/guides/ci.md");
+}
+
 /// Runs every `sh` block of a document in one shell that stops at the first failure, in the repository's root.
 fn type_what_it_says(document: &str) {
     let text = std::fs::read_to_string(places::repository(document)).expect("the document can be read");
@@ -77,4 +82,67 @@ fn commands_of(text: &str) -> Vec<String> {
         }
     }
     commands
+}
+
+#[test]
+fn what_a_newcomer_sees_is_right() {
+    let text = std::fs::read_to_string(places::repository("docs/guides/by-help-alone.md"))
+        .expect("the document can be read");
+    let home = Home::new();
+    let mut typed = 0;
+    for shown in shown_commands(&text) {
+        let words: Vec<&str> = shown.command.split_whitespace().skip(1).collect();
+        let answer = home.odh(&words);
+        let said = answer.stdout.clone() + &answer.stderr;
+        let printed: Vec<String> = said.lines().map(without_what_varies).collect();
+        for line in shown.lines.iter().map(|line| without_what_varies(line)).filter(|line| line != "…") {
+            assert!(printed.contains(&line), "{}: no line {line:?} in\n{}", shown.command, said);
+        }
+        assert_eq!(answer.code, shown.code, "{}:\n{}", shown.command, said);
+        typed += 1;
+    }
+    assert!(typed > 8, "the document has lost its commands");
+}
+
+/// A command of a `console` block, what is shown of its output, and how it ends.
+struct Shown<'t> {
+    command: &'t str,
+    lines: Vec<&'t str>,
+    code: i32,
+}
+
+fn shown_commands(text: &str) -> Vec<Shown<'_>> {
+    let mut found: Vec<Shown<'_>> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        } else if let (true, Some(command)) = (inside, line.strip_prefix("$ ")) {
+            found.push(Shown { command, lines: Vec::new(), code: 0 });
+        } else if let (true, Some(shown)) = (inside, found.last_mut()) {
+            match line.strip_prefix("[exit ").and_then(|rest| rest.strip_suffix(']')) {
+                Some(code) => shown.code = code.parse().expect("an exit code is a number"),
+                None => shown.lines.push(line),
+            }
+        }
+    }
+    found
+}
+
+/// A line with one blank where there are several, and without numbers and the ends of generated names.
+fn without_what_varies(line: &str) -> String {
+    let words = line.split_whitespace().map(|word| {
+        let generated = word.find("launcher-").map(|at| at + "launcher-".len());
+        let word = generated.map_or(word, |end| &word[..end]);
+        let mut kept = String::new();
+        for letter in word.chars() {
+            match letter.is_ascii_digit() {
+                true if kept.ends_with('#') => {}
+                true => kept.push('#'),
+                false => kept.push(letter),
+            }
+        }
+        kept
+    });
+    words.collect::<Vec<_>>().join(" ")
 }

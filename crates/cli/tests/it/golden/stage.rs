@@ -152,7 +152,7 @@ fn job(name: &str, workers: i32, team: &str, status: Value) -> Value {
         "status": status})
 }
 
-fn jobs_of_every_phase() -> [Value; 4] {
+fn jobs_of_every_phase() -> [Value; 6] {
     let time = |second: u32| format!("2026-01-01T00:00:{second:02}Z");
     let condition = |kind: &str, reason: &str, message: &str| {
         json!({"type": kind, "status": "True", "reason": reason, "message": message,
@@ -192,6 +192,20 @@ fn jobs_of_every_phase() -> [Value; 4] {
                 "workers": {"running": 0, "pending": 0, "failed": 0, "of": 1},
                 "conditions": [condition("Succeeded", "MPIJobSucceeded", "MPIJob team-cv/done successfully completed")]}),
         ),
+        job(
+            "flaky",
+            1,
+            "speech",
+            json!({"phase": "Succeeded", "startTime": time(1), "completionTime": time(11),
+                "conditions": [condition("Succeeded", "MPIJobSucceeded", "MPIJob team-cv/flaky successfully completed")]}),
+        ),
+        job(
+            "waiting",
+            1,
+            "speech",
+            json!({"phase": "Pending", "phaseReason": "Initializing",
+                "conditions": [condition("Created", "MPIJobCreated", "MPIJob team-cv/waiting is created")]}),
+        ),
     ]
 }
 
@@ -216,11 +230,24 @@ fn pods_of_them() -> Vec<Value> {
         pod("pi", "worker", "pi-worker-0", "Running", running()),
         pod("pi", "worker", "pi-worker-1", "Failed", ended(137, "OOMKilled")),
         pod("done", "launcher", "done-launcher-c8d2w", "Succeeded", ended(0, "Completed")),
+        pod("flaky", "launcher", "flaky-launcher-m3z8v", "Succeeded", ended(0, "Completed")),
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "waiting-launcher-h6t4s",
+                "labels": {api::LABEL_JOB_NAME: "waiting", api::LABEL_JOB_ROLE: "launcher"}},
+            "spec": {"containers": [{"name": "mpi", "image": "train:1"}]},
+            "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+                "reason": "Unschedulable", "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."}]}}),
     ]
 }
 
 /// A node that keeps what the pods wrote, at a second of its own each line.
 struct Scribe;
+
+/// 2026-01-01T00:00:00Z
+const NEW_YEAR: i64 = 1_767_225_600;
+/// How many lines the connection brings that breaks; one of them is known after the first.
+const LINES_UNTIL_BREAK: usize = 3;
+const YIELDS_UNTIL_SENT: usize = 8;
 
 fn written(pod: &str) -> Vec<(u32, String)> {
     if let Some(worker) = pod.strip_prefix("digits-worker-").and_then(|worker| worker.parse::<u32>().ok()) {
@@ -237,6 +264,7 @@ fn written(pod: &str) -> Vec<(u32, String)> {
         "done-launcher-c8d2w" => {
             &["[1,0]<stdout>:rank 0 of 2", "[1,1]<stdout>:rank 1 of 2", "[1,1]<stderr>:a warning"]
         }
+        "flaky-launcher-m3z8v" => &["one", "two", "three", "four", "five", "six", "seven"],
         "pi-launcher-b4n9q" => {
             &["epoch 1 loss=0.91", "mpirun noticed that process rank 3 exited on signal 9 (Killed)."]
         }
@@ -248,7 +276,12 @@ fn written(pod: &str) -> Vec<(u32, String)> {
 impl Kubelet for Scribe {
     fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
         async move {
-            let lines = written(&request.pod);
+            let mut lines = written(&request.pod);
+            let second = |at: jiff::Timestamp| u32::try_from(at.as_second() - NEW_YEAR).unwrap_or(0);
+            lines.retain(|(written, _)| request.since.is_none_or(|since| *written >= second(since)));
+            // Each connection to this one breaks after the first lines that it has not brought before.
+            let breaks = request.pod == "flaky-launcher-m3z8v" && lines.len() > LINES_UNTIL_BREAK;
+            lines.truncate(if breaks { LINES_UNTIL_BREAK } else { lines.len() });
             let tail = request.tail_lines.and_then(|tail| usize::try_from(tail).ok()).unwrap_or(lines.len());
             let text: String = lines[lines.len().saturating_sub(tail)..]
                 .iter()
@@ -257,7 +290,18 @@ impl Kubelet for Scribe {
                     false => format!("{line}\n"),
                 })
                 .collect();
-            Ok(futures::stream::iter([Ok(text.into())]).boxed())
+            let text = futures::stream::iter([Ok(text.into())]);
+            if !breaks {
+                return Ok(text.boxed());
+            }
+            let broken = futures::stream::once(async {
+                // Until what came before it is on its way.
+                for _ in 0..YIELDS_UNTIL_SENT {
+                    tokio::task::yield_now().await;
+                }
+                Err(std::io::Error::other("the node is gone for a moment"))
+            });
+            Ok(text.chain(broken).boxed())
         }
         .boxed()
     }

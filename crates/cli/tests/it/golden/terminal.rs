@@ -55,5 +55,5 @@ fn attend(mut command: Command, mut seen: impl FnMut(&[u8], &mut File, Pid)) -> 
     while let Ok(length @ 1..) = from.read(&mut chunk) {
         seen(&chunk[..length], &mut keyboard, super::pid(&child));
     }
-    child.wait().unwrap().code().unwrap_or(-1)
+    super::code(child.wait().unwrap())
 }
