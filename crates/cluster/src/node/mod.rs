@@ -15,6 +15,7 @@ mod pod;
 mod policy;
 mod power;
 mod register;
+mod services;
 mod status;
 mod streams;
 mod tokens;
@@ -165,6 +166,8 @@ pub struct LocalNode {
     host_ip: String,
     facts: Facts,
     hosts: Mutex<Hosts>,
+    /// Whether pods have a name server.
+    serves_names: bool,
     events: Events,
     logs: Mutex<Logs>,
     /// The containers that run now.
@@ -197,6 +200,14 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     let cgroup = format!("odh-{}", &hex(&Sha256::digest(runtime.as_os_str().as_encoded_bytes()))[..12]);
     let begin = Begin { mode: options.mode, runtime: runtime.clone(), cgroup };
     let (sandbox, mode) = Sandbox::begin(&options.sandbox_program, begin).await?;
+    // Without one, names of pods stand in hosts files all the same.
+    let sockets = match mode.kind.isolates() {
+        true => services::listen(&sandbox)
+            .await
+            .map_err(|why| tracing::warn!(%why, "pods have no name server"))
+            .ok(),
+        false => None,
+    };
     let tasks = TaskTracker::new();
     let (events, writer) = Events::new(client.clone());
     let node = Arc::new_cyclic(|own| LocalNode {
@@ -211,6 +222,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         pulse: tokio::sync::Notify::new(),
         images: options.images,
         hosts: Mutex::new(Hosts::new(runtime.join("hosts"))),
+        serves_names: sockets.is_some(),
         log_folder: options.state.join("logs"),
         runtime,
         host_ip: HOST_IP.to_owned(),
@@ -232,6 +244,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         Box::pin(writer) as BoxFuture<'static, ()>,
         Box::pin(register::heartbeat(Arc::clone(&node))),
         Box::pin(policy::enforce(Arc::clone(&node), stop.clone())),
+        Box::pin(services::keep(Arc::clone(&node), sockets, stop.clone())),
         Box::pin(metrics::sample(Arc::clone(&node))),
         Box::pin(watching::follow_pods(Arc::clone(&node), tasks.clone(), stop.clone())),
     ] {

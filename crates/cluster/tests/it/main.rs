@@ -32,6 +32,8 @@ mod scheduling;
 #[cfg(test)]
 mod served;
 #[cfg(test)]
+mod services;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod tokens;

@@ -29,20 +29,21 @@ while True:
     state = now
     time.sleep(0.05)";
 
-fn pod(name: &str, role: &str, program: &str, server: &str) -> Value {
+pub fn pod(name: &str, role: &str, program: &str, server: &str) -> Value {
     json!({"metadata": {"name": name, "labels": {"role": role}}, "spec": {"nodeName": "node-0",
         "terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "none",
             "command": ["python3", "-c", program], "env": [{"name": "SERVER", "value": server}]}]}})
 }
 
-async fn running(pods: &Api<Pod>, name: &str) -> Pod {
+pub async fn running(pods: &Api<Pod>, name: &str) -> Pod {
     soon(await_condition(pods.clone(), name, conditions::is_pod_running())).await.unwrap();
     pods.get(name).await.unwrap()
 }
 
-async fn not_enforced(client: &Client, policy: &NetworkPolicy) -> String {
+/// The first event about the object of this UID.
+pub async fn warning(client: &Client, uid: Option<String>) -> String {
     let events: Api<Event> = Api::namespaced(client.clone(), "team");
-    let fits = |e: &Event| e.involved_object.uid == policy.uid();
+    let fits = |e: &Event| e.involved_object.uid == uid;
     let list = events.list(&ListParams::default()).await.unwrap();
     if let Some(found) = list.items.iter().find(|e| fits(e)) {
         return found.message.clone().unwrap();
@@ -61,6 +62,20 @@ async fn not_enforced(client: &Client, policy: &NetworkPolicy) -> String {
     .await
 }
 
+/// Starts a pod `server` that accepts connections at port 80; gives its address once it does.
+pub async fn serving(pods: &Api<Pod>) -> String {
+    let mut server = pod("server", "worker", SERVER, "");
+    server["spec"]["containers"][0]["readinessProbe"] =
+        json!({"tcpSocket": {"port": 80}, "periodSeconds": 1});
+    make(pods, server).await;
+    let ready = |pod: Option<&Pod>| {
+        let conditions = pod.and_then(|p| p.status.as_ref()).and_then(|s| s.conditions.as_ref());
+        conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+    };
+    let server = soon(await_condition(pods.clone(), "server", ready)).await.unwrap().unwrap();
+    server.status.unwrap().pod_ip.unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_policy_cuts_workers_off_from_each_other_and_not_from_their_launcher() {
     in_each_mode(|client, mode| async move {
@@ -72,20 +87,12 @@ async fn a_policy_cuts_workers_off_from_each_other_and_not_from_their_launcher()
         if mode == ModeKind::Plain {
             let made = make(&policies, policy).await;
             assert_eq!(
-                not_enforced(&client, &made).await,
+                warning(&client, made.uid()).await,
                 "The policy is stored and not enforced: in plain mode pods share the machine's network"
             );
             return;
         }
-        let mut server = pod("server", "worker", SERVER, "");
-        server["spec"]["containers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": 80}, "periodSeconds": 1});
-        make(&pods, server).await;
-        let ready = |pod: Option<&Pod>| {
-            let conditions = pod.and_then(|p| p.status.as_ref()).and_then(|s| s.conditions.as_ref());
-            conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
-        };
-        let server = soon(await_condition(pods.clone(), "server", ready)).await.unwrap().unwrap();
-        let address = server.status.unwrap().pod_ip.unwrap();
+        let address = serving(&pods).await;
         make(&pods, pod("worker", "worker", CLIENT, &address)).await;
         running(&pods, "worker").await;
         let follow = LogParams { follow: true, ..LogParams::default() };

@@ -9,6 +9,7 @@ use super::{PodRun, hostname};
 use crate::node::environment::{Variables, expand};
 use crate::node::lock;
 use crate::node::sandbox::protocol::{MountSpec, User};
+use crate::node::services::dns;
 use crate::node::volumes::make_directory;
 
 /// Where a container leaves its last words if it names no other place.
@@ -23,9 +24,10 @@ const SHARED_MODE: u32 = 0o1777;
 pub fn write_identity(run: &PodRun, pod: &Pod) -> io::Result<()> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     std::fs::write(run.folder.join("hostname"), format!("{}\n", hostname(pod)))?;
-    // No name server: names of pods stand in the hosts file, and nothing else can be reached.
+    // Where there is no name server, names of pods stand in the hosts file, and nothing else can be reached.
+    let server = if run.node.serves_names { format!("nameserver {}\n", dns::SERVER) } else { String::new() };
     let search = format!(
-        "search {namespace}.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5 timeout:1 attempts:1\n"
+        "{server}search {namespace}.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5 timeout:1 attempts:1\n"
     );
     std::fs::write(run.folder.join("resolv.conf"), search)
 }

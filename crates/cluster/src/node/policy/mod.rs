@@ -89,7 +89,7 @@ async fn keep(
                 namespaces.list().iter().map(|n| (n.name_any(), n.labels().clone())).collect();
             let rules = ruleset(&all, &members, &labels);
             if loaded.as_ref() != Some(&rules) {
-                match load(node, &rules).await {
+                match load(node, "policy.nft", &rules).await {
                     Ok(()) => loaded = Some(rules),
                     Err(why) => tell(&all, &why, &mut told, recorder),
                 }
@@ -110,13 +110,13 @@ fn tell(policies: &[NetworkPolicy], why: &str, told: &mut BTreeSet<String>, reco
     }
 }
 
-/// Loads a ruleset in the pods' network; the error is for a person.
-async fn load(node: &LocalNode, rules: &str) -> Result<(), String> {
+/// Loads a ruleset in the pods' network, by way of a file of this name; the error is for a person.
+pub(super) async fn load(node: &LocalNode, file: &str, rules: &str) -> Result<(), String> {
     if !node.mode.kind.isolates() {
         return Err("in plain mode pods share the machine's network".to_owned());
     }
     let program = program().ok_or("the program nft (package nftables) is not on this machine")?;
-    let path = node.runtime.join("policy.nft");
+    let path = node.runtime.join(file);
     std::fs::write(&path, rules).map_err(|error| format!("{}: {error}", path.display()))?;
     let outcome = node.sandbox.filter(program, path).await;
     outcome.map_err(|failure| failure.to_string())?

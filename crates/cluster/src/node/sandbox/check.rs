@@ -3,10 +3,11 @@
 //! Blocking on purpose: the process has nothing else to do, and the node ends it by its timeout.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use super::protocol::{CheckSpec, ConnectSpec, FilterSpec, HttpGet};
+use super::protocol::{CheckSpec, ConnectSpec, FilterSpec, HttpGet, ListenSpec};
 
 /// An answer's first line and a bit; a kubelet reads no more than 10 KiB of a probe's answer either.
 const MAX_ANSWER_BYTES: usize = 10 << 10;
@@ -44,6 +45,19 @@ pub fn connect(spec: &ConnectSpec) -> Result<TcpStream, String> {
     TcpStream::connect_timeout(&four, timeout)
         .or_else(|error| TcpStream::connect_timeout(&six, timeout).map_err(|_| error))
         .map_err(|error| format!("failed to connect to localhost:{} inside the pod: {error}", spec.port))
+}
+
+/// Listens at a port of every address.
+///
+/// # Errors
+/// What the kernel answers.
+pub fn listen(spec: ListenSpec) -> std::io::Result<OwnedFd> {
+    let address = (Ipv4Addr::UNSPECIFIED, spec.port);
+    if spec.stream {
+        TcpListener::bind(address).map(Into::into)
+    } else {
+        UdpSocket::bind(address).map(Into::into)
+    }
 }
 
 /// Loads a ruleset in one transaction: it holds as a whole or not at all.

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::kernel;
 use super::protocol::{
     Answer, AnswerBody, Begin, CheckSpec, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, FilterSpec,
-    PodSpec, Request, RequestBody,
+    ListenSpec, PodSpec, Request, RequestBody,
 };
 use super::supervise::{frame, take_frame};
 use super::usage::Usage;
@@ -202,8 +202,20 @@ impl Sandbox {
     /// # Errors
     /// Why there is no connection, for a person.
     pub async fn connect(&self, spec: ConnectSpec) -> Result<OwnedFd, Failure> {
+        self.handed(RequestBody::Connect(spec)).await
+    }
+
+    /// Listens in the pods' outer network.
+    ///
+    /// # Errors
+    /// Why nothing listens, for a person.
+    pub async fn listen(&self, spec: ListenSpec) -> Result<OwnedFd, Failure> {
+        self.handed(RequestBody::Listen(spec)).await
+    }
+
+    async fn handed(&self, request: RequestBody) -> Result<OwnedFd, Failure> {
         let handed = Handed::new().map_err(|e| Failure::new(format!("make a socket: {e}")))?;
-        match self.ask(RequestBody::Connect(spec), vec![handed.theirs]).await? {
+        match self.ask(request, vec![handed.theirs]).await? {
             AnswerBody::Checked(Ok(())) => receive_descriptor(&handed.ours),
             AnswerBody::Checked(Err(why)) => Err(Failure::new(why)),
             other => Err(unexpected(&other)),

@@ -56,6 +56,9 @@ pub enum RequestBody {
     /// Connect to a port of a pod's own loopback; a socket comes along, over which the connection is sent back.
     /// Answered by `Checked`.
     Connect(ConnectSpec),
+    /// Listen in the pods' outer network; a socket comes along, over which the listening one is sent back. Answered by
+    /// `Checked`.
+    Listen(ListenSpec),
     /// Tell what containers use. Answered by `Used`.
     Measure,
 }
@@ -205,6 +208,15 @@ pub struct ConnectSpec {
     pub timeout_millis: u64,
 }
 
+/// A port of every address of the pods' outer network.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct ListenSpec {
+    /// The port.
+    pub port: u16,
+    /// TCP, or else UDP.
+    pub stream: bool,
+}
+
 /// A ruleset to load into the pods' outer network.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FilterSpec {
@@ -260,7 +272,7 @@ pub enum AnswerBody {
     Started,
     /// The process ended.
     Exited(Exit),
-    /// To `Check` and `Filter`.
+    /// To `Check`, `Filter`, `Connect` and `Listen`.
     Checked(Result<(), String>),
     /// To `Measure`.
     Used(Usage),

@@ -25,7 +25,7 @@ use super::cgroups::{Cgroups, Group};
 use super::container::{self, Given, Surroundings};
 use super::network::Network;
 use super::protocol::{
-    Answer, AnswerBody, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, MAX_FRAME_BYTES,
+    Answer, AnswerBody, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, ListenSpec, MAX_FRAME_BYTES,
     MAX_PENDING_DESCRIPTORS, PodSpec, Request, RequestBody, Streams,
 };
 use super::usage::{Subject, Usage};
@@ -258,6 +258,10 @@ impl Supervisor {
             RequestBody::Check(spec) => self.check(id, move || check::check(&spec)),
             RequestBody::Filter(spec) => self.check(id, move || check::filter(&spec)),
             RequestBody::Measure => self.measure(id),
+            RequestBody::Listen(spec) => match self.next_descriptor().and_then(|to| self.listen(spec, &to)) {
+                Ok(()) => return self.answer(id, AnswerBody::Checked(Ok(()))),
+                Err(failure) => Err(failure),
+            },
             RequestBody::Connect(spec) => self.next_descriptor().and_then(|to| self.connect(id, &spec, &to)),
         };
         result.or_else(|failure| self.fail(id, failure))
@@ -466,6 +470,16 @@ impl Supervisor {
         .map_err(|e| Failure::new(format!("fork: {e}")))?;
         self.watch(pid, Child::new(id, Task::Check, pid, status));
         Ok(())
+    }
+
+    /// Listens in the pods' outer network, and sends the socket to the node.
+    fn listen(&self, spec: ListenSpec, to: &OwnedFd) -> Result<(), Failure> {
+        if self.setup.network.is_none() {
+            return Err(Failure::new("in plain mode pods share the machine's network"));
+        }
+        let socket = check::listen(spec)
+            .map_err(|error| Failure::new(format!("listen at port {}: {error}", spec.port)))?;
+        container::send_descriptor(to, socket.as_fd())
     }
 
     /// Has a child find out what containers use.

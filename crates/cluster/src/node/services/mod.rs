@@ -1,0 +1,125 @@
+//! Services in the pods' network: their addresses are routed to endpoints ([`routing`]), their names are answered
+//! ([`dns`], [`names`]).
+//!
+//! `nft` loads the rules inside the sandbox's own network, so that the machine's firewall is never touched. Where that is
+//! not possible (plain mode, no `nft`), each Service with an address and endpoints gets a Warning event that says so.
+//! Names of pods stand in the hosts files too (`node/hosts`), which need no server.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{Api, Resource as _, ResourceExt};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+pub mod dns;
+mod names;
+mod routing;
+
+use super::LocalNode;
+use super::policy::load;
+use super::sandbox::client::Sandbox;
+use super::sandbox::protocol::{Failure, ListenSpec};
+use crate::controllers::cache::{Cache, Key, follow};
+use crate::controllers::record::{Note, Recorder};
+use names::Directory;
+
+/// Services and slices, as names are looked up in them.
+#[derive(Clone, Default)]
+struct Known {
+    services: Cache<Service>,
+    slices: Cache<EndpointSlice>,
+}
+
+impl Directory for Known {
+    fn service(&self, namespace: &str, name: &str) -> Option<Arc<Service>> {
+        self.services.get(&Key::new(namespace, name))
+    }
+
+    fn slices(&self, namespace: &str, name: &str) -> Vec<Arc<EndpointSlice>> {
+        let mut slices = self.slices.list_in(namespace);
+        slices.retain(|slice| slice.labels().get(names::SERVICE_LABEL).is_some_and(|of| of == name));
+        slices
+    }
+
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.services.list()
+    }
+}
+
+/// Opens the name server's sockets in the pods' network.
+///
+/// # Errors
+/// Where the pods have no network of their own.
+pub async fn listen(sandbox: &Sandbox) -> Result<dns::Sockets, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("the pods' name server: {error}"));
+    let datagrams = sandbox.listen(ListenSpec { port: dns::PORT, stream: false }).await?;
+    let datagrams = std::net::UdpSocket::from(datagrams);
+    let connections = sandbox.listen(ListenSpec { port: dns::PORT, stream: true }).await?;
+    let connections = std::net::TcpListener::from(connections);
+    datagrams.set_nonblocking(true).and_then(|()| connections.set_nonblocking(true)).map_err(failed)?;
+    Ok(dns::Sockets {
+        datagrams: UdpSocket::from_std(datagrams).map_err(failed)?,
+        connections: TcpListener::from_std(connections).map_err(failed)?,
+    })
+}
+
+/// Keeps routes and names up to date until dropped.
+pub async fn keep(node: Arc<LocalNode>, sockets: Option<dns::Sockets>, stop: CancellationToken) {
+    let known = Known::default();
+    let wake = Arc::new(Notify::new());
+    let to = wake.clone();
+    known.services.on_change(move |_| to.notify_one());
+    let to = wake.clone();
+    known.slices.on_change(move |_| to.notify_one());
+    let recorder = Recorder::start(node.client.clone(), "service-routing", stop.clone());
+    let names = async {
+        if let Some(sockets) = sockets {
+            dns::serve(sockets, Arc::new(known.clone())).await;
+        }
+    };
+    tokio::join!(
+        follow(Api::all(node.client.clone()), known.services.clone(), stop.clone()),
+        follow(Api::all(node.client.clone()), known.slices.clone(), stop.clone()),
+        route(&node, &known, &wake, &recorder),
+        names
+    );
+}
+
+async fn route(node: &LocalNode, known: &Known, wake: &Notify, recorder: &Recorder) {
+    known.services.filled().await;
+    known.slices.filled().await;
+    let mut loaded: Option<String> = None;
+    let mut told = BTreeSet::new();
+    loop {
+        let services = known.services.list();
+        let rules = routing::ruleset(&services, &known.slices.list());
+        // Without a Service nothing is loaded at all, until the first one comes.
+        let rules = rules.or_else(|| loaded.is_some().then(routing::empty));
+        if let Some(rules) = rules.filter(|rules| loaded.as_ref() != Some(rules)) {
+            match load(node, "services.nft", &rules).await {
+                Ok(()) => loaded = Some(rules),
+                Err(why) => tell(&services, &why, &mut told, recorder),
+            }
+        }
+        wake.notified().await;
+    }
+}
+
+/// Says of each Service with an address of its own, once, that nothing is reached at it.
+fn tell(services: &[Arc<Service>], why: &str, told: &mut BTreeSet<String>, recorder: &Recorder) {
+    tracing::warn!(why, "the addresses of Services are not routed");
+    let selects = |service: &&Arc<Service>| {
+        names::cluster_ip(service).is_some()
+            && service.spec.as_ref().is_some_and(|spec| spec.selector.is_some())
+    };
+    for service in services.iter().filter(selects) {
+        if told.insert(format!("{} {why}", service.uid().unwrap_or_default())) {
+            let message = format!("Nothing is reached at the Service's cluster IP: {why}");
+            recorder.note_ref(service.object_ref(&()), Note::warning("ClusterIPNotRouted", message));
+        }
+    }
+}
