@@ -2,7 +2,8 @@
 //!
 //! Which ones, and which of them pass, stands in the table of `docs/reference/conformance.md`; a spec that passed once
 //! and fails now fails the task. The specs are built from Kubernetes' Go modules into the target folder, once; ours is
-//! only the program around them, `conformance/specs/specs_test.go`. Each spec is a process of its own.
+//! only the program around them, `conformance/specs/specs_test.go`. Each spec is a process of its own. Those that need
+//! pods run upstream's own test program, agnhost, which is built likewise and stands for its image.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ const TABLE: &str = "docs/reference/conformance.md";
 const AT_ONCE: usize = 4;
 /// How long one may take: the slowest waits up to ten minutes for a list to be too old.
 const TIMEOUT: &str = "--ginkgo.timeout=15m";
+/// The image of upstream's test programs, as v1.36.3 names it (`test/utils/image/manifest.go`).
+const IMAGE: &str = "registry.k8s.io/e2e-test-images/agnhost:2.63.0";
 /// Names a program that was built before.
 const PROGRAM: &str = "ODH_SPECS_PROGRAM";
 
@@ -60,8 +63,9 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
         None => {
             let odh = build::programs(Profile::Dev)?;
             let home = folder.join("home");
+            let image = format!("{IMAGE}={}", image()?.display());
             local(&odh, &home, &["down", "--purge"])?;
-            local(&odh, &home, &["up"])?;
+            local(&odh, &home, &["up", "--no-operator", "--image", &image])?;
             let kubeconfig = home.join("kubeconfig");
             let judged = judge(&specs, &Runner { program, kubectl, kubeconfig, folder });
             local(&odh, &home, &["down", "--purge"]).and(judged)
@@ -174,6 +178,29 @@ fn built() -> Result<PathBuf, Stop> {
     conformance::go(&module, &["test", "-c", "-o", &program.display().to_string(), "."])?;
     fs::write(&stamp, text).map_err(|error| io(&stamp, &error))?;
     Ok(program)
+}
+
+/// The folder that stands for agnhost's image, made if it is not there.
+fn image() -> Result<PathBuf, Stop> {
+    let folder = conformance::kube_folder()?;
+    let image = folder.join("agnhost-image");
+    let program = image.join("bin/agnhost");
+    if program.is_file() {
+        return Ok(image);
+    }
+    steps::step("Building agnhost from Kubernetes' Go modules (some four minutes of processor time, once)");
+    let entrypoint = image.join("etc/entrypoint");
+    fs::create_dir_all(image.join("etc"))
+        .and_then(|()| fs::create_dir_all(image.join("bin")))
+        .and_then(|()| fs::write(&entrypoint, "agnhost\n"))
+        .map_err(|error| io(&image, &error))?;
+    let package = "k8s.io/kubernetes/test/images/agnhost";
+    let module = conformance::kubernetes_module(&folder, "agnhost")?;
+    conformance::go(&module, &["mod", "edit", "-tool", package])?;
+    conformance::go(&module, &["mod", "tidy"])?;
+    let made = program.display().to_string();
+    conformance::go(&module, &["build", "-trimpath", "-ldflags", "-s -w", "-o", &made, package])?;
+    Ok(image)
 }
 
 fn io(path: &Path, error: &std::io::Error) -> Stop {
