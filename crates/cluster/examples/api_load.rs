@@ -2,7 +2,8 @@
 //!
 //! - `api_load serve memory|disk FOLDER`: serves the embedded API, without controllers and node, until standard input
 //!   ends; prints the path of its kubeconfig.
-//! - `api_load load KUBECONFIG`: makes the requests and prints the figures as one JSON object.
+//! - `api_load load KUBECONFIG [PODS]`: makes the requests, with so many pods or 10,000, and prints the figures as one
+//!   JSON object.
 //! - `api_load pods KUBECONFIG COUNT`: creates so many pods on a cluster with a node and prints the seconds until all run.
 
 #![expect(
@@ -36,7 +37,7 @@ const CONNECTIONS: usize = 4;
 const PODS: usize = 10_000;
 /// Watchers of all pods.
 const WATCHERS: usize = 100;
-/// Changes that they are told, one at a time.
+/// Changes that they are told, one at a time, where there are as many pods.
 const CHANGES: usize = 200;
 /// No event takes longer unless it is lost.
 const LOST: Duration = Duration::from_secs(20);
@@ -47,9 +48,11 @@ fn main() -> Outcome<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     match words[..] {
         ["serve", kind @ ("memory" | "disk"), folder] => runtime.block_on(serve(kind == "disk", folder)),
-        ["load", kubeconfig] => runtime.block_on(load(kubeconfig)),
+        ["load", kubeconfig] => runtime.block_on(load(kubeconfig, PODS)),
+        ["load", kubeconfig, pods] => runtime.block_on(load(kubeconfig, pods.parse()?)),
         ["pods", kubeconfig, count] => runtime.block_on(start_pods(kubeconfig, count.parse()?)),
-        _ => Err("usage: api_load serve memory|disk FOLDER | load KUBECONFIG | pods KUBECONFIG COUNT".into()),
+        _ => Err("usage: api_load serve memory|disk FOLDER | load KUBECONFIG [PODS] | pods KUBECONFIG COUNT"
+            .into()),
     }
 }
 
@@ -95,7 +98,7 @@ fn pod(number: usize) -> Outcome<Pod> {
     }))?)
 }
 
-async fn load(path: &str) -> Outcome<()> {
+async fn load(path: &str, count: usize) -> Outcome<()> {
     let mut clients = Vec::new();
     for _ in 0..CONNECTIONS {
         clients.push(client(path).await?);
@@ -107,7 +110,7 @@ async fn load(path: &str) -> Outcome<()> {
     let api = |number: usize| apis[number % CONNECTIONS].clone();
 
     let began = Instant::now();
-    stream::iter(0..PODS)
+    stream::iter(0..count)
         .map(|number| {
             let api = api(number);
             async move {
@@ -118,10 +121,10 @@ async fn load(path: &str) -> Outcome<()> {
         .buffer_unordered(CONCURRENCY)
         .try_collect::<()>()
         .await?;
-    let creates = rate(began);
+    let creates = rate(count, began);
 
     let began = Instant::now();
-    stream::iter(0..PODS)
+    stream::iter(0..count)
         .map(|number| {
             let api = api(number);
             async move { api.get(&format!("load-worker-{number}")).await.map(drop) }
@@ -129,12 +132,12 @@ async fn load(path: &str) -> Outcome<()> {
         .buffer_unordered(CONCURRENCY)
         .try_collect::<()>()
         .await?;
-    let gets = rate(began);
+    let gets = rate(count, began);
 
     let began = Instant::now();
     let listed = apis[0].list(&ListParams::default()).await?.items.len();
     let list = began.elapsed().as_secs_f64();
-    let delays = watch(path, &apis[0]).await?;
+    let delays = watch(path, &apis[0], count.min(CHANGES)).await?;
     let middle = |of: usize| delays[(delays.len() - 1) * of / 100];
     let figures = json!({
         "creates_per_second": creates, "gets_per_second": gets, "listed": listed, "list_seconds": list,
@@ -187,8 +190,8 @@ fn idle_pod(number: usize) -> Outcome<Pod> {
     }))?)
 }
 
-fn rate(began: Instant) -> f64 {
-    PODS as f64 / began.elapsed().as_secs_f64()
+fn rate(count: usize, began: Instant) -> f64 {
+    count as f64 / began.elapsed().as_secs_f64()
 }
 
 async fn make_namespace(client: &Client) -> Outcome<()> {
@@ -199,7 +202,7 @@ async fn make_namespace(client: &Client) -> Outcome<()> {
 }
 
 /// Milliseconds from the request of a change until a watcher has it, of every watcher and change, sorted.
-async fn watch(path: &str, api: &Api<Pod>) -> Outcome<Vec<f64>> {
+async fn watch(path: &str, api: &Api<Pod>, changes: usize) -> Outcome<Vec<f64>> {
     let now = api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
     let now = now.unwrap_or_default();
     let (sender, mut seen) = mpsc::channel::<(String, Instant)>(WATCHERS * 2);
@@ -217,7 +220,7 @@ async fn watch(path: &str, api: &Api<Pod>) -> Outcome<Vec<f64>> {
         });
     }
     let mut delays = Vec::new();
-    for change in 0..CHANGES {
+    for change in 0..changes {
         let mark = change.to_string();
         let patch = json!({"metadata": {"annotations": {"mark": mark}}});
         let began = Instant::now();
