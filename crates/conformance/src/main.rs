@@ -3,12 +3,13 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool that talks to the person who runs it")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use conformance::compare::compare;
+use conformance::real::Real;
 use conformance::run::{Plan, Report, Twins, run};
 use conformance::{generate, known, recorded};
 
@@ -54,6 +55,15 @@ enum Task {
         #[arg(long, default_value_t = 400)]
         programs: usize,
     },
+    /// Runs a command with the real server alone, whose kubeconfig `ODH_REAL_KUBECONFIG` names.
+    With {
+        /// With the controllers that work on what an MPIJob owns; `ODH_REAL_CONTROLLERS` says so.
+        #[arg(long)]
+        controllers: bool,
+        /// The command.
+        #[arg(trailing_var_arg = true, required = true)]
+        command: Vec<String>,
+    },
     /// Shows programs with both answers up to the first that differs.
     Show {
         /// Their seeds.
@@ -73,6 +83,9 @@ async fn main() -> ExitCode {
 }
 
 async fn walk(arguments: Arguments) -> Result<ExitCode, String> {
+    if let Task::With { controllers, command } = &arguments.task {
+        return with(&arguments.binaries, *controllers, command).await;
+    }
     let twins = Arc::new(Twins::start(Some(&arguments.binaries), known::list()?).await?);
     let code = match arguments.task {
         Task::Run { programs, seed, side_by_side, shown, quick, summary } => {
@@ -86,6 +99,7 @@ async fn walk(arguments: Arguments) -> Result<ExitCode, String> {
             }
             if report.differing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
+        Task::With { .. } => ExitCode::SUCCESS,
         Task::Record { file, programs } => {
             let text = recorded::record(&twins, programs).await?;
             std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -102,6 +116,21 @@ async fn walk(arguments: Arguments) -> Result<ExitCode, String> {
         twins.stop().await;
     }
     Ok(code)
+}
+
+/// Runs a command beside the real server; its exit code is the command's.
+async fn with(binaries: &Path, controllers: bool, command: &[String]) -> Result<ExitCode, String> {
+    let mut real = Real::start(binaries).await.map_err(|error| error.to_string())?;
+    let (program, words) = command.split_first().ok_or("no command")?;
+    let mut command = tokio::process::Command::new(program);
+    command.args(words).env("ODH_REAL_KUBECONFIG", &real.kubeconfig);
+    if controllers {
+        real.add_controllers(binaries).map_err(|error| error.to_string())?;
+        command.env("ODH_REAL_CONTROLLERS", "1");
+    }
+    let status = command.status().await.map_err(|error| format!("{program}: {error}"))?;
+    real.stop().await;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn show(twins: &Twins, report: &Report, plan: Plan, shown: usize) -> Result<(), String> {

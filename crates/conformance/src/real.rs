@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use cluster::{kubeconfig, tls};
-use kube::config::{Config, KubeConfigOptions};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::process::{Child, Command};
 
 use crate::side::{Asked, Side};
@@ -21,10 +21,16 @@ const STEP: Duration = Duration::from_millis(200);
 const PLUGINS_OFF: &str =
     "ServiceAccount,ResourceQuota,TaintNodesByCondition,PodTopologyLabels,StorageObjectInUseProtection";
 
+/// Those that make a Job's pods, and remove what is owned or has outlived its time.
+const CONTROLLERS: &str =
+    "job-controller,garbage-collector-controller,ttl-after-finished-controller,namespace-controller";
+
 /// A running pair of etcd and kube-apiserver; both end when it is dropped.
 pub struct Real {
     /// How to ask it.
     pub side: Side,
+    /// How programs reach it.
+    pub kubeconfig: PathBuf,
     processes: Vec<Child>,
     _folder: tempfile::TempDir,
 }
@@ -84,10 +90,32 @@ impl Real {
         let (api, store, peer) = (free_port()?, free_port()?, free_port()?);
         let processes = vec![etcd(binaries, &at, store, peer)?, apiserver(binaries, &at, api, store)?];
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, api));
-        let side = side(address, &identity.ca_pem, &token).await?;
-        let real = Self { side, processes, _folder: folder };
+        let said = |error: &dyn std::fmt::Display| Error::Client(error.to_string());
+        let access =
+            kubeconfig::kubeconfig(address, &identity.ca_pem, &token).map_err(|error| said(&error))?;
+        let kubeconfig = at.join("kubeconfig");
+        let text = serde_json::to_string(&access).map_err(|error| said(&error))?;
+        fs::write(&kubeconfig, text).map_err(failed("the kubeconfig"))?;
+        let side = side(access).await?;
+        let real = Self { side, kubeconfig, processes, _folder: folder };
         real.wait(&at).await?;
         Ok(real)
+    }
+
+    /// Starts the controllers that work on what an MPIJob owns.
+    ///
+    /// # Errors
+    /// If `kube-controller-manager` is not there, or cannot be started.
+    pub fn add_controllers(&mut self, binaries: &Path) -> Result<(), Error> {
+        let path = binaries.join("kube-controller-manager");
+        if !path.is_file() {
+            return Err(Error::NoProgram { path });
+        }
+        let mut command = Command::new(path);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(["--leader-elect=false", "--secure-port=0"]);
+        command.arg(format!("--controllers={CONTROLLERS}"));
+        self.processes.push(spawn(command, self._folder.path(), "kube-controller-manager")?);
+        Ok(())
     }
 
     async fn wait(&self, folder: &Path) -> Result<(), Error> {
@@ -129,9 +157,8 @@ fn free_port() -> Result<u16, Error> {
     listener.local_addr().map(|address| address.port()).map_err(failed("a free port"))
 }
 
-async fn side(address: SocketAddr, ca_pem: &str, token: &str) -> Result<Side, Error> {
+async fn side(kubeconfig: Kubeconfig) -> Result<Side, Error> {
     let said = |error: &dyn std::fmt::Display| Error::Client(error.to_string());
-    let kubeconfig = kubeconfig::kubeconfig(address, ca_pem, token).map_err(|error| said(&error))?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(|error| said(&error))?;

@@ -19,13 +19,10 @@ const BINARIES: &str = "ODH_KUBE_BINARIES";
 /// Runs the comparison; `words` go to the program, but for `--binaries DIR`.
 pub fn run(words: &[&str]) -> Result<(), Stop> {
     let (given, rest) = match words {
-        ["--binaries", folder, rest @ ..] => (Some(PathBuf::from(folder)), rest),
-        rest => (std::env::var_os(BINARIES).map(PathBuf::from), rest),
+        ["--binaries", folder, rest @ ..] => (Some(*folder), rest),
+        rest => (None, rest),
     };
-    let binaries = match given {
-        Some(folder) => steps::root().join(folder),
-        None => built()?,
-    };
+    let binaries = binaries(given)?;
     steps::step("Building the comparison");
     steps::cargo(&["build", "--release", "--package", "conformance"])?;
     steps::step("Comparing the embedded cluster with a real API server");
@@ -41,6 +38,14 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
             "mend the embedded server, or list the difference with its reason in crates/conformance/known.yaml",
         )
     })
+}
+
+/// The folder with a real server's programs: the one given, else the variable's, else one in which they are built.
+pub fn binaries(given: Option<&str>) -> Result<PathBuf, Stop> {
+    match given.map(PathBuf::from).or_else(|| std::env::var_os(BINARIES).map(PathBuf::from)) {
+        Some(folder) => Ok(steps::root().join(folder)),
+        None => built(),
+    }
 }
 
 /// The folder with etcd and kube-apiserver, built if they are not there.

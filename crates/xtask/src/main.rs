@@ -16,6 +16,7 @@ mod machine;
 mod specs;
 mod steps;
 mod test;
+mod upstream;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,8 @@ cargo xtask TASK
   bench [NAME]      measure, beside a peer in the same run; reports go to bench/reports/
   conformance [--binaries DIR] [--programs N] [--seed N]
                     the same requests to the embedded cluster and a real kube-apiserver
+  upstream [--binaries DIR] [FILTER | --controllers [FILTER]]
+                    the operator's tests of upstream's behaviours that need no pod, on a real kube-apiserver
   specs [--kubeconfig FILE] [NAME]
                     the conformance specs that Kubernetes publishes for its API, against the embedded cluster
   clients           the official Python client and client-go against the embedded cluster
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         ["fmt"] => steps::cargo(&["fmt", "--all"]),
         ["bench", names @ ..] => bench::run(names),
         ["conformance", words @ ..] => conformance::run(words),
+        ["upstream", words @ ..] => upstream::run(words),
         ["clients"] => clients::run(),
         ["specs", words @ ..] => specs::run(words),
         ["setup"] => demo::set_up().map(|_| ()),

@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use cluster::apiserver::Endpoint;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use kube::Client;
 use kube::client::Body;
 use tokio::sync::Notify;
 use tower::{BoxError, Service};
@@ -67,15 +71,38 @@ impl Gate {
     }
 }
 
+/// An API: the embedded cluster's, or a real server's.
+#[derive(Clone)]
+pub enum Server {
+    Embedded(Endpoint),
+    Real(Client),
+}
+
+impl Server {
+    async fn answer(
+        self,
+        request: Request<Body>,
+    ) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError> {
+        match self {
+            Self::Embedded(mut endpoint) => {
+                Ok(endpoint.call(request).await?.map(|body| body.map_err(Into::into).boxed_unsync()))
+            }
+            Self::Real(client) => {
+                Ok(client.send(request).await?.map(|body| body.map_err(Into::into).boxed_unsync()))
+            }
+        }
+    }
+}
+
 /// The API behind a gate.
 #[derive(Clone)]
 pub struct Gated {
-    pub inner: Endpoint,
+    pub inner: Server,
     pub gate: Arc<Gate>,
 }
 
 impl Service<Request<Body>> for Gated {
-    type Response = Response<cluster::apiserver::Body>;
+    type Response = Response<UnsyncBoxBody<Bytes, BoxError>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -84,7 +111,7 @@ impl Service<Request<Body>> for Gated {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (gate, mut inner) = (self.gate.clone(), self.inner.clone());
+        let (gate, inner) = (self.gate.clone(), self.inner.clone());
         async move {
             if gate.is_closed() {
                 return Err("cut off".into());
@@ -104,7 +131,7 @@ impl Service<Request<Body>> for Gated {
                 }
             }
             if !is_write {
-                return Ok(inner.call(request).await?);
+                return inner.answer(request).await;
             }
             let number = gate.writes.fetch_add(1, Ordering::SeqCst) + 1;
             let cut = gate.cut.filter(|cut| number >= cut.at);
@@ -117,7 +144,7 @@ impl Service<Request<Body>> for Gated {
             let asked = format!("{} {path}", request.method());
             // Lets the others of the group come in, as a network would.
             tokio::task::yield_now().await;
-            let answer = inner.call(request).await;
+            let answer = inner.answer(request).await;
             gate.in_flight.fetch_sub(1, Ordering::SeqCst);
             if cut.is_some() {
                 gate.closed.notify_one();

@@ -4,8 +4,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use kube::api::{Api, PostParams};
+use kube::runtime::wait::{await_condition, conditions::is_crd_established};
 use operator::webhook::{Place, configurations};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::program::{PATIENCE, Site};
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 
@@ -24,6 +31,70 @@ fn generated_webhook_configurations() {
     }
     let committed = std::fs::read_to_string(&path).unwrap();
     assert!(committed == generated, "{} is stale: run the test with UPDATE=1", path.display());
+}
+
+/// What of the guide cannot be done here: the pods of the Deployment need the image, and that a builder.
+const NEEDS_THE_IMAGE: [&str; 2] = ["rollout status", "podman build"];
+
+#[tokio::test]
+async fn the_install_guide_is_right() {
+    let site = Site::bare().await;
+    site.add_namespace("mpi-operator").await;
+    add_service_monitors(&site).await;
+    let guide = std::fs::read_to_string(Path::new(DEPLOY).join("../docs/guides/install.md")).unwrap();
+    let blocks = guide.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let commands: Vec<&str> = blocks.flat_map(str::lines).collect();
+    let (skipped, typed): (Vec<&str>, Vec<&str>) =
+        commands.iter().partition(|command| NEEDS_THE_IMAGE.iter().any(|needs| command.contains(needs)));
+    assert_eq!((skipped.len(), typed.len()), (2, 4), "{commands:#?}");
+    let mut program = None;
+    for command in typed {
+        if command.contains("get lease") {
+            // In the pods' stead: this build, under the lease that the Deployment names.
+            until_served(&site, "mpijobs.kubeflow.org").await;
+            let started = program.insert(site.start(&["--lock-namespace=mpi-operator"]));
+            started.line("leading").await;
+        }
+        type_in(&site, command).await;
+    }
+    let leases: Api<Lease> = Api::namespaced(site.cluster.client(), "mpi-operator");
+    let lease = leases.get("mpi-operator").await.unwrap();
+    assert!(lease.spec.unwrap().holder_identity.is_some());
+}
+
+/// Runs a command of a guide in the repository's root, as the cluster's administrator.
+async fn type_in(site: &Site, command: &str) {
+    let kubectl = std::env::var_os("KUBECTL").unwrap_or_else(|| "kubectl".into());
+    let folder = Path::new(&kubectl).parent().unwrap_or(Path::new("")).display().to_string();
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-ec", command]).env("PATH", path).env("HOME", site.state.path());
+    shell.env("KUBECONFIG", site.state.path().join("kubeconfig"));
+    let output = shell.current_dir(Path::new(DEPLOY).join("..")).output().await.unwrap();
+    assert!(output.status.success(), "{command}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The definition that OpenShift's monitoring brings along.
+async fn add_service_monitors(site: &Site) {
+    let names =
+        json!({ "kind": "ServiceMonitor", "plural": "servicemonitors", "singular": "servicemonitor" });
+    let schema =
+        json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+    let version = json!({ "name": "v1", "served": true, "storage": true, "schema": schema });
+    let crd: CustomResourceDefinition = serde_json::from_value(json!({
+        "metadata": { "name": "servicemonitors.monitoring.coreos.com" },
+        "spec": { "group": "monitoring.coreos.com", "scope": "Namespaced", "names": names, "versions": [version] },
+    }))
+    .unwrap();
+    let crds: Api<CustomResourceDefinition> = Api::all(site.cluster.client());
+    crds.create(&PostParams::default(), &crd).await.unwrap();
+    until_served(site, &crd.name_any()).await;
+}
+
+async fn until_served(site: &Site, definition: &str) {
+    let crds: Api<CustomResourceDefinition> = Api::all(site.cluster.client());
+    let served = await_condition(crds, definition, is_crd_established());
+    tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap();
 }
 
 /// `kubectl kustomize` where there is a kubectl, which `cargo xtask test` provides.
@@ -99,4 +170,33 @@ fn assert_flags_are_known(deployment: &Value) {
         let flag = argument.split('=').next().unwrap();
         assert!(help.contains(flag), "{flag} is no flag");
     }
+}
+
+/// What a builder would find out late, and a cluster later.
+#[test]
+fn the_image_is_what_the_deployment_runs() {
+    let root = Path::new(DEPLOY).join("..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let recipe = read("images/operator/Containerfile");
+    let instructions: Vec<&str> = recipe.lines().filter(|line| !line.starts_with('#')).collect();
+    let last =
+        |word: &str| instructions.iter().rev().find_map(|line| line.strip_prefix(word)).unwrap().trim();
+    assert_eq!(last("FROM "), "scratch", "nothing but the program");
+    assert!(
+        last("USER ").parse::<u32>().is_ok_and(|user| user > 0),
+        "a number, which runAsNonRoot can judge"
+    );
+    let entry: Vec<String> = serde_json::from_str(last("ENTRYPOINT ")).unwrap();
+    let (built, placed) = last("COPY --from=build ").split_once(' ').unwrap();
+    assert_eq!(entry, [placed], "what is copied is what is run");
+    let build = last("RUN cargo build ");
+    assert!(build.contains("--locked") && build.contains("--package operator --bin mpi-operator"), "{build}");
+    assert_eq!(built, format!("{}/target/release/mpi-operator", last("WORKDIR ")));
+    let version = read("Cargo.toml");
+    let version = version.lines().find_map(|line| line.strip_prefix("rust-version = ")).unwrap();
+    let compiler = format!("FROM docker.io/library/rust:{}-alpine", version.trim_matches('"'));
+    assert!(recipe.contains(&compiler), "the compiler that the workspace asks for: {compiler}");
+    let image = read("deploy/base/deployment.yaml");
+    let image = image.lines().find_map(|line| line.trim().strip_prefix("image: ")).unwrap();
+    assert!(recipe.contains(&format!("-t {image} .")), "{image} is what the recipe says to build");
 }

@@ -17,6 +17,7 @@ mod life;
 mod metrics;
 mod program;
 mod role;
+mod rotation;
 mod scale;
 mod security;
 mod stage;

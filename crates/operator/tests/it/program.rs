@@ -28,15 +28,20 @@ pub struct Site {
 
 impl Site {
     pub async fn new() -> Self {
+        let site = Self::bare().await;
+        operator::install_crd(&site.cluster.client()).await.unwrap();
+        site.add_namespace("team").await;
+        site
+    }
+
+    /// Without the definition and the namespace.
+    pub async fn bare() -> Self {
         let state = tempfile::tempdir().unwrap();
         let options = Options { controllers: false, ..Options::new(state.path().join("cluster")) };
         let cluster = Cluster::start(options).await.unwrap();
-        operator::install_crd(&cluster.client()).await.unwrap();
         let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).unwrap();
         std::fs::write(state.path().join("kubeconfig"), kubeconfig).unwrap();
-        let site = Self { cluster, state };
-        site.add_namespace("team").await;
-        site
+        Self { cluster, state }
     }
 
     pub async fn add_namespace(&self, name: &str) {

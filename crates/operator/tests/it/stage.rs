@@ -1,7 +1,8 @@
 //! A stage for one test: an API of its own, an operator on it, and hands that do what kubelets and the Job controller
-//! would.
+//! would. `cargo xtask upstream` has the same tests run on a real API server, each in a namespace of its own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use api::{MPIJob, MPIJobStatus};
@@ -17,27 +18,37 @@ use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::runtime::wait::{await_condition, conditions::is_crd_established};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, Config, Resource, ResourceExt};
 use plan::Gang;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use crate::gate::{Gate, Gated};
+use crate::gate::{Gate, Gated, Server};
 
 /// How long a test waits for anything.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The namespace of a test that needs but one.
 const TEAM: &str = "team";
 
+/// Names the kubeconfig of a real API server to run on.
+const REAL: &str = "ODH_REAL_KUBECONFIG";
+/// Is set where the real server has its controllers.
+const REAL_CONTROLLERS: &str = "ODH_REAL_CONTROLLERS";
+/// Namespaces taken on a real server.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
 /// An API with the definition of MPIJob and one namespace.
 pub struct Stage {
-    endpoint: Endpoint,
-    server: Arc<ApiServer>,
+    api: Server,
+    /// The embedded one.
+    server: Option<Arc<ApiServer>>,
     pub client: Client,
     pub namespace: String,
     /// Runs the controllers, where there are any.
@@ -73,9 +84,29 @@ impl Drop for Running {
 
 impl Stage {
     pub async fn new() -> Self {
+        if let Some(real) = Self::real(false).await {
+            return real;
+        }
         let stage = Self::bare().await;
         operator::install_crd(&stage.client).await.unwrap();
         stage
+    }
+
+    /// A namespace on the real server, where one is named; it has its controllers or has them not.
+    async fn real(controllers: bool) -> Option<Self> {
+        let kubeconfig = Kubeconfig::read_from(std::env::var_os(REAL)?).unwrap();
+        assert_eq!(
+            std::env::var_os(REAL_CONTROLLERS).is_some(),
+            controllers,
+            "this test needs the other kind"
+        );
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let client = Client::try_from(config).unwrap();
+        operator::install_crd(&client).await.unwrap();
+        let name = format!("stage-{}-{}", std::process::id(), TAKEN.fetch_add(1, Ordering::SeqCst));
+        let api = Server::Real(client.clone());
+        let stage = Self { api, server: None, client, namespace: String::new(), _cluster: None };
+        Some(stage.in_namespace(&name).await)
     }
 
     /// Without the definition.
@@ -84,12 +115,16 @@ impl Stage {
         let server = Arc::new(ApiServer::new(store, Identities::new("token")));
         let endpoint = Endpoint::trusted(server.clone(), UserInfo::admin());
         let client = Client::new(endpoint.clone(), TEAM);
-        Self { endpoint, server, client, namespace: String::new(), _cluster: None }.in_namespace(TEAM).await
+        let (api, server) = (Server::Embedded(endpoint), Some(server));
+        Self { api, server, client, namespace: String::new(), _cluster: None }.in_namespace(TEAM).await
     }
 
     /// With the embedded cluster's controllers: Jobs make their pods, owners take what they own with them.
     pub async fn with_controllers() -> Self {
-        Self::with_controllers_in(tempfile::tempdir().unwrap()).await
+        match Self::real(true).await {
+            Some(real) => real,
+            None => Self::with_controllers_in(tempfile::tempdir().unwrap()).await,
+        }
     }
 
     /// The same, with this token for the administrator.
@@ -107,17 +142,20 @@ impl Stage {
         let client = cluster.client();
         operator::install_crd(&client).await.unwrap();
         let _cluster = Some(Arc::new((cluster, state)));
-        Self { endpoint, server, client, namespace: String::new(), _cluster }.in_namespace(TEAM).await
+        let (api, server) = (Server::Embedded(endpoint), Some(server));
+        Self { api, server, client, namespace: String::new(), _cluster }.in_namespace(TEAM).await
     }
 
-    /// The same API, with a new namespace.
+    /// The same API, with a new namespace; on a real server, which others have too, its name begins with this one's.
     pub async fn in_namespace(&self, name: &str) -> Self {
+        let shared = self.server.is_none() && !self.namespace.is_empty();
+        let name = &if shared { format!("{}-{name}", self.namespace) } else { name.to_owned() };
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
-        let (endpoint, server) = (self.endpoint.clone(), self.server.clone());
+        let (api, server) = (self.api.clone(), self.server.clone());
         let (client, _cluster) = (self.client.clone(), self._cluster.clone());
-        Self { endpoint, server, client, namespace: name.to_owned(), _cluster }
+        Self { api, server, client, namespace: name.to_owned(), _cluster }
     }
 
     /// Installs the definition of a gang scheduler's PodGroups and returns them.
@@ -127,7 +165,7 @@ impl Stage {
         let text = text.replace("GROUP", group).replace("VERSION", version);
         let crd: CustomResourceDefinition = serde_saphyr::from_str(&text).unwrap();
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        crds.create(&PostParams::default(), &crd).await.unwrap();
+        self.share(&crds, &crd).await;
         let name = crd.name_any();
         let served = await_condition(crds, &name, is_crd_established());
         tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap();
@@ -136,14 +174,32 @@ impl Stage {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
+    /// Creates an object without a namespace, which on a real server another test may have done.
+    pub async fn share<K>(&self, objects: &Api<K>, object: &K)
+    where
+        K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    {
+        match objects.create(&PostParams::default(), object).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() && self.server.is_none() => {}
+            outcome => assert!(outcome.is_ok(), "{outcome:?}"),
+        }
+    }
+
+    /// A recorded text of the namespace `team`, as it is in this one.
+    pub fn here(&self, text: &str) -> String {
+        let space = &self.namespace;
+        text.replace("namespace: team", &format!("namespace: {space}"))
+            .replace(".team.svc", &format!(".{space}.svc"))
+    }
+
     /// The API as somebody else has it.
     pub fn endpoint_of(&self, user: UserInfo) -> Endpoint {
-        Endpoint::trusted(self.server.clone(), user)
+        Endpoint::trusted(self.server.clone().unwrap(), user)
     }
 
     /// Adds a node that gives every container the same log, or none that ever comes.
     pub fn add_node(&self, name: &str, log: Option<&'static str>) {
-        self.server.kubelets.register(name, Arc::new(Scribe(log)));
+        self.server.as_ref().unwrap().kubelets.register(name, Arc::new(Scribe(log)));
     }
 
     /// Starts an operator.
@@ -156,7 +212,7 @@ impl Stage {
     }
 
     pub fn operate_with(&self, gate: Arc<Gate>, plan: plan::Settings) -> Running {
-        let client = Client::new(Gated { inner: self.endpoint.clone(), gate: gate.clone() }, TEAM);
+        let client = Client::new(Gated { inner: self.api.clone(), gate: gate.clone() }, TEAM);
         // In a namespace of its own, an operator looks after that one only.
         let namespace = (self.namespace != TEAM).then(|| self.namespace.clone());
         let settings = operator::Settings { namespace, plan, ..operator::Settings::default() };

@@ -12,12 +12,12 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, job};
 
 /// Creates what upstream made of a job, under its owner's UID here.
 async fn begun_by_upstream(stage: &Stage, case: &str) -> (MPIJob, Vec<Value>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/upstream").join(case);
-    let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+    let read = |file: &str| stage.here(&std::fs::read_to_string(folder.join(file)).unwrap());
     let input: Value = serde_saphyr::from_str(&read("input.yaml")).unwrap();
     let job = stage.submit(&input).await;
     // What upstream writes in its first pass.
@@ -105,4 +105,59 @@ async fn a_job_of_upstreams_goes_on_with_the_objects_that_it_has() {
         .filter(|request| request.contains("/secrets"))
         .collect::<Vec<_>>();
     assert!(secrets.iter().all(|request| request.starts_with("GET")), "its key stays: {secrets:?}");
+}
+
+/// What upstream v0.8.2 looks for (`pkg/controller/mpi_job_controller.go`): each object by its name, controlled by the job,
+/// and Workers by three labels. What it does not find it would make, and what another controls it would refuse.
+#[tokio::test]
+async fn upstream_finds_all_that_it_looks_for_in_a_job_of_ours() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    let job = stage.submit(&job("pi", 2, json!({}))).await;
+    stage.bring_up("pi", 2).await;
+    let owner = job.uid().unwrap();
+    assert!(is_controlled(&stage.api::<Service>().get("pi").await.unwrap(), &owner));
+    assert!(is_controlled(&stage.api::<ConfigMap>().get("pi-config").await.unwrap(), &owner));
+    let secret = stage.api::<Secret>().get("pi-ssh").await.unwrap();
+    assert!(is_controlled(&secret, &owner));
+    let keys: Vec<String> = secret.data.unwrap().into_keys().collect();
+    assert_eq!(keys, ["ssh-privatekey", "ssh-publickey"]);
+    assert!(is_controlled(&stage.api::<Job>().get("pi-launcher").await.unwrap(), &owner));
+    let selected = "training.kubeflow.org/operator-name=mpi-operator,training.kubeflow.org/job-name=pi,\
+                    training.kubeflow.org/job-role=worker";
+    let workers = stage.api::<Pod>().list(&kube::api::ListParams::default().labels(selected)).await.unwrap();
+    assert_eq!(
+        workers.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
+        ["pi-worker-0", "pi-worker-1"]
+    );
+    assert!(workers.items.iter().all(|pod| is_controlled(pod, &owner)));
+}
+
+fn is_controlled<K: Resource>(object: &K, owner: &str) -> bool {
+    object
+        .owner_references()
+        .iter()
+        .any(|by| by.controller == Some(true) && by.uid == owner && by.kind == "MPIJob")
+}
+
+/// Upstream writes a whole status of its own type: what it does not know goes.
+#[tokio::test]
+async fn a_job_goes_on_after_upstream_had_it_for_a_while() {
+    let stage = Stage::new().await;
+    let operator = stage.operate();
+    stage.submit(&job("pi", 2, json!({}))).await;
+    stage.bring_up("pi", 2).await;
+    let before = all_uids(&stage).await;
+    drop(operator);
+    let gone = json!({ "status": { "observedGeneration": null, "phase": null, "phaseReason": null, "workers": null,
+        "startup": null, "attempts": null, "failure": null } });
+    let jobs = stage.api::<MPIJob>();
+    jobs.patch_status("pi", &PatchParams::default(), &Patch::Merge(gone)).await.unwrap();
+    let _operator = stage.operate();
+    let told = |job: &MPIJob| job.status.as_ref().is_some_and(|status| status.phase.is_some());
+    stage.until("pi", "said again where it stands", told).await;
+    assert_eq!(all_uids(&stage).await, before, "nothing is made again");
+    stage.complete_launcher("pi").await;
+    let status = stage.until_true("pi", "Succeeded").await;
+    assert!(!plan::is_true(&status, "Running") && status.completion_time.is_some());
 }

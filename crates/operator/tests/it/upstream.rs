@@ -7,10 +7,11 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::ResourceExt;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use plan::Gang;
 use serde_json::{Value, json};
 
+use crate::gangs::until as until_group;
 use crate::gate::Gate;
 use crate::stage::{Stage, running};
 
@@ -119,9 +120,9 @@ async fn a_scheduler_plugins_gang_with_a_policy_is_as_upstream() {
 
 async fn as_upstream(case: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/upstream").join(case);
-    let input = documents(&folder.join("input.yaml")).remove(0);
-    let settings = settings(&folder);
     let stage = Stage::new().await;
+    let input = documents(&stage, &folder.join("input.yaml")).remove(0);
+    let settings = settings(&folder);
     let groups = match &settings.gang {
         Some(gang) => Some(stage.install_pod_groups(gang).await),
         None => None,
@@ -129,7 +130,7 @@ async fn as_upstream(case: &str) {
     for (name, value) in [("low", 10), ("high", 1000)] {
         let class = json!({ "metadata": { "name": name }, "value": value });
         let classes: Api<PriorityClass> = Api::all(stage.client.clone());
-        classes.create(&PostParams::default(), &serde_json::from_value(class).unwrap()).await.unwrap();
+        stage.share(&classes, &serde_json::from_value(class).unwrap()).await;
     }
     let _operator = stage.operate_with(Gate::new(None), settings);
     let job = stage.submit(&input).await;
@@ -146,11 +147,14 @@ async fn as_upstream(case: &str) {
             |config: &ConfigMap| config.data.as_ref().unwrap()["discover_hosts.sh"].contains("worker-2");
         stage.until(&format!("{}-config", job.name_any()), "named the hosts that run", hosts).await;
     }
-    for mut expected in documents(&folder.join("objects.yaml")) {
+    for mut expected in documents(&stage, &folder.join("objects.yaml")) {
         let name = expected["metadata"]["name"].as_str().unwrap().to_owned();
         let kind = expected["kind"].as_str().unwrap().to_owned();
         let mut ours = match (&*kind, &groups) {
-            ("PodGroup", Some(groups)) => wire(groups.get(&name).await.unwrap()),
+            ("PodGroup", Some(groups)) => {
+                until_group(groups, &name, "came", |spec| spec.is_some()).await;
+                wire(groups.get(&name).await.unwrap())
+            }
             _ => stored(&stage, &kind, &name).await,
         };
         without_what_the_server_adds(&mut ours);
@@ -197,8 +201,8 @@ fn differing_lines(ours: &Value, upstream: &Value) -> Vec<String> {
     found
 }
 
-fn documents(path: &PathBuf) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap();
+fn documents(stage: &Stage, path: &PathBuf) -> Vec<Value> {
+    let text = stage.here(&std::fs::read_to_string(path).unwrap());
     text.split("\n---\n").map(|one| serde_saphyr::from_str(one).unwrap()).collect()
 }
 

@@ -1,0 +1,71 @@
+//! `cargo xtask upstream`: the operator's own tests of upstream's behaviours that need no pod, on a real kube-apiserver.
+//!
+//! What a kubelet would do the tests do themselves, and in the first of the two runs what the Job controller would. Left
+//! out is what asks a node for logs, bends the server's rights, or looks at what the embedded cluster alone has.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::conformance;
+use crate::steps::{self, Stop};
+
+/// Modules of tests that play the Job controller too.
+const WITHOUT_CONTROLLERS: [&str; 10] = [
+    "upstream::",
+    "life::",
+    "scale::",
+    "kueue::",
+    "failures::",
+    "gangs::",
+    "state::",
+    "takeover::",
+    "security::",
+    "crashes::",
+];
+/// Of them what goes with the controllers, asks a node for logs, or for a server of its own.
+const NOT_WITHOUT: [&str; 8] = [
+    "is_deleted_leaves_nothing",
+    "when_its_ttl_is_over",
+    "explained_by_what_the_launcher_printed",
+    "a_long_log",
+    "a_node_that_gives_no_log",
+    "launcher_refused",
+    "without_the_definition",
+    "without_its_definitions",
+];
+/// Tests that want the Job controller, the garbage collector and the TTL controller.
+const WITH_CONTROLLERS: [&str; 3] = ["together::", "is_deleted_leaves_nothing", "when_its_ttl_is_over"];
+
+/// Runs them; `words` are `--binaries DIR` and a filter, both optional.
+pub fn run(words: &[&str]) -> Result<(), Stop> {
+    let (given, filters) = match words {
+        ["--binaries", folder, rest @ ..] => (Some(*folder), rest),
+        rest => (None, rest),
+    };
+    let binaries = conformance::binaries(given)?;
+    steps::step("Building the tests, and what starts a real API server");
+    steps::cargo(&["build", "--workspace", "--bin", "conformance"])?;
+    steps::cargo(&["test", "--package", "operator", "--test", "it", "--no-run"])?;
+    let all = filters.is_empty();
+    if all || filters[0] != "--controllers" {
+        let chosen = if all { &WITHOUT_CONTROLLERS[..] } else { filters };
+        steps::step("The operator's tests on a real API server");
+        steps::run(&mut tests(&binaries, &[], chosen, &NOT_WITHOUT))?;
+    }
+    if all || filters[0] == "--controllers" {
+        let chosen = if filters.len() < 2 { &WITH_CONTROLLERS[..] } else { &filters[1..] };
+        steps::step("The operator's tests on a real API server with its controllers");
+        steps::run(&mut tests(&binaries, &["--controllers"], chosen, &[]))?;
+    }
+    Ok(())
+}
+
+fn tests(binaries: &Path, with: &[&str], filters: &[&str], skipped: &[&str]) -> Command {
+    let mut command = Command::new(steps::target().join("debug/conformance"));
+    command.arg("--binaries").arg(binaries).arg("with").args(with).arg("--");
+    command.args(["cargo", "test", "--package", "operator", "--test", "it", "--"]).args(filters);
+    skipped.iter().for_each(|test| {
+        command.args(["--skip", test]);
+    });
+    command
+}
