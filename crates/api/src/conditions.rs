@@ -28,6 +28,16 @@ pub const CONDITION_LIMITS_NOT_ENFORCED: &str = "LimitsNotEnforced";
 pub const REASON_PLAIN_MODE: &str = "PlainMode";
 /// Reason of [`CONDITION_LIMITS_NOT_ENFORCED`]: the node may not use control groups.
 pub const REASON_NO_CGROUPS: &str = "CgroupsNotPermitted";
+/// Reason of [`CONDITION_STALLED`] when True.
+pub const REASON_NO_OUTPUT: &str = "NoOutput";
+/// Reason of [`CONDITION_STALLED`] when False: the job printed again.
+pub const REASON_OUTPUT_SEEN: &str = "OutputSeen";
+/// Reason of [`CONDITION_STALLED`] when False: the job has ended.
+pub const REASON_ENDED: &str = "JobEnded";
+/// Reason of [`CONDITION_WORLD_VERIFIED`] when True: every rank named a host that the job was given.
+pub const REASON_RANKS_SEEN: &str = "RanksSeen";
+/// Reason of [`CONDITION_WORLD_VERIFIED`] when False: the ranks ran on fewer hosts than can hold them.
+pub const REASON_COLLAPSED: &str = "Collapsed";
 /// Reason of [`CONDITION_CREATED`], and an event's.
 pub const REASON_CREATED: &str = "MPIJobCreated";
 /// Reason of [`CONDITION_RUNNING`], and an event's.
@@ -44,6 +54,8 @@ pub const REASON_FAILED: &str = "MPIJobFailed";
 pub const REASON_EVICTED: &str = "MPIJobEvicted";
 /// Reason of [`CONDITION_FAILED`] and of an event when the spec cannot be run.
 pub const REASON_VALIDATION: &str = "ValidationError";
+/// Reason of [`CONDITION_RESTARTING`], and an event's.
+pub const REASON_RESTARTING: &str = "MPIJobRestarting";
 /// Event reason: an object of the name that the job needs exists and belongs to someone else.
 pub const REASON_RESOURCE_EXISTS: &str = "ErrResourceExists";
 /// Event reason: the Launcher template's restart policy gives way to the replica spec's.

@@ -261,6 +261,9 @@ pub struct Failure {
     /// The container's exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// The lines of the Launcher's output, statuses and events that this rests on, the strongest first; at most six.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
 }
 
 /// When the phases of a start were over, each for the last pod that it concerns; what is not known yet is left out.
@@ -298,6 +301,9 @@ pub struct Attempt {
     /// The cause of a failure, one of CONTRACT's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What happened, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// The exit code that made it fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

@@ -26,7 +26,9 @@ pub const ANNOTATION_START_TIMEOUT: &str = "training.opendatahub.io/start-timeou
 pub const ANNOTATION_STALL_TIMEOUT: &str = "training.opendatahub.io/stall-timeout";
 /// How often the whole gang may be restarted after an infrastructure failure.
 pub const ANNOTATION_MAX_GANG_RESTARTS: &str = "training.opendatahub.io/max-gang-restarts";
-/// The number of the current attempt; survives where upstream's CRD prunes unknown status.
+/// `prefer` or `require`: the pods of a further attempt stay away from nodes on which an earlier one failed.
+pub const ANNOTATION_AVOID_FAILED_NODES: &str = "training.opendatahub.io/avoid-failed-nodes";
+/// On a job and on its pods and Launcher: the number of the current attempt, where it is not the first; survives where upstream's CRD prunes unknown status.
 pub const ANNOTATION_ATTEMPT: &str = "training.opendatahub.io/attempt";
 /// `isolated`: the job's pods take connections from one another only.
 pub const ANNOTATION_NETWORK_POLICY: &str = "training.opendatahub.io/network-policy";

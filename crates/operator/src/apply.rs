@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::time::Instant;
 
-use api::MPIJob;
+use api::{ANNOTATION_ATTEMPT, MPIJob};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::batch::v1::Job;
@@ -15,6 +15,7 @@ use kube::{Client, Resource, ResourceExt};
 use plan::{ApplyFailure, Change, Child, ChildKind, Patch, PodGroup, SecretSeen, Target, ValidJob};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::error::{Class, Error, classify};
 use crate::observe::{is_controlled_by, secret_state};
@@ -78,12 +79,35 @@ pub(crate) async fn keep_record(context: &Context, job: &ValidJob, record: &Conf
     }
 }
 
+/// Raises the number of the job's attempt by one, from the one that this pass has seen: that it is still that is asked of
+/// the server, and the patch holds only for what was answered.
+///
+/// # Errors
+/// If the server refuses it or cannot be reached.
+pub(crate) async fn begin_next_attempt(context: &Context, job: &ValidJob) -> Result<(), Error> {
+    let jobs: Api<MPIJob> = Api::namespaced(context.client.clone(), &job.namespace);
+    let found = jobs.get_opt(&job.name).await.map_err(Error::request("read the job's attempt"))?;
+    let same = |found: &MPIJob| {
+        found.metadata.uid.as_ref() == Some(&job.uid) && plan::attempt_of(&found.metadata) == job.attempt
+    };
+    let Some(found) = found.filter(same) else { return Ok(()) };
+    let next = job.attempt.saturating_add(1).to_string();
+    let body = json!({ "metadata": {
+        "uid": job.uid,
+        "resourceVersion": found.metadata.resource_version,
+        "annotations": { ANNOTATION_ATTEMPT: next },
+    } });
+    let raised = jobs.patch(&job.name, &PatchParams::default(), &KubePatch::Merge(&body)).await;
+    raised.map(|_| ()).map_err(Error::request("begin the job's next attempt"))
+}
+
 /// Removes a job that outlived its `ttlSecondsAfterFinished`, and with it all it owns.
 ///
 /// # Errors
 /// If the server refuses it or cannot be reached.
 pub(crate) async fn remove(context: &Context, job: &ValidJob) -> Result<(), Error> {
-    let target = Target { kind: ChildKind::Job, name: job.name.clone(), uid: Some(job.uid.clone()) };
+    let target =
+        Target { kind: ChildKind::Job, name: job.name.clone(), uid: Some(job.uid.clone()), at_once: false };
     let removed = delete_one::<MPIJob>(&context.client, &job.namespace, &target).await;
     removed.map_err(Error::request("remove the job at the end of its ttlSecondsAfterFinished"))
 }
@@ -266,7 +290,8 @@ where
 {
     let preconditions =
         target.uid.clone().map(|uid| Preconditions { uid: Some(uid), resource_version: None });
-    let params = DeleteParams { preconditions, ..DeleteParams::background() };
+    let grace_period_seconds = target.at_once.then_some(0);
+    let params = DeleteParams { preconditions, grace_period_seconds, ..DeleteParams::background() };
     match children.delete(&target.name, &params).await {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         outcome => outcome.map(|_| ()),

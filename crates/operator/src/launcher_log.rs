@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, LogParams};
 use plan::diagnosis::failed_run;
-use plan::{LauncherRun, Outlook, Seen, ValidJob};
+use plan::{LauncherRun, Outlook, OutputSeen, Seen, ValidJob};
 
 use crate::error::Error;
 use crate::observe::is_controlled_by;
@@ -84,7 +84,7 @@ fn noted(context: &Context, job: &ValidJob, seen: &Seen) -> Option<Pod> {
 
 /// What a Launcher that still runs has printed, where the job ends without it: for the record.
 pub(crate) async fn add_last_words(context: &Context, seen: &mut Seen, outlook: &Outlook) {
-    if !matches!(outlook, Outlook::Failed(_)) || seen.launcher_failed.is_some() {
+    if !matches!(outlook, Outlook::Failed(_) | Outlook::Restarting(_)) || seen.launcher_failed.is_some() {
         return;
     }
     let Some(pod) = seen.launcher_pods.iter().max_by_key(|pod| pod.creation_timestamp()).cloned() else {
@@ -93,6 +93,47 @@ pub(crate) async fn add_last_words(context: &Context, seen: &mut Seen, outlook: 
     let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
     let Some(container) = container.map(|container| container.name.clone()) else { return };
     seen.launcher_failed = Some(read(context, pod, &container, false).await);
+}
+
+/// What the Launcher prints, where something rests on it: the time of its last line once the job may be stalled, and the
+/// end of its log once it has succeeded.
+pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) {
+    if seen.status.completion_time.is_some() || job.suspended || job.worker_count() < 1 {
+        return;
+    }
+    (seen.output, seen.success_log) =
+        context.memory.of(&job.uid, |memory| (memory.output.clone(), memory.success_log.clone()));
+    let succeeded = seen.has_launcher_succeeded();
+    let now = Timestamp::now();
+    if !(succeeded && seen.success_log.is_none()) && !plan::wants_look(job, seen, now) {
+        return;
+    }
+    let Some(pod) = seen.launcher_pods.iter().max_by_key(|pod| pod.creation_timestamp()).cloned() else {
+        return;
+    };
+    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+    let Some(container) = container.map(|container| container.name.clone()) else { return };
+    if succeeded {
+        seen.success_log = Some(read(context, pod, &container, false).await.log.unwrap_or_default());
+    } else if let Some(last) = last_output(context, &pod, &container).await {
+        seen.output = Some(OutputSeen { looked: now, last });
+    }
+    let (output, log) = (seen.output.clone(), seen.success_log.clone());
+    context.memory.of(&job.uid, |memory| (memory.output, memory.success_log) = (output, log));
+}
+
+/// When a container printed its last line, if it has printed any; nothing if that cannot be known.
+async fn last_output(context: &Context, pod: &Pod, container: &str) -> Option<Option<Timestamp>> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace()?);
+    let wanted = LogParams {
+        container: Some(container.to_owned()),
+        tail_lines: Some(1),
+        timestamps: true,
+        ..LogParams::default()
+    };
+    let name = pod.name_any();
+    let log = tokio::time::timeout(PATIENCE, pods.logs(&name, &wanted)).await.ok()?.ok()?;
+    Some(log.split_once(' ').and_then(|(time, _)| time.parse().ok()))
 }
 
 /// The Launcher's pods as the server has them.

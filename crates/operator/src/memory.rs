@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use plan::diagnosis::failed_run;
-use plan::{Child, ChildKind, LauncherRun};
+use plan::{Child, ChildKind, LauncherRun, OutputSeen};
 
 use crate::launcher_log::RunId;
 
@@ -33,6 +33,12 @@ pub(crate) struct JobMemory {
     pub created: HashMap<(ChildKind, String), (Instant, Child)>,
     /// The Launcher's last run that failed.
     pub launcher_failed: Option<(RunId, LauncherRun)>,
+    /// Of which attempt the rest is.
+    pub attempt: u32,
+    /// The last look at what a running Launcher prints.
+    pub output: Option<OutputSeen>,
+    /// The end of what the Launcher printed, which succeeded.
+    pub success_log: Option<String>,
     /// The last status written, and the job's resource version after it.
     pub written: Option<(u64, MPIJobStatus)>,
     /// Since when pod counts are other than written.

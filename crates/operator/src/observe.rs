@@ -1,13 +1,13 @@
 //! Reads what a job has: its last status and its children, from the watches' stores and, where those cannot know,
 //! from the API server by name. It changes nothing.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use api::{ANNOTATION_ATTEMPT, CONDITION_CREATED, CONDITION_RUNNING, MPIJob, MPIJobStatus};
+use api::{CONDITION_CREATED, CONDITION_RUNNING, LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob, MPIJobStatus};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, Service};
 use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
@@ -22,6 +22,8 @@ use crate::run::Context;
 
 /// At most so many Workers that seem lost are asked for by name; one that is truly lost is enough.
 const MOST_ASKED: usize = 8;
+/// Of so many earlier attempts the failed nodes are avoided.
+const MOST_RECORDS: u32 = 20;
 
 /// What was seen of a job.
 ///
@@ -40,7 +42,9 @@ pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -
         seen.priorities = priorities(context, valid).await?;
     }
     confirm_losses(context, valid, &mut seen).await?;
+    lost_nodes(context, &mut seen).await;
     launcher_log::keep(context, valid, &mut seen).await?;
+    launcher_log::listen(context, valid, &mut seen).await;
     Ok(seen)
 }
 
@@ -60,12 +64,14 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
         service: named(&stores.services, valid, &valid.name),
         config_map: named(&stores.config_maps, valid, &format!("{}-config", valid.name)),
         launcher: named(&stores.jobs, valid, &plan::launcher_name(&valid.name)),
-        attempt: attempt(job),
         ..Seen::default()
     };
     if seen.launcher.is_none() {
         let ended = context.memory.ended_launcher(&valid.namespace, &valid.name);
-        seen.launcher = ended.filter(|launcher| is_controlled_by(launcher, &valid.uid));
+        seen.launcher = ended.filter(|launcher| {
+            // One of a former attempt is gone because it was removed.
+            is_controlled_by(launcher, &valid.uid) && plan::attempt_of(&launcher.metadata) == valid.attempt
+        });
     }
     let group = stores.pod_groups.as_ref().and_then(|groups| {
         let wanted = ObjectRef::new_with(&valid.name, groups.resource.clone()).within(&valid.namespace);
@@ -73,8 +79,17 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
     });
     let group = group.filter(|group| is_controlled_by(&**group, &valid.uid));
     seen.pod_group = group.and_then(|group| pod_groups::read(&group));
-    let record = named(&stores.config_maps, valid, &plan::record_name(&valid.name, seen.attempt));
-    seen.recorded = record.as_ref().and_then(plan::recorded);
+    let recorded = |attempt: u32| {
+        let record = named(&stores.config_maps, valid, &plan::record_name(&valid.name, attempt));
+        record.as_ref().and_then(plan::recorded)
+    };
+    seen.recorded = recorded(valid.attempt);
+    if valid.avoid_nodes.is_some() {
+        let oldest = valid.attempt.saturating_sub(MOST_RECORDS).max(1);
+        seen.failed_nodes = (oldest..valid.attempt).filter_map(|attempt| recorded(attempt)?.node).collect();
+        seen.failed_nodes.sort();
+        seen.failed_nodes.dedup();
+    }
     let launcher = seen.launcher.as_ref().and_then(ResourceExt::uid);
     for pod in stores.pods.state() {
         if pod.metadata.namespace.as_ref() != Some(&valid.namespace) {
@@ -84,9 +99,14 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
             seen.workers.push(pod);
         } else if launcher.as_deref().is_some_and(|uid| is_controlled_by(&*pod, uid)) {
             seen.launcher_pods.push((*pod).clone());
+        } else if is_former_launcher(&pod, valid) {
+            seen.former_launcher_pods.push((*pod).clone());
         }
     }
     context.memory.of(&valid.uid, |memory| {
+        if std::mem::replace(&mut memory.attempt, valid.attempt) != valid.attempt {
+            (memory.launcher_failed, memory.output, memory.success_log) = (None, None, None);
+        }
         add_created(memory, &mut seen);
         seen.status = newest_status(memory, job);
         seen.network_policy = memory.network_policy_present;
@@ -95,9 +115,54 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
     seen
 }
 
-/// The number of the attempt, where the job says it.
-fn attempt(job: &MPIJob) -> u32 {
-    job.annotations().get(ANNOTATION_ATTEMPT).and_then(|number| number.parse().ok()).unwrap_or_default()
+/// Whether this is the pod of a Launcher of a former attempt, that has not ended: its Job may be gone before it.
+fn is_former_launcher(pod: &Pod, job: &ValidJob) -> bool {
+    let labels = pod.labels();
+    let has = |key: &str, value: &str| labels.get(key).is_some_and(|label| label == value);
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let launcher = plan::launcher_name(&job.name);
+    has(LABEL_JOB_NAME, &job.name)
+        && has(LABEL_JOB_ROLE, "launcher")
+        && pod.owner_references().iter().any(|owner| owner.kind == "Job" && owner.name == launcher)
+        && plan::attempt_of(&pod.metadata) != job.attempt
+        && !matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+/// Asks for the nodes of pods whose container is ready by its kubelet's last word, while the pod is not: so the node's
+/// life cycle marks the pods of a node that does not report any more. A node that cannot be asked for counts as there.
+async fn lost_nodes(context: &Context, seen: &mut Seen) {
+    if seen.status.completion_time.is_some() {
+        return;
+    }
+    let pods =
+        seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods).chain(&seen.former_launcher_pods);
+    let silent: BTreeSet<String> =
+        pods.filter(|pod| was_silenced(pod)).filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect();
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    for name in silent.into_iter().take(MOST_ASKED) {
+        let node = match nodes.get_opt(&name).await {
+            Ok(node) => node,
+            Err(error) => {
+                tracing::debug!(node = name, %error, "a node cannot be asked for");
+                continue;
+            }
+        };
+        let conditions = node.iter().filter_map(|node| node.status.as_ref()?.conditions.as_ref()).flatten();
+        let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
+        if let Some(ready) = ready.filter(|ready| ready.status == "Unknown") {
+            seen.lost_nodes.insert(name, ready.message.clone().unwrap_or_default());
+        }
+    }
+}
+
+fn was_silenced(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let conditions = status.conditions.iter().flatten();
+    let unready = conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "False");
+    let containers = status.container_statuses.as_deref().unwrap_or_default();
+    unready
+        && status.phase.as_deref() == Some("Running")
+        && containers.iter().all(|container| container.ready)
 }
 
 /// The child of this name, if the job controls it.

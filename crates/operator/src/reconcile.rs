@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use api::{MPIJob, MPIJobStatus};
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
-use plan::{Change, Child, Report, SecretSeen, Seen, Urgency, ValidJob};
+use plan::{Change, Child, Outlook, Report, SecretSeen, Seen, Urgency, ValidJob};
 
-use crate::apply::{Applied, apply, keep_record, remove};
+use crate::apply::{Applied, apply, begin_next_attempt, keep_record, remove};
 use crate::error::{Class, Error, backoff};
 use crate::events::tell;
 use crate::keys::new_key_pair;
@@ -68,11 +68,14 @@ async fn walk(context: &Context, job: &MPIJob, valid: &ValidJob, now: Timestamp)
     }
     let report = plan::report(valid, &seen, &plan.outlook, &applied.told(), now);
     if seen.status.completion_time.is_none()
-        && let Some(record) = plan::record(valid, &seen, &report.status)
+        && let Some(record) = plan::record(valid, &seen, &plan.outlook, &report.status)
     {
         keep_record(context, valid, &record).await;
     }
     let later = publish(context, job, &seen.status, &report, now).await?;
+    if matches!(plan.outlook, Outlook::Restarting(_)) {
+        begin_next_attempt(context, valid).await?;
+    }
     finish(context, valid, &applied, [plan.wake_after, later])
 }
 

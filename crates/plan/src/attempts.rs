@@ -1,17 +1,18 @@
 //! `status.attempts`: what became of each attempt at the job. The number is the annotation's; a job that is suspended
 //! and resumed is still at the same attempt.
 
-use api::{Attempt, MPIJobStatus, Outcome, Phase};
+use api::{Attempt, Failure, MPIJobStatus, Outcome, Phase};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::observed::Seen;
+use crate::validate::ValidJob;
 
 /// The most attempts that are listed; the records `<job>-attempt-<n>` outlive the list.
 const MOST_ATTEMPTS: usize = 10;
 
 /// Brings the entry of the current attempt up to date with the rest of the status, which is complete by now.
-pub(crate) fn report_attempt(seen: &Seen, status: &mut MPIJobStatus) {
+pub(crate) fn report_attempt(job: &ValidJob, status: &mut MPIJobStatus) {
     let Some(start_time) = status.start_time.clone() else { return };
-    let number = i32::try_from(seen.attempt.max(1)).unwrap_or(i32::MAX);
+    let number = i32::try_from(job.attempt).unwrap_or(i32::MAX);
     let outcome = match status.phase {
         _ if status.completion_time.is_none() => Outcome::Active,
         Some(Phase::Succeeded) => Outcome::Succeeded,
@@ -20,15 +21,41 @@ pub(crate) fn report_attempt(seen: &Seen, status: &mut MPIJobStatus) {
     };
     let failure = status.failure.as_ref().filter(|_| outcome == Outcome::Failed);
     let launcher = status.replica_statuses.get(api::LAUNCHER);
-    let mut attempt = Attempt {
+    let attempt = Attempt {
         number,
         outcome,
         reason: failure.map(|failure| failure.reason.clone()),
+        message: failure.map(|failure| failure.message.clone()),
         exit_code: failure.and_then(|failure| failure.exit_code),
         launcher_failures: launcher.and_then(|launcher| launcher.failed),
         start_time: Some(start_time),
         completion_time: status.completion_time.clone(),
     };
+    keep(status, attempt);
+}
+
+/// Ends the entry of the current attempt, which another follows. One that has ended stays as it is.
+pub(crate) fn end_attempt(job: &ValidJob, failure: &Failure, ended: Time, status: &mut MPIJobStatus) {
+    let number = i32::try_from(job.attempt).unwrap_or(i32::MAX);
+    let known = status.attempts.iter().find(|attempt| attempt.number == number);
+    if known.is_some_and(|known| known.outcome == Outcome::Failed) {
+        return;
+    }
+    let attempt = Attempt {
+        number,
+        outcome: Outcome::Failed,
+        reason: Some(failure.reason.clone()),
+        message: Some(failure.message.clone()),
+        exit_code: failure.exit_code,
+        launcher_failures: known.and_then(|known| known.launcher_failures),
+        start_time: known.and_then(|known| known.start_time.clone()).or_else(|| status.start_time.clone()),
+        completion_time: Some(ended),
+    };
+    keep(status, attempt);
+}
+
+fn keep(status: &mut MPIJobStatus, mut attempt: Attempt) {
+    let number = attempt.number;
     if let Some(known) = status.attempts.iter_mut().find(|attempt| attempt.number == number) {
         // A Job that was removed after its end took its count with it.
         attempt.launcher_failures = attempt.launcher_failures.max(known.launcher_failures);

@@ -48,7 +48,7 @@ pub(crate) fn set_condition(
     status.conditions.retain(|other| !is_replaced(&other.type_, type_));
     if ends {
         for other in &mut status.conditions {
-            if [CONDITION_RUNNING, CONDITION_FAILED].contains(&other.type_.as_str()) {
+            if [CONDITION_RUNNING, CONDITION_FAILED, CONDITION_RESTARTING].contains(&other.type_.as_str()) {
                 "False".clone_into(&mut other.status);
             }
         }

@@ -22,6 +22,7 @@ pub(crate) fn failure_of(failure: PodFailure, who: &str, pod: String, worker: Op
         container: failure.container,
         worker,
         exit_code: failure.exit_code,
+        evidence: Vec::new(),
     }
 }
 
@@ -102,6 +103,8 @@ fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confide
     let worker = found.as_ref().and_then(|found| found.worker.as_deref());
     let worker = worker.and_then(|worker| index_of(&job.name, worker));
     let confidence = found.as_ref().map_or(Confidence::Low, |found| found.confidence);
+    let evidence =
+        found.iter().flat_map(|found| &found.evidence).map(|evidence| evidence.text.clone()).collect();
     let (cause, message, suggestion) = match found {
         Some(found) if found.cause != Cause::Unknown || log.is_some() => {
             (found.cause, found.message, found.suggestion)
@@ -117,6 +120,7 @@ fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confide
         container: run.map(|run| run.container),
         worker,
         exit_code: code,
+        evidence,
     };
     Some((failure, cause, confidence))
 }
@@ -145,7 +149,7 @@ fn without_log(run: Option<&FailedRun>) -> (Cause, String, String) {
 }
 
 /// Which Worker a rank runs on; not told where the Launcher's host takes ranks too, or slots are not fixed.
-fn world(job: &ValidJob) -> Option<World> {
+pub(crate) fn world(job: &ValidJob) -> Option<World> {
     let slots = u32::try_from(job.slots).ok().filter(|slots| *slots > 0 && !job.launcher_as_worker)?;
     let workers = (0..job.worker_count()).map(|index| worker_name(&job.name, index)).collect();
     Some(World { workers, slots })

@@ -18,9 +18,12 @@ mod observed;
 mod planning;
 mod quantity;
 mod report;
+mod restart;
 mod slim;
+mod stall;
 mod startup;
 mod validate;
+mod world_check;
 
 pub use advice::advise;
 pub use conditions::{condition, is_true};
@@ -31,13 +34,16 @@ pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{
     KeyPair, launcher_name, owner_reference, record, record_name, recorded, secret_name, worker_name,
 };
-pub use observed::{LauncherRun, Recorded, SecretSeen, Seen};
+pub use observed::{LauncherRun, OutputSeen, Recorded, SecretSeen, Seen};
 pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, plan};
 pub use quantity::quantity_nanos;
 pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency};
+pub use restart::attempt_of;
 pub use slim::{slim_job, slim_pod};
+pub use stall::wants_look;
 pub use validate::{
-    CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob, is_ours, validate,
+    Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob, is_ours,
+    validate,
 };
 
 /// What the operator's configuration decides for every job.

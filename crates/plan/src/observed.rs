@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Pod, Service};
 
 use crate::diagnosis::failed_run;
 use crate::objects::{KeyPair, PodGroup};
+use crate::restart::attempt_of;
 use crate::validate::ValidJob;
 
 /// The job's Secret, of which nothing but its keys' names is looked at.
@@ -52,8 +53,16 @@ pub struct Seen {
     pub priorities: BTreeMap<String, i32>,
     /// Whether the NetworkPolicy is known to be there.
     pub network_policy: bool,
-    /// Which attempt at the job this is, from 1; 0 where nothing says so and it is the first.
-    pub attempt: u32,
+    /// Pods of former Launchers that have not ended yet: nothing new is made before they have.
+    pub former_launcher_pods: Vec<Pod>,
+    /// Nodes of the job's pods that are lost, with what their Ready condition says.
+    pub lost_nodes: BTreeMap<String, String>,
+    /// What was seen of the running Launcher's output, where that was looked at.
+    pub output: Option<OutputSeen>,
+    /// The end of what a Launcher that succeeded has printed.
+    pub success_log: Option<String>,
+    /// Nodes on which earlier attempts failed, by their records.
+    pub failed_nodes: Vec<String>,
     /// What was recorded of this attempt's failure, though its status may not say so yet.
     pub recorded: Option<Recorded>,
 }
@@ -69,6 +78,17 @@ pub struct Recorded {
     pub failure: Failure,
     /// When.
     pub completion_time: Option<Timestamp>,
+    /// The node that it happened on.
+    pub node: Option<String>,
+}
+
+/// A look at what the Launcher prints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutputSeen {
+    /// When it was looked at.
+    pub looked: Timestamp,
+    /// When it had printed its last line; nothing if it has printed none.
+    pub last: Option<Timestamp>,
 }
 
 /// A run of the Launcher.
@@ -86,7 +106,7 @@ impl Seen {
     /// The pod of each Worker that the spec asks for, by index.
     pub(crate) fn by_index(&self, job: &ValidJob) -> Vec<Option<&Pod>> {
         let mut pods = vec![None; job.worker_count()];
-        for pod in &self.workers {
+        for pod in self.workers.iter().filter(|pod| attempt_of(&pod.metadata) == job.attempt) {
             let place = worker_index(&job.name, pod).and_then(|index| pods.get_mut(index));
             if let Some(place) = place.filter(|place| place.is_none()) {
                 *place = Some(&**pod);
@@ -105,10 +125,28 @@ impl Seen {
         there.or_else(|| self.launcher_failed.as_ref().map(|run| &run.pod))
     }
 
+    /// The node of the job's pod of this name.
+    pub(crate) fn node_of(&self, name: &str) -> Option<&str> {
+        let mut pods = self.workers.iter().map(|pod| &**pod).chain(&self.launcher_pods);
+        pods.find(|pod| pod.metadata.name.as_deref() == Some(name))?.spec.as_ref()?.node_name.as_deref()
+    }
+
+    /// What is said of the pod's node, if that is lost.
+    pub(crate) fn lost_node<'a>(&'a self, pod: &'a Pod) -> Option<(&'a str, &'a str)> {
+        let node = pod.spec.as_ref()?.node_name.as_deref()?;
+        Some((node, self.lost_nodes.get(node)?))
+    }
+
     /// Whether the Launcher's Job has ended badly.
     #[must_use]
     pub fn has_launcher_failed(&self) -> bool {
         matches!(self.launcher_end(), Some(LauncherEnd::Failed { .. }))
+    }
+
+    /// Whether the Launcher's Job has ended well.
+    #[must_use]
+    pub fn has_launcher_succeeded(&self) -> bool {
+        matches!(self.launcher_end(), Some(LauncherEnd::Succeeded))
     }
 
     /// Whether the Launcher's Job has ended, and how.

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{
-    CONDITION_FAILED, CONDITION_RUNNING, Failure, REASON_EVICTED, REASON_FAILED, REASON_VALIDATION, WORKER,
+    CONDITION_FAILED, CONDITION_RUNNING, Failure, REASON_EVICTED, REASON_FAILED, REASON_RESTARTING,
+    REASON_VALIDATION, WORKER,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -17,17 +18,21 @@ use serde_json::{Map, Value, json};
 
 use crate::Settings;
 use crate::conditions::{condition, is_finished, is_true};
-use crate::diagnosis::{PodFailure, of_missing_worker, of_slow_worker, of_unstartable, of_worker};
-use crate::failure::{failure_of, users_error};
+use crate::diagnosis::{
+    PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
+};
+use crate::failure::{failure_of, launcher_failure, users_error};
 use crate::objects::{
     PodGroup, config_map, config_map_name, discover_hosts, drift, launcher_job, launcher_name,
     network_policy, pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker,
     worker_name,
 };
 use crate::observed::{
-    Recorded, SecretSeen, Seen, condition_since, is_failed, is_going, is_ready, is_running, mpi_container,
-    phase, started_at, worker_index,
+    LauncherEnd, Recorded, SecretSeen, Seen, condition_since, is_failed, is_going, is_ready, is_running,
+    mpi_container, phase, started_at, worker_index,
 };
+use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
+use crate::stall::next_look;
 use crate::validate::{CleanPods, LauncherCreation, ValidJob};
 
 /// How long a Launcher whose job was failed by a Worker may still run, so that it can say what it saw and its log
@@ -168,6 +173,8 @@ pub struct Target {
     pub name: String,
     /// The object that was seen, so that a newer one of the same name stays.
     pub uid: Option<String>,
+    /// Without waiting for whoever runs it to say that it has ended: of a lost node nobody will.
+    pub at_once: bool,
 }
 
 /// Where a job stands.
@@ -183,9 +190,13 @@ pub enum Outlook {
     LauncherEnded,
     /// It cannot go on.
     Failed(Box<Verdict>),
+    /// This attempt cannot go on, and another is to follow.
+    Restarting(Box<Verdict>),
+    /// What is left of a former attempt is on its way out; then this one begins.
+    Clearing,
 }
 
-/// Why a job cannot go on.
+/// Why a job, or an attempt at it, cannot go on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The reason of the condition Failed.
@@ -206,17 +217,29 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
         return clean_up(job, seen, now);
     }
     let still = |outlook| Plan { changes: Vec::new(), outlook, wake_after: None, remove_job: false };
-    if let Some(verdict) = recorded_verdict(seen) {
+    let restarts = recorded(seen, |reason| reason == REASON_RESTARTING);
+    if let Some(verdict) = restarts.filter(|_| !job.suspended) {
+        return still(Outlook::Restarting(Box::new(verdict)));
+    }
+    if let Some(verdict) = recorded(seen, ends_early) {
         return still(Outlook::Failed(Box::new(verdict)));
     }
-    if seen.launcher_end().is_some() {
-        return still(Outlook::LauncherEnded);
+    if let Some(changes) = clear(job, seen) {
+        let wake_after = Some(CLEARING_LOOK);
+        return Plan { changes: grouped([changes]), wake_after, ..still(Outlook::Clearing) };
+    }
+    if let Some(end) = seen.launcher_end() {
+        let verdict = launcher_verdict(job, seen, end).filter(|_| !job.suspended);
+        return still(
+            verdict.map_or(Outlook::LauncherEnded, |verdict| Outlook::Restarting(Box::new(verdict))),
+        );
     }
     if job.suspended {
         return Plan { changes: suspend(job, seen, settings, now), ..still(Outlook::Suspended) };
     }
-    if let Some(verdict) = judge(job, seen, now) {
-        return still(Outlook::Failed(Box::new(verdict)));
+    if let Some(verdict) = judge(job, seen, now).map(Box::new) {
+        let again = is_restarted(job, &verdict.failure);
+        return still(if again { Outlook::Restarting(verdict) } else { Outlook::Failed(verdict) });
     }
     let (config, settle) = keep_config_map(job, seen, settings, now);
     let mut first: Vec<Change> = keep_service(job, seen).into_iter().collect();
@@ -228,7 +251,8 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
     let (before, launcher) = keep_launcher(job, seen, settings);
     first.extend(before);
     pods.extend(launcher);
-    let wake_after = [settle, next_deadline(job, seen, now)].into_iter().flatten().min();
+    let wake_after =
+        [settle, next_deadline(job, seen, now), next_look(job, seen, now)].into_iter().flatten().min();
     Plan { changes: grouped([first, pods]), wake_after, ..still(Outlook::Active) }
 }
 
@@ -296,14 +320,29 @@ fn ttl_left(seen: &Seen, ttl_seconds: i32, now: Timestamp) -> Duration {
 
 /// A failure that was decided before the Launcher's Job ended, and recorded, though a crash kept it from the status: what
 /// has happened since to the pods that it was read from changes nothing.
-fn recorded_verdict(seen: &Seen) -> Option<Verdict> {
-    let Recorded { condition_reason, condition_message, failure, completion_time } =
+fn recorded(seen: &Seen, is_decided: impl Fn(&str) -> bool) -> Option<Verdict> {
+    let Recorded { condition_reason, condition_message, failure, completion_time, node: _ } =
         seen.recorded.as_ref()?;
-    ends_early(condition_reason).then(|| Verdict {
+    is_decided(condition_reason).then(|| Verdict {
         reason: condition_reason.clone(),
         message: condition_message.clone(),
         failure: failure.clone(),
         since: *completion_time,
+    })
+}
+
+/// The end of the Launcher's Job, where the infrastructure is to blame and another attempt follows.
+fn launcher_verdict(job: &ValidJob, seen: &Seen, end: LauncherEnd<'_>) -> Option<Verdict> {
+    let LauncherEnd::Failed { reason, message } = end else { return None };
+    if job.attempt > job.max_gang_restarts {
+        return None;
+    }
+    let failure = launcher_failure(job, seen, reason, message);
+    is_restarted(job, &failure).then(|| Verdict {
+        reason: REASON_RESTARTING.to_owned(),
+        message: failure.message.clone(),
+        failure,
+        since: None,
     })
 }
 
@@ -423,6 +462,7 @@ fn drop_pod_group(seen: &Seen) -> Option<Change> {
         kind: ChildKind::PodGroup,
         name: group.metadata.name.clone().unwrap_or_default(),
         uid: group.metadata.uid.clone(),
+        at_once: false,
     }))
 }
 
@@ -436,7 +476,11 @@ fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change>
     let mut changes: Vec<Change> = beyond.map(|pod| delete_pod(pod)).collect();
     let by_index = seen.by_index(job).into_iter().enumerate();
     let missing = by_index.filter(|(_, pod)| pod.is_none()).map(|(index, _)| index);
-    changes.extend(missing.map(|index| create(Child::Pod(Box::new(worker(job, workers, index, settings))))));
+    changes.extend(missing.map(|index| {
+        let mut pod = worker(job, workers, index, settings);
+        avoid(job, &seen.failed_nodes, pod.spec.get_or_insert_default());
+        create(Child::Pod(Box::new(pod)))
+    }));
     changes
 }
 
@@ -444,7 +488,11 @@ fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change>
 fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Change>, Option<Change>) {
     let may_run = job.launcher_creation == LauncherCreation::AtStartup || all_ready(job, seen);
     let Some(launcher) = &seen.launcher else {
-        return (None, may_run.then(|| create(Child::Job(Box::new(launcher_job(job, settings))))));
+        let mut launcher = launcher_job(job, settings);
+        if let Some(pod) = launcher.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()) {
+            avoid(job, &seen.failed_nodes, pod);
+        }
+        return (None, may_run.then(|| create(Child::Job(Box::new(launcher)))));
     };
     if !is_suspended(launcher) {
         return (None, label_launcher(job, launcher));
@@ -496,6 +544,10 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
     if let Some((index, pod)) = failed {
         return Some(verdict(job, seen, index, of_worker(pod)));
     }
+    let on_lost_node = workers().find_map(|(index, pod)| Some((index, of_lost_node(seen, pod?)?)));
+    if let Some((index, failure)) = on_lost_node {
+        return Some(verdict(job, seen, index, failure));
+    }
     let unstartable = workers().find_map(|(index, pod)| {
         let pod = pod.filter(|pod| !is_going(pod))?;
         Some((index, of_unstartable(pod)?))
@@ -528,8 +580,20 @@ fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<Verdict> {
         let pod = pod.metadata.name.clone().unwrap_or_default();
         failure_of(failure, &format!("Launcher ({pod})"), pod, None)
     });
-    let failure = unstartable.or_else(|| users_error(job, seen))?;
+    let on_lost_node = || {
+        let (pod, failure) =
+            seen.launcher_pods.iter().find_map(|pod| Some((pod, of_lost_node(seen, pod)?)))?;
+        let pod = pod.metadata.name.clone().unwrap_or_default();
+        Some(failure_of(failure, &format!("Launcher ({pod})"), pod, None))
+    };
+    let failure = unstartable.or_else(on_lost_node).or_else(|| users_error(job, seen))?;
     Some(Verdict { reason: REASON_FAILED.to_owned(), message: failure.message.clone(), failure, since: None })
+}
+
+/// A pod on a node that is lost, and that cannot have ended before.
+fn of_lost_node(seen: &Seen, pod: &Pod) -> Option<PodFailure> {
+    let (node, told) = seen.lost_node(pod).filter(|_| !has_ended(pod))?;
+    Some(lost_with_node(node, told))
 }
 
 /// A Worker failed if its pod did, or if its MPI container did where nothing restarts it: a pod with a sidecar does
@@ -618,6 +682,7 @@ fn delete_pod(pod: &Pod) -> Change {
         kind: ChildKind::Pod,
         name: pod.metadata.name.clone().unwrap_or_default(),
         uid: pod.metadata.uid.clone(),
+        at_once: false,
     })
 }
 

@@ -5,25 +5,28 @@
 
 use api::{
     ANNOTATION_NODE_MODE, CONDITION_CREATED, CONDITION_FAILED, CONDITION_LIMITS_NOT_ENFORCED,
-    CONDITION_RUNNING, CONDITION_SUCCEEDED, CONDITION_SUSPENDED, EVENT_MESSAGE_LIMIT_BYTES, Failure,
-    LAUNCHER, MPIJob, MPIJobStatus, PHASE_REASON_INITIALIZING, PHASE_REASON_QUEUED, PHASE_REASON_SUSPENDED,
-    PLAIN_MODE, Phase, REASON_CREATED, REASON_FAILED, REASON_NO_CGROUPS, REASON_PLAIN_MODE,
-    REASON_RESOURCE_EXISTS, REASON_RESUMED, REASON_RUNNING, REASON_SUCCEEDED, REASON_SUSPENDED,
-    REASON_TEMPLATE_RESTART_POLICY, REASON_VALIDATION, ReplicaStatus, WORKER, WorkerCounts,
+    CONDITION_RESTARTING, CONDITION_RUNNING, CONDITION_SUCCEEDED, CONDITION_SUSPENDED,
+    EVENT_MESSAGE_LIMIT_BYTES, Failure, LAUNCHER, MPIJob, MPIJobStatus, PHASE_REASON_INITIALIZING,
+    PHASE_REASON_QUEUED, PHASE_REASON_RESTARTING, PHASE_REASON_SUSPENDED, PLAIN_MODE, Phase, REASON_CREATED,
+    REASON_FAILED, REASON_NO_CGROUPS, REASON_PLAIN_MODE, REASON_RESOURCE_EXISTS, REASON_RESTARTING,
+    REASON_RESUMED, REASON_RUNNING, REASON_SUCCEEDED, REASON_SUSPENDED, REASON_TEMPLATE_RESTART_POLICY,
+    REASON_VALIDATION, ReplicaStatus, WORKER, WorkerCounts,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::attempts::report_attempt;
+use crate::attempts::{end_attempt, report_attempt};
 use crate::conditions::{condition, is_finished, is_true, set_condition};
-use crate::failure::launcher_failure;
+use crate::failure::{launcher_failure, world};
 use crate::observed::{
     LauncherEnd, Seen, condition_since, is_failed, is_ready, is_running, phase, started_at,
 };
 use crate::planning::{ChildKind, Outlook, Verdict, has_failed, was_ended_early, was_refused};
+use crate::stall::report_stall;
 use crate::startup::report_startup;
 use crate::validate::{CleanPods, Fault, ValidJob};
+use crate::world_check::report_world;
 
 /// A status to write and events to record.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,7 +83,11 @@ pub fn report(
     report.status.workers = Some(count_workers(job, seen));
     set_phase(job, &mut report.status);
     report_startup(job, seen, &mut report.status);
-    report_attempt(seen, &mut report.status);
+    match outlook {
+        Outlook::Restarting(verdict) => report_restart(job, verdict, &mut report, now),
+        Outlook::Clearing => {}
+        _ => report_attempt(job, &mut report.status),
+    }
     report.notices.extend(applied.iter().map(tell_failure));
     for notice in &mut report.notices {
         notice.message = shortened(&notice.message);
@@ -194,7 +201,8 @@ fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut 
     report_suspension(job, report, now);
     report_limits(seen, &mut report.status, now);
     let launcher = match outlook {
-        Outlook::LauncherEnded => launcher_counts(seen),
+        Outlook::LauncherEnded | Outlook::Restarting(_) => launcher_counts(seen),
+        Outlook::Clearing => ReplicaStatus::default(),
         _ => ReplicaStatus { active: count(&seen.launcher_pods, is_running), ..launcher_counts(seen) },
     };
     if seen.launcher.is_some() {
@@ -203,22 +211,33 @@ fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut 
     let workers = match outlook {
         Outlook::Active | Outlook::Failed(_) => worker_counts(job, seen),
         // Upstream looks at no Worker once the Launcher has ended, and at none while suspended.
-        Outlook::Suspended | Outlook::LauncherEnded | Outlook::Finished => ReplicaStatus::default(),
+        Outlook::Suspended
+        | Outlook::LauncherEnded
+        | Outlook::Finished
+        | Outlook::Restarting(_)
+        | Outlook::Clearing => ReplicaStatus::default(),
     };
     let all_run = usize::try_from(workers.active.unwrap_or(0)) == Ok(job.worker_count());
     report.status.replica_statuses.insert(WORKER.to_owned(), workers);
     match outlook {
         Outlook::LauncherEnded => report_launcher_end(job, seen, report, now),
-        Outlook::Failed(verdict) => report_verdict(verdict, report, now),
-        Outlook::Active | Outlook::Suspended | Outlook::Finished => {}
+        Outlook::Failed(verdict) => report_verdict(job, verdict, report, now),
+        Outlook::Restarting(_)
+        | Outlook::Clearing
+        | Outlook::Active
+        | Outlook::Suspended
+        | Outlook::Finished => {}
     }
     if job.suspended {
         let message = format!("MPIJob {}/{} is suspended.", job.namespace, job.name);
         set_condition(&mut report.status, CONDITION_RUNNING, false, REASON_SUSPENDED, message, now);
     } else if is_finished(&report.status) {
         close_running(job, &mut report.status, now);
-    } else if all_run && seen.launcher_pods.iter().any(is_running) {
+    } else if all_run && *outlook == Outlook::Active && seen.launcher_pods.iter().any(is_running) {
         set_running(job, report, now, now);
+    }
+    if !job.suspended {
+        report_stall(job, seen, report, now);
     }
 }
 
@@ -272,6 +291,9 @@ fn report_launcher_end(job: &ValidJob, seen: &Seen, report: &mut Report, now: Ti
             let ended =
                 seen.launcher.as_ref().and_then(|launcher| launcher.status.as_ref()?.completion_time.clone());
             report.status.completion_time.get_or_insert(ended.unwrap_or(Time(now)));
+            if let Some(log) = &seen.success_log {
+                report_world(world(job).as_ref(), log, report, now);
+            }
             if let Some(counts) = report.status.replica_statuses.get_mut(LAUNCHER) {
                 counts.succeeded = Some(1);
             }
@@ -286,7 +308,8 @@ fn report_launcher_end(job: &ValidJob, seen: &Seen, report: &mut Report, now: Ti
             report.notices.push(normal(REASON_SUCCEEDED, message));
         }
         Some(LauncherEnd::Failed { reason, message }) => {
-            let recorded = seen.recorded.as_ref();
+            let recorded =
+                seen.recorded.as_ref().filter(|recorded| recorded.condition_reason != REASON_RESTARTING);
             let (reason, message) = recorded.map_or_else(
                 || failure_words(&full_name, reason, message, &seen.launcher_pods),
                 |recorded| (recorded.condition_reason.clone(), recorded.condition_message.clone()),
@@ -325,12 +348,44 @@ fn created_at(pod: &Pod) -> Option<Timestamp> {
     pod.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
-fn report_verdict(verdict: &Verdict, report: &mut Report, now: Timestamp) {
+/// This attempt is over, and the next begins: what is said of it stands in its entry, its record and an event.
+fn report_restart(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: Timestamp) {
+    let status = &mut report.status;
+    let ended = Time(whole_seconds(verdict.since.unwrap_or(now)));
+    end_attempt(job, &verdict.failure, ended.clone(), status);
+    let message = format!(
+        "Attempt {} of {} failed: {}; the gang is started anew",
+        job.attempt,
+        job.max_gang_restarts.saturating_add(1),
+        verdict.failure.message.trim_end_matches('.')
+    );
+    let message = shortened(&message);
+    // A condition of equal status and reason would be kept, and with it the words for an earlier attempt.
+    let known = condition(status, CONDITION_RESTARTING).and_then(|known| known.message.as_ref());
+    if known.is_some_and(|known| *known != message) {
+        status.conditions.retain(|condition| condition.type_ != CONDITION_RESTARTING);
+    }
+    if set_condition(status, CONDITION_RESTARTING, true, REASON_RESTARTING, message.clone(), now) {
+        status.start_time = Some(ended);
+        status.failure = None;
+        set_phase(job, status);
+        report.notices.push(warning(REASON_RESTARTING, message));
+    }
+}
+
+fn report_verdict(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: Timestamp) {
     let Verdict { reason, message, failure, since } = verdict;
+    let suffix = format!(" (attempt {})", job.attempt);
+    // What was recorded says it already.
+    let message = if job.attempt == 1 || message.ends_with(&suffix) {
+        message.clone()
+    } else {
+        format!("{message}{suffix}")
+    };
     report.status.completion_time = Some(Time(since.unwrap_or(now)));
     report.status.failure = Some(failure.clone());
     set_condition(&mut report.status, CONDITION_FAILED, true, reason, message.clone(), now);
-    report.notices.push(warning(reason, message.clone()));
+    report.notices.push(warning(reason, message));
 }
 
 /// Running was reached, now or at any time before.
@@ -411,6 +466,8 @@ fn set_phase(job: &ValidJob, status: &mut MPIJobStatus) {
     } else if job.suspended {
         let reason = if job.queued { PHASE_REASON_QUEUED } else { PHASE_REASON_SUSPENDED };
         (Phase::Pending, Some(reason.to_owned()))
+    } else if is_true(status, CONDITION_RESTARTING) {
+        (Phase::Pending, Some(PHASE_REASON_RESTARTING.to_owned()))
     } else if is_true(status, CONDITION_RUNNING) {
         (Phase::Running, None)
     } else {

@@ -7,9 +7,9 @@ use std::fmt;
 use std::time::Duration;
 
 use api::{
-    ANNOTATION_LAUNCH, ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_NETWORK_POLICY, ANNOTATION_STALL_TIMEOUT,
-    ANNOTATION_START_TIMEOUT, ANNOTATION_VOLCANO_QUEUE, LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US,
-    MPIJob, ReplicaSpec, RunPolicy, SchedulingPolicy, WORKER,
+    ANNOTATION_ATTEMPT, ANNOTATION_AVOID_FAILED_NODES, ANNOTATION_LAUNCH, ANNOTATION_MAX_GANG_RESTARTS,
+    ANNOTATION_NETWORK_POLICY, ANNOTATION_STALL_TIMEOUT, ANNOTATION_START_TIMEOUT, ANNOTATION_VOLCANO_QUEUE,
+    LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US, MPIJob, ReplicaSpec, RunPolicy, SchedulingPolicy, WORKER,
 };
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
@@ -18,6 +18,8 @@ use crate::duration::parse_duration;
 
 /// A worker not ready this long after it was scheduled fails the job, unless an annotation says otherwise.
 const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// A running job that prints nothing this long is called stalled, unless an annotation says otherwise.
+const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// The longest DNS label (RFC 1035), and so the longest host name of a Worker.
 const LONGEST_LABEL: usize = 63;
 /// More whole-gang restarts than this are a mistake in the annotation.
@@ -138,6 +140,23 @@ pub struct ValidJob {
     pub launch: Option<Launch>,
     /// How long a scheduled worker may take to become ready.
     pub start_timeout: Duration,
+    /// How long a running job may print nothing before it is called stalled.
+    pub stall_timeout: Duration,
+    /// Which attempt at the job this is, from 1.
+    pub attempt: u32,
+    /// How often the gang may be started anew after a failure of the infrastructure.
+    pub max_gang_restarts: u32,
+    /// Whether further attempts stay away from nodes on which an earlier one failed.
+    pub avoid_nodes: Option<Avoidance>,
+}
+
+/// How far a further attempt stays away from nodes on which an earlier one failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Avoidance {
+    /// Where there is another node.
+    Prefer,
+    /// Always; it rather waits.
+    Require,
 }
 
 impl ValidJob {
@@ -199,6 +218,10 @@ pub fn validate(job: &MPIJob) -> Result<ValidJob, Vec<Fault>> {
         workers,
         launch: annotations.launch,
         start_timeout: annotations.start_timeout.unwrap_or(DEFAULT_START_TIMEOUT),
+        stall_timeout: annotations.stall_timeout.unwrap_or(DEFAULT_STALL_TIMEOUT),
+        attempt: annotations.attempt.max(1),
+        max_gang_restarts: annotations.max_gang_restarts,
+        avoid_nodes: annotations.avoid_nodes,
     })
 }
 
@@ -251,8 +274,12 @@ fn check_name(job: &MPIJob, faults: &mut Faults) {
 struct Annotations {
     launch: Option<Launch>,
     start_timeout: Option<Duration>,
+    stall_timeout: Option<Duration>,
     volcano_queue: Option<String>,
     isolated: bool,
+    attempt: u32,
+    max_gang_restarts: u32,
+    avoid_nodes: Option<Avoidance>,
 }
 
 /// The values of CONTRACT's annotations.
@@ -273,7 +300,7 @@ fn read_annotations(job: &MPIJob, faults: &mut Faults) -> Annotations {
         let Some(text) = annotations.get(name) else { continue };
         match parse_duration(text) {
             Some(timeout) if name == ANNOTATION_START_TIMEOUT => read.start_timeout = Some(timeout),
-            Some(_) => {}
+            Some(timeout) => read.stall_timeout = Some(timeout),
             None => {
                 faults.add(path(name), format!("{text:?} is no duration"), "write it like 90s, 10m or 1h30m")
             }
@@ -289,12 +316,28 @@ fn read_annotations(job: &MPIJob, faults: &mut Faults) -> Annotations {
             "use \"isolated\", or leave it out",
         ),
     }
-    if let Some(text) = annotations.get(ANNOTATION_MAX_GANG_RESTARTS)
-        && !text.parse::<u32>().is_ok_and(|count| count <= MOST_GANG_RESTARTS)
-    {
-        let advice = format!("give a whole number from 0 to {MOST_GANG_RESTARTS}");
-        faults.add(path(ANNOTATION_MAX_GANG_RESTARTS), format!("is {text:?}"), advice);
+    if let Some(text) = annotations.get(ANNOTATION_MAX_GANG_RESTARTS) {
+        match text.parse::<u32>() {
+            Ok(count) if count <= MOST_GANG_RESTARTS => read.max_gang_restarts = count,
+            _ => {
+                let advice = format!("give a whole number from 0 to {MOST_GANG_RESTARTS}");
+                faults.add(path(ANNOTATION_MAX_GANG_RESTARTS), format!("is {text:?}"), advice);
+            }
+        }
     }
+    match annotations.get(ANNOTATION_AVOID_FAILED_NODES).map(String::as_str) {
+        None => {}
+        Some("prefer") => read.avoid_nodes = Some(Avoidance::Prefer),
+        Some("require") => read.avoid_nodes = Some(Avoidance::Require),
+        Some(other) => faults.add(
+            path(ANNOTATION_AVOID_FAILED_NODES),
+            format!("is {other:?}"),
+            "use \"prefer\" or \"require\", or leave it out",
+        ),
+    }
+    // Written by the operator; what it could not have written counts as the first attempt.
+    let attempt = annotations.get(ANNOTATION_ATTEMPT).and_then(|number| number.parse().ok());
+    read.attempt = attempt.unwrap_or_default();
     read
 }
 

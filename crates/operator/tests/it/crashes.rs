@@ -25,6 +25,8 @@ enum Story {
     Success(&'static str),
     /// A worker fails; the others and the launcher are released.
     WorkerFails,
+    /// A worker is evicted, and the whole gang is started anew and succeeds.
+    GangRestart,
     /// The launcher fails in place, and its Job deletes its pod once the failure was recorded.
     LauncherFails,
     /// It is suspended while it runs, resumed with what a queue injects, and succeeds.
@@ -73,6 +75,11 @@ async fn a_crash_at_any_write_of_a_job_that_grows_and_shrinks_changes_nothing() 
 #[tokio::test]
 async fn a_crash_at_any_write_of_a_job_that_is_deleted_leaves_nothing() {
     survives(Story::Delete).await;
+}
+
+#[tokio::test]
+async fn a_crash_at_any_write_of_a_job_whose_gang_is_restarted_changes_nothing() {
+    survives(Story::GangRestart).await;
 }
 
 async fn survives(story: Story) {
@@ -142,7 +149,11 @@ fn job_of(story: Story) -> Value {
         Story::LauncherFails => json!({ "backoffLimit": 0 }),
         _ => json!({}),
     };
-    job("pi", 2, policy)
+    let mut job = job("pi", 2, policy);
+    if story == Story::GangRestart {
+        job["metadata"]["annotations"] = json!({ api::ANNOTATION_MAX_GANG_RESTARTS: "1" });
+    }
+    job
 }
 
 async fn act(story: Story, stage: &Stage) {
@@ -171,11 +182,29 @@ async fn act(story: Story, stage: &Stage) {
             stage.until_gone::<Pod>("pi-worker-0").await;
             stage.until("pi-launcher", "was stopped", is_suspended).await;
         }
+        Story::GangRestart => restart_gang(stage).await,
         Story::LauncherFails => fail_launcher(stage).await,
         Story::SuspendAndResume => suspend_and_resume(stage).await,
         Story::Scale => scale(stage).await,
         Story::Delete => {}
     }
+}
+
+/// The Launcher's old pod goes as the collector would remove it, and nothing new comes before that.
+async fn restart_gang(stage: &Stage) {
+    let evicted = json!({ "phase": "Failed", "reason": "Evicted", "message": "low on memory" });
+    stage.set_pod("pi-worker-1", evicted).await;
+    stage.until_gone::<Job>("pi-launcher").await;
+    stage.until_gone::<Pod>("pi-worker-0").await;
+    let at_once = DeleteParams::default().grace_period(0);
+    stage.api::<Pod>().delete("pi-launcher-pod", &at_once).await.unwrap();
+    stage.until::<Job>("pi-launcher", "was made anew", |job| plan::attempt_of(&job.metadata) == 2).await;
+    let second = |pod: &Pod| plan::attempt_of(&pod.metadata) == 2;
+    for worker in ["pi-worker-0", "pi-worker-1"] {
+        stage.until(worker, "was made anew", second).await;
+    }
+    stage.bring_up("pi", 2).await;
+    succeed(stage).await;
 }
 
 async fn succeed(stage: &Stage) {
@@ -261,7 +290,7 @@ async fn snapshot(stage: &Stage) -> Value {
         attempt.launcher_failures = None;
     }
     let mut events = stage.event_reasons("pi").await;
-    if events.iter().any(|reason| reason == "MPIJobResumed") {
+    if events.iter().any(|reason| ["MPIJobResumed", "MPIJobRestarting"].contains(&reason.as_str())) {
         // Two starts within one second, the clock's unit, are told once; in two seconds, twice.
         events.dedup();
     }

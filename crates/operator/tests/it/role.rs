@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, Secret, Service as CoreService};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret, Service as CoreService};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -242,6 +242,20 @@ async fn live(stage: &Stage) {
     let launcher = start(stage, "fails").await;
     stage.set_pod(&launcher, ended("main", "Failed", 1)).await;
     stage.until_true("fails", "Failed").await;
+    // Its Worker's node is lost, and the gang is started anew.
+    let node = json!({ "metadata": { "name": "lost" },
+        "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    let mut again = job("again", 1, json!({}));
+    again["metadata"]["annotations"] = json!({ api::ANNOTATION_MAX_GANG_RESTARTS: "1" });
+    again["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["nodeName"] = json!("lost");
+    stage.submit(&again).await;
+    start(stage, "again").await;
+    let mut silent = running("main");
+    silent["conditions"][1]["status"] = json!("False");
+    stage.set_pod("again-worker-0", silent).await;
+    stage.until::<Job>("again-launcher", "was made anew", |job| plan::attempt_of(&job.metadata) == 2).await;
     // Held back and resumed.
     stage.submit(&job("held", 1, json!({}))).await;
     let launcher = start(stage, "held").await;

@@ -34,8 +34,10 @@ pub use guide::troubleshooting;
 pub use lines::rank_of;
 pub use pods::{FailedRun, failed_run};
 pub(crate) use pods::{
-    PodFailure, of_infrastructure, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
+    PodFailure, lost_with_node, of_infrastructure, of_missing_worker, of_slow_worker, of_unstartable,
+    of_worker,
 };
+pub(crate) use world::{Placement, placement};
 
 /// How the launcher ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -218,6 +218,12 @@ pub(crate) fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {
     }
 }
 
+/// A pod whose node does not report any more.
+pub(crate) fn lost_with_node(node: &str, told: &str) -> PodFailure {
+    let told = if told.is_empty() { String::new() } else { format!(": {told}") };
+    PodFailure::new(Cause::NodeLost, format!("its node {node} was lost{told}"), RUN_AGAIN)
+}
+
 const FREE_THE_NODE: &str =
     "lower what the pod uses beyond its requests, or raise its requests; then run the job again";
 const RUN_AGAIN: &str = "nothing is wrong with the job: run it again";

@@ -12,6 +12,7 @@ use super::pod_group::join;
 use super::transport::{equip, launch, launcher_environment, mount};
 use super::{env, launcher_name, metadata, name_host, owner_reference, pod_labels, watched_labels};
 use crate::Settings;
+use crate::restart::mark;
 use crate::validate::ValidJob;
 
 /// The volume with the hostfile.
@@ -19,8 +20,10 @@ const CONFIG_VOLUME: &str = "mpi-job-config";
 
 /// The Launcher's Job, suspended if the MPIJob is.
 pub(crate) fn launcher_job(job: &ValidJob, settings: &Settings) -> Job {
+    let mut meta = metadata(job, launcher_name(&job.name), watched_labels(job));
+    mark(job, &mut meta);
     Job {
-        metadata: metadata(job, launcher_name(&job.name), watched_labels(job)),
+        metadata: meta,
         spec: Some(JobSpec {
             ttl_seconds_after_finished: job.ttl_seconds,
             active_deadline_seconds: job.active_deadline_seconds,
@@ -66,6 +69,7 @@ fn pod_template(job: &ValidJob, settings: &Settings) -> PodTemplateSpec {
         owner_references: Some(vec![owner_reference(job)]),
         ..ObjectMeta::default()
     };
+    mark(job, &mut metadata);
     let mut spec = pod_spec(job, template.spec.clone().unwrap_or_default(), settings);
     join(job, settings.gang.as_ref(), &mut metadata, &mut spec);
     PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) }

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use api::{CONDITION_FAILED, Failure, MPIJobStatus};
+use api::{CONDITION_FAILED, CONDITION_RESTARTING, Failure, MPIJobStatus};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::{metadata, watched_labels};
 use crate::conditions::condition;
 use crate::observed::{Recorded, Seen};
+use crate::planning::Outlook;
 use crate::validate::ValidJob;
 
 /// The longest excerpt of the log, in bytes: with everything else, and every key, below the record's 64 KiB.
@@ -17,18 +18,23 @@ const LONGEST_LOG_BYTES: usize = 48 * 1024;
 /// The longest of the other values, in bytes.
 const LONGEST_VALUE_BYTES: usize = 2 * 1024;
 
-/// The record of an attempt that ended with this status; nothing if it did not fail.
+/// The record of an attempt that ended with this outlook and status; nothing if it did not fail.
 #[must_use]
-pub fn record(job: &ValidJob, seen: &Seen, status: &MPIJobStatus) -> Option<ConfigMap> {
-    let Failure { reason, message, suggestion, link, pod, container, worker, exit_code } =
-        status.failure.as_ref().filter(|_| status.completion_time.is_some())?;
-    let failed = condition(status, CONDITION_FAILED)?;
-    let ended = status.completion_time.as_ref().map(|time| time.0.to_string());
+pub fn record(job: &ValidJob, seen: &Seen, outlook: &Outlook, status: &MPIJobStatus) -> Option<ConfigMap> {
+    let (words, failure) = match outlook {
+        Outlook::Restarting(verdict) => (condition(status, CONDITION_RESTARTING)?, &verdict.failure),
+        _ => (condition(status, CONDITION_FAILED)?, status.failure.as_ref()?),
+    };
+    let number = i32::try_from(job.attempt).unwrap_or(i32::MAX);
+    let attempt = status.attempts.iter().find(|attempt| attempt.number == number)?;
+    let ended = attempt.completion_time.as_ref()?.0.to_string();
+    let Failure { reason, message, suggestion, link, pod, container, worker, exit_code, evidence } = failure;
+    let node = pod.as_deref().and_then(|name| seen.node_of(name));
     let log = seen.launcher_failed.as_ref().and_then(|run| run.log.clone());
     let values = [
-        ("attempt", Some(seen.attempt.max(1).to_string())),
-        ("conditionReason", failed.reason.clone()),
-        ("conditionMessage", failed.message.clone()),
+        ("attempt", Some(job.attempt.to_string())),
+        ("conditionReason", words.reason.clone()),
+        ("conditionMessage", words.message.clone()),
         ("reason", Some(reason.clone())),
         ("message", Some(message.clone())),
         ("suggestion", suggestion.clone()),
@@ -37,7 +43,9 @@ pub fn record(job: &ValidJob, seen: &Seen, status: &MPIJobStatus) -> Option<Conf
         ("container", container.clone()),
         ("worker", worker.map(|worker| worker.to_string())),
         ("exitCode", exit_code.map(|code| code.to_string())),
-        ("completionTime", ended),
+        ("evidence", (!evidence.is_empty()).then(|| evidence.join("\n"))),
+        ("node", node.map(str::to_owned)),
+        ("completionTime", Some(ended)),
     ];
     let mut data: BTreeMap<String, String> = values
         .into_iter()
@@ -45,7 +53,7 @@ pub fn record(job: &ValidJob, seen: &Seen, status: &MPIJobStatus) -> Option<Conf
         .collect();
     data.extend(log.map(|log| ("launcher.log".to_owned(), last_lines(&log).to_owned())));
     Some(ConfigMap {
-        metadata: metadata(job, record_name(&job.name, seen.attempt), watched_labels(job)),
+        metadata: metadata(job, record_name(&job.name, job.attempt), watched_labels(job)),
         data: Some(data),
         immutable: Some(true),
         ..ConfigMap::default()
@@ -76,8 +84,11 @@ pub fn recorded(record: &ConfigMap) -> Option<Recorded> {
             container: value("container"),
             worker: number("worker"),
             exit_code: number("exitCode"),
+            evidence: value("evidence")
+                .map_or_else(Vec::new, |text| text.lines().map(str::to_owned).collect()),
         },
         completion_time: data.get("completionTime").and_then(|time| time.parse().ok()),
+        node: value("node"),
     })
 }
 

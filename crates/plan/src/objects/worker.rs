@@ -6,6 +6,7 @@ use super::pod_group::join;
 use super::transport::{equip, launch, set_worker_command};
 use super::{env, metadata, name_host, pod_labels, worker_name};
 use crate::Settings;
+use crate::restart::mark;
 use crate::validate::{Replica, ValidJob};
 
 /// The pod of the Worker `index`.
@@ -17,6 +18,7 @@ pub(crate) fn worker(job: &ValidJob, workers: &Replica, index: usize, settings: 
     let mut meta =
         metadata(job, name.clone(), pod_labels(job, template.metadata.as_ref(), "worker", Some(rank)));
     meta.annotations = template.metadata.as_ref().and_then(|metadata| metadata.annotations.clone());
+    mark(job, &mut meta);
     let spec = template.spec.clone().unwrap_or_default();
     let mut spec = pod_spec(job, workers, spec, name, settings);
     join(job, settings.gang.as_ref(), &mut meta, &mut spec);

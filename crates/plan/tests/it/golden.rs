@@ -71,7 +71,7 @@ fn walk(scene: &Scene) -> Value {
         shown["removeJob"] = json!(true);
     }
     if seen.status.completion_time.is_none()
-        && let Some(record) = plan::record(&job, &seen, &report.status)
+        && let Some(record) = plan::record(&job, &seen, &plan.outlook, &report.status)
     {
         shown["record"] = json!({ "name": record.metadata.name, "data": record.data });
     }
@@ -86,7 +86,12 @@ fn show_change(change: &Change) -> Value {
             json!({ "apply": format!("{} {}{to}", patch.kind.as_str(), patch.name), "patch": patch.body })
         }
         Change::Delete(target) => {
-            json!({ "delete": format!("{} {}", target.kind.as_str(), target.name), "uid": target.uid })
+            let mut shown =
+                json!({ "delete": format!("{} {}", target.kind.as_str(), target.name), "uid": target.uid });
+            if target.at_once {
+                shown["atOnce"] = json!(true);
+            }
+            shown
         }
     }
 }
@@ -111,6 +116,8 @@ fn show_outlook(outlook: &Outlook) -> &'static str {
         Outlook::Active => "Active",
         Outlook::LauncherEnded => "LauncherEnded",
         Outlook::Failed(_) => "Failed",
+        Outlook::Restarting(_) => "Restarting",
+        Outlook::Clearing => "Clearing",
     }
 }
 

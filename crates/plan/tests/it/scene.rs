@@ -44,6 +44,20 @@ pub struct Scene {
     /// The data of the attempt's record, which a crash kept from the status.
     #[serde(default)]
     pub record: Option<BTreeMap<String, String>>,
+    /// The objects were made for this attempt; for the job's own if not given.
+    #[serde(default)]
+    pub made_for_attempt: Option<u32>,
+    /// Nodes that are lost, with what they say.
+    #[serde(default)]
+    pub lost_nodes: BTreeMap<String, String>,
+    /// Nodes on which earlier attempts failed.
+    #[serde(default)]
+    pub failed_nodes: Vec<String>,
+    /// When the Launcher's output was looked at, and when it had printed last.
+    #[serde(default)]
+    pub output_looked: Option<Timestamp>,
+    #[serde(default)]
+    pub output_last: Option<Timestamp>,
 }
 
 /// The Launcher's Job.
@@ -115,6 +129,8 @@ pub struct PodScene {
     pub disruption: Option<String>,
     #[serde(default)]
     pub deleting: bool,
+    #[serde(default)]
+    pub node: Option<String>,
 }
 
 /// A change that the API server refused.
@@ -146,6 +162,7 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
     let mut seen = Seen { new_key: Some(key), ..Seen::default() };
     let mut fresh = job.clone();
     fresh.suspended = false;
+    fresh.attempt = scene.made_for_attempt.unwrap_or(job.attempt);
     fresh.launcher_creation = plan::LauncherCreation::AtStartup;
     let first = plan::plan(&fresh, &seen, &settings(scene), Timestamp::UNIX_EPOCH);
     for change in first.changes.into_iter().flatten() {
@@ -175,6 +192,11 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
         seen.new_key = None;
     }
     seen.status = status;
+    seen.lost_nodes = scene.lost_nodes.clone();
+    seen.failed_nodes = scene.failed_nodes.clone();
+    seen.output = scene.output_looked.map(|looked| plan::OutputSeen { looked, last: scene.output_last });
+    seen.success_log =
+        scene.launcher.as_ref().filter(|it| it.completed.is_some()).and_then(|it| it.log.clone());
     seen.recorded = scene
         .record
         .clone()
@@ -242,6 +264,9 @@ fn pod_of(pod: &Pod, scene: &PodScene) -> Pod {
     if let Some(mode) = &scene.mode {
         let annotations = pod.metadata.annotations.get_or_insert_default();
         annotations.insert(api::ANNOTATION_NODE_MODE.to_owned(), mode.clone());
+    }
+    if let Some(node) = &scene.node {
+        pod.spec.get_or_insert_default().node_name = Some(node.clone());
     }
     pod.metadata.creation_timestamp = scene.started.map(Time);
     pod.metadata.deletion_timestamp = scene.deleting.then_some(Time(Timestamp::UNIX_EPOCH));

@@ -1,0 +1,117 @@
+//! Whether a failed attempt is followed by another, and how one makes way for the next.
+//!
+//! The number of the attempt stands in the job's annotation `…/attempt`, and in that of every pod and Launcher that is
+//! made for it (the first has none): what has another number is of a former attempt and goes, and nothing new is made
+//! before it has gone. So a pass that is cut off anywhere is repeated, never doubled: the decision is recorded before
+//! anything else is written, the status before the number is raised, and only the raised number lets anything go.
+
+use std::time::Duration;
+
+use api::{ANNOTATION_ATTEMPT, Failure};
+use k8s_openapi::api::core::v1::{
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec,
+    PreferredSchedulingTerm,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::diagnosis::Cause;
+use crate::observed::{Seen, is_going};
+use crate::planning::{Change, ChildKind, Target};
+use crate::validate::{Avoidance, ValidJob};
+
+/// Exit codes of a Worker's container that somebody outside of it ended: SIGKILL and SIGTERM.
+const KILLED: [i32; 2] = [137, 143];
+/// The label that every node has, with its own name.
+const HOST_LABEL: &str = "kubernetes.io/hostname";
+/// How long to wait before looking again at pods that are on their way out: that they are gone is seen anyway.
+pub(crate) const CLEARING_LOOK: Duration = Duration::from_secs(10);
+
+/// Which attempt an object was made for.
+#[must_use]
+pub fn attempt_of(metadata: &ObjectMeta) -> u32 {
+    let annotations = metadata.annotations.as_ref();
+    let number = annotations.and_then(|all| all.get(ANNOTATION_ATTEMPT)?.parse::<u32>().ok());
+    number.unwrap_or_default().max(1)
+}
+
+/// Marks an object as made for the job's attempt.
+pub(crate) fn mark(job: &ValidJob, metadata: &mut ObjectMeta) {
+    if job.attempt > 1 {
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(ANNOTATION_ATTEMPT.to_owned(), job.attempt.to_string());
+    }
+}
+
+/// Whether another attempt follows this failure: the infrastructure failed, and the limit is not reached. A Worker whose
+/// own program ended with an exit code of its own is the user's to mend.
+pub(crate) fn is_restarted(job: &ValidJob, failure: &Failure) -> bool {
+    let infrastructure = Cause::of_word(&failure.reason).is_some_and(Cause::is_infrastructure);
+    let by_itself = failure.reason == Cause::WorkerLost.word()
+        && failure.worker.is_some()
+        && failure.exit_code.is_some_and(|code| !KILLED.contains(&code));
+    infrastructure && !by_itself && job.attempt <= job.max_gang_restarts
+}
+
+/// What is left of former attempts, and has to go before anything new is made; nothing once it is gone. A pod of a lost
+/// node will never say that it has ended, so it is not waited for.
+pub(crate) fn clear(job: &ValidJob, seen: &Seen) -> Option<Vec<Change>> {
+    let former = |metadata: &ObjectMeta| attempt_of(metadata) != job.attempt;
+    let pods: Vec<&Pod> = seen.workers.iter().map(|pod| &**pod).filter(|pod| former(&pod.metadata)).collect();
+    let launcher = seen.launcher.as_ref().filter(|launcher| former(&launcher.metadata));
+    if pods.is_empty() && launcher.is_none() && seen.former_launcher_pods.is_empty() {
+        return None;
+    }
+    let delete = |kind: ChildKind, metadata: &ObjectMeta, at_once: bool| {
+        Change::Delete(Target {
+            kind,
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone(),
+            at_once,
+        })
+    };
+    let lost = |pod: &Pod| seen.lost_node(pod).is_some();
+    let mut changes: Vec<Change> = pods
+        .into_iter()
+        .filter(|pod| !is_going(pod) || lost(pod))
+        .map(|pod| delete(ChildKind::Pod, &pod.metadata, lost(pod)))
+        .collect();
+    changes.extend(
+        launcher
+            .filter(|launcher| launcher.metadata.deletion_timestamp.is_none())
+            .map(|launcher| delete(ChildKind::Job, &launcher.metadata, false)),
+    );
+    let stuck = seen.former_launcher_pods.iter().filter(|pod| lost(pod));
+    changes.extend(stuck.map(|pod| delete(ChildKind::Pod, &pod.metadata, true)));
+    Some(changes)
+}
+
+/// Keeps a pod away from the nodes on which earlier attempts failed, as far as the job asks for that.
+pub(crate) fn avoid(job: &ValidJob, failed_nodes: &[String], pod: &mut PodSpec) {
+    let Some(avoidance) = job.avoid_nodes.filter(|_| !failed_nodes.is_empty()) else { return };
+    let elsewhere = NodeSelectorRequirement {
+        key: HOST_LABEL.to_owned(),
+        operator: "NotIn".to_owned(),
+        values: Some(failed_nodes.to_vec()),
+    };
+    let affinity: &mut Affinity = pod.affinity.get_or_insert_default();
+    let nodes: &mut NodeAffinity = affinity.node_affinity.get_or_insert_default();
+    match avoidance {
+        Avoidance::Prefer => {
+            let preference =
+                NodeSelectorTerm { match_expressions: Some(vec![elsewhere]), ..NodeSelectorTerm::default() };
+            let terms = nodes.preferred_during_scheduling_ignored_during_execution.get_or_insert_default();
+            terms.push(PreferredSchedulingTerm { preference, weight: 100 });
+        }
+        Avoidance::Require => {
+            let required: &mut NodeSelector =
+                nodes.required_during_scheduling_ignored_during_execution.get_or_insert_default();
+            if required.node_selector_terms.is_empty() {
+                required.node_selector_terms.push(NodeSelectorTerm::default());
+            }
+            // Terms are alternatives: each has to say it.
+            for term in &mut required.node_selector_terms {
+                term.match_expressions.get_or_insert_default().push(elsewhere.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The condition `Stalled`: nothing was printed for the stall timeout, with what was probed and found. It never fails a
+//! job, as a healthy one may compute for hours without a word, and it goes again when the job prints.
+
+use std::time::Duration;
+
+use api::{CONDITION_RUNNING, CONDITION_STALLED, REASON_ENDED, REASON_NO_OUTPUT, REASON_OUTPUT_SEEN};
+use jiff::Timestamp;
+
+use crate::conditions::{condition, is_finished, is_true, set_condition};
+use crate::observed::{Seen, is_ready, is_running};
+use crate::planning::elapsed;
+use crate::report::{Notice, Report};
+use crate::validate::ValidJob;
+
+/// While a job is stalled its output is looked at this often, or as often as the timeout is long.
+const LOOK_WHILE_STALLED: Duration = Duration::from_secs(30);
+
+/// When the output of a running job is to be looked at again: once it may have been silent for the timeout.
+pub(crate) fn next_look(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
+    let silent = elapsed(last_sign(seen)?, now);
+    let left = job.stall_timeout.saturating_sub(silent);
+    let again = LOOK_WHILE_STALLED.min(job.stall_timeout);
+    Some(if left.is_zero() { again } else { left })
+}
+
+/// Whether the Launcher's output has to be looked at, as the job may have been silent for the timeout.
+#[must_use]
+pub fn wants_look(job: &ValidJob, seen: &Seen, now: Timestamp) -> bool {
+    let silent = last_sign(seen).is_some_and(|sign| elapsed(sign, now) >= job.stall_timeout);
+    let looked = seen.output.as_ref().map(|output| elapsed(output.looked, now));
+    silent && looked.is_none_or(|ago| ago >= LOOK_WHILE_STALLED.min(job.stall_timeout))
+}
+
+/// The last sign of life of a job that runs: since it runs, or its last output where that was looked at.
+fn last_sign(seen: &Seen) -> Option<Timestamp> {
+    let running = condition(&seen.status, CONDITION_RUNNING).filter(|running| running.status == "True")?;
+    let since = running.last_transition_time.as_ref()?.0;
+    let printed = seen.output.as_ref().and_then(|output| output.last);
+    Some(printed.map_or(since, |printed| printed.max(since)))
+}
+
+/// Sets and clears the condition.
+pub(crate) fn report_stall(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
+    let stalled = is_true(&report.status, CONDITION_STALLED);
+    if is_finished(&report.status) {
+        if stalled {
+            let message = "The job has ended.".to_owned();
+            set_condition(&mut report.status, CONDITION_STALLED, false, REASON_ENDED, message, now);
+        }
+        return;
+    }
+    let Some((output, sign)) = seen.output.as_ref().zip(last_sign(seen)) else { return };
+    if elapsed(sign, output.looked) >= job.stall_timeout {
+        let message = format!(
+            "No output for {} s and no error: the job hangs, or works without printing. {}",
+            elapsed(sign, now).as_secs(),
+            probed(job, seen)
+        );
+        if set_condition(&mut report.status, CONDITION_STALLED, true, REASON_NO_OUTPUT, message.clone(), now)
+        {
+            report.notices.push(Notice { warning: true, reason: CONDITION_STALLED.to_owned(), message });
+        }
+    } else if stalled {
+        let message = "The job prints again.".to_owned();
+        set_condition(&mut report.status, CONDITION_STALLED, false, REASON_OUTPUT_SEEN, message, now);
+    }
+}
+
+/// What was looked at beside the output, and found.
+fn probed(job: &ValidJob, seen: &Seen) -> String {
+    let launcher = if seen.launcher_pods.iter().any(is_running) { "runs" } else { "does not run" };
+    let workers = seen.by_index(job);
+    let silent: Vec<&str> = workers
+        .iter()
+        .flatten()
+        .filter(|pod| !is_ready(pod))
+        .filter_map(|pod| pod.metadata.name.as_deref())
+        .collect();
+    let answering = workers.iter().flatten().count().saturating_sub(silent.len());
+    let mut text = format!(
+        "Probed: the Launcher's container {launcher}; {answering} of {} Workers are ready",
+        job.worker_count()
+    );
+    if !silent.is_empty() {
+        text.push_str(&format!(", not {}", silent.join(", ")));
+    }
+    if seen.lost_nodes.is_empty() {
+        text.push_str("; their nodes report.");
+    } else {
+        let nodes: Vec<&str> = seen.lost_nodes.keys().map(String::as_str).collect();
+        text.push_str(&format!("; these nodes do not report: {}.", nodes.join(", ")));
+    }
+    text
+}
