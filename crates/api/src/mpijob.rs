@@ -150,6 +150,9 @@ pub struct MPIJobStatus {
     /// How many Workers are in which state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<WorkerCounts>,
+    /// What keeps a job that is starting from going on, where something does; nothing else that it waits for is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
     /// Why the job failed, who failed first, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -264,6 +267,25 @@ pub struct Failure {
     /// The lines of the Launcher's output, statuses and events that this rests on, the strongest first; at most six.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
+}
+
+/// What keeps a job that is starting from going on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// The cause, one of CONTRACT's words, e.g. `Unschedulable`.
+    pub reason: String,
+    /// What is the matter, in one sentence.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+    /// Where to read more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// Since when this was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
 }
 
 /// When the phases of a start were over, each for the last pod that it concerns; what is not known yet is left out.

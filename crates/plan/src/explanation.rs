@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::conditions::condition;
 use crate::diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
-use crate::observed::{condition_since, is_ready, is_running, phase, started_at, worker_index};
+use crate::observed::{condition_since, is_going, is_ready, is_running, phase, started_at, worker_index};
 
 /// No more pods than this are named as evidence.
 const MOST_NAMED: usize = 4;
@@ -321,6 +321,22 @@ fn named(pods: &[&Pod]) -> Vec<String> {
         lines.push(format!("and {} more", pods.len() - MOST_NAMED));
     }
     lines
+}
+
+/// What keeps a job's pods from starting, by their statuses and by what was told of the job: of a job that starts as it
+/// should, nothing.
+pub(crate) fn hindrance<'a>(
+    job: &str,
+    pods: impl Iterator<Item = &'a Pod>,
+    told: Vec<(String, String)>,
+) -> Option<Diagnosis> {
+    let starting = |pod: &&Pod| {
+        let stage = stage_of(pod, worker_index(job, pod).is_some());
+        !is_going(pod) && matches!(stage, Some(Stage::Scheduling | Stage::Starting))
+    };
+    let pods = pods.filter(starting).map(|pod| PodFacts::of(pod, worker_index(job, pod).is_some())).collect();
+    let facts = Facts { pods, events: told, ..Facts::default() };
+    diagnose(&Output::default(), Ending::Unknown, &facts).filter(|found| found.cause != Cause::Unknown)
 }
 
 /// What keeps these pods from going on, if statuses and events say so; without pods, what keeps them from being made.

@@ -10,7 +10,7 @@ use api::{
     PHASE_REASON_QUEUED, PHASE_REASON_RESTARTING, PHASE_REASON_SUSPENDED, PLAIN_MODE, Phase, REASON_CREATED,
     REASON_FAILED, REASON_NO_CGROUPS, REASON_PLAIN_MODE, REASON_RESOURCE_EXISTS, REASON_RESTARTING,
     REASON_RESUMED, REASON_RUNNING, REASON_SUCCEEDED, REASON_SUSPENDED, REASON_TEMPLATE_RESTART_POLICY,
-    REASON_VALIDATION, ReplicaStatus, WORKER, WorkerCounts,
+    REASON_VALIDATION, ReplicaStatus, WORKER, Waiting, WorkerCounts,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,6 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::attempts::{end_attempt, report_attempt};
 use crate::conditions::{condition, is_finished, is_true, set_condition};
+use crate::explanation::hindrance;
 use crate::failure::{launcher_failure, world};
 use crate::observed::{
     LauncherEnd, Seen, condition_since, is_failed, is_ready, is_running, phase, started_at,
@@ -88,6 +89,7 @@ pub fn report(
         Outlook::Clearing => {}
         _ => report_attempt(job, &mut report.status),
     }
+    report_waiting(job, seen, outlook, applied, &mut report, now);
     report.notices.extend(applied.iter().map(tell_failure));
     for notice in &mut report.notices {
         notice.message = shortened(&notice.message);
@@ -454,6 +456,39 @@ fn count_workers(job: &ValidJob, seen: &Seen) -> WorkerCounts {
     }
     counts.ready = format!("{}/{}", counts.running, counts.of);
     counts
+}
+
+/// What keeps a job that is starting from going on: told once, with an event, and gone when nothing does any more.
+fn report_waiting(
+    job: &ValidJob,
+    seen: &Seen,
+    outlook: &Outlook,
+    applied: &[ApplyFailure],
+    report: &mut Report,
+    now: Timestamp,
+) {
+    let starting =
+        *outlook == Outlook::Active && report.status.phase == Some(Phase::Pending) && !job.suspended;
+    let pods = seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods);
+    let refused =
+        applied.iter().map(|failure| ("FailedCreate".to_owned(), failure.message.clone())).collect();
+    let Some(found) = starting.then(|| hindrance(&job.name, pods, refused)).flatten() else {
+        report.status.waiting = None;
+        return;
+    };
+    let reason = found.cause.word();
+    // Numbers in a message change with every pod that comes and goes; that is no news.
+    if report.status.waiting.as_ref().is_some_and(|known| known.reason == reason) {
+        return;
+    }
+    report.status.waiting = Some(Waiting {
+        reason: reason.to_owned(),
+        message: found.message.clone(),
+        suggestion: Some(found.suggestion),
+        link: Some(found.link),
+        since: Some(Time(now)),
+    });
+    report.notices.push(warning(reason, found.message));
 }
 
 fn set_phase(job: &ValidJob, status: &mut MPIJobStatus) {

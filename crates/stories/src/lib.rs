@@ -12,6 +12,6 @@ mod modes;
 mod waiting;
 
 pub use home::{Answer, EXAMPLES_IMAGE, Home, places};
-pub use machine::{Leftovers, kill_process, permits_root, permits_rootless};
+pub use machine::{Leftovers, first_process_of, kill_process, permits_root, permits_rootless};
 pub use modes::{Mode, record};
 pub use waiting::{eventually, within};

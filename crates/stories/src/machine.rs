@@ -39,6 +39,20 @@ pub fn kill_process(pid: i32) {
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("the process can be killed");
 }
 
+/// The launch agent of a Worker, which is its container's first process, as this machine numbers it; nothing while it does
+/// not run.
+pub fn first_process_of(pod: &str) -> Option<i32> {
+    let entries = fs::read_dir("/proc").expect("/proc can be read").filter_map(Result::ok);
+    let pids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
+    let is_agent = |pid: &i32| {
+        let named = format!("HOSTNAME={pod}");
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        text_of(&format!("/proc/{pid}/cmdline")).contains("odh-launch serve")
+            && environment.split(|byte| *byte == 0).any(|variable| variable == named.as_bytes())
+    };
+    pids.filter(is_agent).min()
+}
+
 /// What could be left behind: processes whose environment or arguments name a folder, mounts below it, interfaces.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Leftovers {

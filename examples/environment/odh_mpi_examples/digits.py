@@ -102,6 +102,30 @@ def save(parameters: Parameters, folder: Path) -> Path:
     return path
 
 
+def save_checkpoint(parameters: Parameters, velocity: np.ndarray, epoch: int, folder: Path) -> None:
+    """Writes all that the next epoch needs; a crash in the middle leaves the checkpoint before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / "unfinished.npz"
+    np.savez(unfinished, *parameters, velocity=velocity, epoch=epoch)
+    unfinished.replace(folder / "checkpoint.npz")
+
+
+def go_on(world: MPI.Comm, parameters: Parameters, velocity: np.ndarray, folder: Path) -> int:
+    """Brings every rank to the last checkpoint, which rank 0 reads; answers its epoch, 0 where there is none."""
+    epoch = 0
+    path = folder / "checkpoint.npz"
+    if world.rank == 0 and path.exists():
+        with np.load(path) as saved:
+            epoch = int(saved["epoch"])
+            velocity[:] = saved["velocity"]
+            for number, parameter in enumerate(parameters):
+                parameter[:] = saved[f"arr_{number}"]
+        print(f"going on after epoch {epoch}", flush=True)
+    for array in (*parameters, velocity):
+        world.Bcast(array)
+    return world.bcast(epoch)
+
+
 def main() -> None:
     """Trains, prints loss and accuracy of each epoch from rank 0, saves the model from rank 0."""
     parser = argparse.ArgumentParser(description="Data-parallel training of a digits classifier over all ranks")
@@ -111,6 +135,9 @@ def main() -> None:
         type=Path,
         default=os.environ.get("OUTPUT_DIRECTORY"),
         help="folder for the trained model (default: $OUTPUT_DIRECTORY; none is saved without either)",
+    )
+    parser.add_argument(
+        "--checkpoint", type=Path, help="folder for a checkpoint after each epoch, from which a new start goes on"
     )
     arguments = parser.parse_args()
     if arguments.epochs < 1:
@@ -126,11 +153,14 @@ def main() -> None:
     parameters = initial_parameters(images.shape[1], 10)
     velocity = np.zeros(sum(parameter.size for parameter in parameters))
     reached = 0.0
-    for epoch in range(1, arguments.epochs + 1):
+    done = go_on(world, parameters, velocity, arguments.checkpoint) if arguments.checkpoint else 0
+    for epoch in range(done + 1, arguments.epochs + 1):
         loss = train_epoch(world, parameters, velocity, images, labels, epoch)
         if world.rank == 0:
             reached = accuracy(parameters, test_images, test_labels)
             print(f"epoch {epoch:2} of {arguments.epochs}: loss {loss:.4f}, accuracy {reached:.4f}", flush=True)
+            if arguments.checkpoint:
+                save_checkpoint(parameters, velocity, epoch, arguments.checkpoint)
     if world.rank == 0:
         if arguments.output:
             print(f"model saved to {save(parameters, arguments.output)}", flush=True)

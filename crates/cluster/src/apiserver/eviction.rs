@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::call::Call;
 use super::status::{self, About, Refusal};
@@ -52,6 +52,35 @@ pub async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), R
         }
     }
     Err(busy(text(&pod["metadata"]["name"])))
+}
+
+/// Says on the pod why it goes, before it does (`addConditionAndDeletePod`).
+///
+/// # Errors
+/// 429 where the pod changes all the time.
+pub async fn mark(call: &Call<'_>) -> Result<(), Refusal> {
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(pod) = call.server.store.get(&call.entry.resource, &call.key()) else { return Ok(()) };
+        let next = marked(&pod.value, &call.timestamp());
+        match call.server.store.replace(&call.entry.resource, &pod.key, pod.revision, next).await {
+            Ok(_) => return Ok(()),
+            Err(store::Error::Changed(_)) => {}
+            Err(error) => return Err(status::internal(error)),
+        }
+    }
+    Err(busy(call.action.name))
+}
+
+/// The pod with the condition that names its eviction.
+fn marked(pod: &Value, now: &Value) -> Value {
+    let mut next = pod.clone();
+    let known = next["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let mut conditions: Vec<Value> =
+        known.into_iter().filter(|condition| condition["type"] != "DisruptionTarget").collect();
+    conditions.push(json!({ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": now }));
+    next["status"]["conditions"] = conditions.into();
+    next
 }
 
 /// A pod that does not run (any more) disturbs nobody by going (`canIgnorePDB`).

@@ -91,6 +91,9 @@ pub async fn evict(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>,
     if let Some(pod) = call.server.store.get(&call.entry.resource, &call.key()) {
         eviction::charge(call, &pod.value, options.is_dry_run()).await?;
     }
+    if !options.is_dry_run() {
+        eviction::mark(call).await?;
+    }
     delete::delete(call, &options).await?;
     Ok(reply::json_value(201, &status::success(201)))
 }

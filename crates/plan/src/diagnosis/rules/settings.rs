@@ -336,6 +336,16 @@ pub(super) const RULES: &[Rule] = &[
         "The application appears to have been direct launched using \"srun\",",
     )
     .run(),
+    rule(
+        "pmi-of-another",
+        Cause::WrongMpi,
+        ROOT,
+        "unsupported PMI version",
+        r"Runtime environment uses unsupported PMI version \S+ Aborting",
+        "check_MPIR_CVAR_PMI_VERSION(167):  Runtime environment uses unsupported PMI version PMIx. Aborting.",
+    )
+    .run()
+    .says("The program belongs to another MPI than this mpirun: it does not speak its process management"),
     // Limits
     rule(
         "mpirun-timeout",

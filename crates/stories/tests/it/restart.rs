@@ -1,0 +1,130 @@
+//! The machines fail under a job that writes checkpoints: it goes on by itself where it was.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use stories::{Home, first_process_of, kill_process, places, within};
+
+/// How long each step may take, on a machine that is busy with other stories.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The example, under another name and with more for its Workers and its Launcher.
+fn example(name: &str, epochs: usize, worker: &str, launcher: &str) -> String {
+    let path = places::repository("examples/checkpoint.yaml");
+    let text = std::fs::read_to_string(path).expect("the example can be read");
+    let changed = text
+        .replace("name: checkpoint\n", &format!("name: {name}\n"))
+        .replace("\"40\"", &format!("\"{epochs}\""))
+        .replace("--checkpoint, /checkpoints", &format!("--checkpoint, /checkpoints/{name}"))
+        .replace("          # More for the Worker.\n", worker)
+        .replace("          # More for the Launcher.\n", launcher);
+    assert!(changed.contains(&format!("\"{epochs}\"")) && changed.contains(name), "the example has changed");
+    changed
+}
+
+fn job(home: &Home, name: &str) -> Value {
+    home.odh(&["training", "get", "mpijob", name, "-o", "json"]).json()
+}
+
+fn restarted(home: &Home, name: &str) {
+    within(PATIENCE, &format!("{name} is at its second attempt"), || {
+        let attempt = &job(home, name)["metadata"]["annotations"]["training.opendatahub.io/attempt"];
+        (attempt == "2").then_some(())
+    });
+}
+
+/// It has succeeded at the second attempt, and the first is on record.
+fn succeeded(home: &Home, name: &str) {
+    let status = within(PATIENCE, &format!("{name} has succeeded"), || {
+        let status = job(home, name)["status"].clone();
+        assert!(status["phase"] != "Failed", "{name}: {status:#}");
+        (status["phase"] == "Succeeded").then_some(status)
+    });
+    let outcomes: Vec<&Value> = status["attempts"].as_array().map_or(Vec::new(), |all| all.iter().collect());
+    assert_eq!(outcomes.len(), 2, "{status:#}");
+    assert_eq!(
+        (&outcomes[0]["outcome"], &outcomes[0]["reason"]),
+        (&"Failed".into(), &"WorkerLost".into()),
+        "{status:#}"
+    );
+    assert_eq!(outcomes[1]["outcome"], "Succeeded", "{status:#}");
+    home.kubectl(&["get", "configmap", &format!("{name}-attempt-1"), "-o", "yaml"])
+        .ended(0)
+        .says("WorkerLost");
+    home.odh(&["training", "describe", "mpijob", name]).ended(0).says("MPIJobRestarting");
+}
+
+#[test]
+fn a_gang_that_loses_a_worker_goes_on_from_its_checkpoint() {
+    let home = Home::with_cluster_and("restart::phases", &["--nodes", "2", "--gpus", "1"]);
+    if home.mode() == "plain" {
+        return;
+    }
+    let claim = places::repository("examples/checkpoint-claim.yaml");
+    home.kubectl(&["apply", "-f", &claim.to_string_lossy()]).ended(0);
+    // Not below /tmp, of which every pod has one of its own.
+    let gate = format!("{}/gate-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    // One GPU is taken, so that of two Workers with one each the second has to wait.
+    let holder = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: holder}}\nspec:\n  terminationGracePeriodSeconds: 0\n  containers:\n  - name: main\n    image: {}\n    command: [sleep, '600']\n    resources: {{limits: {{nvidia.com/gpu: 1}}}}\n",
+        stories::EXAMPLES_IMAGE
+    );
+    let holder = home.write("holder.yaml", &holder);
+    home.kubectl(&["apply", "-f", &holder]).ended(0);
+    home.kubectl(&["wait", "--for=condition=Ready", "pod/holder", "--timeout=60s"]).ended(0);
+    let wait = format!(
+        "          terminationGracePeriodSeconds: 1\n          initContainers:\n          - name: wait\n            image: {}\n            command: [sh, -c, 'while [ ! -e {gate} ]; do sleep 0.2; done']\n",
+        stories::EXAMPLES_IMAGE
+    );
+    let jobs = [
+        example("running", 60, "", ""),
+        example("pending", 2, "", "").replace(
+            "              # Resources of the Worker.\n",
+            "              resources: {limits: {nvidia.com/gpu: 1}}\n",
+        ),
+        example("starting", 2, "", &wait),
+    ];
+    let manifest = home.write("jobs.yaml", &jobs.join("---\n"));
+    home.kubectl(&["create", "-f", &manifest]).ended(0);
+
+    // Pending: one of two Workers runs, and dies.
+    let first = within(PATIENCE, "a Worker of the pending job runs", || {
+        let pods = home.kubectl(&[
+            "get",
+            "pods",
+            "-l",
+            "training.kubeflow.org/job-name=pending,training.kubeflow.org/job-role=worker",
+            "--field-selector",
+            "status.phase=Running",
+            "-o",
+            "name",
+        ]);
+        pods.stdout.lines().next().map(|line| line.trim_start_matches("pod/").to_owned())
+    });
+    kill_process(within(PATIENCE, "its agent runs", || first_process_of(&first)));
+    restarted(&home, "pending");
+    home.kubectl(&["delete", "pod", "holder", "--wait=false"]).ended(0);
+
+    // Starting: both Workers run, the Launcher does not yet.
+    kill_process(within(PATIENCE, "the agent of the starting job runs", || {
+        first_process_of("starting-worker-1")
+    }));
+    restarted(&home, "starting");
+    std::fs::write(&gate, "").expect("the file can be written");
+
+    // Running: some epochs are done.
+    within(PATIENCE, "two epochs are done", || {
+        home.odh(&["training", "logs", "mpijob", "running"]).stdout.contains("epoch  2").then_some(())
+    });
+    kill_process(within(PATIENCE, "the agent of the running job runs", || {
+        first_process_of("running-worker-1")
+    }));
+    restarted(&home, "running");
+
+    for name in ["pending", "starting", "running"] {
+        succeeded(&home, name);
+    }
+    std::fs::remove_file(&gate).expect("the file can be removed");
+    let logs = home.odh(&["training", "logs", "mpijob", "running"]).ended(0).says("going on after epoch");
+    assert!(!logs.stdout.contains("epoch  1 "), "it began anew:\n{}", logs.stdout);
+}
