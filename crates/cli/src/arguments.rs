@@ -2,6 +2,7 @@
 
 mod local;
 mod training;
+mod verbs;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,6 +19,10 @@ pub use local::{
 pub use training::{
     Create, Delete, Describe, Diagnose, DryRun, Flags, Get, Kind, List, Logs, MpiFlavour, Top, TopSort,
     TrainingVerb, Wait,
+};
+pub use verbs::{
+    CloneJob, Compare, Ending, Events, Exec, Explain, Export, Preflight, Retry, Several, SupportBundle,
+    TemplateUse, TemplateVerb,
 };
 
 /// Distributed training on Kubernetes and OpenShift: create jobs, watch them, find out why they fail.

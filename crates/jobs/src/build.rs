@@ -189,7 +189,7 @@ fn faults(request: &Request) -> Vec<Fault> {
 }
 
 /// Whether the text is a Kubernetes quantity that is not negative (`k8s.io/apimachinery/pkg/api/resource`).
-fn is_quantity(text: &str) -> bool {
+pub(crate) fn is_quantity(text: &str) -> bool {
     let digits_end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits_end);
     let number_fits = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() <= 1;

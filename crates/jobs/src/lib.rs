@@ -1,5 +1,5 @@
 //! What a person can do with training jobs, as functions on a `kube::Client`: read a manifest, build a job from
-//! flags, create, get, list, describe, follow, read logs, wait, delete.
+//! flags, create, get, list, describe, follow, read logs, wait, delete, hold back, run again, compare, explain.
 //!
 //! Data comes in as bytes, flags and API objects, and goes out as values: rows, descriptions, streams of progress and
 //! of log lines, and one [`Error`] whose [`Class`] is the exit code of every interface. Nothing here prints, reads
@@ -9,16 +9,26 @@ pub mod kind;
 pub mod manifest;
 
 pub mod build;
+pub mod preflight;
+pub mod setting;
 pub mod submit;
 
+pub mod again;
+pub mod bundle;
+pub mod compare;
 pub mod delete;
 pub mod describe;
+pub mod events;
+pub mod exec;
 pub mod explanation;
+pub mod export;
 pub mod list;
 pub mod live;
 pub mod logs;
 pub mod pick;
 pub mod progress;
+pub mod switch;
+pub mod template;
 pub mod usage;
 pub mod view;
 pub mod wait;

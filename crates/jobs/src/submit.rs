@@ -13,7 +13,7 @@ use crate::manifest::{self, Document, Step};
 use crate::{Attempt, Error, Fault, Kind, explain};
 
 /// The field manager that the API server keeps for what was created here.
-const FIELD_MANAGER: &str = "odh";
+pub(crate) const FIELD_MANAGER: &str = "odh";
 
 /// A job that has no fault, not yet created.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +59,11 @@ pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Draft>, Error> {
         }
     }
     if faults.is_empty() { Ok(drafts) } else { Err(Error::Invalid { faults }) }
+}
+
+/// What a person should know of a job before it runs, one sentence each; no reason to refuse it.
+pub fn advice(draft: &Draft) -> Vec<String> {
+    plan::validate(&draft.job).map(|job| plan::advise(&job)).unwrap_or_default()
 }
 
 /// A job that was built rather than written.

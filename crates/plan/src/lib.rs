@@ -16,6 +16,7 @@ mod failure;
 mod objects;
 mod observed;
 mod planning;
+mod precheck;
 mod quantity;
 mod report;
 mod restart;
@@ -36,6 +37,7 @@ pub use objects::{
 };
 pub use observed::{LauncherRun, OutputSeen, Recorded, SecretSeen, Seen};
 pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, plan};
+pub use precheck::{Finding, Room, Weight, precheck};
 pub use quantity::quantity_nanos;
 pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency};
 pub use restart::attempt_of;

@@ -49,14 +49,40 @@ impl Amount {
         Some(Self { nanos: if negative { -nanos } else { nanos }, binary: binary.is_some() })
     }
 
+    /// Nothing at all.
+    pub(crate) const NONE: Self = Self { nanos: 0, binary: false };
+    /// One.
+    pub(crate) const ONE: Self = Self { nanos: NANOS, binary: false };
+
+    /// Whether it is nothing.
+    pub(crate) fn is_none(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Whether it is more than the other.
+    pub(crate) fn exceeds(self, other: Self) -> bool {
+        self.nanos > other.nanos
+    }
+
+    /// What is left of it without the other; nothing where that is more.
+    pub(crate) fn minus(self, other: Self) -> Self {
+        Self { nanos: self.nanos.saturating_sub(other.nanos).max(0), ..self }
+    }
+
+    /// How often the other goes into it; nothing where the other is nothing.
+    pub(crate) fn count_of(self, each: Self) -> Option<i64> {
+        i64::try_from(self.nanos.checked_div(each.nanos)?).ok()
+    }
+
     /// So many of it.
     pub(crate) fn times(self, count: i64) -> Self {
         Self { nanos: self.nanos.saturating_mul(i128::from(count)), ..self }
     }
 
-    /// Both together, written as the first.
+    /// Both together, written as the first that is something.
     pub(crate) fn plus(self, other: Self) -> Self {
-        Self { nanos: self.nanos.saturating_add(other.nanos), ..self }
+        let binary = if self.is_none() { other.binary } else { self.binary };
+        Self { nanos: self.nanos.saturating_add(other.nanos), binary }
     }
 
     /// Whether both are as much, however they are written.

@@ -191,6 +191,18 @@ impl Home {
         run(self.kubectl_command(words), format!("kubectl {}", words.join(" ")))
     }
 
+    /// Runs a script as a pipeline or a person would, with `odh` on its path, in the home's folder.
+    pub fn script(&self, text: &str, words: &[&str]) -> Answer {
+        let mut all = vec!["-euo", "pipefail", "-c", text, "script"];
+        all.extend(words);
+        let mut command = self.command(Path::new("bash"), &all);
+        let places = std::env::var_os("PATH").unwrap_or_default();
+        let first = self.odh.parent().map(Path::to_path_buf).into_iter();
+        let path = std::env::join_paths(first.chain(std::env::split_paths(&places)));
+        command.env("PATH", path.unwrap_or(places)).current_dir(self.path());
+        run(command, text.to_owned())
+    }
+
     /// An `odh` command to be started by the story itself.
     pub fn odh_command(&self, words: &[&str]) -> Command {
         self.command(&self.odh, words)

@@ -11,6 +11,10 @@ use jiff::tz::TimeZone;
 use jobs::pick::{self, Order};
 use regex::Regex;
 
+use super::verbs::{
+    CloneJob, Compare, Ending, Events, Exec, Explain, Export, Preflight, Resume, Retry, Several,
+    SupportBundle, Suspend, TemplateVerb,
+};
 use super::{Output, read_duration};
 use crate::complete;
 
@@ -62,6 +66,35 @@ pub enum TrainingVerb {
     Delete(Delete),
     /// Wait until a job has ended, and tell by the exit code how
     Wait(Wait),
+    /// Say where a job stands: what it waits for or why it failed, who must act, what to do
+    Explain(Explain),
+    /// Show what was told of a job and its pods
+    Events(Events),
+    /// Hold jobs back: their pods go, the jobs stay
+    Suspend(Suspend),
+    /// Let suspended jobs go on
+    Resume(Resume),
+    /// Run jobs again as they were
+    Retry(Retry),
+    /// Make a job from another, with changes
+    Clone(CloneJob),
+    /// Put jobs, or the attempts at one, side by side
+    Compare(Compare),
+    /// Print a job as a manifest that can be created again
+    Export(Export),
+    /// Run a command in one of a job's pods
+    Exec(Exec),
+    /// Keep manifests in the cluster and make jobs from them
+    #[command(visible_alias = "template", arg_required_else_help = true)]
+    Templates {
+        /// What to do.
+        #[command(subcommand)]
+        verb: TemplateVerb,
+    },
+    /// Collect what somebody else needs to understand a job, without secrets
+    SupportBundle(SupportBundle),
+    /// Ask before: may I, is there quota, is there room
+    Preflight(Preflight),
     /// Find out from a saved output why a launch failed; asks no cluster
     Diagnose(Diagnose),
 }
@@ -78,6 +111,17 @@ impl TrainingVerb {
             TrainingVerb::Top(top) => top.output,
             TrainingVerb::Delete(delete) => delete.output,
             TrainingVerb::Wait(wait) => wait.output,
+            TrainingVerb::Explain(explain) => explain.output,
+            TrainingVerb::Events(events) => events.output,
+            TrainingVerb::Suspend(suspend) => suspend.output,
+            TrainingVerb::Resume(resume) => resume.output,
+            TrainingVerb::Retry(retry) => retry.output,
+            TrainingVerb::Clone(clone) => clone.output,
+            TrainingVerb::Compare(compare) => compare.output,
+            // What export prints is for a person's file: prose stays prose.
+            TrainingVerb::Export(_) | TrainingVerb::Exec(_) | TrainingVerb::SupportBundle(_) => Output::Table,
+            TrainingVerb::Templates { verb } => verb.output(),
+            TrainingVerb::Preflight(preflight) => preflight.output,
             TrainingVerb::Diagnose(diagnose) => diagnose.output,
         }
     }
@@ -122,6 +166,7 @@ pub enum DryRun {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training create -f job.yaml                    from a file; several jobs in one file are fine
+  odh training create -f jobs/                       from every .yaml, .yml and .json of a folder
   cat job.yaml | odh training create -f -            from standard input
   odh training create -f job.yaml --dry-run          say all that is wrong, create nothing
   odh training create mpijob digits --workers 4 --image IMAGE -- python train.py --epochs 10
@@ -136,24 +181,18 @@ pub struct Create {
     /// The job's name
     #[arg(value_name = "NAME", conflicts_with = "file")]
     pub positional_name: Option<String>,
-    /// A YAML or JSON file, or - for standard input; may be given more than once
+    /// A YAML or JSON file, a folder of them, or - for standard input; may be given more than once
     #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE")]
     pub file: Vec<PathBuf>,
     /// Check only, create nothing: here (client, if no word follows) or by the server (server)
     #[arg(long, value_enum, value_name = "WHERE", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub dry_run: Option<DryRun>,
-    /// Wait until the job has ended; the exit code tells how
+    /// Do not ask first whether you may, and whether there is quota and room; the server decides anyway
     #[arg(long)]
-    pub wait: bool,
-    /// Follow the job's output until it has ended; implies --wait
-    #[arg(long)]
-    pub follow: bool,
-    /// Stop waiting after this long (exit code 8): 30s, 10m, 2h
-    #[arg(long, value_parser = read_duration, value_name = "TIME")]
-    pub timeout: Option<Duration>,
-    /// After --wait, exit with the launcher's own exit code
-    #[arg(long)]
-    pub propagate_exit_code: bool,
+    pub no_preflight: bool,
+    /// What to do then.
+    #[command(flatten)]
+    pub ending: Ending,
     /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
     #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
@@ -521,14 +560,12 @@ impl TopSort {
 #[command(after_help = "Examples:
   odh training delete mpijob pi               asks first, on a terminal
   odh training delete mpijob pi pi-2 --yes
+  odh training delete mpijob -l sweep=7 --yes
   odh training delete mpijob stuck --yes --force")]
 pub struct Delete {
-    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob
-    #[arg(value_enum, hide_possible_values = true)]
-    pub kind: Kind,
-    /// The jobs' names
-    #[arg(required = true, value_name = "NAME", add = ArgValueCompleter::new(complete::job_names))]
-    pub names: Vec<String>,
+    /// Which jobs.
+    #[command(flatten)]
+    pub several: Several,
     /// Do not ask; needed where there is no terminal
     #[arg(short, long)]
     pub yes: bool,

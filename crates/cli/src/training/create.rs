@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 
 use super::{Follow, ending, follow_to_end};
-use crate::arguments::{Create, DryRun, Flags, Global, MpiFlavour, Output};
+use crate::arguments::{Create, DryRun, Ending, Flags, Global, MpiFlavour, Output};
 use crate::connect::{Connection, connect};
 use crate::console::{Console, FAINT, styled};
 use crate::failure::Failure;
@@ -26,13 +26,16 @@ pub async fn run(console: &Console, global: &Global, create: &Create) -> Result<
     let drafts =
         if create.file.is_empty() { vec![from_flags(create)?] } else { draft_from_files(&create.file)? };
     check_namespaces(&drafts, global.namespace.as_deref())?;
-    if create.follow && drafts.len() > 1 {
+    if create.ending.follow && drafts.len() > 1 {
         return Err(Failure::usage(
             format!("--follow shows one job's output, and there are {}", drafts.len()),
             "use --wait, and odh training logs for the output of each",
         ));
     }
     if create.dry_run == Some(DryRun::Client) {
+        for advice in drafts.iter().flat_map(submit::advice) {
+            console.warn(&advice);
+        }
         print(
             console,
             create.output,
@@ -49,36 +52,66 @@ pub async fn run(console: &Console, global: &Global, create: &Create) -> Result<
         Some(_) => submit::DryRun::Server,
         None => submit::DryRun::No,
     };
-    let created = match submit::create(&connection.client, &connection.namespace, &drafts, dry_run).await {
-        Ok(created) => created,
+    if !create.no_preflight {
+        check_room(console, &connection, &drafts).await?;
+    }
+    let objects = match submit::create(&connection.client, &connection.namespace, &drafts, dry_run).await {
+        Ok(objects) => objects,
         Err((error, before)) => return Err(partly(console, create, error, &before)),
     };
-    if create.dry_run.is_some() {
-        print(
-            console,
-            create.output,
-            created.iter().map(object::value).collect(),
-            " created (server dry run)",
-        )?;
-        return Ok(0);
+    let how = Created { output: create.output, ending: &create.ending, dry_run: create.dry_run.is_some() };
+    self::created(console, &connection, &how, &objects).await
+}
+
+/// What to do with jobs that were just created.
+pub struct Created<'a> {
+    /// The format.
+    pub output: Output,
+    /// Whether to wait, and how.
+    pub ending: &'a Ending,
+    /// Whether the server only checked them.
+    pub dry_run: bool,
+}
+
+/// Prints the jobs, and waits for them if asked.
+pub async fn created(
+    console: &Console,
+    connection: &Connection,
+    how: &Created<'_>,
+    created: &[DynamicObject],
+) -> Result<u8, Failure> {
+    if !how.dry_run && (how.ending.wait || how.ending.follow) {
+        return to_the_end(console, connection, how, created).await;
     }
-    if create.wait || create.follow {
-        return to_the_end(console, &connection, create, &created).await;
-    }
-    print(console, create.output, created.iter().map(object::value).collect(), " created")?;
-    if let ([one], true) = (&created[..], console.live && create.output == Output::Table) {
-        let name = one.name_any();
-        console.note(&styled(FAINT, &format!("follow it with: odh training logs mpijob {name} -f")));
+    let what = if how.dry_run { " created (server dry run)" } else { " created" };
+    print(console, how.output, created.iter().map(object::value).collect(), what)?;
+    if let ([one], true) = (created, console.live && how.output == Output::Table && !how.dry_run) {
+        let (kind, name) = (jobs::Kind::of(one).word(), one.name_any());
+        console.note(&styled(FAINT, &format!("follow it with: odh training logs {kind} {name} -f")));
     }
     Ok(0)
+}
+
+/// What stands in the jobs' way: refusals end the command, and what they would wait for is said.
+async fn check_room(console: &Console, connection: &Connection, drafts: &[Draft]) -> Result<(), Failure> {
+    let mut by_namespace: BTreeMap<&str, Vec<api::MPIJob>> = BTreeMap::new();
+    for draft in drafts {
+        let namespace = draft.namespace().unwrap_or(&connection.namespace);
+        by_namespace.entry(namespace).or_default().push(draft.job.clone());
+    }
+    for (namespace, jobs) in by_namespace {
+        let found = jobs::preflight::preflight(&connection.client, namespace, &jobs).await?;
+        super::preflight::tell(console, &found);
+    }
+    Ok(())
 }
 
 /// The jobs of all files, or every fault of all files.
 pub fn draft_from_files(files: &[PathBuf]) -> Result<Vec<Draft>, Failure> {
     let mut drafts = Vec::new();
     let mut faults = Vec::new();
-    for file in files {
-        let (bytes, name) = read_file(file)?;
+    for file in unfolded(files)? {
+        let (bytes, name) = read_file(&file)?;
         match submit::read(&bytes, &name) {
             Ok(found) => drafts.extend(found),
             Err(Error::Invalid { faults: found }) => faults.extend(found),
@@ -86,6 +119,34 @@ pub fn draft_from_files(files: &[PathBuf]) -> Result<Vec<Draft>, Failure> {
         }
     }
     if faults.is_empty() { Ok(drafts) } else { Err(Error::Invalid { faults }.into()) }
+}
+
+/// The files, and in place of each folder the manifests in it, by name.
+fn unfolded(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = Vec::new();
+    for file in files {
+        if !file.is_dir() {
+            found.push(file.clone());
+            continue;
+        }
+        let name = file.display().to_string();
+        let entries = std::fs::read_dir(file).map_err(|error| unreadable(name.clone(), &error))?;
+        let is_manifest = |path: &PathBuf| {
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            path.is_file() && matches!(extension, Some("yaml" | "yml" | "json"))
+        };
+        let mut inside: Vec<PathBuf> =
+            entries.filter_map(Result::ok).map(|entry| entry.path()).filter(is_manifest).collect();
+        if inside.is_empty() {
+            return Err(Failure::usage(
+                format!("{name} holds no .yaml, .yml or .json file"),
+                "name a file, or another folder",
+            ));
+        }
+        inside.sort();
+        found.extend(inside);
+    }
+    Ok(found)
 }
 
 /// A file's bytes, or standard input's; never more than a manifest may have.
@@ -107,9 +168,6 @@ fn unreadable(name: String, source: &std::io::Error) -> Failure {
     use std::io::ErrorKind;
     let (class, reason, text) = match source.kind() {
         ErrorKind::NotFound => (Class::NotFound, "FileNotFound", format!("there is no file {name}")),
-        ErrorKind::IsADirectory => {
-            (Class::Usage, "Usage", format!("{name} is a folder; name the files in it"))
-        }
         ErrorKind::PermissionDenied => (Class::Error, "Unreadable", format!("you may not read {name}")),
         _ => (Class::Error, "Unreadable", format!("cannot read {name}: {source}")),
     };
@@ -196,7 +254,8 @@ fn words(line: &str) -> Result<Vec<String>, Failure> {
     Ok(words)
 }
 
-fn check_namespaces(drafts: &[Draft], flag: Option<&str>) -> Result<(), Failure> {
+/// A manifest's namespace and `-n` must not say different things.
+pub fn check_namespaces(drafts: &[Draft], flag: Option<&str>) -> Result<(), Failure> {
     let Some(flag) = flag else { return Ok(()) };
     match drafts.iter().find_map(|draft| draft.namespace().filter(|own| *own != flag)) {
         None => Ok(()),
@@ -253,41 +312,43 @@ fn partly(console: &Console, create: &Create, error: Error, before: &[DynamicObj
 async fn to_the_end(
     console: &Console,
     connection: &Connection,
-    create: &Create,
+    how: &Created<'_>,
     created: &[DynamicObject],
 ) -> Result<u8, Failure> {
-    if !create.output.shows_objects() {
-        print(console, create.output, created.iter().map(object::value).collect(), " created")?;
+    if !how.output.shows_objects() {
+        print(console, how.output, created.iter().map(object::value).collect(), " created")?;
     }
     let mut last = Ok(0);
     let mut objects = Vec::new();
     for job in created {
         let (name, namespace) =
             (job.name_any(), job.namespace().unwrap_or_else(|| connection.namespace.clone()));
-        let again =
-            format!("the job goes on; come back with: odh training logs mpijob {name} -n {namespace} -f");
+        let again = format!(
+            "the job goes on; come back with: odh training logs {} {name} -n {namespace} -f",
+            jobs::Kind::of(job).word()
+        );
         let follow = Follow {
             client: &connection.client,
             kind: jobs::Kind::of(job),
             namespace: &namespace,
             name: &name,
-            logs: create.follow,
-            timeout: create.timeout,
+            logs: how.ending.follow,
+            timeout: how.ending.timeout,
             interrupted_hint: &again,
         };
         let ended = follow_to_end(console, &follow).await;
         let seen = ended.as_ref().ok().and_then(|ended| ended.object.clone());
         objects.push(object::value(&seen.unwrap_or_else(|| job.clone())));
         let code = match ended {
-            Ok(ended) => ending(console, &follow, &ended, create.propagate_exit_code).await,
+            Ok(ended) => ending(console, &follow, &ended, how.ending.propagate_exit_code).await,
             Err(failure) => Err(failure),
         };
         if last.is_ok() {
             last = code;
         }
     }
-    if create.output.shows_objects() {
-        console.data(&object::text(&object::together(objects, false), create.output)?)?;
+    if how.output.shows_objects() {
+        console.data(&object::text(&object::together(objects, false), how.output)?)?;
     }
     last
 }

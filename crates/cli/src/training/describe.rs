@@ -69,7 +69,8 @@ pub fn text(found: &Description, wide: bool, now: Timestamp) -> String {
     if !conditions.is_empty() {
         text.push_str(&section("Conditions", &conditions));
     }
-    let events = if found.events.is_empty() { "none\n".to_owned() } else { events(&found.events, wide, now) };
+    let events =
+        if found.events.is_empty() { "none\n".to_owned() } else { events_table(&found.events, wide, now) };
     text.push_str(&section("Events", &events));
     text
 }
@@ -230,7 +231,8 @@ fn elapsed(at: Option<Timestamp>, now: Timestamp) -> String {
         .map(std::time::Duration::from_secs))
 }
 
-fn events(events: &[EventView], wide: bool, now: Timestamp) -> String {
+/// Events for people; pure.
+pub fn events_table(events: &[EventView], wide: bool, now: Timestamp) -> String {
     let rows: Vec<Vec<String>> = events
         .iter()
         .map(|event| {

@@ -1,11 +1,22 @@
 //! `odh training …`: each verb connects, calls `jobs`, prints.
 
+mod again;
+mod bundle;
+mod compare;
 mod create;
 mod delete;
 mod describe;
 mod diagnose;
+mod events;
+mod exec;
+mod explain;
+mod export;
 mod get;
 mod logs;
+mod preflight;
+mod several;
+mod switch;
+mod templates;
 mod top;
 mod wait;
 mod watch;
@@ -29,5 +40,21 @@ pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Res
         TrainingVerb::Diagnose(asked) => diagnose::run(console, asked),
         TrainingVerb::Top(top) => top::run(console, global, top).await,
         TrainingVerb::Wait(wait) => wait::run(console, global, wait).await,
+        TrainingVerb::Explain(explain) => explain::run(console, global, explain).await,
+        TrainingVerb::Events(events) => events::run(console, global, events).await,
+        TrainingVerb::Suspend(suspend) => {
+            switch::run(console, global, &suspend.several, suspend.output, true).await
+        }
+        TrainingVerb::Resume(resume) => {
+            switch::run(console, global, &resume.several, resume.output, false).await
+        }
+        TrainingVerb::Retry(retry) => again::retry(console, global, retry).await,
+        TrainingVerb::Clone(clone) => again::clone(console, global, clone).await,
+        TrainingVerb::Compare(compare) => compare::run(console, global, compare).await,
+        TrainingVerb::Export(export) => export::run(console, global, export).await,
+        TrainingVerb::Exec(exec) => exec::run(console, global, exec).await,
+        TrainingVerb::Templates { verb } => templates::run(console, global, verb).await,
+        TrainingVerb::SupportBundle(bundle) => bundle::run(console, global, bundle).await,
+        TrainingVerb::Preflight(preflight) => preflight::run(console, global, preflight).await,
     }
 }

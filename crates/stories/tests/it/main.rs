@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod clean_up;
+mod command_line;
 mod documents;
 mod examples;
 mod failures;

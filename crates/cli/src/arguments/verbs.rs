@@ -1,0 +1,342 @@
+//! `odh training …`: the verbs that act on jobs that are there already, their flags and their help.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use clap_complete::ArgValueCompleter;
+use jobs::setting::Setting;
+
+use super::training::{Kind, Target};
+use super::{Output, read_duration};
+use crate::complete;
+
+/// Several jobs of a kind: by name, or by label.
+#[derive(Debug, Args)]
+pub struct Several {
+    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob
+    #[arg(value_enum, hide_possible_values = true)]
+    pub kind: Kind,
+    /// The jobs' names
+    #[arg(value_name = "NAME", required_unless_present = "selector", add = ArgValueCompleter::new(complete::job_names))]
+    pub names: Vec<String>,
+    /// All that have these labels, instead of names: team=vision,stage!=test
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "names")]
+    pub selector: Option<String>,
+}
+
+/// What to do once a job is created.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Ending {
+    /// Wait until the job has ended; the exit code tells how
+    #[arg(long)]
+    pub wait: bool,
+    /// Follow the job's output until it has ended; implies --wait
+    #[arg(long)]
+    pub follow: bool,
+    /// Stop waiting after this long (exit code 8): 30s, 10m, 2h
+    #[arg(long, value_parser = read_duration, value_name = "TIME")]
+    pub timeout: Option<Duration>,
+    /// After --wait, exit with the launcher's own exit code
+    #[arg(long)]
+    pub propagate_exit_code: bool,
+}
+
+/// Suspend jobs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training suspend mpijob pi
+  odh training suspend mpijob -l team=vision
+
+Suspending deletes the job's pods and keeps the job; what its program has not saved is lost. It starts
+from its beginning when it is resumed.")]
+pub struct Suspend {
+    /// Which jobs.
+    #[command(flatten)]
+    pub several: Several,
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Resume jobs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training resume mpijob pi
+  odh training resume mpijob -l team=vision")]
+pub struct Resume {
+    /// Which jobs.
+    #[command(flatten)]
+    pub several: Several,
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Run jobs again as they were.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training retry mpijob pi                 as pi-retry-2; pi and its record stay
+  odh training retry mpijob pi --replace       deletes pi first and takes its name
+  odh training retry mpijob -l sweep=7         every one of them that has ended
+
+To change something on the way: odh training clone mpijob pi --set worker.memory=32Gi")]
+pub struct Retry {
+    /// Which jobs.
+    #[command(flatten)]
+    pub several: Several,
+    /// The new job's name; NAME-retry-2, -3, … if not given
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["replace", "selector"])]
+    pub name: Option<String>,
+    /// Delete the old job first and take its name; its logs and its record are lost
+    #[arg(long)]
+    pub replace: bool,
+    /// Let the server check and create nothing
+    #[arg(long, conflicts_with_all = ["replace", "wait", "follow"])]
+    pub dry_run: bool,
+    /// What to do then.
+    #[command(flatten)]
+    pub ending: Ending,
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Make a job from another, with changes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training clone mpijob pi --set worker.memory=32Gi
+  odh training clone mpijob pi --name pi-wide --set workers=8 --set env.LR=0.2 --wait
+  odh training clone mpijob pi --set spec.runPolicy.backoffLimit=3 --dry-run -o yaml
+
+What can be set: image, workers, slots, queue, priority, mpi, suspend, retries, deadline; env.NAME;
+worker.memory, worker.cpu, worker.gpus, worker.image, worker.command, and the same of the launcher; or any
+field by its path: spec.…")]
+pub struct CloneJob {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// The new job's name; NAME-clone-1, -2, … if not given
+    #[arg(long = "name", value_name = "NAME")]
+    pub new_name: Option<String>,
+    /// What to change; may be given more than once
+    #[arg(long = "set", value_name = "PATH=VALUE", value_parser = Setting::read)]
+    pub settings: Vec<Setting>,
+    /// Let the server check and create nothing
+    #[arg(long, conflicts_with_all = ["wait", "follow"])]
+    pub dry_run: bool,
+    /// What to do then.
+    #[command(flatten)]
+    pub ending: Ending,
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Compare jobs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training compare mpijob pi pi-clone-1    how both ended, and where they differ
+  odh training compare mpijob pi               the job and its retries; if it has none, its own attempts")]
+pub struct Compare {
+    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob
+    #[arg(value_enum, hide_possible_values = true)]
+    pub kind: Kind,
+    /// The jobs' names; of one alone, its retries or its attempts are compared
+    #[arg(required = true, value_name = "NAME", add = ArgValueCompleter::new(complete::job_names))]
+    pub names: Vec<String>,
+    /// The format: table, wide, json, yaml
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Say where a job stands and why.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  odh training explain mpijob pi")]
+pub struct Explain {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Print a job as a manifest that can be created again.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training export mpijob pi > pi.yaml
+  odh training export mpijob pi -o json")]
+pub struct Export {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// The format: yaml, json
+    #[arg(short, long, default_value_t = Output::Yaml, hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Show what was told of a job and its pods.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training events mpijob pi
+  odh training events mpijob pi --watch        goes on until the job has ended")]
+pub struct Events {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// Go on as events come, until the job has ended
+    #[arg(short, long)]
+    pub watch: bool,
+    /// The format: table, wide, or json for an object a line
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Ask before: may I, is there quota, is there room.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training preflight                       what you may do in the namespace
+  odh training preflight -f job.yaml           what stands in the job's way; creates nothing")]
+pub struct Preflight {
+    /// The kind of job: mpijob if not given
+    #[arg(value_enum, hide_possible_values = true, conflicts_with = "file")]
+    pub kind: Option<Kind>,
+    /// A YAML or JSON file, a folder of them, or - for standard input; may be given more than once
+    #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE")]
+    pub file: Vec<PathBuf>,
+    /// The format: table, wide, json, yaml
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Run a command in one of a job's pods.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  odh training exec mpijob pi --worker 2 -- nvidia-smi
+  odh training exec mpijob pi -it -- bash      in the launcher
+
+The exit code is the command's own.")]
+pub struct Exec {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// In this worker; in the launcher if not given
+    #[arg(short, long, value_name = "NUMBER")]
+    pub worker: Option<u16>,
+    /// The container, if not the first
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// Pass standard input on
+    #[arg(short = 'i', long)]
+    pub stdin: bool,
+    /// Give the command a terminal
+    #[arg(short = 't', long)]
+    pub tty: bool,
+    /// What to run
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// What to do with templates.
+#[derive(Debug, Subcommand)]
+pub enum TemplateVerb {
+    /// Keep a job's manifest as a template
+    #[command(after_help = "Example:
+  odh training templates save mpijob digits --name baseline --description \"four workers, one epoch\"")]
+    Save {
+        /// Which job.
+        #[command(flatten)]
+        target: Target,
+        /// The template's name; the job's if not given
+        #[arg(long = "name", value_name = "NAME")]
+        template_name: Option<String>,
+        /// What it is for, in a sentence
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        description: String,
+        /// For everybody, in the namespace odh-training-templates
+        #[arg(long)]
+        shared: bool,
+        /// The format: table, wide, json, yaml, name
+        #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+        output: Output,
+    },
+    /// Show the templates of the namespace, and those that are shared
+    #[command(visible_alias = "ls")]
+    List {
+        /// The format: table, wide, json, yaml, name
+        #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+        output: Output,
+    },
+    /// Print a template's manifest
+    Show {
+        /// The template's name
+        name: String,
+        /// The format: yaml, json
+        #[arg(short, long, default_value_t = Output::Yaml, hide_default_value = true, hide_possible_values = true)]
+        output: Output,
+    },
+    /// Make a job from a template
+    Use(TemplateUse),
+    /// Delete a template
+    Delete {
+        /// The template's name
+        name: String,
+        /// One that is shared
+        #[arg(long)]
+        shared: bool,
+    },
+}
+
+impl TemplateVerb {
+    /// The format that was asked for.
+    pub fn output(&self) -> Output {
+        match self {
+            TemplateVerb::Save { output, .. } | TemplateVerb::List { output } => *output,
+            TemplateVerb::Use(asked) => asked.output,
+            TemplateVerb::Show { .. } | TemplateVerb::Delete { .. } => Output::Table,
+        }
+    }
+}
+
+/// Make a job from a template.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  odh training templates use baseline --name run-7 --set workers=8 --wait")]
+pub struct TemplateUse {
+    /// The template's name
+    pub template: String,
+    /// The job's name
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
+    /// What to change; may be given more than once
+    #[arg(long = "set", value_name = "PATH=VALUE", value_parser = Setting::read)]
+    pub settings: Vec<Setting>,
+    /// Let the server check and create nothing
+    #[arg(long, conflicts_with_all = ["wait", "follow"])]
+    pub dry_run: bool,
+    /// What to do then.
+    #[command(flatten)]
+    pub ending: Ending,
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
+/// Collect what somebody else needs to understand a job.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  odh training support-bundle mpijob pi        writes pi-support.tar.gz
+
+It holds the job, its pods, events, what explain says, and the ends of the logs. Secrets are not read;
+variables whose names tell of passwords, tokens or keys, and what stands behind such words in logs, are
+replaced.")]
+pub struct SupportBundle {
+    /// Which job.
+    #[command(flatten)]
+    pub target: Target,
+    /// The file to write; NAME-support.tar.gz if not given
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}

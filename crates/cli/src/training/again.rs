@@ -1,0 +1,61 @@
+//! `retry` and `clone`: a job that was, run again.
+
+use jobs::again::Again;
+use jobs::delete::Manner;
+use kube::api::DynamicObject;
+
+use super::create::{Created, created};
+use super::several;
+use crate::arguments::{CloneJob, Global, Retry};
+use crate::connect::connect;
+use crate::console::Console;
+use crate::failure::Failure;
+
+/// How long the job that is replaced may take to go.
+const CLEAN_UP: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// `odh training retry KIND NAME…`
+pub async fn retry(console: &Console, global: &Global, retry: &Retry) -> Result<u8, Failure> {
+    if retry.name.is_some() && retry.several.names.len() > 1 {
+        return Err(Failure::usage("--name names one job, and there are several", "leave it out"));
+    }
+    let connection = connect(console, global).await?;
+    let kind = jobs::Kind::from(retry.several.kind);
+    let again = Again {
+        name: retry.name.clone(),
+        replace: retry.replace.then_some(Manner { force: false, wait: Some(CLEAN_UP) }),
+        settings: Vec::new(),
+        dry_run: retry.dry_run,
+    };
+    let mut objects: Vec<DynamicObject> = Vec::new();
+    let mut each = several::Each::default();
+    for name in several::names(&connection, &retry.several).await? {
+        let made = jobs::again::retry(&connection.client, kind, &connection.namespace, &name, &again).await;
+        match made {
+            Ok(object) => objects.push(object),
+            Err(error) => each.failed(console, error.into()),
+        }
+    }
+    if objects.is_empty() {
+        return each.ending();
+    }
+    let how = Created { output: retry.output, ending: &retry.ending, dry_run: retry.dry_run };
+    let code = created(console, &connection, &how, &objects).await?;
+    each.ending().map(|_| code)
+}
+
+/// `odh training clone KIND NAME`
+pub async fn clone(console: &Console, global: &Global, clone: &CloneJob) -> Result<u8, Failure> {
+    let connection = connect(console, global).await?;
+    let again = Again {
+        name: clone.new_name.clone(),
+        replace: None,
+        settings: clone.settings.clone(),
+        dry_run: clone.dry_run,
+    };
+    let kind = clone.target.kind.into();
+    let name = &clone.target.name;
+    let made = jobs::again::clone(&connection.client, kind, &connection.namespace, name, &again).await?;
+    let how = Created { output: clone.output, ending: &clone.ending, dry_run: clone.dry_run };
+    created(console, &connection, &how, &[made]).await
+}

@@ -1,0 +1,92 @@
+//! `compare`: jobs, or the attempts at one, side by side.
+
+use jiff::Timestamp;
+use jobs::compare::{self, Comparison, Line};
+
+use crate::arguments::{Compare, Global};
+use crate::connect::connect;
+use crate::console::{CAREFUL, Console, STRONG, styled};
+use crate::failure::Failure;
+use crate::{object, table};
+
+/// The widest cell; what is longer is cut, and -o json has all of it.
+const MAX_CELL: usize = 60;
+
+/// `odh training compare KIND NAME…`
+pub async fn run(console: &Console, global: &Global, asked: &Compare) -> Result<u8, Failure> {
+    let connection = connect(console, global).await?;
+    let (client, namespace) = (&connection.client, &connection.namespace);
+    let kind = jobs::Kind::from(asked.kind);
+    let found = match &asked.names[..] {
+        [one] => {
+            let family = jobs::again::family(client, kind, namespace, one).await?;
+            let own = family.first().filter(|_| family.len() == 1).and_then(compare::attempts_of);
+            own.unwrap_or_else(|| compare::jobs(&family, Timestamp::now()))
+        }
+        several => {
+            let mut objects = Vec::new();
+            for name in several {
+                objects.push(jobs::list::get(client, kind, namespace, name).await?);
+            }
+            compare::jobs(&objects, Timestamp::now())
+        }
+    };
+    let text = if asked.output.shows_objects() {
+        object::text(&serde_json::to_value(&found).unwrap_or_default(), asked.output)?
+    } else {
+        text(&found)
+    };
+    console.data(&text)?;
+    Ok(0)
+}
+
+/// The comparison for people; pure.
+fn text(found: &Comparison) -> String {
+    let headings: Vec<&str> = std::iter::once("").chain(found.columns.iter().map(String::as_str)).collect();
+    let mut text = table::table(&headings, &found.outcome.iter().map(cells).collect::<Vec<_>>());
+    if !found.differences.is_empty() {
+        text.push_str(&format!("\n{}\n", styled(STRONG, "Where they differ")));
+        text.push_str(&table::table(&headings, &found.differences.iter().map(cells).collect::<Vec<_>>()));
+    } else if found.columns.len() > 1 {
+        text.push_str("\nTheir specs are the same.\n");
+    }
+    text
+}
+
+fn cells(line: &Line) -> Vec<String> {
+    let value = |value: &Option<String>| {
+        let text = cut(value.as_deref().unwrap_or("-"));
+        if line.same { text } else { styled(CAREFUL, &text) }
+    };
+    std::iter::once(line.field.clone()).chain(line.values.iter().map(value)).collect()
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_CELL) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_side_by_side() {
+        let line = |field: &str, values: [&str; 2]| Line {
+            field: field.to_owned(),
+            values: values.map(|value| Some(value.to_owned())).to_vec(),
+            same: values[0] == values[1],
+        };
+        let found = Comparison {
+            columns: vec!["a".to_owned(), "b".to_owned()],
+            outcome: vec![line("state", ["Failed", "Succeeded"])],
+            differences: vec![line("memory", ["1Gi", "2Gi"])],
+        };
+        assert_eq!(
+            anstream::adapter::strip_str(&text(&found)).to_string(),
+            "        a        b\nstate   Failed   Succeeded\n\nWhere they differ\n         a     b\nmemory   1Gi   2Gi\n"
+        );
+    }
+}

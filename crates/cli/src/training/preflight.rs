@@ -1,0 +1,73 @@
+//! `preflight`: what the caller may do, or what stands in a job's way; creates nothing.
+
+use jobs::preflight::{self, Right};
+use plan::Finding;
+
+use super::create::{check_namespaces, draft_from_files};
+use crate::arguments::{Global, Preflight};
+use crate::connect::connect;
+use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
+use crate::failure::Failure;
+use crate::{object, table};
+
+/// `odh training preflight`
+pub async fn run(console: &Console, global: &Global, asked: &Preflight) -> Result<u8, Failure> {
+    if asked.file.is_empty() {
+        return rights(console, global, asked).await;
+    }
+    let drafts = draft_from_files(&asked.file)?;
+    check_namespaces(&drafts, global.namespace.as_deref())?;
+    let connection = connect(console, global).await?;
+    let mut found = Vec::new();
+    for draft in &drafts {
+        let namespace = draft.namespace().unwrap_or(&connection.namespace);
+        found.extend(
+            preflight::preflight(&connection.client, namespace, std::slice::from_ref(&draft.job)).await?,
+        );
+    }
+    if asked.output.shows_objects() {
+        let value = serde_json::json!({ "findings": found });
+        console.data(&object::text(&value, asked.output)?)?;
+        return Ok(0);
+    }
+    tell(console, &found);
+    console.data(&match found.len() {
+        0 => "nothing stands in the way\n".to_owned(),
+        _ => "the job would be created, and wait\n".to_owned(),
+    })?;
+    Ok(0)
+}
+
+/// What a job would wait for, as warnings.
+pub fn tell(console: &Console, found: &[Finding]) {
+    for finding in found {
+        console.warn(&format!("{}; {}", finding.message, finding.advice));
+    }
+}
+
+async fn rights(console: &Console, global: &Global, asked: &Preflight) -> Result<u8, Failure> {
+    let connection = connect(console, global).await?;
+    let kind = asked.kind.map_or(jobs::Kind::MpiJob, Into::into);
+    let found = preflight::rights(&connection.client, kind, &connection.namespace).await?;
+    if asked.output.shows_objects() {
+        let value = serde_json::json!({ "namespace": connection.namespace, "rights": found });
+        console.data(&object::text(&value, asked.output)?)?;
+        return Ok(0);
+    }
+    console.data(&table::table(
+        &["MAY YOU", "VERB", "WHAT", "FOR"],
+        &found.iter().map(cells).collect::<Vec<_>>(),
+    ))?;
+    if found.iter().any(|right| !right.allowed) {
+        console.note(&styled(
+            CAREFUL,
+            "what is missing comes with the role kubeflow-mpijobs-edit and the cluster role edit; ask an administrator of the namespace",
+        ));
+    }
+    Ok(0)
+}
+
+fn cells(right: &Right) -> Vec<String> {
+    let may = if right.allowed { styled(GOOD, "yes") } else { styled(BAD, "no") };
+    vec![may, right.verb.clone(), right.what.clone(), right.purpose.to_owned()]
+}

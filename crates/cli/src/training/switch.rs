@@ -1,0 +1,46 @@
+//! `suspend` and `resume`, of one job or of many.
+
+use jobs::switch::Switched;
+
+use super::several;
+use crate::arguments::{Global, Output, Several};
+use crate::connect::connect;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::object;
+
+/// `odh training suspend …` (`true`) and `odh training resume …`
+pub async fn run(
+    console: &Console,
+    global: &Global,
+    which: &Several,
+    output: Output,
+    suspend: bool,
+) -> Result<u8, Failure> {
+    let connection = connect(console, global).await?;
+    let kind = jobs::Kind::from(which.kind);
+    let (client, namespace) = (&connection.client, &connection.namespace);
+    let word = if suspend { "suspended" } else { "resumed" };
+    let mut objects = Vec::new();
+    let mut each = several::Each::default();
+    for name in several::names(&connection, which).await? {
+        match jobs::switch::switch(client, kind, namespace, &name, suspend).await {
+            Ok(Switched { object, changed }) => {
+                let already = if changed { "" } else { " already" };
+                if !output.shows_objects() {
+                    let text = match output {
+                        Output::Name => object::name(&object),
+                        _ => format!("{} {word}{already}", object::name(&object)),
+                    };
+                    console.data(&(text + "\n"))?;
+                }
+                objects.push(object::value(&object));
+            }
+            Err(error) => each.failed(console, error.into()),
+        }
+    }
+    if output.shows_objects() && !objects.is_empty() {
+        console.data(&object::text(&object::together(objects, false), output)?)?;
+    }
+    each.ending()
+}

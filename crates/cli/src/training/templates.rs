@@ -1,0 +1,87 @@
+//! `templates`: manifests that are kept in the cluster, to make jobs from.
+
+use jobs::template::{self, SHARED, Template};
+
+use super::create::{Created, created};
+use crate::arguments::{Global, Output, TemplateUse, TemplateVerb};
+use crate::connect::{Connection, connect};
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::{object, table};
+
+/// `odh training templates …`
+pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Result<u8, Failure> {
+    let connection = connect(console, global).await?;
+    let client = &connection.client;
+    let place = |shared: bool| if shared { SHARED } else { connection.namespace.as_str() };
+    match verb {
+        TemplateVerb::Save { target, template_name, description, shared, output } => {
+            let name = template_name.as_ref().unwrap_or(&target.name);
+            let kind = target.kind.into();
+            let job = jobs::list::get(client, kind, &connection.namespace, &target.name).await?;
+            let kept = template::save(client, &job, place(*shared), name, description).await?;
+            print(console, &[kept], *output, " saved")?;
+        }
+        TemplateVerb::List { output } => {
+            let found = template::templates(client, &[&connection.namespace, SHARED]).await?;
+            if found.is_empty() && !output.shows_objects() {
+                console.note(
+                    "There are no templates. Keep a job as one: odh training templates save mpijob NAME",
+                );
+            } else {
+                list(console, &found, *output)?;
+            }
+        }
+        TemplateVerb::Show { name, output } => {
+            let found = template::template(client, &[&connection.namespace, SHARED], name).await?;
+            let output = if output.shows_objects() { *output } else { Output::Yaml };
+            console.data(&object::text(&found.manifest, output)?)?;
+        }
+        TemplateVerb::Use(asked) => return make(console, &connection, asked).await,
+        TemplateVerb::Delete { name, shared } => {
+            template::delete(client, place(*shared), name).await?;
+            console.data(&format!("template/{name} deleted\n"))?;
+        }
+    }
+    Ok(0)
+}
+
+async fn make(console: &Console, connection: &Connection, asked: &TemplateUse) -> Result<u8, Failure> {
+    let (client, namespace) = (&connection.client, &connection.namespace);
+    let found = template::template(client, &[namespace, SHARED], &asked.template).await?;
+    let job = template::use_template(client, &found, namespace, &asked.name, &asked.settings, asked.dry_run)
+        .await?;
+    let how = Created { output: asked.output, ending: &asked.ending, dry_run: asked.dry_run };
+    created(console, connection, &how, &[job]).await
+}
+
+fn print(console: &Console, found: &[Template], output: Output, what: &str) -> Result<(), Failure> {
+    if output.shows_objects() {
+        return list(console, found, output);
+    }
+    let lines: String = found.iter().map(|template| format!("template/{}{what}\n", template.name)).collect();
+    console.data(&lines)
+}
+
+fn list(console: &Console, found: &[Template], output: Output) -> Result<(), Failure> {
+    if output.shows_objects() {
+        let value = serde_json::json!({ "items": found });
+        return console.data(&object::text(&value, output)?);
+    }
+    if output == Output::Name {
+        return print(console, found, output, "");
+    }
+    let rows: Vec<Vec<String>> = found
+        .iter()
+        .map(|template| {
+            let shared = if template.namespace == SHARED { "yes" } else { "no" };
+            vec![
+                template.name.clone(),
+                template.kind.name().to_owned(),
+                shared.to_owned(),
+                template.description.clone(),
+            ]
+        })
+        .collect();
+    console.data(&table::table(&["NAME", "KIND", "SHARED", "DESCRIPTION"], &rows))
+}

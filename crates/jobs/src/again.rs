@@ -1,0 +1,202 @@
+//! Runs a job again: as it was (`retry`), or with changes (`clone`). Both make a new job from the old one's manifest.
+//!
+//! A retry keeps the old job, so that its record stays and the two can be compared: it is called `NAME-retry-2`, then
+//! `-3`, and says in its annotations which job it repeats. With `replace` the old job is deleted first and the new one
+//! has its name; the record then goes with the old job.
+
+use kube::Client;
+use kube::api::{DynamicObject, ListParams};
+use kube::{ResourceExt, api::PostParams};
+use serde_json::{Value, json};
+
+use crate::delete::{self, Manner};
+use crate::setting::{self, Setting};
+use crate::submit::{self, FIELD_MANAGER};
+use crate::{Attempt, Class, Error, Kind, explain, export, list, view};
+
+/// On a job that repeats another: the first job's name.
+pub const ANNOTATION_RETRY_OF: &str = "training.opendatahub.io/retry-of";
+/// On a job that was made from another: that job's name.
+pub const ANNOTATION_CLONED_FROM: &str = "training.opendatahub.io/cloned-from";
+/// The longest name that leaves room for a Worker's suffix in a host name of 63 characters.
+const MAX_NAME: usize = 50;
+/// How many names are tried before it is given up.
+const MAX_TRIES: u32 = 1000;
+
+/// How to run a job again.
+#[derive(Clone, Debug, Default)]
+pub struct Again {
+    /// The new job's name; found by itself if not given.
+    pub name: Option<String>,
+    /// Delete the old job first and take its name.
+    pub replace: Option<Manner>,
+    /// What to change.
+    pub settings: Vec<Setting>,
+    /// Ask the server to check and to create nothing.
+    pub dry_run: bool,
+}
+
+/// Creates a job that repeats one that has ended.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Refused`] where the job has not ended, or the server's refusal.
+pub async fn retry(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+    again: &Again,
+) -> Result<DynamicObject, Error> {
+    let old = list::get(client, kind, namespace, name).await?;
+    if !view::row(&old).finished() {
+        return Err(Error::Refused {
+            class: Class::Conflict,
+            reason: "NotEnded".to_owned(),
+            message: format!("{} \"{name}\" has not ended", kind.name()),
+            advice: Some(format!(
+                "wait for it (odh training wait {word} {name}), or run another beside it: odh training clone {word} {name}",
+                word = kind.word()
+            )),
+            faults: Vec::new(),
+        });
+    }
+    let first = old.annotations().get(ANNOTATION_RETRY_OF).cloned().unwrap_or_else(|| name.to_owned());
+    let new_name = match (&again.name, again.replace) {
+        (Some(name), _) => name.clone(),
+        (None, Some(_)) => name.to_owned(),
+        (None, None) => free_name(client, kind, namespace, &first, "retry").await?,
+    };
+    let origin = (new_name != name).then_some((ANNOTATION_RETRY_OF, first.as_str()));
+    let manifest = renamed(export::manifest(&old), &new_name, origin);
+    let manifest = setting::set(manifest, kind, &again.settings)?;
+    checked(kind, &manifest)?;
+    if let (Some(manner), false) = (again.replace, again.dry_run) {
+        delete::delete(client, kind, namespace, name, manner).await?;
+    }
+    create(client, kind, namespace, &manifest, again.dry_run).await
+}
+
+/// Creates a job from another, whatever has become of that one.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Invalid`] where the changed job cannot be right, or the server's refusal.
+pub async fn clone(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+    again: &Again,
+) -> Result<DynamicObject, Error> {
+    let old = list::get(client, kind, namespace, name).await?;
+    let new_name = match &again.name {
+        Some(name) => name.clone(),
+        None => free_name(client, kind, namespace, name, "clone").await?,
+    };
+    let manifest = renamed(export::manifest(&old), &new_name, Some((ANNOTATION_CLONED_FROM, name)));
+    let manifest = setting::set(manifest, kind, &again.settings)?;
+    checked(kind, &manifest)?;
+    create(client, kind, namespace, &manifest, again.dry_run).await
+}
+
+/// The jobs that a job belongs together with: the first, and all that repeat it; oldest first.
+///
+/// # Errors
+/// The server's refusal to list.
+pub async fn family(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<DynamicObject>, Error> {
+    let job = list::get(client, kind, namespace, name).await?;
+    let first = job.annotations().get(ANNOTATION_RETRY_OF).cloned().unwrap_or_else(|| name.to_owned());
+    let selection = list::Selection { kind: Some(kind), namespace: Some(namespace.to_owned()), labels: None };
+    let mut found = list::list(client, &selection).await?;
+    found.retain(|job| {
+        job.name_any() == first || job.annotations().get(ANNOTATION_RETRY_OF).is_some_and(|of| *of == first)
+    });
+    found.sort_by_key(|job| (job.creation_timestamp(), job.name_any()));
+    Ok(found)
+}
+
+/// A job of our kind has to pass our rules; of the others the server knows more.
+pub(crate) fn checked(kind: Kind, manifest: &Value) -> Result<(), Error> {
+    if kind != Kind::MpiJob {
+        return Ok(());
+    }
+    let job = serde_json::from_value(manifest.clone()).map_err(|error| Error::Client(error.to_string()))?;
+    submit::check(job).map(|_| ())
+}
+
+/// The manifest under another name, with where it comes from.
+pub(crate) fn renamed(mut manifest: Value, name: &str, origin: Option<(&str, &str)>) -> Value {
+    manifest["metadata"]["name"] = name.into();
+    if let Some(annotations) = manifest["metadata"].get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.remove(ANNOTATION_CLONED_FROM);
+        annotations.remove(ANNOTATION_RETRY_OF);
+    }
+    if let Some((annotation, from)) = origin {
+        annotate(&mut manifest, annotation, from);
+    }
+    manifest
+}
+
+fn annotate(manifest: &mut Value, name: &str, value: &str) {
+    if let Some(metadata) = manifest["metadata"].as_object_mut()
+        && let Some(annotations) = metadata.entry("annotations").or_insert_with(|| json!({})).as_object_mut()
+    {
+        annotations.insert(name.to_owned(), value.into());
+    }
+}
+
+async fn free_name(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    base: &str,
+    word: &str,
+) -> Result<String, Error> {
+    let attempt = Attempt { verb: "list", what: kind.names(), name: "", namespace };
+    let listed = kind.api(client, namespace).list_metadata(&ListParams::default()).await;
+    let listed = listed.map_err(|error| explain(error, attempt))?;
+    let taken: Vec<String> = listed.items.iter().map(ResourceExt::name_any).collect();
+    Ok(next_name(base, word, &taken))
+}
+
+/// `BASE-retry-2`, or the next number that is free.
+fn next_name(base: &str, word: &str, taken: &[String]) -> String {
+    let stem = base.get(..base.len().min(MAX_NAME)).unwrap_or(base).trim_end_matches(['-', '.']);
+    let first = if word == "retry" { 2 } else { 1 };
+    let of = |number: u32| format!("{stem}-{word}-{number}");
+    (first..first + MAX_TRIES).map(of).find(|name| !taken.contains(name)).unwrap_or_else(|| of(MAX_TRIES))
+}
+
+pub(crate) async fn create(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    manifest: &Value,
+    dry_run: bool,
+) -> Result<DynamicObject, Error> {
+    let object: DynamicObject =
+        serde_json::from_value(manifest.clone()).map_err(|error| Error::Client(error.to_string()))?;
+    let name = object.name_any();
+    let parameters = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+    let attempt = Attempt { verb: "create", what: kind.names(), name: &name, namespace };
+    let created = kind.api(client, namespace).create(&parameters, &object).await;
+    created.map_err(|error| explain(error, attempt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retry_is_numbered_and_never_takes_a_name() {
+        let taken = ["pi".to_owned(), "pi-retry-2".to_owned()];
+        assert_eq!(next_name("pi", "retry", &taken), "pi-retry-3");
+        assert_eq!(next_name("pi", "clone", &taken), "pi-clone-1");
+        let long = "a".repeat(60);
+        assert!(next_name(&long, "retry", &[]).len() < 63);
+    }
+}

@@ -1,0 +1,217 @@
+//! Several jobs, or the attempts at one, side by side: how each ended, what each asked for, and where they differ. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Outcome;
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::view::{self, Row};
+use crate::{Kind, export};
+
+/// The most fields that are shown of the difference between two specs.
+const MAX_DIFFERENCES: usize = 100;
+
+/// Columns side by side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Comparison {
+    /// What is compared: the jobs' names, or the attempts' numbers.
+    pub columns: Vec<String>,
+    /// How each ended: shown whether or not they differ.
+    pub outcome: Vec<Line>,
+    /// Fields of the manifests in which they differ.
+    pub differences: Vec<Line>,
+}
+
+/// One fact of each column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// What it is: a word, or a field's path.
+    pub field: String,
+    /// Its value in each column; nothing where a column has none.
+    pub values: Vec<Option<String>>,
+    /// Whether all columns have the same.
+    pub same: bool,
+}
+
+impl Line {
+    fn new(field: impl Into<String>, values: Vec<Option<String>>) -> Line {
+        let same = values.windows(2).all(|pair| matches!(pair, [a, b] if a == b));
+        Line { field: field.into(), values, same }
+    }
+}
+
+/// Compares jobs.
+pub fn jobs(objects: &[DynamicObject], now: Timestamp) -> Comparison {
+    let rows: Vec<Row> = objects.iter().map(view::row).collect();
+    let ours: Vec<api::MPIJob> = objects.iter().map(view::in_our_words).collect();
+    let failure = |get: fn(&api::Failure) -> Option<String>| -> Vec<Option<String>> {
+        ours.iter().map(|job| get(job.status.as_ref()?.failure.as_ref()?)).collect()
+    };
+    let of = |get: &dyn Fn(&Row) -> Option<String>| rows.iter().map(get).collect::<Vec<_>>();
+    let outcome = vec![
+        Line::new("kind", of(&|row| Some(row.kind.name().to_owned()))),
+        Line::new("state", of(&|row| Some(view::phase_name(row.phase).to_owned()))),
+        Line::new("reason", of(&|row| row.reason.clone())),
+        Line::new("what happened", failure(|failure| Some(failure.message.clone()))),
+        Line::new("exit code", failure(|failure| failure.exit_code.map(|code| code.to_string()))),
+        Line::new("failed worker", failure(|failure| failure.worker.map(|worker| worker.to_string()))),
+        Line::new("run time", of(&|row| row.runtime(now).map(view::duration))),
+        Line::new("waited", of(&|row| waited(row))),
+        Line::new("workers", of(&|row| Some(row.workers.to_string()))),
+        Line::new("attempts", ours.iter().map(attempts).collect()),
+    ];
+    let outcome = outcome.into_iter().filter(|line| line.values.iter().any(Option::is_some)).collect();
+    Comparison {
+        columns: rows.iter().map(|row| row.name.clone()).collect(),
+        outcome,
+        differences: differences(objects),
+    }
+}
+
+fn waited(row: &Row) -> Option<String> {
+    let seconds = row.started?.as_second() - row.created?.as_second();
+    Some(view::duration(std::time::Duration::from_secs(u64::try_from(seconds).ok()?)))
+}
+
+fn attempts(job: &api::MPIJob) -> Option<String> {
+    let attempts = &job.status.as_ref()?.attempts;
+    (!attempts.is_empty()).then(|| attempts.len().to_string())
+}
+
+/// The attempts at one job, from its own record; nothing where it has none.
+pub fn attempts_of(object: &DynamicObject) -> Option<Comparison> {
+    let attempts = view::status(object).attempts;
+    if attempts.is_empty() {
+        return None;
+    }
+    let of = |get: &dyn Fn(&api::Attempt) -> Option<String>| attempts.iter().map(get).collect::<Vec<_>>();
+    let outcome = vec![
+        Line::new("state", of(&|attempt| Some(word(attempt.outcome)))),
+        Line::new("reason", of(&|attempt| attempt.reason.clone())),
+        Line::new("exit code", of(&|attempt| attempt.exit_code.map(|code| code.to_string()))),
+        Line::new(
+            "launcher failures",
+            of(&|attempt| attempt.launcher_failures.map(|count| count.to_string())),
+        ),
+        Line::new("started", of(&|attempt| attempt.start_time.as_ref().map(|time| time.0.to_string()))),
+        Line::new("ended", of(&|attempt| attempt.completion_time.as_ref().map(|time| time.0.to_string()))),
+    ];
+    Some(Comparison {
+        columns: attempts.iter().map(|attempt| format!("attempt {}", attempt.number)).collect(),
+        outcome: outcome.into_iter().filter(|line| line.values.iter().any(Option::is_some)).collect(),
+        differences: Vec::new(),
+    })
+}
+
+fn word(outcome: Outcome) -> String {
+    serde_json::to_value(outcome).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// The fields in which the manifests differ; names and what tells of their origin are no difference.
+fn differences(objects: &[DynamicObject]) -> Vec<Line> {
+    let flat: Vec<BTreeMap<String, String>> = objects
+        .iter()
+        .map(|object| {
+            let manifest = export::manifest(object);
+            let mut found = BTreeMap::new();
+            for part in ["/spec", "/metadata/labels"] {
+                if let Some(value) = manifest.pointer(part) {
+                    let path = part.trim_start_matches('/').replace('/', ".");
+                    flatten(value, &path, Kind::of(object), &mut found);
+                }
+            }
+            found
+        })
+        .collect();
+    let paths: BTreeSet<&String> = flat.iter().flat_map(BTreeMap::keys).collect();
+    paths
+        .into_iter()
+        .map(|path| Line::new(path, flat.iter().map(|fields| fields.get(path).cloned()).collect()))
+        .filter(|line| !line.same)
+        .take(MAX_DIFFERENCES)
+        .collect()
+}
+
+/// Every leaf by its path; a list's items by their name where they have one, and a list of words as one text.
+fn flatten(value: &Value, path: &str, kind: Kind, into: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                let inner = match kind.replicas_field() {
+                    Some(replicas) if path.ends_with(replicas) => format!("{path}[{key}]"),
+                    _ => format!("{path}.{key}"),
+                };
+                flatten(field, &inner, kind, into);
+            }
+        }
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            into.insert(path.to_owned(), words.join(" "));
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let name =
+                    item.get("name").and_then(Value::as_str).map_or_else(|| index.to_string(), str::to_owned);
+                flatten(item, &format!("{path}[{name}]"), kind, into);
+            }
+        }
+        Value::String(text) => {
+            into.insert(path.to_owned(), text.clone());
+        }
+        other => {
+            into.insert(path.to_owned(), other.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn job(name: &str, memory: &str, status: Value) -> DynamicObject {
+        serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"containers": [
+                {"name": "w", "image": "i", "command": ["sleep", "1"], "resources": {"limits": {"memory": memory}}}]}}}}},
+            "status": status}))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_differs_is_shown_and_what_is_the_same_is_not() {
+        let failed = json!({"phase": "Failed", "phaseReason": "OutOfMemory", "startTime": "2026-01-01T00:00:05Z",
+            "completionTime": "2026-01-01T00:00:35Z",
+            "failure": {"reason": "OutOfMemory", "message": "worker 1 ran out of memory", "worker": 1, "exitCode": 137}});
+        let well = json!({"phase": "Succeeded", "startTime": "2026-01-01T00:00:05Z", "completionTime": "2026-01-01T00:01:05Z"});
+        let now = "2026-01-01T01:00:00Z".parse().unwrap();
+        let found = jobs(&[job("a", "1Gi", failed), job("b", "2Gi", well)], now);
+        assert_eq!(found.columns, ["a", "b"]);
+        let line =
+            |field: &str| found.outcome.iter().find(|line| line.field == field).unwrap().values.clone();
+        assert_eq!(line("state"), [Some("Failed".into()), Some("Succeeded".into())]);
+        assert_eq!(line("exit code"), [Some("137".into()), None]);
+        assert_eq!(line("run time"), [Some("30s".into()), Some("1m".into())]);
+        let fields: Vec<&str> = found.differences.iter().map(|line| line.field.as_str()).collect();
+        assert_eq!(
+            fields,
+            ["spec.mpiReplicaSpecs[Worker].template.spec.containers[w].resources.limits.memory"]
+        );
+        assert_eq!(found.differences[0].values, [Some("1Gi".into()), Some("2Gi".into())]);
+    }
+
+    #[test]
+    fn attempts_at_one_job_are_compared_too() {
+        let status = json!({"attempts": [
+            {"number": 1, "outcome": "Failed", "reason": "WorkerLost"}, {"number": 2, "outcome": "Active"}]});
+        let found = attempts_of(&job("a", "1Gi", status)).unwrap();
+        assert_eq!(found.columns, ["attempt 1", "attempt 2"]);
+        assert_eq!(found.outcome[1].values, [Some("WorkerLost".into()), None]);
+        assert!(attempts_of(&job("a", "1Gi", json!({}))).is_none());
+    }
+}

@@ -1,0 +1,90 @@
+//! What was told of a job and its pods: all until now, and what comes.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::Event;
+use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::runtime::{WatchStreamExt, watcher};
+
+use crate::describe::{self, EventView};
+use crate::progress::{self, Progress};
+use crate::{Error, Kind, list};
+
+/// How many events are remembered, so that none is told twice.
+const MAX_TOLD: usize = 10_000;
+
+/// All that was told, oldest first.
+///
+/// # Errors
+/// Where the job is not there, or events may not be read.
+pub async fn events(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<EventView>, Error> {
+    let job = list::get(client, kind, namespace, name).await?;
+    let found = describe::events(client, namespace).await?;
+    let mut told: Vec<EventView> =
+        found.iter().filter(|event| describe::concerns(event, &job)).map(describe::event_view).collect();
+    told.sort_by_key(|event| event.at);
+    Ok(told)
+}
+
+/// Events as they come, beginning with those until now, until the job has ended.
+pub struct Watch {
+    job: DynamicObject,
+    events: BoxStream<'static, Result<Event, watcher::Error>>,
+    progress: progress::Watch,
+    told: BTreeSet<(String, String, String, i32)>,
+    ended: bool,
+}
+
+/// Begins to watch.
+///
+/// # Errors
+/// Where the job is not there, or events may not be read.
+pub async fn watch(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<Watch, Error> {
+    let job = list::get(client, kind, namespace, name).await?;
+    // The first refusal is told at once; the watcher would try again for ever.
+    describe::events(client, namespace).await?;
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let events = watcher(api, watcher::Config::default()).default_backoff().applied_objects().boxed();
+    let progress = progress::watch(client, kind, namespace, name);
+    Ok(Watch { job, events, progress, told: BTreeSet::new(), ended: false })
+}
+
+impl Watch {
+    /// The next event; nothing once the job has ended.
+    ///
+    /// # Errors
+    /// Where the job can no longer be watched.
+    pub async fn next(&mut self) -> Result<Option<EventView>, Error> {
+        while !self.ended {
+            tokio::select! {
+                biased;
+                event = self.events.next() => match event {
+                    Some(Ok(event)) => if let Some(view) = self.new(&event) { return Ok(Some(view)) },
+                    // The watcher goes on by itself.
+                    Some(Err(_)) => {}
+                    None => return Ok(None),
+                },
+                news = self.progress.next() => match news? {
+                    Some(Progress::Ended(_)) | None => self.ended = true,
+                    Some(_) => {}
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    fn new(&mut self, event: &Event) -> Option<EventView> {
+        let view = describe::event_view(event);
+        let key = (view.object.clone(), view.reason.clone(), view.message.clone(), view.count);
+        let new = describe::concerns(event, &self.job) && self.told.len() < MAX_TOLD && self.told.insert(key);
+        new.then_some(view)
+    }
+}

@@ -1,0 +1,82 @@
+//! A command in one of a job's pods: which pod, and the streams to it.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, AttachParams, AttachedProcess};
+use kube::{Client, ResourceExt};
+
+use crate::{Attempt, Error, Kind, describe, explain, list};
+
+/// Where and how to run a command.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// The Worker's index; the Launcher if not given.
+    pub worker: Option<i32>,
+    /// The container; the first if not given.
+    pub container: Option<String>,
+    /// Pass standard input on.
+    pub stdin: bool,
+    /// Give the command a terminal.
+    pub tty: bool,
+}
+
+/// Starts the command; its streams and its ending are in what comes back.
+///
+/// # Errors
+/// Where the job or the pod is not there, the pod does not run, or the server refuses.
+pub async fn exec(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    job: &str,
+    choice: &Choice,
+    command: &[String],
+) -> Result<AttachedProcess, Error> {
+    let pod = pod(client, kind, namespace, job, choice.worker).await?;
+    let first = pod.spec.as_ref().and_then(|spec| spec.containers.first()).map(|first| first.name.clone());
+    let parameters = AttachParams {
+        container: choice.container.clone().or(first),
+        stdin: choice.stdin,
+        stdout: true,
+        // A terminal has one stream out.
+        stderr: !choice.tty,
+        tty: choice.tty,
+        ..AttachParams::default()
+    };
+    let name = pod.name_any();
+    let attempt = Attempt { verb: "create", what: "pods/exec", name: &name, namespace };
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    api.exec(&name, command, &parameters).await.map_err(|error| explain(error, attempt))
+}
+
+/// The newest running pod of that part of the job.
+async fn pod(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    job: &str,
+    worker: Option<i32>,
+) -> Result<Pod, Error> {
+    list::get(client, kind, namespace, job).await?;
+    let pods = describe::pods(client, kind, namespace, job).await?;
+    let wanted = |pod: &&Pod| {
+        let view = describe::pod_view(pod);
+        match worker {
+            Some(index) => view.role == "worker" && view.index == Some(index),
+            None => view.role != "worker",
+        }
+    };
+    let what = worker.map_or_else(|| "the launcher".to_owned(), |index| format!("worker {index}"));
+    let newest = pods.iter().filter(wanted).max_by_key(|pod| pod.creation_timestamp());
+    let missing = |what: String| Error::NoPod {
+        what,
+        advice: format!("see the pods: odh training describe {} {job}", kind.word()),
+    };
+    match newest {
+        Some(pod) if describe::started(pod) && !describe::ended(pod) => Ok(pod.clone()),
+        Some(pod) => {
+            let state = describe::pod_view(pod).state;
+            Err(missing(format!("{what} ({}) does not run: {state}", pod.name_any())))
+        }
+        None => Err(missing(format!("there is no pod of {what}"))),
+    }
+}

@@ -1,0 +1,87 @@
+//! A job as a manifest that can be applied again: what a person wrote, without what a cluster added to it. Pure.
+
+use kube::api::DynamicObject;
+use serde_json::{Map, Value};
+
+/// What the server, and only the server, writes into `metadata`.
+const SERVERS_OWN: [&str; 11] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "ownerReferences",
+    "finalizers",
+    "selfLink",
+    "generateName",
+];
+/// Annotations that speak of this one object and would be wrong on another.
+const OF_THIS_OBJECT: [&str; 2] =
+    ["kubectl.kubernetes.io/last-applied-configuration", api::ANNOTATION_ATTEMPT];
+
+/// The manifest: kind, version, name, namespace, labels, annotations and spec, in that order.
+pub fn manifest(object: &DynamicObject) -> Value {
+    let written = serde_json::to_value(object).unwrap_or_default();
+    let mut metadata = written.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+    for field in SERVERS_OWN {
+        metadata.remove(field);
+    }
+    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+        for name in OF_THIS_OBJECT {
+            annotations.remove(name);
+        }
+    }
+    for field in ["annotations", "labels"] {
+        if metadata.get(field).and_then(Value::as_object).is_some_and(Map::is_empty) {
+            metadata.remove(field);
+        }
+    }
+    let mut spec = written.get("spec").cloned().unwrap_or_default();
+    without_empty_times(&mut spec);
+    let of = |field: &str| written.get(field).cloned().unwrap_or_default();
+    Value::Object(Map::from_iter([
+        ("apiVersion".to_owned(), of("apiVersion")),
+        ("kind".to_owned(), of("kind")),
+        ("metadata".to_owned(), Value::Object(metadata)),
+        ("spec".to_owned(), spec),
+    ]))
+}
+
+/// Go writes a template's missing creation time as `null`; nobody else does.
+fn without_empty_times(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, field| !(name == "creationTimestamp" && field.is_null()));
+            fields.values_mut().for_each(without_empty_times);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_empty_times),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_was_written_is_left() {
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": {"name": "pi", "namespace": "team", "uid": "u", "resourceVersion": "7", "generation": 1,
+                "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"a": "b"},
+                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+                "managedFields": [{"manager": "odh"}]},
+            "spec": {"mpiReplicaSpecs": {"Worker": {"template": {"metadata": {"creationTimestamp": null}}}}},
+            "status": {"phase": "Failed"}}))
+        .unwrap();
+        assert_eq!(
+            manifest(&object),
+            json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+                "metadata": {"name": "pi", "namespace": "team", "labels": {"a": "b"}},
+                "spec": {"mpiReplicaSpecs": {"Worker": {"template": {"metadata": {}}}}}})
+        );
+    }
+}

@@ -1,0 +1,268 @@
+//! What stands in a job's way, asked of the cluster before the job is created: may the caller do it, is there quota, is
+//! there room.
+//!
+//! In: a client, a namespace and jobs. Out: refusals as an [`Error`] with the class of the exit code, and what the job
+//! would wait for as [`plan::Finding`]s. All is read at once and within [`PATIENCE`]; what the caller may not read, or what
+//! does not come in time, is not judged, and the server has the last word anyway.
+
+use std::time::Duration;
+
+use api::{ANNOTATION_MAX_CONCURRENT_JOBS, MPIJob};
+use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, Pod, ResourceQuota};
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::core::ApiResource;
+use kube::{Client, ResourceExt};
+use plan::{Finding, Room, Weight};
+use serde::Serialize;
+
+use crate::kind::LABEL_QUEUE;
+use crate::list::{self, Selection};
+use crate::{Class, Error, Kind, view};
+
+/// How long everything together may take; the requirement is 2 s.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// No more nodes or pods than this are counted.
+const MOST_COUNTED: u32 = 5_000;
+
+/// Something that a caller may do or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Right {
+    /// The verb as in RBAC.
+    pub verb: String,
+    /// What to: `MPIJobs`, `pods/exec`.
+    pub what: String,
+    /// What it is needed for.
+    pub purpose: &'static str,
+    /// Whether the caller may.
+    pub allowed: bool,
+}
+
+/// What the commands need, and what for.
+const NEEDED: [(&str, &str, &str, &str); 9] = [
+    ("create", "", "", "create, retry, clone"),
+    ("get", "", "", "get, describe, explain, wait"),
+    ("list", "", "", "list, compare"),
+    ("watch", "", "", "--watch, wait"),
+    ("patch", "", "", "suspend, resume"),
+    ("delete", "", "", "delete"),
+    ("get", "pods", "log", "logs"),
+    ("create", "pods", "exec", "exec"),
+    ("list", "events", "", "events, describe"),
+];
+
+/// Refuses, or says what the jobs would wait for. A server too old for a review, or one that does not answer in time, is
+/// no reason to refuse.
+///
+/// # Errors
+/// [`Error::Refused`] with class `NotAllowed`, `Quota` or `Invalid`.
+pub async fn preflight(client: &Client, namespace: &str, jobs: &[MPIJob]) -> Result<Vec<Finding>, Error> {
+    let room = async {
+        let (right, room) = futures::join!(
+            allowed(client, Kind::MpiJob.group(), Kind::MpiJob.plural(), "", "create", namespace),
+            room(client, namespace)
+        );
+        if right == Some(false) {
+            return Err(lacks(client, "create", Kind::MpiJob, namespace).await);
+        }
+        Ok(room)
+    };
+    let Ok(room) = tokio::time::timeout(PATIENCE, room).await else { return Ok(Vec::new()) };
+    let mut room = room?;
+    let mut waits = Vec::new();
+    for job in jobs {
+        let found = plan::precheck(job, namespace, &room, Timestamp::now());
+        if let Some(refused) = found.iter().find(|finding| finding.weight == Weight::Refused) {
+            return Err(refusal(refused));
+        }
+        waits.extend(found);
+        if let Ok(Some(finding)) = tokio::time::timeout(PATIENCE, queue(client, namespace, job)).await {
+            waits.push(finding);
+        }
+        // The next one of the same file finds this one there.
+        let mut counted = job.clone();
+        counted.metadata.namespace = Some(namespace.to_owned());
+        room.jobs.push(counted);
+    }
+    Ok(waits)
+}
+
+fn refusal(finding: &Finding) -> Error {
+    Error::Refused {
+        class: if finding.reason == "QuotaExceeded" { Class::Quota } else { Class::Invalid },
+        reason: finding.reason.to_owned(),
+        message: finding.message.clone(),
+        advice: Some(format!("{}; --no-preflight leaves it to the server", finding.advice)),
+        faults: Vec::new(),
+    }
+}
+
+/// Whether the caller may do it; nothing where the server does not say.
+async fn allowed(
+    client: &Client,
+    group: &str,
+    resource: &str,
+    subresource: &str,
+    verb: &str,
+    namespace: &str,
+) -> Option<bool> {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: some(group),
+                resource: some(resource),
+                subresource: some(subresource),
+                verb: some(verb),
+                namespace: some(namespace),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    Some(api.create(&PostParams::default(), &review).await.ok()?.status?.allowed)
+}
+
+/// The sentence of a refusal, with the name by which the cluster knows the caller.
+async fn lacks(client: &Client, verb: &str, kind: Kind, namespace: &str) -> Error {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let me = api.create(&PostParams::default(), &SelfSubjectReview::default()).await.ok();
+    let user = me.and_then(|me| me.status?.user_info?.username).unwrap_or_else(|| "you".to_owned());
+    Error::Refused {
+        class: Class::NotAllowed,
+        reason: "Forbidden".to_owned(),
+        message: format!(
+            "User '{user}' lacks '{verb}' permission for {} in namespace '{namespace}'",
+            kind.names()
+        ),
+        advice: Some("ask an administrator of the namespace for the role kubeflow-mpijobs-edit".to_owned()),
+        faults: Vec::new(),
+    }
+}
+
+/// What the caller may do with jobs of a kind in a namespace, one right a line.
+///
+/// # Errors
+/// [`Error::Refused`] where the server reviews no rights.
+pub async fn rights(client: &Client, kind: Kind, namespace: &str) -> Result<Vec<Right>, Error> {
+    let asked = NEEDED.map(|(verb, resource, subresource, purpose)| async move {
+        let (group, plural) =
+            if resource.is_empty() { (kind.group(), kind.plural()) } else { ("", resource) };
+        let allowed = allowed(client, group, plural, subresource, verb, namespace).await?;
+        let what = match (resource, subresource) {
+            ("", _) => kind.names().to_owned(),
+            (resource, "") => resource.to_owned(),
+            (resource, subresource) => format!("{resource}/{subresource}"),
+        };
+        Some(Right { verb: verb.to_owned(), what, purpose, allowed })
+    });
+    let found: Option<Vec<Right>> = futures::future::join_all(asked).await.into_iter().collect();
+    found.ok_or_else(|| Error::Client("the cluster does not say what you may do".to_owned()))
+}
+
+async fn room(client: &Client, namespace: &str) -> Room {
+    let (quotas, limits, place, jobs, nodes) = futures::join!(
+        read::<ResourceQuota>(Api::namespaced(client.clone(), namespace)),
+        read::<LimitRange>(Api::namespaced(client.clone(), namespace)),
+        most_jobs(client, namespace),
+        jobs(client, namespace),
+        nodes(client),
+    );
+    Room {
+        quotas: quotas.unwrap_or_default(),
+        limits: limits.unwrap_or_default(),
+        most_jobs: place,
+        jobs,
+        nodes,
+    }
+}
+
+async fn read<K>(api: Api<K>) -> Option<Vec<K>>
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    Some(api.list(&ListParams::default()).await.ok()?.items)
+}
+
+async fn most_jobs(client: &Client, namespace: &str) -> Option<usize> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    api.get_metadata(namespace)
+        .await
+        .ok()?
+        .annotations()
+        .get(ANNOTATION_MAX_CONCURRENT_JOBS)?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// Every job that may be seen, in the words of our operator: of all namespaces if possible, for they hold the nodes too.
+async fn jobs(client: &Client, namespace: &str) -> Vec<MPIJob> {
+    let of = |namespace: Option<&str>| Selection {
+        kind: Some(Kind::MpiJob),
+        namespace: namespace.map(str::to_owned),
+        labels: None,
+    };
+    let found = match list::list(client, &of(None)).await {
+        Ok(found) => Ok(found),
+        Err(_) => list::list(client, &of(Some(namespace))).await,
+    };
+    found.unwrap_or_default().iter().map(view::in_our_words).collect()
+}
+
+async fn nodes(client: &Client) -> Option<(Vec<Node>, Vec<Pod>)> {
+    let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::all(client.clone()));
+    let all = ListParams::default().limit(MOST_COUNTED);
+    let held = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
+    let (nodes, pods) = futures::join!(nodes.list(&all), pods.list(&held));
+    Some((nodes.ok()?.items, pods.ok()?.items))
+}
+
+/// What a Kueue queue says of who waits in it; nothing where there is no Kueue or no queue asked for.
+async fn queue(client: &Client, namespace: &str, job: &MPIJob) -> Option<Finding> {
+    let name = job.metadata.labels.as_ref()?.get(LABEL_QUEUE)?;
+    let resource = ApiResource {
+        group: "kueue.x-k8s.io".to_owned(),
+        version: "v1beta1".to_owned(),
+        api_version: "kueue.x-k8s.io/v1beta1".to_owned(),
+        kind: "LocalQueue".to_owned(),
+        plural: "localqueues".to_owned(),
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    match api.get(name).await {
+        Ok(queue) => waiting(name, &queue),
+        Err(kube::Error::Api(status)) if status.code == 404 && status.message.contains(name.as_str()) => {
+            Some(Finding {
+                weight: Weight::Waits,
+                reason: "QuotaExceeded",
+                message: format!(
+                    "there is no queue \"{name}\" in namespace \"{namespace}\": the job would wait for ever"
+                ),
+                advice: "see what queues there are: kubectl get localqueues".to_owned(),
+            })
+        }
+        Err(_) => None,
+    }
+}
+
+fn waiting(name: &str, queue: &DynamicObject) -> Option<Finding> {
+    let number =
+        |field: &str| queue.data.pointer(&format!("/status/{field}")).and_then(serde_json::Value::as_i64);
+    let pending = number("pendingWorkloads").filter(|pending| *pending > 0)?;
+    let admitted = number("admittedWorkloads").unwrap_or(0);
+    Some(Finding {
+        weight: Weight::Waits,
+        reason: "QuotaExceeded",
+        message: format!(
+            "{pending} workloads wait in the queue \"{name}\" already, {admitted} run. Estimated wait time: unknown (the queue does not say how long its workloads take)"
+        ),
+        advice: "its place in the queue, once it is there: odh training explain mpijob NAME".to_owned(),
+    })
+}

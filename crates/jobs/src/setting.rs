@@ -1,0 +1,341 @@
+//! One change to a job's manifest in the words of someone who trains models: `worker.memory=32Gi`, `image=…`,
+//! `env.LR=0.1`, or any field by its path: `spec.runPolicy.backoffLimit=3`.
+//!
+//! In: a manifest and a [`Setting`]. Out: the manifest changed, or a fault that names what can be set. Pure; whether the
+//! result is a job is for the same rules to say as for one that was written by hand.
+
+use serde_json::{Map, Value, json};
+
+use crate::kind::LABEL_QUEUE;
+use crate::manifest::{Step, nearest, steps};
+use crate::{Error, Fault, Kind};
+
+/// The resource that counts NVIDIA's GPUs.
+const GPU: &str = "nvidia.com/gpu";
+/// What can be set of a role.
+const OF_A_ROLE: [&str; 6] = ["memory", "cpu", "gpus", "image", "replicas", "command"];
+/// What can be set of a job.
+const OF_A_JOB: [&str; 9] =
+    ["image", "workers", "slots", "queue", "priority", "mpi", "suspend", "retries", "deadline"];
+
+/// A path and what to write there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// As the person wrote it.
+    pub path: String,
+    /// The value as written.
+    pub value: String,
+}
+
+impl Setting {
+    /// Reads `path=value`.
+    ///
+    /// # Errors
+    /// A sentence that says how it is written.
+    pub fn read(text: &str) -> Result<Setting, String> {
+        match text.split_once('=') {
+            Some((path, value)) if !path.trim().is_empty() => {
+                Ok(Setting { path: path.trim().to_owned(), value: value.to_owned() })
+            }
+            _ => Err("write PATH=VALUE, e.g. worker.memory=32Gi".to_owned()),
+        }
+    }
+}
+
+/// The manifest with every setting made.
+///
+/// # Errors
+/// [`Error::Invalid`] with each setting that names nothing that can be set.
+pub fn set(mut manifest: Value, kind: Kind, settings: &[Setting]) -> Result<Value, Error> {
+    let faults: Vec<Fault> = settings
+        .iter()
+        .filter_map(|setting| one(&mut manifest, kind, setting).err().map(|fault| (setting, fault)))
+        .map(|(setting, (message, advice))| Fault {
+            source: String::new(),
+            position: None,
+            path: format!("--set {}", setting.path),
+            message,
+            advice: Some(advice),
+        })
+        .collect();
+    if faults.is_empty() { Ok(manifest) } else { Err(Error::Invalid { faults }) }
+}
+
+type Wrong = (String, String);
+
+fn one(manifest: &mut Value, kind: Kind, setting: &Setting) -> Result<(), Wrong> {
+    let Setting { path, value } = setting;
+    if path == "spec" || path.starts_with("spec.") || path.starts_with("metadata.") {
+        return raw(manifest, path, value);
+    }
+    if let Some(name) = path.strip_prefix("env.") {
+        return containers(manifest, kind, None)?.into_iter().try_for_each(|at| variable(at, name, value));
+    }
+    match path.split_once('.') {
+        Some((role, what)) => of_role(manifest, kind, role, what, value),
+        None => of_job(manifest, kind, path, value),
+    }
+}
+
+fn of_job(manifest: &mut Value, kind: Kind, what: &str, value: &str) -> Result<(), Wrong> {
+    let number = || whole(what, value);
+    match what {
+        "image" => containers(manifest, kind, None)?.into_iter().try_for_each(|at| {
+            at["image"] = value.into();
+            Ok(())
+        }),
+        "workers" => of_role(manifest, kind, "worker", "replicas", value),
+        "slots" if kind == Kind::MpiJob => raw(manifest, "spec.slotsPerWorker", value),
+        "mpi" if kind == Kind::MpiJob => put(manifest, "spec.mpiImplementation", value.into()),
+        "queue" => {
+            child(child(manifest, "metadata")?, "labels")?[LABEL_QUEUE] = value.into();
+            Ok(())
+        }
+        "priority" => pods(manifest, kind, None)?.into_iter().try_for_each(|pod| {
+            pod["priorityClassName"] = value.into();
+            Ok(())
+        }),
+        "suspend" => {
+            let path = kind.suspend_pointer().trim_start_matches('/').replace('/', ".");
+            let wanted = value.parse::<bool>().map_err(|_| {
+                (format!("\"{value}\" is neither true nor false"), "write true or false".into())
+            })?;
+            put(manifest, &path, wanted.into())
+        }
+        "retries" if kind != Kind::TrainJob => put(manifest, "spec.runPolicy.backoffLimit", number()?),
+        "deadline" if kind != Kind::TrainJob => {
+            put(manifest, "spec.runPolicy.activeDeadlineSeconds", number()?)
+        }
+        _ => Err(unknown(what, &OF_A_JOB)),
+    }
+}
+
+fn of_role(manifest: &mut Value, kind: Kind, role: &str, what: &str, value: &str) -> Result<(), Wrong> {
+    if what == "replicas" {
+        let count = whole(what, value)?;
+        return match kind.replicas_field() {
+            None => put(manifest, "spec.trainer.numNodes", count),
+            Some(_) => {
+                replica(manifest, kind, role)?["replicas"] = count;
+                Ok(())
+            }
+        };
+    }
+    let resource = match what {
+        "memory" => "memory",
+        "cpu" => "cpu",
+        "gpus" | "gpu" => GPU,
+        "image" => {
+            return containers(manifest, kind, Some(role))?.into_iter().try_for_each(|at| {
+                at["image"] = value.into();
+                Ok(())
+            });
+        }
+        "command" => {
+            return containers(manifest, kind, Some(role))?.into_iter().try_for_each(|at| {
+                at["command"] = json!(value.split_whitespace().collect::<Vec<_>>());
+                Ok(())
+            });
+        }
+        _ => return Err(unknown(what, &OF_A_ROLE)),
+    };
+    if !crate::build::is_quantity(value) {
+        return Err((format!("\"{value}\" is not a quantity"), "write 16Gi, 4 or 500m".to_owned()));
+    }
+    containers(manifest, kind, Some(role))?.into_iter().try_for_each(|at| amount(at, kind, resource, value))
+}
+
+/// Sets the limit, and the request where there is one: a request above its limit is refused, and one far below it is
+/// how the memory was overrun in the first place.
+fn amount(container: &mut Value, kind: Kind, resource: &str, value: &str) -> Result<(), Wrong> {
+    let field = if kind == Kind::TrainJob { "resourcesPerNode" } else { "resources" };
+    let resources = child(container, field)?;
+    child(resources, "limits")?[resource] = value.into();
+    if let Some(request) = resources.get_mut("requests").and_then(|requests| requests.get_mut(resource)) {
+        *request = value.into();
+    }
+    Ok(())
+}
+
+fn variable(container: &mut Value, name: &str, value: &str) -> Result<(), Wrong> {
+    let Some(fields) = container.as_object_mut() else { return Err(not_a_map("the container")) };
+    let Some(list) = fields.entry("env").or_insert_with(|| json!([])).as_array_mut() else {
+        return Err(not_a_map("env"));
+    };
+    let entry = json!({ "name": name, "value": value });
+    match list.iter_mut().find(|variable| variable["name"] == name) {
+        Some(known) => *known = entry,
+        None => list.push(entry),
+    }
+    Ok(())
+}
+
+/// The spec of a role, whose name may be written in any case.
+fn replica<'a>(manifest: &'a mut Value, kind: Kind, role: &str) -> Result<&'a mut Value, Wrong> {
+    let field = kind.replicas_field().unwrap_or_default();
+    let roles = child(child(manifest, "spec")?, field)?;
+    let known: Vec<String> = roles.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect();
+    let Some(name) = known.iter().find(|known| known.eq_ignore_ascii_case(role)) else {
+        let words: Vec<String> = known.iter().map(|name| name.to_lowercase()).collect();
+        return Err((
+            format!("this job has no {role}"),
+            format!("it has: {}; of the job itself: {}", words.join(", "), OF_A_JOB.join(", ")),
+        ));
+    };
+    Ok(&mut roles[name.as_str()])
+}
+
+/// The pod specs of one role, or of all.
+fn pods<'a>(manifest: &'a mut Value, kind: Kind, role: Option<&str>) -> Result<Vec<&'a mut Value>, Wrong> {
+    match (kind.replicas_field(), role) {
+        (None, _) => Err((
+            "a TrainJob's pods come from its runtime".to_owned(),
+            "set a field of its own by its path: spec.trainer.image=…".to_owned(),
+        )),
+        (Some(_), Some(role)) => {
+            let spec = child(child(replica(manifest, kind, role)?, "template")?, "spec")?;
+            Ok(vec![spec])
+        }
+        (Some(field), None) => {
+            let roles =
+                child(child(manifest, "spec")?, field)?.as_object_mut().ok_or_else(|| not_a_map(field))?;
+            roles.values_mut().map(|role| child(child(role, "template")?, "spec")).collect()
+        }
+    }
+}
+
+/// The first containers of one role, or of all; of a TrainJob its trainer.
+fn containers<'a>(
+    manifest: &'a mut Value,
+    kind: Kind,
+    role: Option<&str>,
+) -> Result<Vec<&'a mut Value>, Wrong> {
+    if kind == Kind::TrainJob {
+        return Ok(vec![child(child(manifest, "spec")?, "trainer")?]);
+    }
+    let pods = pods(manifest, kind, role)?;
+    pods.into_iter()
+        .map(|pod| {
+            pod.get_mut("containers")
+                .and_then(|list| list.get_mut(0))
+                .ok_or_else(|| ("has no container".to_owned(), "see it: odh training export".to_owned()))
+        })
+        .collect()
+}
+
+/// A field by its path, as text, number or boolean as the value reads.
+fn raw(manifest: &mut Value, path: &str, value: &str) -> Result<(), Wrong> {
+    let value = match serde_json::from_str::<Value>(value) {
+        Ok(read) => read,
+        Err(_) => value.into(),
+    };
+    put(manifest, path, value)
+}
+
+fn put(manifest: &mut Value, path: &str, value: Value) -> Result<(), Wrong> {
+    let mut at = manifest;
+    for step in steps(path) {
+        at = match step {
+            Step::Key(key) => child(at, &key)?,
+            Step::Index(index) => at
+                .get_mut(index)
+                .ok_or_else(|| (format!("there is no item {index}"), "items count from 0".to_owned()))?,
+        };
+    }
+    *at = value;
+    Ok(())
+}
+
+/// A field of a map, made where it is not there.
+fn child<'a>(value: &'a mut Value, key: &str) -> Result<&'a mut Value, Wrong> {
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    match value.as_object_mut() {
+        Some(fields) => Ok(fields.entry(key).or_insert(Value::Null)),
+        None => Err(not_a_map(key)),
+    }
+}
+
+fn not_a_map(key: &str) -> Wrong {
+    (
+        format!("{key} stands in something that has no fields"),
+        "see the fields: odh training export".to_owned(),
+    )
+}
+
+fn whole(what: &str, value: &str) -> Result<Value, Wrong> {
+    let number = value.parse::<i64>().ok().filter(|number| *number >= 0);
+    number
+        .map(Value::from)
+        .ok_or_else(|| (format!("\"{value}\" is not a whole number"), format!("write a number: {what}=4")))
+}
+
+fn unknown(what: &str, known: &[&str]) -> Wrong {
+    let advice = match nearest(what, known) {
+        Some(meant) => format!("did you mean \"{meant}\"?"),
+        None => format!("it may be: {}; or a field by its path: spec.…", known.join(", ")),
+    };
+    (format!("\"{what}\" is nothing that can be set"), advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> Value {
+        json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "a"}, "spec": {
+            "mpiReplicaSpecs": {
+                "Launcher": {"template": {"spec": {"containers": [{"name": "l", "image": "i"}]}}},
+                "Worker": {"replicas": 2, "template": {"spec": {"containers": [{"name": "w", "image": "i",
+                    "resources": {"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi", "cpu": "1"}}}]}}}}}})
+    }
+
+    fn changed(settings: &[&str]) -> Result<Value, Error> {
+        let settings: Vec<Setting> = settings.iter().map(|text| Setting::read(text).unwrap()).collect();
+        set(job(), Kind::MpiJob, &settings)
+    }
+
+    #[test]
+    fn what_people_change_is_changed_where_it_stands() {
+        let job = changed(&[
+            "worker.memory=32Gi",
+            "worker.gpus=2",
+            "workers=8",
+            "env.LR=0.1",
+            "image=new",
+            "queue=team",
+            "spec.runPolicy.backoffLimit=3",
+            "priority=high",
+        ])
+        .unwrap();
+        let worker = &job["spec"]["mpiReplicaSpecs"]["Worker"];
+        let container = &worker["template"]["spec"]["containers"][0];
+        assert_eq!(worker["replicas"], 8);
+        assert_eq!(container["resources"]["limits"], json!({"memory": "32Gi", "nvidia.com/gpu": "2"}));
+        assert_eq!(container["resources"]["requests"], json!({"memory": "32Gi", "cpu": "1"}));
+        assert_eq!(container["env"], json!([{"name": "LR", "value": "0.1"}]));
+        assert_eq!(
+            job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["image"],
+            "new"
+        );
+        assert_eq!(job["metadata"]["labels"][LABEL_QUEUE], "team");
+        assert_eq!(job["spec"]["runPolicy"]["backoffLimit"], 3);
+        assert_eq!(worker["template"]["spec"]["priorityClassName"], "high");
+    }
+
+    #[test]
+    fn what_cannot_be_set_says_what_can() {
+        for (setting, says) in [
+            ("worker.memroy=1Gi", "did you mean \"memory\"?"),
+            ("worker.memory=much", "\"much\" is not a quantity"),
+            ("servant.memory=1Gi", "this job has no servant; it has: launcher, worker"),
+            ("workers=-1", "\"-1\" is not a whole number"),
+            ("colour=red", "it may be: image, workers"),
+        ] {
+            let error = changed(&[setting]).unwrap_err();
+            assert!(error.to_string().contains(says), "{setting}: {error}");
+        }
+        assert!(Setting::read("worker.memory").is_err());
+    }
+}

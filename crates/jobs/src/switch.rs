@@ -1,0 +1,91 @@
+//! Holds a job back and lets it go on: `suspend` and `resume`.
+//!
+//! Suspending deletes the pods and keeps the job; what a program has not saved is lost. Resuming starts it from its
+//! beginning.
+
+use kube::Client;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::submit::FIELD_MANAGER;
+use crate::{Attempt, Class, Error, Kind, explain, list, view};
+
+/// What became of it.
+#[derive(Clone, Debug)]
+pub struct Switched {
+    /// The job as the server has it now.
+    pub object: DynamicObject,
+    /// Whether it was not so before.
+    pub changed: bool,
+}
+
+/// Holds the job back (`true`), or lets it go on (`false`).
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Refused`] where the job has ended or a queue decides, or the server's refusal.
+pub async fn switch(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+    suspend: bool,
+) -> Result<Switched, Error> {
+    let object = list::get(client, kind, namespace, name).await?;
+    let row = view::row(&object);
+    if row.finished() {
+        let phase = view::phase_name(row.phase).to_lowercase();
+        let way = if suspend { "there is nothing to hold back" } else { "run it again" };
+        return Err(ended(kind, name, &phase, way));
+    }
+    if kind.suspended(&object) == suspend {
+        return Ok(Switched { object, changed: false });
+    }
+    let verb = if suspend { "suspend" } else { "resume" };
+    let attempt = Attempt { verb: "patch", what: kind.names(), name, namespace };
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let change = nested(kind.suspend_pointer(), suspend.into());
+    let patched = kind.api(client, namespace).patch(name, &parameters, &Patch::Merge(change)).await;
+    let object = patched.map_err(|error| match explain(error, attempt) {
+        Error::Refused { class, reason, message, advice, faults } => Error::Refused {
+            class,
+            reason,
+            message: format!("cannot {verb} {}/{name}: {message}", kind.word()),
+            advice,
+            faults,
+        },
+        other => other,
+    })?;
+    Ok(Switched { object, changed: true })
+}
+
+fn ended(kind: Kind, name: &str, phase: &str, way: &str) -> Error {
+    Error::Refused {
+        class: Class::Conflict,
+        reason: "Ended".to_owned(),
+        message: format!("{} \"{name}\" has {phase}: {way}", kind.name()),
+        advice: Some(format!("run it again: odh training retry {} {name}", kind.word())),
+        faults: Vec::new(),
+    }
+}
+
+/// `{"a": {"b": value}}` of `/a/b`.
+fn nested(pointer: &str, value: Value) -> Value {
+    pointer.split('/').filter(|step| !step.is_empty()).rev().fold(value, |inner, step| json!({ step: inner }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_switch_stands_where_the_kind_has_it() {
+        assert_eq!(
+            nested(Kind::MpiJob.suspend_pointer(), true.into()),
+            json!({"spec": {"runPolicy": {"suspend": true}}})
+        );
+        assert_eq!(
+            nested(Kind::TrainJob.suspend_pointer(), false.into()),
+            json!({"spec": {"suspend": false}})
+        );
+    }
+}

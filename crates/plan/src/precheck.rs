@@ -1,0 +1,740 @@
+//! What stands in a job's way before it exists: the namespace's quota and limits, its number of jobs, and what is free
+//! on the nodes now.
+//!
+//! In: the job and what was read of the place where it shall run ([`Room`]). Out: [`Finding`]s, the refusals first. Pure,
+//! and the one place that decides it. What could not be read is not judged.
+
+use std::collections::BTreeMap;
+
+use api::{LAUNCHER, MPIJob, Phase, WORKER};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    Container, LimitRange, LimitRangeItem, Node, Pod, PodSpec, ResourceQuota, Taint,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use serde::Serialize;
+
+use crate::quantity::Amount;
+
+/// How many finished jobs an estimate has to rest on.
+const FEWEST_EXAMPLES: usize = 3;
+/// What GPUs are counted as, after the vendor's name.
+const GPU_SUFFIX: &str = "/gpu";
+
+type Amounts = BTreeMap<String, Amount>;
+type Quantities = BTreeMap<String, Quantity>;
+
+/// What was read of the place where a job shall run; nothing where it may not be read.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    /// The namespace's quotas.
+    pub quotas: Vec<ResourceQuota>,
+    /// The namespace's limit ranges.
+    pub limits: Vec<LimitRange>,
+    /// How many jobs may run in the namespace at once.
+    pub most_jobs: Option<usize>,
+    /// The jobs that can be seen: those that run hold what is missed, those that have ended say how long jobs take.
+    pub jobs: Vec<MPIJob>,
+    /// All nodes, and everybody's pods that have not ended.
+    pub nodes: Option<(Vec<Node>, Vec<Pod>)>,
+}
+
+/// How much a finding weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Weight {
+    /// The job, or its pods, would be refused.
+    Refused,
+    /// The job would wait.
+    Waits,
+}
+
+/// One thing that stands in a job's way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// How much it weighs.
+    pub weight: Weight,
+    /// One of CONTRACT's words: `QuotaExceeded`, `Unschedulable`, `AdmissionRefused`.
+    pub reason: &'static str,
+    /// What is asked, what there is.
+    pub message: String,
+    /// The way out.
+    pub advice: String,
+}
+
+/// What stands in the job's way, the refusals first.
+#[must_use]
+pub fn precheck(job: &MPIJob, namespace: &str, room: &Room, now: Timestamp) -> Vec<Finding> {
+    let roles = roles(job, &room.limits);
+    // Held back, it asks for nothing yet; and whoever lets it go has counted.
+    let held = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
+    let queued =
+        job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(api::LABEL_QUEUE_NAME));
+    let mut found = limit_faults(&roles, &room.limits);
+    if !held && !queued {
+        found.extend(too_many_jobs(namespace, room));
+        found.extend(room.quotas.iter().flat_map(|quota| quota_faults(&roles, quota)));
+        if let Some((nodes, pods)) = &room.nodes {
+            found.extend(shortage(&roles, nodes, pods, room, now));
+        }
+    }
+    found.sort_by_key(|finding| finding.weight);
+    found
+}
+
+/// Pods of one role, all alike.
+struct Role<'a> {
+    name: &'static str,
+    count: i64,
+    pod: Option<&'a PodSpec>,
+    requests: Amounts,
+    limits: Amounts,
+    /// Resources of which a container has no limit, and no request.
+    unlimited: Vec<(&'static str, bool, bool)>,
+}
+
+fn roles<'a>(job: &'a MPIJob, limits: &[LimitRange]) -> Vec<Role<'a>> {
+    [(LAUNCHER, "Launcher"), (WORKER, "Worker")]
+        .into_iter()
+        .filter_map(|(key, name)| {
+            let spec = job.spec.mpi_replica_specs.get(key)?;
+            let count = if key == LAUNCHER { 1 } else { i64::from(spec.replicas.unwrap_or(0)) };
+            let pod = spec.template.spec.as_ref();
+            let mut role = Role {
+                name,
+                count,
+                pod,
+                requests: Amounts::new(),
+                limits: Amounts::new(),
+                unlimited: Vec::new(),
+            };
+            for container in pod.into_iter().flat_map(|pod| &pod.containers) {
+                add_container(&mut role, container, limits);
+            }
+            Some(role)
+        })
+        .collect()
+}
+
+/// Adds what a container asks for, the namespace's defaults filled in as the server does (`LimitRanger`).
+fn add_container(role: &mut Role<'_>, container: &Container, limits: &[LimitRange]) {
+    let mut resources = container.resources.clone().unwrap_or_default();
+    let mut limit = resources.limits.take().unwrap_or_default();
+    let mut request = resources.requests.take().unwrap_or_default();
+    for (name, amount) in &limit {
+        request.entry(name.clone()).or_insert_with(|| amount.clone());
+    }
+    for item in container_items(limits) {
+        for (name, amount) in item.default.iter().flatten() {
+            limit.entry(name.clone()).or_insert_with(|| amount.clone());
+        }
+        for (name, amount) in item.default_request.iter().chain(item.default.iter()).flatten() {
+            request.entry(name.clone()).or_insert_with(|| amount.clone());
+        }
+    }
+    for name in ["cpu", "memory"] {
+        role.unlimited.push((name, limit.contains_key(name), request.contains_key(name)));
+    }
+    add(&mut role.requests, &request);
+    add(&mut role.limits, &limit);
+}
+
+fn container_items(limits: &[LimitRange]) -> impl Iterator<Item = &LimitRangeItem> {
+    limits
+        .iter()
+        .flat_map(|range| range.spec.iter().flat_map(|spec| &spec.limits))
+        .filter(|item| item.type_ == "Container")
+}
+
+fn add(sum: &mut Amounts, more: &Quantities) {
+    for (name, quantity) in more {
+        if let Some(amount) = Amount::read(&quantity.0) {
+            let known = sum.get(name).copied();
+            sum.insert(name.clone(), known.map_or(amount, |known| amount.plus(known)));
+        }
+    }
+}
+
+fn too_many_jobs(namespace: &str, room: &Room) -> Option<Finding> {
+    let limit = room.most_jobs?;
+    let here = |job: &&MPIJob| job.metadata.namespace.as_deref() == Some(namespace);
+    let running = room.jobs.iter().filter(here).filter(|job| is_running(job)).count();
+    (running >= limit).then(|| Finding {
+        weight: Weight::Refused,
+        reason: "QuotaExceeded",
+        message: format!("Quota exceeded: {running}/{limit} jobs running"),
+        advice: format!(
+            "the namespace {namespace} may run {limit} at once: wait for one to end, suspend or delete one (odh training list), or create it with --suspend"
+        ),
+    })
+}
+
+/// Whether a job counts against the namespace's number of jobs: it may run and has not ended.
+fn is_running(job: &MPIJob) -> bool {
+    let status = job.status.as_ref();
+    let ended = status.is_some_and(|status| {
+        matches!(status.phase, Some(Phase::Succeeded | Phase::Failed)) || status.completion_time.is_some()
+    });
+    let held = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
+    !ended && !held && job.metadata.deletion_timestamp.is_none()
+}
+
+/// What a quota's resource is asked by a pod, and what the word for it in a container is.
+fn asked<'a>(role: &'a Role<'_>, key: &'a str) -> Option<(Option<Amount>, &'a str)> {
+    let (amounts, name) = match key.strip_prefix("limits.") {
+        Some(name) => (&role.limits, name),
+        None => (&role.requests, key.strip_prefix("requests.").unwrap_or(key)),
+    };
+    match name {
+        "cpu" | "memory" | "ephemeral-storage" => Some((amounts.get(name).copied(), name)),
+        extended if extended.contains('/') && !extended.starts_with("count/") => {
+            Some((amounts.get(extended).copied(), extended))
+        }
+        _ => None,
+    }
+}
+
+fn quota_faults(roles: &[Role<'_>], quota: &ResourceQuota) -> Vec<Finding> {
+    let Some(spec) = &quota.spec else { return Vec::new() };
+    // Which pods a scoped quota is about depends on what this does not look at.
+    if spec.scopes.is_some() || spec.scope_selector.is_some() {
+        return Vec::new();
+    }
+    let status = quota.status.clone().unwrap_or_default();
+    let used = status.used.unwrap_or_default();
+    let name = quota.metadata.name.as_deref().unwrap_or("");
+    let hard = spec.hard.iter().flatten();
+    hard.filter_map(|(key, limit)| {
+        let limit = Amount::read(&limit.0)?;
+        let used = used.get(key).and_then(|used| Amount::read(&used.0)).unwrap_or(Amount::NONE);
+        over_quota(roles, name, key, limit, used).or_else(|| unspoken(roles, name, key))
+    })
+    .collect()
+}
+
+fn over_quota(roles: &[Role<'_>], quota: &str, key: &str, limit: Amount, used: Amount) -> Option<Finding> {
+    let one = Amount::read("1")?;
+    let of = |role: &Role<'_>| match key {
+        "pods" | "count/pods" => Some(one),
+        // Counts of other objects are the server's, which says it itself when the job is created.
+        _ => asked(role, key)?.0,
+    };
+    let mut sum = Amount::NONE;
+    for role in roles {
+        if let Some(each) = of(role) {
+            sum = each.times(role.count).plus(sum);
+        }
+    }
+    if sum.is_none() || !sum.plus(used).exceeds(limit) {
+        return None;
+    }
+    let left = limit.minus(used);
+    let each = roles.iter().find(|role| role.name == "Worker").and_then(of);
+    let launcher = roles.iter().find(|role| role.name == "Launcher").and_then(of).unwrap_or(Amount::NONE);
+    let fit = each.and_then(|each| left.minus(launcher).count_of(each)).unwrap_or(0);
+    let smaller = if fit > 0 {
+        format!("ask for at most {fit} Workers of this size, or for less in each")
+    } else {
+        "ask for less".to_owned()
+    };
+    Some(Finding {
+        weight: Weight::Refused,
+        reason: "QuotaExceeded",
+        message: format!(
+            "Quota exceeded: {} of {key} asked, {} of {} used, {} left (quota {quota})",
+            sum.write(),
+            used.write(),
+            limit.write(),
+            left.write()
+        ),
+        advice: format!("{smaller}; or wait for a running job to end (odh training list), or delete one"),
+    })
+}
+
+/// A quota on CPU or memory refuses pods that do not say how much they take.
+fn unspoken(roles: &[Role<'_>], quota: &str, key: &str) -> Option<Finding> {
+    let name = key.trim_start_matches("limits.").trim_start_matches("requests.");
+    let limits = key.starts_with("limits.");
+    let silent = roles.iter().find(|role| {
+        role.unlimited
+            .iter()
+            .any(|(known, limit, request)| *known == name && !(if limits { *limit } else { *request }))
+    })?;
+    let what = if limits { "limit" } else { "request" };
+    Some(Finding {
+        weight: Weight::Refused,
+        reason: "QuotaExceeded",
+        message: format!("the quota {quota} counts {key}, and the {} says no {name} {what}", silent.name),
+        advice: format!(
+            "set resources.{what}s.{name} of every container of the {}; an administrator can give a default with a LimitRange",
+            silent.name
+        ),
+    })
+}
+
+fn limit_faults(roles: &[Role<'_>], limits: &[LimitRange]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for range in limits {
+        let name = range.metadata.name.as_deref().unwrap_or("");
+        for item in range.spec.iter().flat_map(|spec| &spec.limits) {
+            let whole = item.type_ == "Pod";
+            if !whole && item.type_ != "Container" {
+                continue;
+            }
+            for role in roles {
+                let single = role.pod.is_some_and(|pod| pod.containers.len() == 1);
+                // Sums are a pod's; of several containers they say nothing about one.
+                if whole || single {
+                    found.extend(outside(role, item, name));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> {
+    let finding = |message: String, resource: &str| Finding {
+        weight: Weight::Refused,
+        reason: "AdmissionRefused",
+        message,
+        advice: format!("change resources of the {}: {resource}", role.name),
+    };
+    let mut found = Vec::new();
+    for (name, most) in item.max.iter().flatten() {
+        if let (Some(limit), Some(most)) = (role.limits.get(name), Amount::read(&most.0))
+            && limit.exceeds(most)
+        {
+            let (asked, most) = (limit.write(), most.write());
+            let message = format!(
+                "{asked} of {name} for the {} is over the {most} that the LimitRange {range} allows",
+                role.name
+            );
+            found.push(finding(message, &format!("at most {most} of {name}")));
+        }
+    }
+    for (name, least) in item.min.iter().flatten() {
+        if let (Some(request), Some(least)) = (role.requests.get(name), Amount::read(&least.0))
+            && least.exceeds(*request)
+        {
+            let (asked, least) = (request.write(), least.write());
+            let message = format!(
+                "{asked} of {name} for the {} is under the {least} that the LimitRange {range} wants",
+                role.name
+            );
+            found.push(finding(message, &format!("at least {least} of {name}")));
+        }
+    }
+    found
+}
+
+/// A node's room.
+struct Shape {
+    free: Amounts,
+    whole: Amounts,
+}
+
+/// What the Workers miss on the nodes as they are now.
+fn shortage(
+    roles: &[Role<'_>],
+    nodes: &[Node],
+    pods: &[Pod],
+    room: &Room,
+    now: Timestamp,
+) -> Option<Finding> {
+    let worker = roles.iter().find(|role| role.name == "Worker" && role.count > 0)?;
+    let mut shapes: Vec<Shape> =
+        nodes.iter().filter(|node| takes(node, worker.pod)).map(|node| shape(node, pods)).collect();
+    let mut one = worker.requests.clone();
+    one.insert("pods".to_owned(), Amount::read("1")?);
+    let wanted = usize::try_from(worker.count).unwrap_or(0);
+    let placed = place(&mut shapes.iter().map(|shape| shape.free.clone()).collect::<Vec<_>>(), &one, wanted);
+    if placed == wanted {
+        return None;
+    }
+    let largest = shapes.iter_mut().filter(|shape| fits(&shape.whole, &one)).count();
+    let scarce = scarce(&shapes, worker);
+    let (name, each) = scarce?;
+    let noun = noun(&name);
+    let asked = each.times(worker.count);
+    let free = shapes
+        .iter()
+        .filter_map(|shape| shape.free.get(&name))
+        .fold(Amount::NONE, |sum, free| free.plus(sum));
+    let whole =
+        shapes.iter().filter_map(|shape| shape.whole.get(&name)).fold(Amount::NONE, |sum, all| all.plus(sum));
+    if largest == 0 {
+        return Some(too_large(&shapes, &name, each));
+    }
+    let all = place(&mut shapes.iter().map(|shape| shape.whole.clone()).collect::<Vec<_>>(), &one, wanted);
+    if all < wanted {
+        return Some(Finding {
+            weight: Weight::Waits,
+            reason: "Unschedulable",
+            message: format!(
+                "Insufficient {noun}: requested {}, available {} even with nothing else running ({all} of {wanted} Workers fit)",
+                asked.write(),
+                whole.write()
+            ),
+            advice: format!("ask for {} Workers or fewer, or for less in each", all.max(1)),
+        });
+    }
+    let message = if asked.exceeds(free) {
+        format!("Requested {} {noun} but only {} available.", asked.write(), free.write())
+    } else {
+        format!(
+            "Requested {wanted} Workers of {} {noun} each, but only {placed} fit: the {} that are free are in pieces.",
+            each.write(),
+            free.write()
+        )
+    };
+    let missing = if asked.exceeds(free) { asked.minus(free) } else { each };
+    Some(Finding {
+        weight: Weight::Waits,
+        reason: "Unschedulable",
+        message: format!("{message} Estimated wait time: {}", estimate(&name, missing, room, now)),
+        advice: match placed {
+            0 => "the job waits; or ask for less in each Worker".to_owned(),
+            _ => format!("the job waits; {placed} Workers of this size could start now"),
+        },
+    })
+}
+
+fn too_large(shapes: &[Shape], name: &str, each: Amount) -> Finding {
+    let most = shapes.iter().filter_map(|shape| shape.whole.get(name)).copied();
+    let most = most.fold(Amount::NONE, |most, one| if one.exceeds(most) { one } else { most });
+    let noun = noun(name);
+    Finding {
+        weight: Weight::Waits,
+        reason: "Unschedulable",
+        message: match shapes.is_empty() {
+            true => {
+                "No node may run these Workers: none is ready and fits their node selector and tolerations"
+                    .to_owned()
+            }
+            false => format!(
+                "Insufficient {noun}: a Worker asks for {}, and the largest node has {}",
+                each.write(),
+                most.write()
+            ),
+        },
+        advice: "use more and smaller Workers, or ask an administrator for larger nodes".to_owned(),
+    }
+}
+
+fn noun(name: &str) -> &str {
+    match name {
+        "cpu" => "CPUs",
+        "memory" => "bytes of memory",
+        "pods" => "places for pods",
+        gpu if gpu.ends_with(GPU_SUFFIX) => "GPUs",
+        other => other,
+    }
+}
+
+/// The resource of which least of what is asked is there; GPUs before all others.
+fn scarce(shapes: &[Shape], worker: &Role<'_>) -> Option<(String, Amount)> {
+    let short = |(name, each): &(&String, &Amount)| {
+        let room = shapes.iter().filter_map(|shape| shape.free.get(*name)?.count_of(**each)).sum::<i64>();
+        (room < worker.count, name.ends_with(GPU_SUFFIX), std::cmp::Reverse(room))
+    };
+    let found = worker.requests.iter().filter(|(_, each)| !each.is_none()).max_by_key(short);
+    found.map(|(name, each)| (name.clone(), *each))
+}
+
+fn takes(node: &Node, pod: Option<&PodSpec>) -> bool {
+    let spec = node.spec.clone().unwrap_or_default();
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready =
+        conditions.into_iter().flatten().any(|known| known.type_ == "Ready" && known.status == "True");
+    let labels = node.metadata.labels.clone().unwrap_or_default();
+    let selected = pod
+        .and_then(|pod| pod.node_selector.as_ref())
+        .is_none_or(|wanted| wanted.iter().all(|(name, value)| labels.get(name) == Some(value)));
+    let tolerated = |taint: &Taint| {
+        taint.effect == "PreferNoSchedule"
+            || pod.and_then(|pod| pod.tolerations.as_ref()).into_iter().flatten().any(|toleration| {
+                let same_key = toleration.key.as_deref().is_none_or(|key| key.is_empty() || key == taint.key);
+                let same_value =
+                    toleration.operator.as_deref() == Some("Exists") || toleration.value == taint.value;
+                let same_effect = toleration
+                    .effect
+                    .as_deref()
+                    .is_none_or(|effect| effect.is_empty() || effect == taint.effect);
+                same_key && same_value && same_effect
+            })
+    };
+    ready && spec.unschedulable != Some(true) && selected && spec.taints.iter().flatten().all(tolerated)
+}
+
+fn shape(node: &Node, pods: &[Pod]) -> Shape {
+    let mut whole = Amounts::new();
+    add(&mut whole, &node.status.as_ref().and_then(|status| status.allocatable.clone()).unwrap_or_default());
+    let mut free = whole.clone();
+    let here = |pod: &&Pod| {
+        let on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        on.is_some() && on == node.metadata.name.as_deref()
+    };
+    for pod in pods.iter().filter(here) {
+        let mut role = Role {
+            name: "",
+            count: 1,
+            pod: None,
+            requests: Amounts::new(),
+            limits: Amounts::new(),
+            unlimited: Vec::new(),
+        };
+        for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+            add_container(&mut role, container, &[]);
+        }
+        role.requests.insert("pods".to_owned(), Amount::ONE);
+        take(&mut free, &role.requests);
+    }
+    Shape { free, whole }
+}
+
+fn take(free: &mut Amounts, used: &Amounts) {
+    for (name, amount) in used {
+        if let Some(left) = free.get_mut(name) {
+            *left = left.minus(*amount);
+        }
+    }
+}
+
+fn fits(free: &Amounts, one: &Amounts) -> bool {
+    one.iter().all(|(name, amount)| {
+        amount.is_none()
+            || free.get(name).is_some_and(|left| !amount.exceeds(*left))
+            || (name == "pods" && !free.contains_key(name))
+    })
+}
+
+/// How many of `wanted` alike pods find a place, each on the first node that has room.
+fn place(nodes: &mut [Amounts], one: &Amounts, wanted: usize) -> usize {
+    let mut placed = 0;
+    for free in nodes {
+        while placed < wanted && fits(free, one) {
+            take(free, one);
+            placed += 1;
+        }
+    }
+    placed
+}
+
+/// When so much will be free, from how long jobs took until now and from the deadlines of those that run.
+fn estimate(name: &str, missing: Amount, room: &Room, now: Timestamp) -> String {
+    let seconds = |from: Timestamp, to: Timestamp| to.as_second() - from.as_second();
+    let status = |job: &MPIJob| job.status.clone().unwrap_or_default();
+    let mut examples: Vec<i64> = room
+        .jobs
+        .iter()
+        .map(status)
+        .filter(|status| status.phase == Some(Phase::Succeeded))
+        .filter_map(|status| Some(seconds(status.start_time?.0, status.completion_time?.0)))
+        .filter(|seconds| *seconds >= 0)
+        .collect();
+    examples.sort_unstable();
+    let learned = (examples.len() >= FEWEST_EXAMPLES).then(|| {
+        let at = |part: usize| examples.get((examples.len() - 1) * part / 4).copied().unwrap_or(0);
+        (at(1), at(4))
+    });
+    let mut deadlines = 0;
+    let mut ends: Vec<(i64, i64, Amount)> = Vec::new();
+    for job in room.jobs.iter().filter(|job| is_running(job)) {
+        let held = roles(job, &room.limits)
+            .iter()
+            .filter_map(|role| Some(role.requests.get(name)?.times(role.count)))
+            .fold(Amount::NONE, |sum, held| held.plus(sum));
+        let Some(started) = status(job).start_time.filter(|_| !held.is_none()) else { continue };
+        let elapsed = seconds(started.0, now);
+        let deadline = job.spec.run_policy.as_ref().and_then(|policy| policy.active_deadline_seconds);
+        deadlines += usize::from(deadline.is_some());
+        let (low, high) = match (learned, deadline) {
+            // Longer than any before it: what others took says nothing about this one.
+            (Some((_, high)), None) if elapsed > high => continue,
+            (Some((low, high)), None) => (low, high),
+            (Some((low, high)), Some(deadline)) => {
+                (low.min(deadline), if elapsed > high { deadline } else { high.min(deadline) })
+            }
+            (None, Some(deadline)) => (0, deadline),
+            (None, None) => continue,
+        };
+        ends.push(((low - elapsed).max(0), (high - elapsed).max(0), held));
+    }
+    let until = |mut ends: Vec<(i64, Amount)>| -> Option<i64> {
+        ends.sort_by_key(|(at, _)| *at);
+        let mut freed = Amount::NONE;
+        ends.into_iter().find_map(|(at, held)| {
+            freed = held.plus(freed);
+            (!missing.exceeds(freed)).then_some(at)
+        })
+    };
+    let low = until(ends.iter().map(|(low, _, held)| (*low, *held)).collect());
+    let high = until(ends.iter().map(|(_, high, held)| (*high, *held)).collect());
+    match (low, high) {
+        (Some(low), Some(high)) => {
+            let learned = learned.map(|_| format!("{} jobs that have ended", examples.len()));
+            let told = (deadlines > 0).then(|| format!("{deadlines} deadlines of running jobs"));
+            let basis: Vec<String> = learned.into_iter().chain(told).collect();
+            format!("{} (from {})", range(low, high), basis.join(" and "))
+        }
+        _ => {
+            "unknown (too few jobs have ended to learn from, and those that run have no deadline)".to_owned()
+        }
+    }
+}
+
+fn range(low: i64, high: i64) -> String {
+    let minutes = |seconds: i64| (seconds + 59) / 60;
+    match (minutes(low), minutes(high)) {
+        (_, 0 | 1) => "1 minute".to_owned(),
+        (low, high) if low == high => format!("{high} minutes"),
+        (low, high) => format!("{low} to {high} minutes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: &str = "2026-01-01T12:00:00Z";
+
+    fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn job(workers: i32, gpus: &str, status: Value) -> MPIJob {
+        read(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": {"name": "a", "namespace": "team-cv"},
+            "spec": {"mpiReplicaSpecs": {
+                "Launcher": {"template": {"spec": {"containers": [{"name": "l", "image": "i"}]}}},
+                "Worker": {"replicas": workers, "template": {"spec": {"containers": [{"name": "w", "image": "i",
+                    "resources": {"limits": {"nvidia.com/gpu": gpus, "memory": "8Gi"}}}]}}}}},
+            "status": status}))
+    }
+
+    fn node(name: &str, gpus: &str) -> Node {
+        read(json!({"metadata": {"name": name}, "status": {
+            "allocatable": {"nvidia.com/gpu": gpus, "memory": "64Gi", "cpu": "16", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}]}}))
+    }
+
+    fn holder(node: &str, gpus: &str) -> Pod {
+        read(json!({"metadata": {"name": "p"}, "spec": {"nodeName": node, "containers": [
+            {"name": "c", "resources": {"limits": {"nvidia.com/gpu": gpus}}}]}}))
+    }
+
+    fn told(job: &MPIJob, room: &Room) -> Vec<String> {
+        let found = precheck(job, "team-cv", room, NOW.parse().unwrap());
+        found.into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn a_quota_that_is_overrun_says_limit_use_and_what_is_asked() {
+        let quota: ResourceQuota = read(json!({"metadata": {"name": "gpus"},
+            "spec": {"hard": {"requests.nvidia.com/gpu": "10", "pods": "20"}},
+            "status": {"used": {"requests.nvidia.com/gpu": "4", "pods": "3"}}}));
+        let room = Room { quotas: vec![quota], ..Room::default() };
+        let found = precheck(&job(4, "2", json!({})), "team-cv", &room, NOW.parse().unwrap());
+        assert_eq!(
+            found[0].message,
+            "Quota exceeded: 8 of requests.nvidia.com/gpu asked, 4 of 10 used, 6 left (quota gpus)"
+        );
+        assert!(found[0].advice.starts_with("ask for at most 3 Workers of this size"), "{}", found[0].advice);
+        assert_eq!(found[0].weight, Weight::Refused);
+        assert_eq!(told(&job(3, "2", json!({})), &room), [""; 0]);
+    }
+
+    #[test]
+    fn a_quota_on_memory_wants_every_container_to_say_how_much() {
+        let quota: ResourceQuota =
+            read(json!({"metadata": {"name": "q"}, "spec": {"hard": {"limits.memory": "100Gi"}}}));
+        let mut room = Room { quotas: vec![quota], ..Room::default() };
+        let job = job(2, "1", json!({}));
+        assert_eq!(
+            told(&job, &room),
+            ["the quota q counts limits.memory, and the Launcher says no memory limit"]
+        );
+        room.limits = vec![read(json!({"metadata": {"name": "r"}, "spec": {"limits": [
+            {"type": "Container", "default": {"memory": "1Gi"}, "max": {"memory": "4Gi"}}]}}))];
+        assert_eq!(
+            told(&job, &room),
+            ["8Gi of memory for the Worker is over the 4Gi that the LimitRange r allows"]
+        );
+    }
+
+    #[test]
+    fn the_number_of_jobs_is_bounded() {
+        let running = job(1, "1", json!({"phase": "Running"}));
+        let ended = job(1, "1", json!({"phase": "Succeeded"}));
+        let mut room =
+            Room { most_jobs: Some(2), jobs: vec![running.clone(), ended, running], ..Room::default() };
+        let new = job(1, "1", json!({}));
+        assert_eq!(told(&new, &room), ["Quota exceeded: 2/2 jobs running"]);
+        room.most_jobs = Some(3);
+        assert_eq!(told(&new, &room), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_free_is_counted_by_node_and_the_wait_estimated() {
+        let room = |jobs: Vec<MPIJob>| Room {
+            jobs,
+            nodes: Some((vec![node("a", "8"), node("b", "8")], vec![holder("a", "8"), holder("b", "4")])),
+            ..Room::default()
+        };
+        let eight = job(2, "4", json!({}));
+        assert_eq!(
+            told(&eight, &room(Vec::new())),
+            [
+                "Requested 8 GPUs but only 4 available. Estimated wait time: unknown (too few jobs have ended to learn from, and those that run have no deadline)"
+            ]
+        );
+        let ended = |minutes: i64| {
+            let end = format!("2026-01-01T{:02}:{:02}:00Z", minutes / 60, minutes % 60);
+            job(
+                1,
+                "1",
+                json!({"phase": "Succeeded", "startTime": "2026-01-01T00:00:00Z", "completionTime": end}),
+            )
+        };
+        let running = job(2, "4", json!({"phase": "Running", "startTime": "2026-01-01T11:55:00Z"}));
+        assert_eq!(
+            told(&eight, &room(vec![ended(30), ended(30), ended(30), running.clone()])),
+            [
+                "Requested 8 GPUs but only 4 available. Estimated wait time: 25 minutes (from 3 jobs that have ended)"
+            ]
+        );
+        assert_eq!(
+            told(&eight, &room(vec![ended(10), ended(20), ended(40), running])),
+            [
+                "Requested 8 GPUs but only 4 available. Estimated wait time: 5 to 35 minutes (from 3 jobs that have ended)"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_no_node_can_hold_is_said_so() {
+        let room =
+            Room { nodes: Some((vec![node("a", "8"), node("b", "8")], Vec::new())), ..Room::default() };
+        assert_eq!(
+            told(&job(1, "16", json!({})), &room),
+            ["Insufficient GPUs: a Worker asks for 16, and the largest node has 8"]
+        );
+        assert_eq!(
+            told(&job(4, "8", json!({})), &room),
+            [
+                "Insufficient GPUs: requested 32, available 16 even with nothing else running (2 of 4 Workers fit)"
+            ]
+        );
+        let pieces = Room {
+            nodes: Some((vec![node("a", "8"), node("b", "8")], vec![holder("a", "4"), holder("b", "4")])),
+            ..Room::default()
+        };
+        assert!(told(&job(1, "8", json!({})), &pieces)[0].starts_with(
+            "Requested 1 Workers of 8 GPUs each, but only 0 fit: the 8 that are free are in pieces."
+        ));
+        assert_eq!(told(&job(2, "8", json!({})), &room), [""; 0]);
+    }
+}

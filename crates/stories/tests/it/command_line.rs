@@ -1,0 +1,227 @@
+//! Nothing but the command line: a pipeline, a person who changes a job, one who finds out why it failed, teams beside
+//! each other, and mistakes with their way out.
+//!
+//! Proves: FR-RES-001, SC-006, FR-RES-005.
+
+use std::time::Duration;
+
+use stories::{EXAMPLES_IMAGE, Home, within};
+
+/// What a check of `odh local doctor` found.
+fn machine_has(home: &Home, check: &str) -> bool {
+    let found = home.odh(&["local", "doctor", "-o", "json"]).json();
+    let checks = found["checks"].as_array().expect("the doctor lists checks");
+    checks.iter().any(|known| known["name"] == check && known["verdict"] == "ok")
+}
+
+/// What a pipeline does: create, look until it has ended, print the logs of what failed, pass the exit code on.
+const PIPELINE: &str = r#"
+job=$(odh training create -f "$1" -o jsonpath='{.metadata.name}')
+for _ in $(seq 600); do
+  phase=$(odh training get mpijob "$job" -o jsonpath='{.status.phase}')
+  case $phase in Succeeded|Failed) break ;; esac
+  sleep 0.1
+done
+code=0
+odh training wait mpijob "$job" --timeout 60s -o json > "$job.json" || code=$?
+if [ $code = 100 ]; then
+  odh training logs mpijob "$job"
+  odh training explain mpijob "$job" -o json > "$job.why.json"
+fi
+exit $code
+"#;
+
+#[test]
+fn a_pipeline_a_change_and_a_failure_that_is_understood() {
+    let home = Home::with_cluster_and("command_line::alone", &["--gpus", "2"]);
+    a_pipeline(&home);
+    a_change(&home);
+    a_failure_understood(&home);
+    mistakes(&home);
+}
+
+fn a_pipeline(home: &Home) {
+    let job = |name: &str, command: &str| {
+        let words = [
+            "training",
+            "create",
+            "mpijob",
+            name,
+            "--workers",
+            "2",
+            "--retries",
+            "0",
+            "--image",
+            EXAMPLES_IMAGE,
+        ];
+        let dry = [&words[..], &["--dry-run=client", "-o", "yaml", "--", "sh", "-c", command]].concat();
+        home.write(&format!("{name}.yaml"), &home.odh(&dry).ended(0).stdout)
+    };
+    let good = job("good", "echo loss 0.1");
+    let bad = job("bad", "echo loss is nan; exit 3");
+    home.script(PIPELINE, &[&good]).ended(0);
+    home.script(PIPELINE, &[&bad]).ended(100).says("loss is nan");
+    let why = std::fs::read_to_string(home.path().join("bad.why.json")).expect("the explanation is there");
+    let why: serde_json::Value = serde_json::from_str(&why).expect("it is JSON");
+    assert_eq!(why["state"], "Failed", "{why}");
+    assert!(why["advice"].is_string(), "{why}");
+    home.script(PIPELINE, &[&bad]).ended(7);
+}
+
+fn a_change(home: &Home) {
+    let command = "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE";
+    let create = ["training", "create", "mpijob", "four", "--workers", "4", "--image", EXAMPLES_IMAGE];
+    let watched = ["--wait", "--timeout", "90s", "--", "sh", "-c", command];
+    home.odh(&[&create[..], &watched[..]].concat()).ended(0).says("launcher running").says("succeeded");
+    home.odh(&["training", "logs", "mpijob", "four"]).ended(0).says("rank 3 of 4");
+    home.odh(&["training", "logs", "mpijob", "four", "--worker", "2"]).ended(0);
+    home.script(
+        "odh training export mpijob four | sed 's/replicas: 4/replicas: 2/; s/name: four$/name: two/' > two.yaml
+         odh training create -f two.yaml --wait --timeout 90s
+         odh training compare mpijob four two -o json > compared.json",
+        &[],
+    )
+    .ended(0);
+    home.odh(&["training", "logs", "mpijob", "two"]).ended(0).says("rank 1 of 2");
+    home.odh(&["training", "retry", "mpijob", "two", "--wait", "--timeout", "90s"])
+        .ended(0)
+        .says("mpijob/two-retry-2 succeeded");
+    let compared = home.odh(&["training", "compare", "mpijob", "two", "-o", "json"]).ended(0).json();
+    assert_eq!(compared["columns"], serde_json::json!(["two", "two-retry-2"]));
+    home.odh(&["training", "templates", "save", "mpijob", "two", "--name", "pair"]).ended(0);
+    home.odh(&["training", "templates", "use", "pair", "--name", "one", "--set", "workers=1", "--wait"])
+        .ended(0)
+        .says("mpijob/one succeeded");
+    home.odh(&["training", "delete", "mpijob", "one", "two", "--yes"]).ended(0);
+}
+
+/// A Worker's rank takes more memory than it has: by the kernel where limits can be enforced, else by its own limit.
+fn a_failure_understood(home: &Home) {
+    let enforced = machine_has(home, "cgroups");
+    let takes = "python3 -c 'x = bytearray(300 << 20); print(len(x))'";
+    let command = if enforced { format!("exec {takes}") } else { format!("ulimit -v $KIB; exec {takes}") };
+    let words =
+        ["training", "create", "mpijob", "hungry", "--workers", "2", "--memory", "96Mi", "--retries", "0"];
+    let more = [
+        "-e",
+        "KIB=98304",
+        "--image",
+        EXAMPLES_IMAGE,
+        "--wait",
+        "--timeout",
+        "90s",
+        "--",
+        "sh",
+        "-c",
+        &command,
+    ];
+    home.odh(&[&words[..], &more[..]].concat()).ended(100);
+    home.odh(&["training", "list"]).ended(0).says("hungry").says("Failed");
+    home.odh(&["training", "explain", "mpijob", "hungry"]).ended(0).says("memory");
+    home.odh(&[
+        "training",
+        "clone",
+        "mpijob",
+        "hungry",
+        "--name",
+        "fed",
+        "--set",
+        "worker.memory=1Gi",
+        "--set",
+        "env.KIB=2097152",
+        "--wait",
+        "--timeout",
+        "90s",
+    ])
+    .ended(0);
+    home.odh(&["training", "compare", "mpijob", "hungry", "fed"])
+        .ended(0)
+        .says("Failed")
+        .says("Succeeded")
+        .says("resources.limits.memory");
+}
+
+fn mistakes(home: &Home) {
+    let create = |name: &'static str, more: &[&str]| {
+        let words = ["training", "create", "mpijob", name, "--workers", "2", "--retries", "0"];
+        home.odh(&[&words[..], more].concat())
+    };
+    // Too many GPUs: said before, and why it waits.
+    create("greedy", &["--gpus", "8", "--image", EXAMPLES_IMAGE, "--", "true"])
+        .ended(0)
+        .says("Insufficient GPUs: a Worker asks for 8, and the largest node has 2");
+    within(Duration::from_secs(60), "it is explained what the job waits for", || {
+        let why = home.odh(&["training", "explain", "mpijob", "greedy", "-o", "json"]).ended(0).json();
+        (why["cause"] == "Unschedulable" && why["advice"].is_string()).then_some(())
+    });
+    home.odh(&["training", "suspend", "mpijob", "greedy"]).ended(0);
+    home.odh(&["training", "explain", "mpijob", "greedy"]).ended(0).says("odh training resume mpijob greedy");
+    home.odh(&["training", "delete", "mpijob", "greedy", "--yes"]).ended(0);
+    // An image without the program.
+    create("wrong", &["--image", EXAMPLES_IMAGE, "--wait", "--timeout", "90s", "--", "no-such-program"])
+        .ended(100)
+        .says("no-such-program");
+    home.odh(&["training", "explain", "mpijob", "wrong"])
+        .ended(0)
+        .says("ExecutableNotFound")
+        .says("What to do");
+    // What is written wrong says where, and what was meant.
+    let manifest = home.write(
+        "typo.yaml",
+        "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata:\n  name: a\nspec:\n  slotPerWorker: 2\n",
+    );
+    home.odh(&["training", "create", "-f", &manifest])
+        .ended(5)
+        .says("typo.yaml:6:3: spec.slotPerWorker: unknown field; did you mean \"slotsPerWorker\"?");
+}
+
+#[test]
+fn two_teams_do_not_see_each_other_and_keep_to_their_quotas() {
+    let home = Home::with_cluster("command_line::teams");
+    let person = |name: &str, team: &str| {
+        let made =
+            home.odh(&["local", "user", name, "--role", "edit", "-n", team, "-o", "json"]).ended(0).json();
+        made["kubeconfig"].as_str().expect("it says where the kubeconfig is").to_owned()
+    };
+    let (anna, ben) = (person("anna", "team-a"), person("ben", "team-b"));
+    let by = |who: &str, words: &[&str]| home.odh(&[&["--kubeconfig", who], words].concat());
+    let run = ["--image", EXAMPLES_IMAGE, "--", "sleep", "3600"];
+    let create = |who: &str, name: &str, more: &[&str]| {
+        by(who, &[&["training", "create", "mpijob", name], more, &run[..]].concat())
+    };
+    home.kubectl(&["create", "quota", "small", "--hard=pods=4", "-n", "team-a"]).ended(0);
+    create(&anna, "wide", &["--workers", "8"])
+        .ended(6)
+        .says("Quota exceeded: 9 of pods asked, 0 of 4 used, 4 left (quota small)")
+        .says("at most 3 Workers");
+    create(&anna, "narrow", &["--workers", "2"]).ended(0);
+    home.kubectl(&["annotate", "namespace", "team-b", "training.opendatahub.io/max-concurrent-jobs=1"])
+        .ended(0);
+    create(&ben, "first", &["--workers", "1"]).ended(0);
+    create(&ben, "second", &["--workers", "1"]).ended(6).says("Quota exceeded: 1/1 jobs running");
+    create(&ben, "second", &["--workers", "1", "--no-preflight"])
+        .ended(6)
+        .says("Quota exceeded: 1/1 jobs running");
+    // Neither sees nor touches what is the other's.
+    create(&ben, "guest", &["--workers", "1", "-n", "team-a"])
+        .ended(4)
+        .says("Error: User 'ben' lacks 'create' permission for MPIJobs in namespace 'team-a'");
+    create(&ben, "guest", &["--workers", "1", "-n", "team-a", "--no-preflight"])
+        .ended(4)
+        .says("Error: User 'ben' lacks 'create' permission for MPIJobs in namespace 'team-a'");
+    for (verb, words) in [
+        ("list", &["list", "-n", "team-a"][..]),
+        ("get", &["get", "mpijob", "narrow", "-n", "team-a"]),
+        ("get", &["explain", "mpijob", "narrow", "-n", "team-a"]),
+        ("get", &["suspend", "mpijob", "narrow", "-n", "team-a"]),
+        ("get", &["delete", "mpijob", "narrow", "-n", "team-a", "--yes"]),
+    ] {
+        by(&ben, &[&["training"], words].concat())
+            .ended(4)
+            .says(&format!("User 'ben' lacks '{verb}' permission for MPIJobs in namespace 'team-a'"));
+    }
+    by(&ben, &["training", "preflight", "-n", "team-a"]).ended(0).says("no");
+    by(&anna, &["training", "list"]).ended(0).says("narrow");
+    home.odh(&["training", "list", "-A"]).ended(0).says("narrow").says("first");
+    by(&anna, &["training", "delete", "mpijob", "narrow", "--yes"]).ended(0);
+}
