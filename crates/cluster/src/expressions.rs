@@ -48,32 +48,36 @@ const RESERVED: [&str; 22] = [
 
 /// How deep the parts of an expression may be nested.
 const MAX_DEPTH: usize = 256;
+/// Room on the stack for one character of a text that is parsed: the parser calls itself for each level.
+const PARSER_BYTES: usize = 32 * 1024;
+/// Room on the stack for an evaluation, whose depth is bounded.
+const EVALUATION_BYTES: usize = 16 * 1024 * 1024;
 
 /// Compiles an expression. One that makes objects (`Object{…}`) is refused: kube-cel's interpreter would panic.
 ///
 /// # Errors
 /// What does not parse, for a person.
 pub fn compile(expression: &str) -> Result<Program, String> {
-    let program = parse(expression)?;
-    match unsupported(&program) {
-        Some(fault) => Err(fault),
-        None => Ok(program),
-    }
+    parse(expression, false)
 }
 
-/// What an expression holds that cannot be evaluated, for a person.
-pub fn unsupported(program: &Program) -> Option<String> {
-    first_fault(&program.expression().expr, false, 0)
-}
-
-fn parse(expression: &str) -> Result<Program, String> {
+/// Parses an expression on a stack of its own: what is nested without end would end the process. `objects` says
+/// whether it may make objects that [`initializers`] knows.
+fn parse(expression: &str, objects: bool) -> Result<Program, String> {
     if expression.trim().is_empty() {
         return Err("the expression is empty".to_owned());
     }
     if expression.len() > MAX_EXPRESSION_BYTES {
         return Err(format!("the expression is longer than {MAX_EXPRESSION_BYTES} bytes"));
     }
-    Program::compile(expression).map_err(|error| error.to_string())
+    stacker::grow(EVALUATION_BYTES + expression.len() * PARSER_BYTES, || {
+        let parsed = guarded(|| Program::compile(expression).map_err(|error| error.to_string()))?;
+        // One that is too deep is dropped here, while there is room.
+        match first_fault(&parsed.expression().expr, objects, 0) {
+            Some(fault) => Err(fault),
+            None => Ok(parsed),
+        }
+    })
 }
 
 /// The first part of an expression that the interpreter cannot take, for a person; `objects` says whether those that
@@ -131,7 +135,7 @@ impl Variables {
     /// # Errors
     /// What went wrong, for a person.
     pub fn evaluate(&self, program: &Program) -> Result<Cel, String> {
-        guarded(|| program.execute(&self.0).map_err(|error| error.to_string()))
+        with_room(|| guarded(|| program.execute(&self.0).map_err(|error| error.to_string())))
     }
 
     /// Evaluates an expression that says yes or no.
@@ -150,6 +154,11 @@ impl Variables {
 fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err("the expression cannot be evaluated".to_owned()))
+}
+
+/// Does something with an expression of bounded depth, with room for it on the stack.
+pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(EVALUATION_BYTES / 2, EVALUATION_BYTES, work)
 }
 
 /// JSON as a value of CEL: whole numbers are `int`.

@@ -21,6 +21,8 @@ mod delete;
 mod discovery;
 mod eviction;
 pub mod expiry;
+#[cfg(test)]
+mod hostile;
 pub mod kubelet;
 pub mod listen;
 mod managed;

@@ -115,7 +115,7 @@ fn token_expired(call: &Call<'_>, token: &Token) -> Refusal {
 }
 
 /// Where a list goes on. Opaque to clients; the form is that of apiserver's `pkg/storage/continue.go`.
-struct Token {
+pub(super) struct Token {
     /// The revision of the list's first part; 0 to go on without consistency.
     revision: u64,
     /// The last key that was given.
@@ -129,7 +129,11 @@ impl Token {
             .encode(json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": start}).to_string())
     }
 
-    fn parse(text: &str) -> Result<Self, Refusal> {
+    /// Reads a token of a client.
+    ///
+    /// # Errors
+    /// 400.
+    pub(super) fn parse(text: &str) -> Result<Self, Refusal> {
         let invalid = |why: &str| status::bad_request(format!("continue key is not valid: {why}"));
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| invalid(&error.to_string()))?;
         let value = serde_json::from_slice::<Value>(&bytes).map_err(|error| invalid(&error.to_string()))?;

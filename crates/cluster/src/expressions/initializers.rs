@@ -12,7 +12,7 @@ use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Program, Value as Cel};
 use serde_json::{Map as Fields, Number, Value};
 
-use super::{Variables, first_fault, guarded, parse};
+use super::{Variables, guarded, parse, with_room};
 
 /// The key under which a made object has its type's name.
 const TYPE: &str = "\u{0}type";
@@ -41,10 +41,7 @@ pub(super) fn is_known(name: &str) -> bool {
 /// # Errors
 /// What does not parse, for a person.
 pub fn compile(expression: &str) -> Result<Maker, String> {
-    let program = parse(expression)?;
-    if let Some(fault) = first_fault(&program.expression().expr, true, 0) {
-        return Err(fault);
-    }
+    let program = parse(expression, true)?;
     let mut rewritten = program.expression().clone();
     rewrite(&mut rewritten);
     Ok(Maker { program, rewritten })
@@ -83,7 +80,7 @@ impl Variables {
     }
 
     fn make(&self, maker: &Maker) -> Result<Cel, String> {
-        guarded(|| Cel::resolve(&maker.rewritten, &self.0).map_err(|error| error.to_string()))
+        with_room(|| guarded(|| Cel::resolve(&maker.rewritten, &self.0).map_err(|error| error.to_string())))
     }
 }
 

@@ -82,7 +82,7 @@ impl Rules {
             }
             *budget -= cost;
         }
-        match kube_cel::validate_compiled(compiled, value, old) {
+        match expressions::with_room(|| kube_cel::validate_compiled(compiled, value, old)) {
             Ok(()) => Vec::new(),
             Err(errors) => {
                 let counts = |error: &&kube_cel::ValidationError| {
@@ -182,13 +182,13 @@ pub fn compile_faults(schema: &Schema) -> Vec<(String, usize, String, String)> {
         let rules = source.get(RULES).and_then(Value::as_array).cloned().unwrap_or_default();
         for (index, rule) in rules.iter().enumerate() {
             let text = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
+            if let Err(fault) = expressions::compile(text) {
+                faults.push((path.clone(), index, text.to_owned(), fault));
+                continue;
+            }
             let alone = serde_json::json!({RULES: [rule]});
             for error in kube_cel::compile_schema(&alone).compilation_errors() {
                 faults.push((path.clone(), index, text.to_owned(), error.to_string()));
-            }
-            if let Some(fault) = Program::compile(text).ok().and_then(|made| expressions::unsupported(&made))
-            {
-                faults.push((path.clone(), index, text.to_owned(), fault));
             }
         }
     }
