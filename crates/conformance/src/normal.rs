@@ -26,10 +26,10 @@ static UUID: LazyLock<Option<Regex>> =
 static TIME: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").ok());
 static VERSIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(resource version: |current: |object meta: |precondition: |resourceVersion: |the precondition \(|in record \()(\d+)").ok()
+    Regex::new(r#"(resource version: |current: |object meta: |precondition: |resourceVersion: |the precondition \(|in record \(|"resourceVersion":")(\d+)"#).ok()
 });
-static DUMP: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r#"(?s)Invalid value: ("\{.*\}"|"map\[.*\]"|\{.*\}|\[.*\]|null): "#).ok());
+static NODE_PORT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r":3\d{4}/").ok());
+
 /// A flat object of an internal type, its fields in the order of that type.
 static DUPLICATE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"Duplicate value: \{[^{}]*\}").ok());
 static ADDRESS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\b10\.96\.\d+\.\d+\b").ok());
@@ -101,7 +101,7 @@ fn is_list(fields: &Map<String, Value>) -> bool {
 
 impl Run {
     fn body(&mut self, body: &Value) -> Value {
-        let mut body = self.value("", body, true);
+        let mut body = self.value("", &without_progress(body), true);
         order_faults(&mut body);
         mask_ages(&mut body);
         body
@@ -135,6 +135,13 @@ impl Run {
         let mut made = Map::new();
         for (name, value) in fields {
             let mut value = self.value(name, value, top && name == "object");
+            if name == "object" && bookmark {
+                for version in value.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten() {
+                    if let Some(version) = version.pointer_mut("/object/metadata/resourceVersion") {
+                        *version = "<some>".into();
+                    }
+                }
+            }
             let metadata = match name.as_str() {
                 "metadata" if unranked => Some(&mut value),
                 "object" if bookmark => value.get_mut("metadata"),
@@ -166,6 +173,9 @@ impl Run {
         if let Some(versions) = VERSIONS.as_ref() {
             text = versions.replace_all(&text, "$1<some>").into_owned();
         }
+        if let Some(port) = NODE_PORT.as_ref() {
+            text = port.replace_all(&text, ":<port>/").into_owned();
+        }
         if let Some(address) = ADDRESS.as_ref() {
             text = address.replace_all(&text, "<address>").into_owned();
         }
@@ -189,6 +199,16 @@ impl Run {
             None => "<now>".into(),
         }
     }
+}
+
+/// Events without the bookmarks that tell a watcher how far it is: whether one comes before a watch ends is a matter
+/// of time. The one that ends what was there at first stays.
+fn without_progress(body: &Value) -> Value {
+    let Value::Array(events) = body else { return body.clone() };
+    let is_progress = |event: &&Value| {
+        event["type"] == "BOOKMARK" && !event.to_string().contains("k8s.io/initial-events-end")
+    };
+    Value::Array(events.iter().filter(|event| !is_progress(event)).cloned().collect())
 }
 
 fn manager_key(entry: &Map<String, Value>) -> String {
@@ -228,30 +248,83 @@ fn order_faults(body: &mut Value) {
 
 /// A message without the whole objects that Kubernetes prints in the form of its internal types.
 fn without_dumps(message: &str) -> String {
-    let mut message = message.to_owned();
-    for (dump, left) in [(&DUMP, "Invalid value: <object>: "), (&DUPLICATE, "Duplicate value: <object>")] {
-        if let Some(dump) = dump.as_ref() {
-            message = dump.replace_all(&message, left).into_owned();
-        }
+    const VALUE: &str = "Invalid value: ";
+    let message = match DUPLICATE.as_ref() {
+        Some(dump) => dump.replace_all(message, "Duplicate value: <object>").into_owned(),
+        None => message.to_owned(),
+    };
+    let (mut left, mut rest) = (String::new(), message.as_str());
+    while let Some(at) = rest.find(VALUE) {
+        let (before, value) = rest.split_at(at + VALUE.len());
+        left.push_str(before);
+        let end = dump_end(value).filter(|end| value[*end..].starts_with(": "));
+        rest = match end {
+            Some(end) => {
+                left.push_str("<object>");
+                &value[end..]
+            }
+            None => value,
+        };
     }
-    message
+    left.push_str(rest);
+    left
 }
 
-/// Cells of a Table that say how old something is.
+/// Where a printed object, list, map of Go or `null` ends with which a text begins.
+fn dump_end(text: &str) -> Option<usize> {
+    if text.starts_with("null") {
+        return Some("null".len());
+    }
+    if text.starts_with("\"{") || text.starts_with("\"map[") {
+        let mut is_escaped = false;
+        let quote = text.char_indices().skip(1).find(|(_, c)| {
+            let ends = *c == '"' && !is_escaped;
+            is_escaped = *c == '\\' && !is_escaped;
+            ends
+        });
+        return quote.map(|(at, _)| at + 1);
+    }
+    if !text.starts_with(['{', '[']) {
+        return None;
+    }
+    let (mut depth, mut is_quoted, mut is_escaped) = (0_i32, false, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '"' if !is_escaped => is_quoted = !is_quoted,
+            '{' | '[' if !is_quoted => depth += 1,
+            '}' | ']' if !is_quoted => depth -= 1,
+            _ => {}
+        }
+        is_escaped = c == '\\' && !is_escaped;
+        if depth == 0 {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+/// Cells of a Table that say how old something is; events of a watch share the first one's columns.
 fn mask_ages(body: &mut Value) {
-    let Some(columns) = body.get("columnDefinitions").and_then(Value::as_array) else { return };
-    let ages = columns
-        .iter()
-        .enumerate()
-        .filter(|(_, column)| {
+    let mut ages = Vec::new();
+    match body {
+        Value::Array(events) => {
+            events.iter_mut().filter_map(|event| event.get_mut("object")).for_each(|o| mask(o, &mut ages));
+        }
+        table => mask(table, &mut ages),
+    }
+}
+
+fn mask(table: &mut Value, ages: &mut Vec<usize>) {
+    if let Some(columns) = table.get("columnDefinitions").and_then(Value::as_array) {
+        let named = columns.iter().enumerate().filter(|(_, column)| {
             matches!(column["name"].as_str(), Some("Age" | "Last Seen" | "First Seen" | "Duration" | "When"))
-        })
-        .map(|(index, _)| index)
-        .collect::<Vec<_>>();
-    let Some(rows) = body.get_mut("rows").and_then(Value::as_array_mut) else { return };
+        });
+        *ages = named.map(|(index, _)| index).collect();
+    }
+    let Some(rows) = table.get_mut("rows").and_then(Value::as_array_mut) else { return };
     for row in rows {
         let Some(cells) = row.get_mut("cells").and_then(Value::as_array_mut) else { continue };
-        for index in &ages {
+        for index in ages.iter() {
             match cells.get_mut(*index) {
                 Some(Value::String(age)) if age.ends_with(['s', 'm', 'h', 'd', 'y']) => *age = "<age>".into(),
                 _ => {}
@@ -294,6 +367,13 @@ mod tests {
             json!({"kind": "PodList", "metadata": {"resourceVersion": "<some>", "continue": "<continue>"}, "items": [{"metadata": {"resourceVersion": "rv-0"}}]}),
         ];
         assert_eq!(normal("2026-01-01T10:00:00Z", &seen), expected);
+    }
+
+    #[test]
+    fn printed_objects_are_left_out_one_by_one() {
+        let message = r#"[a: Invalid value: {"b":"}","c":[1]}: no, d: Invalid value: "{\"e\":1}": no, f: Invalid value: "text": no]"#;
+        let left = r#"[a: Invalid value: <object>: no, d: Invalid value: <object>: no, f: Invalid value: "text": no]"#;
+        assert_eq!(without_dumps(message), left);
     }
 
     #[test]

@@ -35,10 +35,10 @@ pub async fn create(call: &Call<'_>, decoded: Decoded) -> Result<Shown, Refusal>
     let kind = &call.entry.kind;
     let mut value = decoded.value;
     check_type(call, &mut value)?;
-    check_namespace_field(call, &mut value)?;
-    admit_into_namespace(call)?;
     let warnings = rules::drop_unknown(kind, &mut value, &decoded.duplicates, call.query.field_validation)?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
+    check_namespace_field(call, &mut value)?;
+    admit_into_namespace(call)?;
     complete(call, value).await
 }
 
@@ -50,9 +50,7 @@ pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusa
     let metadata = rules::metadata(&mut value)?;
     let version = metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default();
     // What is no revision is none (`etcd3.store.Create`).
-    if version.parse::<u64>().is_ok_and(|version| version != 0) && !call.query.dry_run {
-        return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
-    }
+    let is_versioned = version.parse::<u64>().is_ok_and(|version| version != 0) && !call.query.dry_run;
     let kept = metadata.get("resourceVersion").cloned().filter(|_| call.query.dry_run);
     for field in SERVERS {
         metadata.remove(field);
@@ -68,14 +66,14 @@ pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusa
     let metadata = rules::metadata(&mut value)?;
     metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".into(), call.timestamp());
-    let Some(prefix) = generated_prefix(&value) else { return commit(call, value).await };
+    let Some(prefix) = generated_prefix(&value) else { return commit(call, value, is_versioned).await };
     for _ in 1..MAX_GENERATED_NAMES {
-        match commit(call, named(value.clone(), &prefix)).await {
+        match commit(call, named(value.clone(), &prefix), is_versioned).await {
             Err(refusal) if refusal.reason == "AlreadyExists" => {}
             result => return result,
         }
     }
-    commit(call, named(value, &prefix)).await
+    commit(call, named(value, &prefix), is_versioned).await
 }
 
 /// Lets admission change the object, which has neither a UID nor, perhaps, a name yet.
@@ -90,24 +88,33 @@ fn name_of(value: &Value) -> String {
     value["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
+/// Judges the whole object and stores it; one that says to be of a revision already is refused, but only then.
+async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result<Shown, Refusal> {
     let kind = &call.entry.kind;
+    if kind.is("", "LimitRange") && name_of(&value).is_empty() {
+        // `registry/core/limitrange/strategy.go`.
+        value["metadata"]["name"] = uuid::Uuid::new_v4().to_string().into();
+    }
     let name = name_of(&value);
     let promise = services::allocate(call, &mut value, None)?;
     rules::prepare_create(kind, &mut value);
     let faults = rules::validate_create(kind, &value);
     if !faults.is_empty() {
-        return Err(rules::invalid(kind, &name, &faults));
+        return Err(rules::invalid_of(kind, &value, &name, &faults));
     }
     rules::warnings(kind, &value, None).into_iter().for_each(|warning| call.warn(warning));
     escalation::check(call, None, &value)?;
     let held =
         admission::validate(&Attributes::of(call, Operation::Create, &name), Some(&value), None).await?;
+    if is_versioned {
+        return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
+    }
     let key = Key::new(call.action.namespace, &name);
+    let is_generated = value["metadata"]["generateName"].as_str().is_some_and(|prefix| !prefix.is_empty());
     let value = versions::stored(kind, value);
     if call.query.dry_run {
         return match call.server.store.get(&call.entry.resource, &key) {
-            Some(_) => Err(taken(call, &name)),
+            Some(_) => Err(taken(call, &name, is_generated)),
             None => Ok(Shown::Draft(value)),
         };
     }
@@ -118,14 +125,19 @@ async fn commit(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
             held.settle(call).await;
             Ok(Shown::Stored(record))
         }
-        Err(store::Error::Exists) => Err(taken(call, &name)),
+        Err(store::Error::Exists) => Err(taken(call, &name, is_generated)),
         Err(error) => Err(status::internal(error)),
     }
 }
 
 /// 409 for a name that another object has, if only for a while yet.
-fn taken(call: &Call<'_>, name: &str) -> Refusal {
+fn taken(call: &Call<'_>, name: &str, is_generated: bool) -> Refusal {
     let mut refusal = status::already_exists(call.about_name(name));
+    if is_generated {
+        // `rest.CheckGeneratedNameError`.
+        refusal.message.push_str(", the server was not able to generate a unique name for the object");
+        refusal = refusal.retry_after(1);
+    }
     let key = Key::new(call.action.namespace, name);
     let is_leaving = call
         .server
@@ -164,6 +176,11 @@ pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
 /// # Errors
 /// 400.
 pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result<(), Refusal> {
+    type_fault(call, value, bytes).map_or(Ok(()), |why| Err(unrecognized(call, &why, bytes)))
+}
+
+/// Why the type of a body cannot be read, if it cannot.
+pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<String> {
     let name = |value: &Value| match value {
         Value::Object(_) => "object",
         Value::Array(_) => "array",
@@ -172,14 +189,14 @@ pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result
         _ => "number",
     };
     if value.is_null() {
-        return Ok(());
+        return None;
     }
     if !value.is_object() {
         let why = format!(
             "{UNREADABLE}json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
             name(value)
         );
-        return Err(unrecognized(call, &why, bytes));
+        return Some(why);
     }
     for field in ["apiVersion", "kind"] {
         if !value[field].is_null() && !value[field].is_string() {
@@ -187,14 +204,17 @@ pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result
                 "{UNREADABLE}json: cannot unmarshal {} into Go struct field .{field} of type string",
                 name(&value[field])
             );
-            return Err(unrecognized(call, &why, bytes));
+            return Some(why);
         }
     }
-    if !call.entry.kind.is_builtin() && value["kind"].as_str().unwrap_or_default().is_empty() {
-        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes));
-        return Err(unrecognized(call, &why, bytes));
+    let version = value["apiVersion"].as_str().unwrap_or_default();
+    if version.matches('/').count() > 1 {
+        return Some(format!("unexpected GroupVersion string: {version}"));
     }
-    Ok(())
+    if !call.entry.kind.is_builtin() && value["kind"].as_str().unwrap_or_default().is_empty() {
+        return Some(format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes)));
+    }
+    None
 }
 
 /// Refuses a body of another type; fills in a type that is missing.
@@ -210,9 +230,18 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
         ))
     })?;
     check_registered(kind, object)?;
+    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    if !kind.is_builtin() && version != kind.api_version() {
+        let message = format!(
+            "the API version in the data ({version}) does not match the expected API version ({})",
+            kind.api_version()
+        );
+        return Err(status::bad_request(message));
+    }
     let given = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     if !kind.is_builtin() && !given.is_empty() && given != kind.kind {
-        return Err(other_kind(call, object, given));
+        // It is told so when it is judged (`validator.ValidateTypeMeta`).
+        return Ok(());
     }
     let wanted = [("apiVersion", kind.api_version(), "API version"), ("kind", kind.kind.clone(), "kind")];
     for (field, wanted, words) in wanted {
@@ -232,15 +261,6 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A custom resource that says to be of another kind is told so by its validation (`validator.ValidateTypeMeta`).
-fn other_kind(call: &Call<'_>, object: &serde_json::Map<String, Value>, given: &str) -> Refusal {
-    let kind = &call.entry.kind;
-    let name = object.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
-    let detail = format!("Invalid value: {given:?}: must be {}", kind.kind);
-    let about = About { group: &kind.group, resource: given, name };
-    status::invalid(about, &[("FieldValueInvalid".to_owned(), detail, "kind".to_owned())])
-}
-
 /// A built-in kind's name or version that no type of Kubernetes has.
 fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>) -> Result<(), Refusal> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -251,6 +271,15 @@ fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>)
         return Ok(());
     }
     let version = given_version.rsplit('/').next().unwrap_or_default();
+    if (given_version, given) == ("v1", "Status") {
+        let package = match kind.group.split('.').next().unwrap_or_default() {
+            "" | "events" => "core",
+            first => first,
+        };
+        return Err(status::bad_request(format!(
+            "Status in version \"v1\" cannot be handled as a {name}: converting (v1.Status) to ({package}.{name}): unknown conversion"
+        )));
+    }
     Err(status::bad_request(format!(
         "{given} in version {version:?} cannot be handled as a {name}: no kind {given:?} is registered for version {given_version:?} in scheme \"pkg/runtime/scheme.go:111\""
     )))

@@ -137,12 +137,12 @@ impl Options {
 /// # Errors
 /// 403, 404, 409.
 pub async fn delete(call: &Call<'_>, options: &Options) -> Result<Outcome, Refusal> {
+    warn_of_orphans(call, options);
     let record = call
         .server
         .store
         .get(&call.entry.resource, &call.key())
         .ok_or_else(|| status::not_found(call.about()))?;
-    warn_of_orphans(call, options);
     delete_record(call, options, record).await
 }
 
@@ -206,6 +206,19 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
         if options.dry_run || step == Step::Nothing {
             let shown = if step == Step::Nothing { Shown::Stored(record) } else { Shown::Draft(next) };
             return Ok(if step == Step::Remove { Outcome::Gone(shown) } else { Outcome::Marked(shown) });
+        }
+        let is_first = record.value["metadata"]["deletionTimestamp"].is_null();
+        if step == Step::Remove && is_first && call.entry.kind.is("", "Pod") {
+            // Whoever watches sees a pod marked before it goes (`updateForGracefulDeletionAndFinalizers`).
+            match store.replace(&call.entry.resource, &record.key, record.revision, next.clone()).await {
+                Ok(marked) => record = marked,
+                Err(store::Error::Changed(present)) => {
+                    record = present;
+                    continue;
+                }
+                Err(store::Error::Missing) => return Err(status::not_found(call.about_name(&name))),
+                Err(error) => return Err(status::internal(error)),
+            }
         }
         let result = match step {
             Step::Remove => store

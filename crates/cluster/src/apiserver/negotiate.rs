@@ -127,7 +127,14 @@ pub fn patch_type(headers: &HeaderMap, strategic: bool) -> Result<PatchType, Ref
         Some("application/merge-patch+json") => Ok(PatchType::Merge),
         Some("application/strategic-merge-patch+json") if strategic => Ok(PatchType::Strategic),
         Some("application/apply-patch+yaml") => Ok(PatchType::Apply),
-        _ => Err(Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").empty_details()),
+        // For built-in kinds the router says so, for others the handler.
+        _ if strategic => {
+            Err(Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").empty_details())
+        }
+        _ => {
+            let message = crate::patch::PatchError::Unsupported.to_string();
+            Err(Refusal::new(415, "UnsupportedMediaType", message))
+        }
     }
 }
 

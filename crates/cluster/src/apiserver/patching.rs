@@ -33,12 +33,26 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
         let about = status::About { group: "meta.k8s.io", resource: "PatchOptions", name: "" };
         return Err(status::invalid(about, &[("FieldValueForbidden".into(), detail, "force".into())]));
     }
-    let patch = body::decode(bytes, Encoding::Json)
-        .map_err(|error| status::bad_request(format!("error decoding patch: {}", error.kubernetes())))?;
+    let patch = body::decode(bytes, Encoding::Json).map_err(|error| {
+        // It is read only once there is something to patch.
+        match call.server.store.get(&call.entry.resource, &call.key()) {
+            Some(_) => status::bad_request(format!("error decoding patch: {}", error.kubernetes())),
+            None => status::not_found(call.about()),
+        }
+    })?;
     let shown = update::change(call, |present| {
         let mut next = rules::patched(&call.entry.kind, patch_type, present, &patch.value)?;
         let patched = next.clone();
-        create::check_type(call, &mut next).map_err(|why| undecodable(&patched, &why))?;
+        if patch_type == PatchType::Strategic {
+            // What it says of its type is not read.
+            let kind = &call.entry.kind;
+            (next["apiVersion"], next["kind"]) = (kind.api_version().into(), kind.kind.as_str().into());
+        } else {
+            check_patched_type(call, &next)?;
+        }
+        if call.entry.kind.is_builtin() {
+            create::check_type(call, &mut next).map_err(|why| undecodable(&patched, &why))?;
+        }
         drop_unknown(call, &mut next, &patch.duplicates).map_err(|why| undecodable(&patched, &why))?;
         check_identity(call, present, &next)?;
         Ok(next)
@@ -74,8 +88,15 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
     if !is_there && call.action.subresource.is_empty() {
         authority::authorize_creation(call)?;
         create::admit_into_namespace(call)?;
+        if let Some(uid) = applied["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(status::conflict(call.about(), &why));
+        }
         let mut value = rules::applied(call, None, &applied)?;
         create::check_namespace_field(call, &mut value)?;
+        rules::metadata(&mut value)?.remove("resourceVersion");
         match create::complete(call, value).await {
             Err(refusal) if refusal.reason == "AlreadyExists" => {}
             result => return Ok((result?, true)),
@@ -95,10 +116,14 @@ fn check_applied_type(call: &Call<'_>, applied: &mut Value) -> Result<(), Refusa
     let kind = &call.entry.kind;
     let text = |field: &str| applied[field].as_str().unwrap_or_default().to_owned();
     let (version, name) = (text("apiVersion"), text("kind"));
-    if version.is_empty() || name != kind.kind {
-        let version =
-            if version.is_empty() || version.contains('/') { version } else { format!("/{version}") };
-        let version = if version.is_empty() { "/".to_owned() } else { version };
+    if version != kind.api_version() || name != kind.kind {
+        let is_none = version.matches('/').count() > 1;
+        let (version, name) = match version.as_str() {
+            _ if is_none => ("/".to_owned(), String::new()),
+            "" => ("/".to_owned(), name),
+            version if version.contains('/') => (version.to_owned(), name),
+            version => (format!("/{version}"), name),
+        };
         return Err(status::bad_request(format!("invalid object type: {version}, Kind={name}")));
     }
     Ok(())
@@ -125,6 +150,46 @@ fn drop_unknown(call: &Call<'_>, value: &mut Value, duplicates: &[String]) -> Re
     Ok(())
 }
 
+/// Refuses the outcome of a JSON or merge patch whose type cannot be read, or is none.
+fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
+    if let Some(why) = create::type_fault(call, next, next.to_string().as_bytes()) {
+        return Err(undecodable(next, &status::bad_request(why)));
+    }
+    let is_missing = next["apiVersion"].as_str().is_none_or(str::is_empty);
+    if !is_missing {
+        return Ok(());
+    }
+    if !call.entry.kind.is_builtin() {
+        let is_null = next.get("apiVersion").is_some_and(Value::is_null);
+        return Err(if is_null {
+            let text = ".apiVersion accessor error: <nil> is of the type <nil>, expected string";
+            undecodable(next, &status::bad_request(text))
+        } else {
+            status::internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+        });
+    }
+    // Without a version it is read as the internal type, which has none of these fields.
+    let fields = next.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let unknown = fields.filter(|name| !matches!(*name, "apiVersion" | "kind"));
+    let texts = unknown.map(|name| format!("unknown field \"{name}\"")).collect::<Vec<_>>();
+    match call.query.field_validation {
+        FieldValidation::Strict => {
+            let text = format!("strict decoding error: {}", texts.join(", "));
+            return Err(undecodable(next, &status::bad_request(text)));
+        }
+        FieldValidation::Warn => texts.into_iter().for_each(|text| call.warn(text)),
+        FieldValidation::Ignore => {}
+    }
+    Err(nameless(call))
+}
+
+fn nameless(call: &Call<'_>) -> Refusal {
+    status::bad_request(format!(
+        "the name of the object ({} based on URL) was undeterminable: name must be provided",
+        call.action.name
+    ))
+}
+
 /// 422 for a patch whose outcome is no object of the kind (`handlers/patch.go`, `applyJSPatch`).
 fn undecodable(patched: &Value, why: &Refusal) -> Refusal {
     let text = why.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
@@ -141,14 +206,15 @@ fn check_identity(call: &Call<'_>, present: &Value, next: &Value) -> Result<(), 
         if before != after {
             let text = after.as_str().unwrap_or_default();
             if field == "name" && text.is_empty() {
-                return Err(status::bad_request(format!(
-                    "the name of the object ({} based on URL) was undeterminable: name must be provided",
-                    call.action.name
-                )));
+                return Err(nameless(call));
             }
-            let words = if field == "name" { "name" } else { "namespace" };
+            if field == "namespace" {
+                let message =
+                    "the namespace of the provided object does not match the namespace sent on the request";
+                return Err(status::bad_request(message));
+            }
             let message = format!(
-                "the {words} of the object ({text}) does not match the {words} on the URL ({})",
+                "the name of the object ({text}) does not match the name on the URL ({})",
                 before.as_str().unwrap_or(call.action.name)
             );
             return Err(status::bad_request(message));

@@ -113,7 +113,7 @@ pub fn parse(text: &str) -> Result<Query, Refusal> {
         label_selector: get("labelSelector").unwrap_or_default().into(),
         field_selector: get("fieldSelector").unwrap_or_default().into(),
         resource_version: get("resourceVersion").and_then(|value| value.parse().ok()),
-        version_match: get("resourceVersionMatch").and_then(|value| version_match(value).ok()),
+        version_match: get("resourceVersionMatch").and_then(version_match),
         limit: number::<i64>(get("limit"))?
             .and_then(|limit| usize::try_from(limit).ok())
             .filter(|limit| *limit > 0),
@@ -158,22 +158,37 @@ fn check_combination(query: &Query) -> Result<(), Refusal> {
     if query.initial_events.is_some() {
         return forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
     }
-    if query.has("resourceVersionMatch") && !query.has("resourceVersion") {
-        return forbid(field, "resourceVersionMatch is forbidden unless resourceVersion is provided");
-    }
-    if let Some(given) = query.raw.get("resourceVersionMatch").filter(|given| !given.is_empty()) {
-        version_match(given)?;
-    }
-    if query.version_match == Some(Match::Exact) && query.resource_version == Some(0) {
-        return forbid(field, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
-    }
-    if !query.next.is_empty() && query.version_match.is_some() {
-        return forbid(field, "resourceVersionMatch is forbidden when continue is provided");
-    }
+    check_match(query)?;
     if !query.next.is_empty() && query.has("resourceVersion") && query.resource_version != Some(0) {
         return Err(status::bad_request("specifying resource version is not allowed when using continue"));
     }
     Ok(())
+}
+
+/// `resourceVersionMatch` of a list (`apimachinery/pkg/apis/meta/internalversion/validation`).
+fn check_match(query: &Query) -> Result<(), Refusal> {
+    let field = "resourceVersionMatch";
+    let Some(given) = query.raw.get(field).filter(|given| !given.is_empty()) else { return Ok(()) };
+    let mut causes = Vec::new();
+    let mut add = |reason: &str, detail: String| causes.push((reason.to_owned(), detail, field.to_owned()));
+    let mut forbid = |why: &str| add("FieldValueForbidden", format!("Forbidden: {why}"));
+    if !query.has("resourceVersion") {
+        forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
+    }
+    if !query.next.is_empty() {
+        forbid("resourceVersionMatch is forbidden when continue is provided");
+    }
+    if query.version_match == Some(Match::Exact) && query.resource_version == Some(0) {
+        forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+    }
+    if query.version_match.is_none() {
+        let known = "supported values: \"Exact\", \"NotOlderThan\", \"\"";
+        add("FieldValueNotSupported", format!("Unsupported value: \"{given}\": {known}"));
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(status::invalid(About { group: "meta.k8s.io", resource: "ListOptions", name: "" }, &causes))
 }
 
 fn split(text: &str) -> HashMap<String, String> {
@@ -251,20 +266,11 @@ fn revision(value: &str) -> Result<u64, Refusal> {
     })
 }
 
-fn version_match(value: &str) -> Result<Match, Refusal> {
+fn version_match(value: &str) -> Option<Match> {
     match value {
-        "NotOlderThan" => Ok(Match::NotOlderThan),
-        "Exact" => Ok(Match::Exact),
-        other => {
-            let detail = format!(
-                "Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\", \"\""
-            );
-            let about = About { group: "meta.k8s.io", resource: "ListOptions", name: "" };
-            Err(status::invalid(
-                about,
-                &[("FieldValueNotSupported".into(), detail, "resourceVersionMatch".into())],
-            ))
-        }
+        "NotOlderThan" => Some(Match::NotOlderThan),
+        "Exact" => Some(Match::Exact),
+        _ => None,
     }
 }
 

@@ -43,18 +43,22 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     if let Some(token) = &token {
         records.retain(|record| record.key.as_str() > token.after.as_str());
     }
+    let mut metadata = json!({"resourceVersion": revision.to_string()});
+    let total = records.len();
+    let last = records.last().map(|record| record.key.clone());
     if !selection.is_everything() {
         records.retain(|record| selection.matches(&super::versions::served(&call.entry.kind, &record.value)));
     }
-    let mut metadata = json!({"resourceVersion": revision.to_string()});
-    let remaining = call.query.limit.map_or(0, |limit| records.len().saturating_sub(limit));
-    if remaining > 0 {
-        records.truncate(records.len() - remaining);
-        if let Some(last) = records.last() {
-            metadata["continue"] = Token { revision, after: last.key.clone() }.text().into();
-        }
-        if selection.is_everything() {
-            metadata["remainingItemCount"] = remaining.into();
+    // One that is asked for by name has no successor.
+    let is_one = !call.query.selected_name().is_empty();
+    if let Some(limit) = call.query.limit.filter(|limit| *limit <= records.len() && !is_one) {
+        records.truncate(limit);
+        // There may be more as long as there are keys, whether what stands there is selected or not.
+        if let Some(end) = records.last().filter(|end| last.as_ref().is_some_and(|last| *last != end.key)) {
+            metadata["continue"] = Token { revision, after: end.key.clone() }.text().into();
+            if selection.is_everything() {
+                metadata["remainingItemCount"] = (total - limit).into();
+            }
         }
     }
     reply::list(call, &records, &metadata)

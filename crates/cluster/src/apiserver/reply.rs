@@ -75,12 +75,21 @@ pub fn with_body(code: u16, media_type: &'static str, body: Body) -> Response<Bo
 /// A refusal as a `Status`.
 pub fn refusal(refusal: &Refusal) -> Response<Body> {
     let mut response = json_value(refusal.code, &refusal.to_value());
+    if let Some(value) = refusal.warning.as_deref().and_then(warning) {
+        response.headers_mut().append(http::header::WARNING, value);
+    }
     let seconds =
         refusal.details.as_ref().and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_u64);
     if let Some(seconds) = seconds {
         response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+/// A warning as the header's value.
+pub fn warning(text: &str) -> Option<HeaderValue> {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    HeaderValue::from_str(&format!("299 - \"{text}\"")).ok()
 }
 
 /// One object, in the form that was asked for.

@@ -95,7 +95,8 @@ fn action<'a>(
         (&Method::GET | &Method::HEAD, true) => "list",
         (&Method::GET | &Method::HEAD, false) => "get",
         (&Method::POST, _) => "create",
-        (&Method::PUT, false) => "update",
+        // One without a name is refused once it is known of what.
+        (&Method::PUT, _) => "update",
         (&Method::PATCH, false) => "patch",
         (&Method::DELETE, true) => "deletecollection",
         (&Method::DELETE, false) => "delete",
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_a_path_does_not_allow_is_refused() {
-        assert_eq!(route(&Method::PUT, "/api/v1/pods", false).map_err(|r| r.code), Err(405));
+        assert_eq!(route(&Method::PATCH, "/api/v1/pods", false).map_err(|r| r.code), Err(405));
         assert_eq!(route(&Method::GET, "/api/v1/namespaces/a/b/c/d/e", false).map_err(|r| r.code), Err(404));
     }
 }

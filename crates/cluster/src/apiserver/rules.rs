@@ -33,7 +33,17 @@ pub fn invalid(kind: &Kind, name: &str, faults: &[FieldFault]) -> Refusal {
         .iter()
         .map(|fault| (fault.reason.cause().to_owned(), fault.body(), fault.path.clone()))
         .collect::<Vec<_>>();
-    status::invalid(About { group: &kind.group, resource: &kind.kind, name }, &causes)
+    // Events are events of the core group, whichever they are written as.
+    let group = if kind.is("events.k8s.io", "Event") { "" } else { kind.group.as_str() };
+    status::invalid(About { group, resource: &kind.kind, name }, &causes)
+}
+
+/// The same of an object that is judged; one of a custom kind may say to be of another.
+pub fn invalid_of(kind: &Kind, value: &Value, name: &str, faults: &[FieldFault]) -> Refusal {
+    let given = value["kind"].as_str().filter(|given| !kind.is_builtin() && !given.is_empty());
+    let mut named = kind.clone();
+    given.unwrap_or(&kind.kind).clone_into(&mut named.kind);
+    invalid(&named, name, faults)
 }
 
 /// Drops fields that the kind does not have, and brings values into canonical form.
@@ -46,6 +56,17 @@ pub fn drop_unknown(
     duplicates: &[String],
     validation: FieldValidation,
 ) -> Result<Vec<String>, Refusal> {
+    if !kind.is_builtin() {
+        let mut metadata = value["metadata"].clone();
+        objects::decode_metadata(&mut metadata).map_err(|why| strange(value, kind, &why))?;
+        if !metadata.is_null() {
+            value["metadata"] = metadata;
+        }
+        let mut whole = value.take();
+        let coerced = kind.schema().coerce_embedded(&mut whole, &objects::decode_metadata);
+        *value = whole;
+        coerced.map_err(|why| strange(value, kind, &why))?;
+    }
     let unknown = objects::decode(kind, value).map_err(|error| {
         let (version, kind) = (&kind.version, &kind.kind);
         status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
@@ -67,6 +88,19 @@ pub fn drop_unknown(
             )))
         }
     }
+}
+
+/// Adds what Kubernetes writes of a built-in object even where nobody set it.
+pub fn fill_in(kind: &Kind, value: &mut Value) {
+    // An object without fields has none of a wrong type.
+    let _ = objects::decode(kind, value);
+}
+
+/// 400 for a body that cannot be read; a custom kind's may say to be of another.
+fn strange(value: &Value, kind: &Kind, why: &str) -> Refusal {
+    let given = value["kind"].as_str().unwrap_or(&kind.kind);
+    let (version, kind) = (&kind.version, &kind.kind);
+    status::bad_request(format!("{given} in version \"{version}\" cannot be handled as a {kind}: {why}"))
 }
 
 /// Fills in what the client left out.
@@ -156,7 +190,15 @@ pub fn applied(call: &Call<'_>, live: Option<&Value>, intent: &Value) -> Result<
     let writer = writer(&manager, call.action.subresource, call.now);
     let mut made = apply::apply(&call.entry.kind, live, intent, writer, call.query.force)
         .map_err(|error| Refusal::of_status(&error.status(), error.to_string()))?;
-    objects::decode(&call.entry.kind, &mut made).map_err(|error| Refusal::new(500, "", error.to_string()))?;
+    let kind = &call.entry.kind;
+    objects::decode(kind, &mut made).map_err(|error| {
+        let (name, version) = (&intent["metadata"]["name"], kind.api_version());
+        let version = if version.contains('/') { version } else { format!("/{version}") };
+        let (name, kind) = (name.as_str().unwrap_or_default(), &kind.kind);
+        Refusal::new(500, "", format!(
+            "failed to convert new object (/{name}; {version}, Kind={kind}) to proper version: unable to convert unstructured object to {version}, Kind={kind}: {error}"
+        ))
+    })?;
     Ok(made)
 }
 

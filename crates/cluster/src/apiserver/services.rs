@@ -96,6 +96,7 @@ pub fn allocate<'a>(
     if let Some(old) = old {
         services::drop_dependent(new, old);
     }
+    services::drop_unused(new);
     Ok(promise)
 }
 

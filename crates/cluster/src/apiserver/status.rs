@@ -20,6 +20,8 @@ pub struct Refusal {
     pub details: Option<Map<String, Value>>,
     /// `metadata.continue`, for a list whose token is too old.
     pub next: Option<String>,
+    /// What the client is told beside.
+    pub warning: Option<String>,
 }
 
 /// Which object a refusal is about.
@@ -57,7 +59,14 @@ impl About<'_> {
 impl Refusal {
     /// A refusal with neither details nor reason yet.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), message: message.into(), details: None, next: None }
+        Self {
+            code,
+            reason: reason.into(),
+            message: message.into(),
+            details: None,
+            next: None,
+            warning: None,
+        }
     }
 
     /// A refusal that was worked out as a `Status` already.

@@ -56,6 +56,10 @@ pub async fn bind(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, 
             let why = format!("pod {} is already assigned to node \"{host}\"", call.action.name);
             return Err(status::conflict(about, &why));
         }
+        if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+            let why = format!("pod {} has non-empty .spec.schedulingGates", call.action.name);
+            return Err(status::conflict(about, &why));
+        }
         Ok(bound(pod, node, &decoded.value["metadata"]["annotations"], call))
     })
     .await?;
@@ -315,10 +319,14 @@ pub fn scale_of(call: &Call<'_>, value: &Value) -> Value {
     let mut scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
         "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
             "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"]},
-        "spec": {"replicas": replicas(at(paths.map(|paths| paths.spec_replicas.as_str()), ".spec.replicas"))},
+        "spec": {},
         "status": {"replicas": replicas(at(paths.map(|paths| paths.status_replicas.as_str()), ".status.replicas"))}});
+    let wanted = replicas(at(paths.map(|paths| paths.spec_replicas.as_str()), ".spec.replicas"));
+    if wanted != 0 {
+        scale["spec"]["replicas"] = wanted.into();
+    }
     let selector = paths.and_then(|paths| paths.label_selector.as_deref()).map(|path| at(Some(path), ""));
-    if let Some(selector) = selector.as_ref().and_then(rules::selector_text) {
+    if let Some(selector) = selector.as_ref().and_then(rules::selector_text).filter(|text| !text.is_empty()) {
         scale["status"]["selector"] = selector.into();
     }
     scale

@@ -24,16 +24,18 @@ const MAX_ATTEMPTS: usize = 16;
 pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refusal> {
     let mut value = decoded.value;
     create::check_type(call, &mut value)?;
-    create::check_namespace_field(call, &mut value)?;
-    check_name(call, &mut value)?;
     let warnings =
         rules::drop_unknown(&call.entry.kind, &mut value, &decoded.duplicates, call.query.field_validation)?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
+    create::check_namespace_field(call, &mut value)?;
+    check_name(call, &mut value)?;
     let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
     if !is_there && call.action.subresource.is_empty() && rules::may_create_on_update(&call.entry.kind) {
         authority::authorize_creation(call)?;
         create::admit_into_namespace(call)?;
         check_uid(call, &Value::Null, &value)?;
+        // There is nothing yet that could be of a revision.
+        rules::metadata(&mut value)?.remove("resourceVersion");
         return Ok((create::complete(call, value).await?, true));
     }
     if !is_there {
@@ -41,10 +43,8 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     }
     if version_of(&value).is_empty() && !rules::may_update_unconditionally(&call.entry.kind) {
         let detail = "Invalid value: 0: must be specified for an update".to_owned();
-        // Custom kinds are named by their resource here (`customresource.Registry`).
-        let kind = &call.entry.kind;
-        let named = if kind.is_builtin() { &kind.kind } else { &kind.plural };
-        let about = super::status::About { resource: named, ..call.about() };
+        // The refusal names the resource, not the kind (`genericregistry.Store.Update`).
+        let about = call.about();
         let cause = ("FieldValueInvalid".to_owned(), detail, "metadata.resourceVersion".to_owned());
         return Err(status::invalid(about, &[cause]));
     }
@@ -86,21 +86,27 @@ async fn commit(
     let present = versions::served(kind, &record.value);
     check_identity(call, &present, &mut next)?;
     rules::default(kind, &mut next);
-    managed::track_update(call, &present, &mut next);
-    rules::prepare_update(kind, call.action.subresource, &mut next, &present);
+    // A binding is no update: nobody owns what it sets, and it is not counted.
+    if call.action.subresource != "binding" {
+        managed::track_update(call, &present, &mut next);
+        rules::prepare_update(kind, call.action.subresource, &mut next, &present);
+    }
     admit(call, &present, &mut next).await?;
     let promise = services::allocate(call, &mut next, Some(&present))?;
     // What other subresources change is decided by the server, beyond what an update may.
     let is_judged = matches!(call.action.subresource, "" | "status" | "scale");
     let faults = if is_judged { rules::validate_update(kind, &next, &present) } else { Vec::new() };
     if !faults.is_empty() {
-        return Err(rules::invalid(kind, call.action.name, &faults));
+        return Err(rules::invalid_of(kind, &next, call.action.name, &faults));
     }
     if is_judged {
         rules::warnings(kind, &next, Some(&present)).into_iter().for_each(|warning| call.warn(warning));
     }
     escalation::check(call, Some(&present), &next)?;
     let held = consent(call, &present, &next).await?;
+    if kind.is_builtin() {
+        kind.schema().settle(&mut next);
+    }
     if managed::is_unchanged(&present, &next) {
         return Ok(Some(Shown::Stored(record.clone())));
     }
@@ -111,7 +117,15 @@ async fn commit(
     }
     let store = &call.server.store;
     let result = if is_final {
-        store.remove(&call.entry.resource, &record.key, record.revision, next).await
+        // Who writes gets back what was written, of the revision that was there (`deleteWithoutFinalizers`).
+        let last = next.clone();
+        let removed = store.remove(&call.entry.resource, &record.key, record.revision, next).await;
+        if removed.is_ok() {
+            drop(promise);
+            held.settle(call).await;
+            return Ok(Some(Shown::Draft(last)));
+        }
+        removed
     } else {
         store.replace(&call.entry.resource, &record.key, record.revision, next).await
     };

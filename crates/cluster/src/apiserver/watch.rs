@@ -183,8 +183,13 @@ impl Lines {
         }
     }
 
-    fn bookmark(&self, revision: u64, ends_initial_events: bool) -> Bytes {
-        let kind = &self.entry.kind;
+    fn bookmark(&mut self, revision: u64, ends_initial_events: bool) -> Bytes {
+        let kind = self.entry.kind.clone();
+        // Of a typed object there is more than what was set.
+        let mut whole = json!({"kind": kind.kind, "apiVersion": kind.api_version()});
+        if kind.is_builtin() {
+            rules::fill_in(&kind, &mut whole);
+        }
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if ends_initial_events {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
@@ -194,14 +199,18 @@ impl Lines {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
             Form::Table(version) => {
-                let partial =
-                    json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
-                json!({"kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "columnDefinitions": null,
-                    "metadata": {"resourceVersion": revision.to_string()},
-                    "rows": [{"cells": [], "object": partial}]})
+                whole["metadata"] = metadata;
+                let mut table = rules::table(&kind, &[&whole], &self.include, Timestamp::now());
+                table["apiVersion"] = format!("meta.k8s.io/{version}").into();
+                table["metadata"] = json!({"resourceVersion": revision.to_string()});
+                if std::mem::replace(&mut self.columns_sent, true) {
+                    table["columnDefinitions"] = Value::Null;
+                }
+                table
             }
             Form::Object | Form::Discovery(_) => {
-                json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata})
+                whole["metadata"] = metadata;
+                whole
             }
         };
         format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()
@@ -212,7 +221,8 @@ impl Lines {
 enum Waiting {
     State(Arc<Record>),
     Change(Arc<Event>),
-    Bookmark(Bytes),
+    /// Of a revision, and whether it ends what was there already.
+    Bookmark(u64, bool),
 }
 
 /// One watch that is under way.
@@ -259,8 +269,7 @@ impl Watcher {
     }
 
     fn push_bookmark(&mut self, ends_initial_events: bool) {
-        let bookmark = self.lines.bookmark(self.revision, ends_initial_events);
-        self.waiting.push_back(Waiting::Bookmark(bookmark));
+        self.waiting.push_back(Waiting::Bookmark(self.revision, ends_initial_events));
     }
 
     /// What goes out next; `None` ends the stream.
@@ -307,7 +316,7 @@ impl Watcher {
                 None => break,
                 Some(Waiting::State(record)) => self.lines.of_state(&record),
                 Some(Waiting::Change(event)) => self.lines.of_event(&event),
-                Some(Waiting::Bookmark(line)) => Some(line),
+                Some(Waiting::Bookmark(revision, ends)) => Some(self.lines.bookmark(revision, ends)),
             };
             lines.extend(line);
         }

@@ -3,6 +3,9 @@
 //! An object comes in as it was sent and goes out with what it left unsaid. A kind of a CRD takes the defaults of its
 //! schema. Calling it twice changes nothing more.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::{Map, Value, json};
 
 mod apps;
@@ -161,8 +164,35 @@ fn pod_spec(spec: &mut Value) {
     }
 }
 
+/// Whether a text is the reference of an image (`distribution/reference`, `ParseNormalizedNamed`).
+fn is_image(text: &str) -> bool {
+    const PATH: &str = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*";
+    const DOMAIN: &str = r"(?:(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?";
+    const END: &str = r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?";
+    static REFERENCE: LazyLock<Option<[Regex; 2]>> = LazyLock::new(|| {
+        let whole = Regex::new(&format!("^{DOMAIN}/{PATH}{END}$")).ok()?;
+        Some([Regex::new(&format!("^{PATH}{END}$")).ok()?, whole])
+    });
+    let Some([path, whole]) = REFERENCE.as_ref() else { return true };
+    let is_hash = text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    // With what is left out the name has a bound (`NameTotalLengthMax`).
+    const MAX_NAME: usize = 255;
+    const OWN_DOMAIN: usize = "docker.io/library/".len();
+    let name = text.split('@').next().unwrap_or_default();
+    let name = name.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(name, |(name, _)| name);
+    if name.len() + if name.contains('/') { 0 } else { OWN_DOMAIN } > MAX_NAME {
+        return false;
+    }
+    let has_domain = text.split_once('/').is_some_and(|(first, _)| {
+        first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first
+    });
+    !is_hash && if has_domain { whole.is_match(text) } else { path.is_match(text) }
+}
+
 fn container(container: &mut Value) {
-    let latest = image_tag(container["image"].as_str().unwrap_or_default()) == "latest";
+    let image = container["image"].as_str().unwrap_or_default();
+    // A reference that is none has no tag either (`parsers.ParseImageName`).
+    let latest = is_image(image) && image_tag(image) == "latest";
     set(container, "imagePullPolicy", json!(if latest { "Always" } else { "IfNotPresent" }));
     set(container, "terminationMessagePath", json!("/dev/termination-log"));
     set(container, "terminationMessagePolicy", json!("File"));
@@ -342,7 +372,8 @@ fn secret(object: &mut Value) {
     }
 }
 
-fn namespace(object: &mut Value) {
+/// The label that names it.
+pub(super) fn namespace(object: &mut Value) {
     if let Some(name) = object["metadata"]["name"].as_str().filter(|n| !n.is_empty()).map(str::to_owned) {
         object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(name);
     }

@@ -426,6 +426,7 @@ fn policy_kinds() -> Vec<Kind> {
             "PodDisruptionBudget",
             "poddisruptionbudgets",
         )
+        .named(NameRule::PathSegment)
         .short(&["pdb"])
         .with_status(),
         global::<rbac::v1::ClusterRoleBinding>(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings")

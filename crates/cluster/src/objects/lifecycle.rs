@@ -109,6 +109,8 @@ fn has_generation(kind: &Kind) -> bool {
 }
 
 fn prepare_namespace(object: &mut Value) {
+    // Its name may have been generated only now.
+    super::defaults::namespace(object);
     let finalizers = &mut object["spec"]["finalizers"];
     let all = finalizers.as_array().cloned().unwrap_or_default();
     if !all.iter().any(|f| f == "kubernetes") {
@@ -150,13 +152,31 @@ pub fn prepare_update(kind: &Kind, subresource: Option<&str>, new: &mut Value, o
         metadata::carry_over(new, old);
     }
     match subresource {
-        Some("status") => keep_all_but_status(kind, new, old),
+        Some("status") => {
+            keep_all_but_status(kind, new, old);
+            if kind.is("", "Pod") && !old["status"]["qosClass"].is_null() {
+                new["status"]["qosClass"] = old["status"]["qosClass"].clone();
+            }
+        }
+        None if kind.is("", "Namespace") => {
+            keep(new, old, "spec");
+            keep(new, old, "status");
+        }
         None if kind.subresource("status").is_some() => keep(new, old, "status"),
         _ => {}
     }
     if has_generation(kind) {
         let before = old["metadata"]["generation"].as_i64().unwrap_or_default();
-        let now = if spec_changed(kind, new, old) { before + 1 } else { before };
+        let labels = |object: &Value| object["metadata"]["labels"].clone();
+        let changed = match (kind.group.as_str(), kind.kind.as_str()) {
+            // It is never counted on.
+            ("scheduling.k8s.io", "PriorityClass") => false,
+            ("discovery.k8s.io", "EndpointSlice") => {
+                spec_changed(kind, new, old) || labels(new) != labels(old)
+            }
+            _ => spec_changed(kind, new, old),
+        };
+        let now = if changed { before + 1 } else { before };
         new["metadata"]["generation"] = json!(now.max(1));
     }
 }

@@ -102,8 +102,13 @@ fn finalizers(kind: &Kind, finalizers: &Value, faults: &mut Vec<FieldFault>) {
     for (index, name) in all.iter().enumerate() {
         let at = format!("{path}[{index}]");
         faults.extend(names::qualified_name(name).into_iter().map(|f| FieldFault::invalid(&at, *name, f)));
-        // Custom kinds are only warned of, events are not asked.
-        let must_be_qualified = kind.is_builtin() && kind.kind != "Event";
+        // Custom kinds are only warned of, events and the kinds that are judged without the core group's rules not asked.
+        let must_be_qualified = kind.is_builtin()
+            && kind.kind != "Event"
+            && !matches!(
+                kind.group.as_str(),
+                "coordination.k8s.io" | "admissionregistration.k8s.io" | "apiextensions.k8s.io"
+            );
         if must_be_qualified && !name.contains('/') && !STANDARD_FINALIZERS.contains(name) {
             let text = "name is neither a standard finalizer name nor is it fully qualified";
             faults.push(FieldFault::invalid(&at, *name, text));

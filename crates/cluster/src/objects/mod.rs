@@ -53,6 +53,28 @@ pub use table::{IncludeObject, table};
 pub use validation::{validate_create, validate_update};
 pub use warnings::warnings;
 
+/// Brings the metadata of a custom kind's object into form, which is typed as that of built-in kinds is; unknown fields
+/// stay for the kind's own schema to drop.
+///
+/// # Errors
+/// What is not of its type.
+pub fn decode_metadata(metadata: &mut Value) -> Result<(), String> {
+    let Some(kind) = builtin_kind("", "ConfigMap").filter(|_| metadata.is_object()) else { return Ok(()) };
+    let mut holder = serde_json::json!({"metadata": metadata.take()});
+    let decoded = kind.schema().normalize(&mut holder);
+    if let Some(made) = holder.get_mut("metadata") {
+        *metadata = made.take();
+    }
+    decoded.map_err(|error| error.to_string().replace(".metadata.", "."))
+}
+
+/// What is wrong with the labels and annotations of an object within another.
+pub fn metadata_faults(metadata: &Value, path: &str) -> Vec<FieldFault> {
+    let mut faults = names::labels(&metadata["labels"], &format!("{path}.labels"));
+    faults.extend(names::annotations(&metadata["annotations"], &format!("{path}.annotations")));
+    faults
+}
+
 /// Brings an object that a client sent into the kind's form: unknown fields are dropped, and for built-in kinds types
 /// are checked and values made canonical, as decoding into Go types does.
 ///

@@ -21,6 +21,11 @@ const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric charac
 const ENV_NAME: &str =
     "a valid environment variable name must consist only of printable ASCII characters other than '='";
 
+/// As [`too_long`], in the words of `util/validation`.
+fn too_many(characters: usize) -> String {
+    format!("must be no more than {characters} characters")
+}
+
 fn too_long(bytes: usize) -> String {
     format!("must be no more than {bytes} bytes")
 }
@@ -35,7 +40,7 @@ fn label_shape(text: &str) -> bool {
 pub fn subdomain(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > SUBDOMAIN_BYTES {
-        faults.push(too_long(SUBDOMAIN_BYTES));
+        faults.push(too_many(SUBDOMAIN_BYTES));
     }
     if !text.split('.').all(label_shape) {
         faults.push(SUBDOMAIN.to_owned());
@@ -43,14 +48,23 @@ pub fn subdomain(text: &str) -> Vec<String> {
     faults
 }
 
+/// What is wrong with what names begin with that are subdomains (`NameIsDNSSubdomain` of a prefix).
+pub fn prefix(text: &str) -> Vec<String> {
+    match text.strip_suffix('-').filter(|kept| !kept.is_empty()) {
+        Some(kept) => subdomain(&format!("{}a", &kept[..kept.len() - 1])),
+        None => subdomain(text),
+    }
+}
+
 /// What is wrong with a lowercase RFC 1123 label.
 pub fn label(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > LABEL_BYTES {
-        faults.push(too_long(LABEL_BYTES));
+        faults.push(too_many(LABEL_BYTES));
     }
     if !label_shape(text) {
-        faults.push(LABEL.to_owned());
+        let is_subdomain = text.split('.').all(label_shape);
+        faults.push(if is_subdomain { "must not contain dots" } else { LABEL }.to_owned());
     }
     faults
 }
@@ -59,7 +73,7 @@ pub fn label(text: &str) -> Vec<String> {
 pub fn label_1035(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > LABEL_BYTES {
-        faults.push(too_long(LABEL_BYTES));
+        faults.push(too_many(LABEL_BYTES));
     }
     if !label_shape(text) || text.starts_with(|c: char| c.is_ascii_digit()) {
         faults.push(LABEL_1035.to_owned());

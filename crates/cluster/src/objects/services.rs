@@ -81,6 +81,15 @@ pub fn drop_dependent(new: &mut Value, old: &Value) {
     }
 }
 
+/// Takes out what a service that is a mere name has no use for (`defaultOnReadInternalTrafficPolicy`).
+pub fn drop_unused(service: &mut Value) {
+    if is_named(&service["spec"])
+        && let Some(fields) = service["spec"].as_object_mut()
+    {
+        fields.remove("internalTrafficPolicy");
+    }
+}
+
 /// The cluster IPs that a service holds.
 pub fn addresses(service: &Value) -> impl Iterator<Item = &str> {
     let all = service["spec"]["clusterIPs"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -206,7 +215,13 @@ fn pair_addresses(new: &mut Value, old: Option<&Value>) {
 
 /// Which families of addresses the service has, and how many (`initIPFamilyFields`).
 fn set_families(new: &mut Value, old: Option<&Value>) -> Result<(), Vec<FieldFault>> {
-    if is_named(&new["spec"]) || is_settled(&new["spec"], old.map(|old| &old["spec"])) {
+    if is_named(&new["spec"]) {
+        return Ok(());
+    }
+    if let Some(old) = old.filter(|old| is_settled(&new["spec"], Some(&old["spec"]))) {
+        if new["spec"]["ipFamilyPolicy"].is_null() && !old["spec"]["ipFamilyPolicy"].is_null() {
+            new["spec"]["ipFamilyPolicy"] = old["spec"]["ipFamilyPolicy"].clone();
+        }
         return Ok(());
     }
     let selects = new["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty());

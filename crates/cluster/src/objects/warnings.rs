@@ -19,12 +19,89 @@ pub fn warnings(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
         return finalizers(new, old);
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Service") => of_service(&new["spec"]),
+        ("", "Pod") => of_pod(&new["spec"], "spec"),
+        ("batch", "Job") => of_pod(&new["spec"]["template"]["spec"], "spec.template.spec"),
         ("", "Secret") => certificate(new).into_iter().collect(),
         ("discovery.k8s.io", "EndpointSlice") if old.is_none() && new["addressType"] == "FQDN" => {
             vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
         }
         _ => Vec::new(),
     }
+}
+
+/// What a service says that has no effect (`pkg/api/service/warnings.go`).
+fn of_service(spec: &Value) -> Vec<String> {
+    let is_there = |field: &str| match &spec[field] {
+        Value::Array(list) => !list.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        _ => false,
+    };
+    let is_named = spec["type"] == "ExternalName";
+    let is_headless = spec["type"] == "ClusterIP" && spec["clusterIP"] == "None";
+    let close = "PreferClose";
+    let said = [
+        (is_headless && is_there("loadBalancerIP"), "spec.loadBalancerIP is ignored for headless services"),
+        (is_headless && is_there("externalIPs"), "spec.externalIPs is ignored for headless services"),
+        (
+            is_headless && spec["sessionAffinity"] != "None",
+            "spec.SessionAffinity is ignored for headless services",
+        ),
+        (
+            is_there("externalIPs") && !is_headless && !is_named,
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+        ),
+        (
+            is_named && is_there("externalIPs"),
+            "spec.externalIPs is ignored when spec.type is \"ExternalName\"",
+        ),
+        (
+            !is_named && is_there("externalName"),
+            "spec.externalName is ignored when spec.type is not \"ExternalName\"",
+        ),
+        (
+            spec["trafficDistribution"] == close,
+            "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"",
+        ),
+    ];
+    said.iter().filter(|(is_so, _)| *is_so).map(|(_, text)| (*text).to_owned()).collect()
+}
+
+/// What a pod says that has no effect (`pkg/api/pod/warnings.go`), as far as it is met.
+fn of_pod(spec: &Value, path: &str) -> Vec<String> {
+    let list = |field: &str| spec[field].as_array().into_iter().flatten();
+    let mut texts = Vec::new();
+    for (index, constraint) in list("topologySpreadConstraints").enumerate() {
+        if constraint["labelSelector"].is_null() {
+            texts.push(format!(
+                "{path}.topologySpreadConstraints[{index}].labelSelector: a null labelSelector results in matching no pod"
+            ));
+        }
+    }
+    for which in ["podAffinity", "podAntiAffinity"] {
+        for (list, term_at) in [
+            ("requiredDuringSchedulingIgnoredDuringExecution", ""),
+            ("preferredDuringSchedulingIgnoredDuringExecution", ".podAffinityTerm"),
+        ] {
+            let terms = spec["affinity"][which][list].as_array().into_iter().flatten().enumerate();
+            for (index, term) in terms {
+                let term = if term_at.is_empty() { term } else { &term["podAffinityTerm"] };
+                if term["labelSelector"].is_null() {
+                    texts.push(format!(
+                        "{path}.affinity.{which}.{list}[{index}]{term_at}.labelSelector: a null labelSelector results in matching no pod"
+                    ));
+                }
+            }
+        }
+    }
+    let is_empty = |volume: &&Value| {
+        let projected = &volume["projected"];
+        projected.is_object() && projected["sources"].as_array().is_none_or(Vec::is_empty)
+    };
+    for volume in list("volumes").filter(is_empty) {
+        texts.push(format!("volume {} (Projected) has no sources provided", volume["name"]));
+    }
+    texts
 }
 
 /// New finalizers of a custom resource (`validateKubeFinalizerName`).

@@ -9,6 +9,7 @@ mod builtin;
 mod cel;
 pub(crate) mod cost;
 mod default;
+mod embedded;
 mod formats;
 mod go;
 mod normalize;

@@ -76,7 +76,9 @@ impl Schema {
     /// # Errors
     /// The first value that is not of its type.
     pub fn normalize(&self, object: &mut Value) -> Result<(), DecodeError> {
-        Walk::new(self).value(self.root(), object, 0)
+        let mut walk = Walk::new(self);
+        walk.value(self.root(), object, 0)?;
+        walk.first.map_or(Ok(()), Err)
     }
 }
 
@@ -88,11 +90,13 @@ struct Walk<'a> {
     holder: &'a str,
     /// The Go type of the value that is looked at, where the table has it.
     declared: Option<&'static str>,
+    /// The first value of another type; Go reads on, and tells of what has a reader of its own before that.
+    first: Option<DecodeError>,
 }
 
 impl<'a> Walk<'a> {
     fn new(schema: &'a Schema) -> Self {
-        Walk { schema, path: String::new(), holder: "", declared: None }
+        Walk { schema, path: String::new(), holder: "", declared: None, first: None }
     }
 
     fn value(&mut self, id: NodeId, value: &mut Value, depth: usize) -> Result<(), DecodeError> {
@@ -107,7 +111,8 @@ impl<'a> Walk<'a> {
         if node.int_or_string {
             return match value {
                 Value::String(_) => Ok(()),
-                Value::Number(number) if number.is_i64() => Ok(()),
+                Value::Number(number) if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => Ok(()),
+                Value::Number(number) => Err(self.wrong(&format!("number {number}"), "int32")),
                 other => Err(self.wrong(found(other), "int32")),
             };
         }
@@ -166,6 +171,10 @@ impl<'a> Walk<'a> {
                 if !self.path.is_empty() {
                     self.path.push('.');
                 }
+                if let Some(embedded) = node.definition.as_deref().and_then(|holder| embedded(holder, name)) {
+                    self.path.push_str(embedded);
+                    self.path.push('.');
+                }
                 self.path.push_str(name);
                 let go = node.properties.get(name).and_then(|property| property.go.type_name);
                 self.declared = go;
@@ -211,7 +220,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn string(&self, node: &Node, text: &mut String) -> Result<(), DecodeError> {
+    fn string(&mut self, node: &Node, text: &mut String) -> Result<(), DecodeError> {
         match node.format.as_deref() {
             Some("date-time") => {
                 *text = format!("{:.0}", time(text, "2006-01-02T15:04:05Z07:00")?);
@@ -223,17 +232,20 @@ impl<'a> Walk<'a> {
             }
             Some("byte") => {
                 let data: String = text.chars().filter(|c| *c != '\n' && *c != '\r').collect();
-                match base64::engine::general_purpose::STANDARD.decode(&data) {
+                let decoded = base64::engine::general_purpose::STANDARD.decode(&data);
+                let fault = match decoded {
                     Ok(_) => {
                         *text = data;
-                        Ok(())
+                        return Ok(());
                     }
                     Err(
                         base64::DecodeError::InvalidByte(at, _)
                         | base64::DecodeError::InvalidLastSymbol(at, _),
-                    ) => Err(DecodeError::Base64(at)),
-                    Err(_) => Err(DecodeError::Base64(data.len() / 4 * 4)),
-                }
+                    ) => DecodeError::Base64(at),
+                    Err(_) => DecodeError::Base64(data.len() / 4 * 4),
+                };
+                self.first.get_or_insert(fault);
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -244,22 +256,24 @@ impl<'a> Walk<'a> {
         DecodeError::Type { found: found.to_owned(), holder, path, wanted: wanted.to_owned() }
     }
 
-    fn mistyped(&self, node: &Node, value: &Value) -> Result<(), DecodeError> {
+    /// A value of another type: one that has a reader of its own ends the reading.
+    fn mistyped(&mut self, node: &Node, value: &Value) -> Result<(), DecodeError> {
         if matches!(node.format.as_deref(), Some("date-time" | "micro-time")) {
             return Err(self.wrong(found(value), "string"));
         }
+        let fault = self.mismatch(node, value);
+        self.first.get_or_insert(fault);
+        Ok(())
+    }
+
+    fn mismatch(&self, node: &Node, value: &Value) -> DecodeError {
         let holder = self.holder.to_owned();
         let found = match (value, node.kind) {
             (Value::Number(number), Some(Type::Integer)) => format!("number {number}"),
             (value, _) => found(value).to_owned(),
         };
         if let Some(wanted) = self.declared {
-            return Err(DecodeError::Type {
-                found,
-                holder,
-                path: self.path.clone(),
-                wanted: wanted.to_owned(),
-            });
+            return DecodeError::Type { found, holder, path: self.path.clone(), wanted: wanted.to_owned() };
         }
         let wanted = match (node.kind, node.format.as_deref(), &node.definition) {
             (_, _, Some(definition)) => definition.rsplit('.').take(2).collect::<Vec<_>>(),
@@ -270,7 +284,31 @@ impl<'a> Walk<'a> {
             (None, _, _) => vec!["intstr", "IntOrString"],
         };
         let wanted = wanted.into_iter().rev().collect::<Vec<_>>().join(".");
-        Err(DecodeError::Type { found, holder, path: self.path.clone(), wanted })
+        DecodeError::Type { found, holder, path: self.path.clone(), wanted }
+    }
+}
+
+/// The struct that a Go type embeds and that has this field: messages name it, JSON does not.
+fn embedded(holder: &str, name: &str) -> Option<&'static str> {
+    match holder.rsplit('.').next().unwrap_or_default() {
+        "Volume" if name != "name" => Some("VolumeSource"),
+        "Probe" if matches!(name, "exec" | "httpGet" | "tcpSocket" | "grpc") => Some("ProbeHandler"),
+        "PersistentVolumeSpec" if matches!(name, "hostPath" | "nfs" | "local" | "csi" | "iscsi" | "fc") => {
+            Some("PersistentVolumeSource")
+        }
+        "EphemeralContainer" if name != "targetContainerName" => Some("EphemeralContainerCommon"),
+        "ConfigMapVolumeSource"
+        | "ConfigMapProjection"
+        | "SecretProjection"
+        | "ConfigMapEnvSource"
+        | "SecretEnvSource"
+        | "ConfigMapKeySelector"
+        | "SecretKeySelector"
+            if name == "name" =>
+        {
+            Some("LocalObjectReference")
+        }
+        _ => None,
     }
 }
 

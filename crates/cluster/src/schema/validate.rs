@@ -24,6 +24,10 @@ impl Schema {
             return faults;
         }
         Bounded { schema: self, faults: &mut faults }.value(self.root(), object, old, "", 0);
+        if !old.is_some_and(|old| self.has_duplicates(old)) {
+            self.lists(self.root(), object, "", &mut faults, 0);
+        }
+        self.embedded(self.root(), object, "", &mut faults, 0);
         let blocked = faults.iter().any(|f| {
             matches!(
                 f.reason,
@@ -34,10 +38,6 @@ impl Schema {
                     | Reason::NotSupported
             )
         });
-        if !old.is_some_and(|old| self.has_duplicates(old)) {
-            self.lists(self.root(), object, "", &mut faults, 0);
-        }
-        self.embedded(self.root(), object, "", &mut faults, 0);
         if blocked && !self.rule_sources.is_empty() {
             faults.push(FieldFault::new("<nil>", Reason::Invalid, Some(Value::Null), UNCHECKED));
         } else if !blocked {
@@ -92,6 +92,11 @@ impl Schema {
         }
         let node = self.node(id);
         if let Value::Array(items) = value {
+            let strange = items.iter().enumerate().filter(|(_, item)| !item.is_object());
+            for (index, item) in strange.filter(|_| matches!(node.list_type, ListType::Map(_))) {
+                let text = "must be an object for an array of list-type map";
+                faults.push(FieldFault::invalid(format!("{path}[{index}]"), item.clone(), text));
+            }
             for index in duplicates(&node.list_type, items, |key| self.default_of(node, key)) {
                 let shown = match &node.list_type {
                     ListType::Map(keys) => key_object(&items[index], keys, |key| self.default_of(node, key)),
@@ -122,9 +127,16 @@ impl Schema {
             return;
         }
         if self.node(id).embedded && value.is_object() {
+            let at = join(path, "metadata");
+            faults.extend(crate::objects::metadata_faults(&value["metadata"], &at));
             for name in ["apiVersion", "kind"] {
+                let at = join(path, name);
                 match value.get(name) {
-                    None => faults.push(FieldFault::required(join(path, name), "")),
+                    None => faults.push(FieldFault::required(at, "")),
+                    Some(Value::String(text)) if name == "apiVersion" && text.matches('/').count() > 1 => {
+                        let detail = format!("unexpected GroupVersion string: {text}");
+                        faults.push(FieldFault::invalid(at, text.as_str(), detail));
+                    }
                     Some(Value::String(text)) if text.is_empty() => {
                         faults.push(FieldFault::invalid(
                             join(path, name),
@@ -145,9 +157,11 @@ impl Schema {
         match value {
             Value::Object(map) => {
                 for (name, child) in map {
-                    if let Some(field) = self.field(id, name) {
-                        visit(field, child, &join(path, name));
-                    }
+                    let Some(field) = self.field(id, name) else { continue };
+                    // Entries of maps are told apart from fields here.
+                    let is_field = self.node(id).properties.contains_key(name);
+                    let at = if is_field { join(path, name) } else { format!("{path}[{name}]") };
+                    visit(field, child, &at);
                 }
             }
             Value::Array(items) => {
@@ -208,6 +222,15 @@ impl Schema {
         let key = |item: &Value| key_object(item, keys, |key| self.default_of(list, key));
         let wanted = key(item);
         old?.as_array()?.iter().find(|old| key(old) == wanted)
+    }
+}
+
+/// The format that a value of JSON has by itself (`schemaInfoForType`).
+fn format_of(value: &Value) -> &'static str {
+    match value {
+        Value::Number(number) if number.is_f64() => "double",
+        Value::Number(_) => "int64",
+        _ => "",
     }
 }
 
@@ -277,10 +300,11 @@ impl Bounded<'_> {
         if value.is_null() && node.nullable {
             return;
         }
-        if !self.typed(node, value, path) {
+        let is_typed = self.typed(node, value, path);
+        self.enumerated(node, value, path);
+        if !is_typed {
             return;
         }
-        self.enumerated(node, value, path);
         match value {
             Value::Number(number) => self.number(node, number, path),
             Value::String(text) => self.string(node, text, path),
@@ -310,8 +334,21 @@ impl Bounded<'_> {
             };
             (kind.name().to_owned(), holds)
         };
+        let is_fraction = node.kind == Some(Type::Integer) && value.is_f64();
+        if let (false, true, Some(format)) = (holds, is_fraction, node.format.as_deref()) {
+            let detail = format!("Checked value must be of type integer with format {format} in {path}");
+            self.faults.push(FieldFault::invalid("<nil>", "", detail));
+            return false;
+        }
         if !holds {
-            let found = type_name(value);
+            let (wanted, found) = match node.format.as_deref().filter(|_| !node.int_or_string) {
+                // A text's format is the business of another check.
+                Some(_) if node.kind == Some(Type::String) && value.is_array() => return true,
+                Some(format) if !value.is_string() && !value.is_array() && !value.is_null() => {
+                    (format.to_owned(), format_of(value))
+                }
+                _ => (wanted, type_name(value)),
+            };
             let detail = format!("{path} in body must be of type {wanted}: {found:?}");
             self.faults.push(FieldFault::new(path, Reason::TypeInvalid, Some(found.into()), detail));
         }

@@ -70,6 +70,9 @@ pub fn table(kind: &Kind, objects: &[&Value], include: IncludeObject, now: Times
             row
         })
         .collect();
+    // Kinds without a printer of their own have no list of rows rather than an empty one.
+    let is_plain = kind.group == crate::access::GROUP && matches!(kind.kind.as_str(), "Role" | "ClusterRole");
+    let rows = if rows.is_empty() && is_plain { Value::Null } else { Value::Array(rows) };
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": columns, "rows": rows})
 }
 
@@ -108,7 +111,7 @@ fn custom_heading(column: &Column) -> Value {
 }
 
 fn custom_row(columns: &[Column], paths: &[Option<JsonPath>], object: &Value, now: Timestamp) -> Vec<Value> {
-    let mut cells = vec![object["metadata"]["name"].clone()];
+    let mut cells = vec![json!(object["metadata"]["name"].as_str().unwrap_or_default())];
     for (column, path) in columns.iter().zip(paths) {
         let found = path.as_ref().map(|p| p.find(object)).unwrap_or_default();
         cells.push(custom_cell(column, &found, now));

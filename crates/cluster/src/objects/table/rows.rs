@@ -172,10 +172,10 @@ fn of_core(kind: &str) -> (Vec<Heading>, Row) {
         "Namespace" => (vec![NAME, string("Status"), AGE], |o, now| {
             vec![name(o), json!(text(&o["status"], "phase")), age(o, now)]
         }),
-        "ConfigMap" => (vec![NAME, integer("Data"), AGE], |o, now| {
+        "ConfigMap" => (vec![NAME, string("Data"), AGE], |o, now| {
             vec![name(o), json!(count(&o["data"]) + count(&o["binaryData"])), age(o, now)]
         }),
-        "Secret" => (vec![NAME, string("Type"), integer("Data"), AGE], |o, now| {
+        "Secret" => (vec![NAME, string("Type"), string("Data"), AGE], |o, now| {
             vec![name(o), json!(text(o, "type")), json!(count(&o["data"])), age(o, now)]
         }),
         "ServiceAccount" => (vec![NAME, AGE], |o, now| vec![name(o), age(o, now)]),
@@ -240,7 +240,7 @@ pub(super) fn none(text: &str) -> Value {
 }
 
 pub(super) fn name(object: &Value) -> Value {
-    object["metadata"]["name"].clone()
+    json!(text(&object["metadata"], "name"))
 }
 
 fn count(map: &Value) -> usize {

@@ -52,6 +52,14 @@ pub(super) fn secret(object: &Value) -> Vec<FieldFault> {
         faults.push(FieldFault::too_long("data", MAX_BYTES));
     }
     let kind = text(object, "type");
+    let has = |key: &str| object["data"].get(key).is_some();
+    if kind == "kubernetes.io/basic-auth" && !has("username") && !has("password") {
+        faults.push(FieldFault::required("data[username]", ""));
+        faults.push(FieldFault::required("data[password]", ""));
+    }
+    if kind == "kubernetes.io/ssh-auth" && object["data"]["ssh-privatekey"] == "" {
+        faults.push(FieldFault::required("data[ssh-privatekey]", ""));
+    }
     for (_, required) in REQUIRED_KEYS.iter().filter(|(name, _)| *name == kind) {
         for key in required.iter().filter(|key| object["data"].get(**key).is_none()) {
             faults.push(FieldFault::required(format!("data[{key}]"), ""));

@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 
-use super::{FieldFault, immutable_field, items, not_negative, one_of, pod, text};
+use super::{
+    FieldFault, immutable_field, items, job_policies, label_selector, not_negative, one_of, pod, text,
+};
 use crate::objects::lifecycle::JOB_UID_LABEL;
 use crate::objects::{names, selectors::LabelSelector};
 
@@ -28,8 +30,10 @@ pub(super) fn validate(job: &Value) -> Vec<FieldFault> {
     one_of(spec, "completionMode", &["NonIndexed", "Indexed"], "spec", &mut faults);
     indexed(job, &mut faults);
     replacement(spec, &mut faults);
-    success_policy(spec, &mut faults);
-    failure_actions(spec, &mut faults);
+    if spec["successPolicy"].is_object() && spec["completionMode"] == "Indexed" {
+        job_policies::success(spec, &mut faults);
+    }
+    job_policies::failure(spec, &mut faults);
     pod::template(&spec["template"], "spec.template", &mut faults);
     restart_policy(spec, &mut faults);
     selector(spec, &mut faults);
@@ -44,7 +48,7 @@ fn generated_selector(job: &Value, faults: &mut Vec<FieldFault>) {
     }
     let labels = &spec["template"]["metadata"]["labels"];
     let (uid, name) = (text(&job["metadata"], "uid"), text(&job["metadata"], "name"));
-    if uid.is_empty() {
+    if uid.is_empty() || spec["selector"].is_null() {
         return;
     }
     let labelled = [
@@ -54,7 +58,7 @@ fn generated_selector(job: &Value, faults: &mut Vec<FieldFault>) {
         ("job-name", name),
     ];
     for (label, value) in labelled {
-        let path = "spec.template.metadata.labels";
+        let path = format!("spec.template.metadata.labels[{label}]");
         match labels[label].as_str() {
             None => faults.push(FieldFault::required(path, format!("must be '{value}'"))),
             Some(found) if found != value => {
@@ -63,8 +67,10 @@ fn generated_selector(job: &Value, faults: &mut Vec<FieldFault>) {
             Some(_) => {}
         }
     }
-    let selected = spec["selector"]["matchLabels"][JOB_UID_LABEL].as_str();
-    if !spec["selector"].is_null() && selected != Some(uid) {
+    let expected = labelled.map(|(label, value)| (label.to_owned(), value.into()));
+    let expected = Value::Object(expected.into_iter().collect());
+    let selects = LabelSelector::of(&spec["selector"]).map(|selector| selector.matches_labels(&expected));
+    if selects == Ok(false) {
         faults.push(FieldFault::invalid(
             "spec.selector",
             spec["selector"].clone(),
@@ -134,25 +140,6 @@ fn replacement(spec: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// `validateSuccessPolicy`, as far as it asks for rules.
-fn success_policy(spec: &Value, faults: &mut Vec<FieldFault>) {
-    let policy = &spec["successPolicy"];
-    if policy.is_object() && items(policy, "rules").next().is_none() {
-        let text = "at least one rules must be specified when the successPolicy is specified";
-        faults.push(FieldFault::required("spec.successPolicy.rules", text));
-    }
-}
-
-/// Actions of a pod failure policy (`validatePodFailurePolicyRule`).
-fn failure_actions(spec: &Value, faults: &mut Vec<FieldFault>) {
-    for (index, rule) in items(&spec["podFailurePolicy"], "rules") {
-        if !text(rule, "action").is_empty() {
-            let at = format!("spec.podFailurePolicy.rules[{index}]");
-            one_of(rule, "action", &["Count", "FailIndex", "FailJob", "Ignore"], &at, faults);
-        }
-    }
-}
-
 fn restart_policy(spec: &Value, faults: &mut Vec<FieldFault>) {
     let path = "spec.template.spec.restartPolicy";
     match text(&spec["template"]["spec"], "restartPolicy") {
@@ -169,10 +156,12 @@ fn restart_policy(spec: &Value, faults: &mut Vec<FieldFault>) {
 fn selector(spec: &Value, faults: &mut Vec<FieldFault>) {
     if spec["selector"].is_null() {
         faults.push(FieldFault::required("spec.selector", ""));
-        return;
     }
+    label_selector(&spec["selector"], "spec.selector", faults);
     let labels = &spec["template"]["metadata"]["labels"];
-    if LabelSelector::of(&spec["selector"]).is_ok_and(|selector| !selector.matches_labels(labels)) {
+    // One that is not there selects nothing.
+    let selects = LabelSelector::of(&spec["selector"]).map(|selector| selector.matches_labels(labels));
+    if spec["selector"].is_null() || selects == Ok(false) {
         let text = "`selector` does not match template `labels`";
         faults.push(FieldFault::invalid("spec.template.metadata.labels", labels.clone(), text));
     }
@@ -199,7 +188,8 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
 fn completions(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
     if new["spec"]["completionMode"] != "Indexed" {
         faults.extend(immutable_field(new, old, "spec.completions"));
-    } else if new["spec"]["completions"] != old["spec"]["completions"]
+    } else if !new["spec"]["completions"].is_null()
+        && new["spec"]["completions"] != old["spec"]["completions"]
         && new["spec"]["completions"] != new["spec"]["parallelism"]
     {
         let text = "can only be modified in tandem with spec.parallelism";
@@ -233,8 +223,13 @@ fn template(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
             }
         }
     }
-    if before != *after {
-        faults.push(FieldFault::invalid("spec.template", after.clone(), "field is immutable"));
+    let text = "field is immutable";
+    if suspended && may_change(old) {
+        if before["spec"] != after["spec"] {
+            faults.push(FieldFault::invalid("spec.template.spec", after["spec"].clone(), text));
+        }
+    } else if before != *after {
+        faults.push(FieldFault::invalid("spec.template", after.clone(), text));
     }
 }
 
@@ -244,7 +239,7 @@ fn may_change(old: &Value) -> bool {
     let suspended =
         items(status, "conditions").any(|(_, c)| c["type"] == "Suspended" && c["status"] == "True");
     let active = status["active"].as_i64().unwrap_or_default();
-    status["startTime"].is_null() || (suspended && active == 0)
+    (status["startTime"].is_null() || suspended) && active == 0
 }
 
 fn adopt(before: &mut Value, after: &Value, field: &str) {

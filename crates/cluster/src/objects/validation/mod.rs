@@ -6,11 +6,20 @@
 mod admission_policy;
 mod apps;
 mod configuration;
+mod events;
 mod job;
+mod job_policies;
+mod limits;
 mod network;
+mod nodes;
+mod placement;
 mod pod;
+mod pod_volumes;
 mod policy;
+mod scale;
 mod service;
+mod traffic;
+mod volumes;
 mod webhook;
 
 use serde_json::Value;
@@ -18,15 +27,72 @@ use serde_json::Value;
 pub use service::addresses as service_addresses;
 
 use super::fault::{FieldFault, MAX_FAULTS, Reason};
-use super::kinds::Kind;
-use super::{crd, metadata};
+use super::kinds::{Kind, builtin_kind};
+use super::lifecycle::convert_event;
+use super::{crd, metadata, names};
 
 /// Everything that is wrong with a new object.
 pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
+    if kind.kind == "Event" && kind.is_builtin() {
+        // An event's own rules come first, and are all that is told where they are broken.
+        let mut faults = of_kind(kind, object, None);
+        if !kind.group.is_empty() {
+            faults.extend(metadata::validate(kind, object));
+        }
+        return bounded(if faults.is_empty() { metadata::validate(kind, object) } else { faults });
+    }
     let mut faults = metadata::validate(kind, object);
-    faults.extend(kind.schema().validate(object, None));
+    faults.extend(of_schema(kind, object, None));
     faults.extend(of_kind(kind, object, None));
     bounded(faults)
+}
+
+/// What the schema says, where no rules of the kind say it all.
+fn of_schema(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
+    const JUDGED: [&str; 21] = [
+        "Endpoints",
+        "EndpointSlice",
+        "Event",
+        "LimitRange",
+        "Namespace",
+        "NetworkPolicy",
+        "Node",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Pod",
+        "PodDisruptionBudget",
+        "PriorityClass",
+        "ResourceQuota",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Job",
+        "Service",
+        "ServiceAccount",
+        "StorageClass",
+    ];
+    if kind.is_builtin() && JUDGED.contains(&kind.kind.as_str()) {
+        return Vec::new();
+    }
+    kind.schema().validate(object, old)
+}
+
+/// What an object says beside who it is and how it is.
+fn content(object: &Value) -> Vec<(&String, &Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    fields
+        .filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+        .collect()
+}
+
+/// An event of `events.k8s.io` in the form of the core group, as which it is kept.
+fn of_core(event: &Value) -> Value {
+    let mut event = event.clone();
+    if let Some(kind) = builtin_kind("", "Event") {
+        convert_event(kind, &mut event);
+    }
+    event
 }
 
 /// Everything that is wrong with the new state of an object, or with the step from the old one. For a subresource,
@@ -34,16 +100,9 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
 pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault> {
     let mut faults = metadata::validate(kind, new);
     faults.extend(metadata::validate_update(new, old));
-    faults.extend(kind.schema().validate(new, Some(old)));
+    faults.extend(of_schema(kind, new, Some(old)));
     // An object that was let in once may keep its shape while only its metadata or status moves, or it is deleted.
-    if new.get("spec") != old.get("spec")
-        || !kind.is_builtin()
-        || kind.kind == "Secret"
-        || kind.kind == "ConfigMap"
-        || kind.kind == "Event"
-        || new.get("webhooks") != old.get("webhooks")
-        || kind.group == crate::access::GROUP
-    {
+    if !kind.is_builtin() || kind.kind == "Event" || content(new) != content(old) {
         faults.extend(of_kind(kind, new, Some(old)));
     }
     faults.extend(of_update(kind, new, old));
@@ -69,11 +128,23 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> 
         ("", "Service") => service::validate(object, old),
         ("", "ConfigMap") => configuration::config_map(object),
         ("", "Secret") => configuration::secret(object),
-        ("", "ResourceQuota") => policy::quota(object),
-        ("", "LimitRange") => policy::limit_range(object),
-        ("", "PersistentVolumeClaim") => policy::claim(object),
-        ("", "Endpoints") => Vec::new(),
-        ("", "Event") => policy::event(object),
+        ("", "ResourceQuota") => limits::quota(object),
+        ("", "LimitRange") => limits::limit_range(object),
+        ("", "PersistentVolume") => volumes::volume(object),
+        ("", "PersistentVolumeClaim") => volumes::claim(object),
+        ("", "Node") if old.is_none() => nodes::node(object),
+        ("", "Namespace") if old.is_none() => nodes::namespace(object),
+        ("", "Endpoints") => traffic::endpoints(object),
+        ("discovery.k8s.io", "EndpointSlice") => traffic::slice(object),
+        ("", "Event") => events::legacy(object, "reportingComponent"),
+        ("events.k8s.io", "Event") => {
+            let event = of_core(object);
+            let mut faults = events::legacy(&event, "reportingController");
+            if old.is_none() {
+                faults.extend(events::strict(&event));
+            }
+            faults
+        }
         ("", "ReplicationController") | ("apps", _) => apps::validate(kind, object),
         ("", "PodTemplate") => {
             let mut faults = Vec::new();
@@ -84,11 +155,10 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> 
         ("apiregistration.k8s.io", "APIService") => policy::api_service(object),
         ("coordination.k8s.io", "Lease") => policy::lease(object),
         ("rbac.authorization.k8s.io", _) => policy::rbac(&kind.kind, object),
-        ("scheduling.k8s.io", "PriorityClass") => policy::priority_class(object),
-        ("storage.k8s.io", "StorageClass") if text(object, "provisioner").is_empty() => {
-            vec![FieldFault::required("provisioner", "")]
-        }
-        ("networking.k8s.io", "NetworkPolicy") => policy::network_policy(object),
+        ("policy", "PodDisruptionBudget") => policy::disruption_budget(object),
+        ("scheduling.k8s.io", "PriorityClass") if old.is_none() => policy::priority_class(object),
+        ("storage.k8s.io", "StorageClass") if old.is_none() => volumes::class(object),
+        ("networking.k8s.io", "NetworkPolicy") => traffic::policy(object, old),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crd::validate_crd(object),
         (
             "admissionregistration.k8s.io",
@@ -99,6 +169,19 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> 
         }
         ("admissionregistration.k8s.io", kind) if kind.ends_with("Policy") => {
             admission_policy::policy(object)
+        }
+        _ if !kind.is_builtin() => {
+            let mut faults = scale::validate(kind, object, old);
+            for (field, wanted) in [("apiVersion", &kind.api_version()), ("kind", &kind.kind)] {
+                if text(object, field) != wanted {
+                    faults.push(FieldFault::invalid(
+                        field,
+                        object[field].clone(),
+                        format!("must be {wanted}"),
+                    ));
+                }
+            }
+            faults
         }
         _ => Vec::new(),
     }
@@ -130,12 +213,14 @@ fn of_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault> {
             faults
         }
         ("", "ResourceQuota") => immutable_field(new, old, "spec.scopes"),
-        ("storage.k8s.io", "StorageClass") => {
-            ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"]
-                .iter()
-                .flat_map(|field| immutable_field(new, old, field))
-                .collect()
-        }
+        ("storage.k8s.io", "StorageClass") => volumes::class_update(new, old),
+        ("", "PersistentVolume") => volumes::volume_update(new, old),
+        ("", "PersistentVolumeClaim") => volumes::claim_update(new, old),
+        ("", "Node") => nodes::node_update(new, old),
+        ("", "Namespace") => nodes::namespace_update(new, old),
+        ("policy", "PodDisruptionBudget") => policy::disruption_budget_update(new, old),
+        ("discovery.k8s.io", "EndpointSlice") => traffic::slice_update(new, old),
+        ("events.k8s.io", "Event") => events::update(&of_core(new), &of_core(old)),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crd::validate_crd_update(new, old),
         _ => Vec::new(),
     }
@@ -155,6 +240,38 @@ pub(super) fn items<'v>(object: &'v Value, field: &str) -> impl Iterator<Item = 
 
 pub fn text<'v>(object: &'v Value, field: &str) -> &'v str {
     object[field].as_str().unwrap_or_default()
+}
+
+/// `ValidateLabelSelector`; one that is not there selects nothing and is right.
+pub(super) fn label_selector(selector: &Value, path: &str, faults: &mut Vec<FieldFault>) {
+    faults.extend(names::labels(&selector["matchLabels"], &format!("{path}.matchLabels")));
+    for (index, one) in items(selector, "matchExpressions") {
+        let at = format!("{path}.matchExpressions[{index}]");
+        let values = format!("{at}.values");
+        match (text(one, "operator"), items(one, "values").count()) {
+            ("In" | "NotIn", 0) => {
+                let text = "must be specified when `operator` is 'In' or 'NotIn'";
+                faults.push(FieldFault::required(&values, text));
+            }
+            ("Exists" | "DoesNotExist", 1..) => {
+                let text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                faults.push(FieldFault::forbidden(&values, text));
+            }
+            ("In" | "NotIn" | "Exists" | "DoesNotExist", _) => {}
+            (other, _) => {
+                let text = "not a valid selector operator";
+                faults.push(FieldFault::invalid(format!("{at}.operator"), other, text));
+            }
+        }
+        let key = text(one, "key");
+        let judged = names::qualified_name(key).into_iter();
+        faults.extend(judged.map(|f| FieldFault::invalid(format!("{at}.key"), key, f)));
+        for (index, value) in items(one, "values") {
+            let value = value.as_str().unwrap_or_default();
+            let judged = names::label_value(value).into_iter();
+            faults.extend(judged.map(|f| FieldFault::invalid(format!("{values}[{index}]"), value, f)));
+        }
+    }
 }
 
 /// `ValidateNonnegativeField`.

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{FieldFault, Reason, items, not_negative, one_of, text};
+use super::{FieldFault, Reason, items, network, not_negative, one_of, placement, pod_volumes, text};
 use crate::objects::{Quantity, names, selectors::LabelSelector};
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-const OPERATORS: &[&str] = &["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
 
 pub(super) fn validate(pod: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
@@ -28,7 +27,7 @@ pub(super) fn template(template: &Value, path: &str, faults: &mut Vec<FieldFault
 }
 
 fn spec(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
-    let volumes = volumes(spec, path, faults);
+    let volumes = pod_volumes::volumes(spec, path, faults);
     containers(spec, path, &volumes, faults);
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, faults);
     one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, faults);
@@ -61,105 +60,9 @@ fn spec(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
         }
     }
     faults.extend(names::labels(&spec["nodeSelector"], &format!("{path}.nodeSelector")));
-    tolerations(spec, path, faults);
-    gates(spec, path, faults);
+    placement::placement(spec, path, faults);
     dns(spec, path, faults);
-    node_affinity(spec, path, faults);
-}
-
-fn volumes<'v>(spec: &'v Value, path: &str, faults: &mut Vec<FieldFault>) -> BTreeSet<&'v str> {
-    let mut seen = BTreeSet::new();
-    for (index, volume) in items(spec, "volumes") {
-        let (at, name) = (format!("{path}.volumes[{index}]"), text(volume, "name"));
-        if name.is_empty() {
-            faults.push(FieldFault::required(format!("{at}.name"), ""));
-        } else {
-            faults.extend(
-                names::label(name).into_iter().map(|f| FieldFault::invalid(format!("{at}.name"), name, f)),
-            );
-            if !seen.insert(name) {
-                faults.push(FieldFault::duplicate(format!("{at}.name"), name));
-            }
-        }
-        volume_source(volume, &at, faults);
-    }
-    seen
-}
-
-fn volume_source(volume: &Value, at: &str, faults: &mut Vec<FieldFault>) {
-    let sources: Vec<&String> = volume
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(n, v)| *n != "name" && !v.is_null())
-        .map(|(n, _)| n)
-        .collect();
-    if sources.is_empty() {
-        faults.push(FieldFault::required(at, "must specify a volume type"));
-    }
-    for extra in sources.iter().skip(1) {
-        faults
-            .push(FieldFault::forbidden(format!("{at}.{extra}"), "may not specify more than 1 volume type"));
-    }
-    let secret = &volume["secret"];
-    if secret.is_object() && text(secret, "secretName").is_empty() {
-        faults.push(FieldFault::required(format!("{at}.secret.secretName"), ""));
-    }
-    let map = &volume["configMap"];
-    if map.is_object() && text(map, "name").is_empty() {
-        faults.push(FieldFault::required(format!("{at}.configMap.name"), ""));
-    }
-    let claim = &volume["persistentVolumeClaim"];
-    if claim.is_object() && text(claim, "claimName").is_empty() {
-        faults.push(FieldFault::required(format!("{at}.persistentVolumeClaim.claimName"), ""));
-    }
-    let host = &volume["hostPath"];
-    if host.is_object() {
-        let path = text(host, "path");
-        if path.is_empty() {
-            faults.push(FieldFault::required(format!("{at}.hostPath.path"), ""));
-        } else if path.split('/').any(|part| part == "..") {
-            faults.push(FieldFault::invalid(format!("{at}.hostPath.path"), path, "must not contain '..'"));
-        }
-        let types = [
-            "",
-            "DirectoryOrCreate",
-            "Directory",
-            "FileOrCreate",
-            "File",
-            "Socket",
-            "CharDevice",
-            "BlockDevice",
-        ];
-        one_of(host, "type", &types, &format!("{at}.hostPath"), faults);
-    }
-    for source in ["secret", "configMap", "downwardAPI", "projected"] {
-        mode(&volume[source], "defaultMode", &format!("{at}.{source}"), faults);
-        for (index, item) in items(&volume[source], "items") {
-            let item_at = format!("{at}.{source}.items[{index}]");
-            mode(item, "mode", &item_at, faults);
-            relative_path(text(item, "path"), &format!("{item_at}.path"), faults);
-        }
-    }
-}
-
-fn mode(object: &Value, field: &str, at: &str, faults: &mut Vec<FieldFault>) {
-    if object[field].as_i64().is_some_and(|mode| !(0..=0o777).contains(&mode)) {
-        let text = "must be a number between 0 and 0777 (octal), both inclusive";
-        faults.push(FieldFault::invalid(format!("{at}.{field}"), object[field].clone(), text));
-    }
-}
-
-fn relative_path(path: &str, at: &str, faults: &mut Vec<FieldFault>) {
-    if path.is_empty() {
-        faults.push(FieldFault::required(at, ""));
-    } else if path.starts_with('/') {
-        faults.push(FieldFault::invalid(at, path, "must be a relative path"));
-    } else if path.split('/').any(|part| part == "..") {
-        faults.push(FieldFault::invalid(at, path, "must not contain '..'"));
-    } else if path.starts_with("..") {
-        faults.push(FieldFault::invalid(at, path, "must not start with '..'"));
-    }
+    readiness(spec, path, faults);
 }
 
 fn containers(spec: &Value, path: &str, volumes: &BTreeSet<&str>, faults: &mut Vec<FieldFault>) {
@@ -185,6 +88,9 @@ fn containers(spec: &Value, path: &str, volumes: &BTreeSet<&str>, faults: &mut V
             }
             self::container(container, &at, volumes, faults);
             ports(container, &at, spec["hostNetwork"] == true, &mut host_ports, faults);
+            if !container["restartPolicy"].is_null() {
+                one_of(container, "restartPolicy", &["Always", "Never", "OnFailure"], &at, faults);
+            }
             if list == "initContainers" && container["restartPolicy"] != "Always" {
                 for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
                     if container[probe].is_object() {
@@ -213,6 +119,11 @@ fn container(container: &Value, at: &str, volumes: &BTreeSet<&str>, faults: &mut
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         self::probe(&container[probe], &format!("{at}.{probe}"), probe, faults);
     }
+    for hook in ["postStart", "preStop"] {
+        if container["lifecycle"][hook].is_object() {
+            handler(&container["lifecycle"][hook], &format!("{at}.lifecycle.{hook}"), faults);
+        }
+    }
 }
 
 fn environment(container: &Value, at: &str, faults: &mut Vec<FieldFault>) {
@@ -223,54 +134,99 @@ fn environment(container: &Value, at: &str, faults: &mut Vec<FieldFault>) {
         } else if let Some(fault) = names::env_name(name) {
             faults.push(FieldFault::invalid(format!("{at}.name"), name, fault));
         }
-        let from = &variable["valueFrom"];
-        if !from.is_object() {
+        value_from(variable, &format!("{at}.valueFrom"), faults);
+    }
+    let at = format!("{at}.envFrom");
+    for (index, source) in items(container, "envFrom") {
+        let kinds = ["configMapRef", "secretRef"].into_iter().filter(|kind| source[*kind].is_object());
+        let kinds = kinds.collect::<Vec<_>>();
+        let prefix = text(source, "prefix");
+        if let Some(fault) = names::env_name(prefix).filter(|_| !prefix.is_empty()) {
+            faults.push(FieldFault::invalid(format!("{at}[{index}].prefix"), prefix, fault));
+        }
+        for kind in &kinds {
+            let (at, name) = (format!("{at}[{index}].{kind}.name"), text(&source[*kind], "name"));
+            if name.is_empty() {
+                faults.push(FieldFault::required(at, ""));
+            } else {
+                faults.extend(names::prefix(name).into_iter().map(|f| FieldFault::invalid(&at, name, f)));
+            }
+        }
+        match kinds.len() {
+            1 => {}
+            0 => {
+                let text = "must specify one of: `configMapRef` or `secretRef`";
+                faults.push(FieldFault::invalid(&at, "", text));
+            }
+            _ => {
+                let text = "may not have more than one field specified at a time";
+                faults.push(FieldFault::invalid(&at, "", text));
+            }
+        }
+    }
+}
+
+/// Where a variable's value is taken from (`validateEnvVarValueFrom`).
+fn value_from(variable: &Value, at: &str, faults: &mut Vec<FieldFault>) {
+    let from = &variable["valueFrom"];
+    if !from.is_object() {
+        return;
+    }
+    if !from["fieldRef"].is_null() {
+        let allowed = &pod_volumes::IN_VARIABLES;
+        pod_volumes::field_ref(&from["fieldRef"], allowed, &format!("{at}.fieldRef"), faults);
+    }
+    if !from["resourceFieldRef"].is_null() {
+        let at = format!("{at}.resourceFieldRef");
+        pod_volumes::resource_ref(&from["resourceFieldRef"], false, &at, faults);
+    }
+    for kind in ["configMapKeyRef", "secretKeyRef"] {
+        let (source, at) = (&from[kind], format!("{at}.{kind}"));
+        if source.is_null() {
             continue;
         }
-        let sources = from.as_object().map_or(0, |map| map.values().filter(|v| !v.is_null()).count());
-        if !text(variable, "value").is_empty() && sources > 0 {
-            let text = "may not be specified when `value` is not empty";
-            faults.push(FieldFault::invalid(format!("{at}.valueFrom"), "", text));
-        } else if sources != 1 {
-            let text = if sources == 0 {
-                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-            } else {
-                "may not have more than one field specified at a time"
-            };
-            faults.push(FieldFault::invalid(format!("{at}.valueFrom"), "", text));
+        let (name, key) = (text(source, "name"), text(source, "key"));
+        let judged = names::subdomain(name).into_iter();
+        faults.extend(judged.map(|f| FieldFault::invalid(format!("{at}.name"), name, f)));
+        if key.is_empty() {
+            faults.push(FieldFault::required(format!("{at}.key"), ""));
+        } else {
+            let judged = names::config_key(key).into_iter();
+            faults.extend(judged.map(|f| FieldFault::invalid(format!("{at}.key"), key, f)));
         }
     }
-    for (index, source) in items(container, "envFrom") {
-        let sources = ["configMapRef", "secretRef"].iter().filter(|s| source[**s].is_object()).count();
-        if sources != 1 {
-            let text = if sources == 0 {
-                "must specify one of: `configMapRef` or `secretRef`"
-            } else {
-                "may not have more than one field specified at a time"
-            };
-            faults.push(FieldFault::invalid(format!("{at}.envFrom[{index}]"), "", text));
+    let text = match from.as_object().map_or(0, |map| map.values().filter(|v| !v.is_null()).count()) {
+        0 => {
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
         }
-    }
+        _ if !text(variable, "value").is_empty() => "may not be specified when `value` is not empty",
+        1 => return,
+        _ => "may not have more than one field specified at a time",
+    };
+    faults.push(FieldFault::invalid(at, "", text));
 }
 
 fn mounts(container: &Value, at: &str, volumes: &BTreeSet<&str>, faults: &mut Vec<FieldFault>) {
     let mut paths = BTreeSet::new();
     for (index, mount) in items(container, "volumeMounts") {
-        let at = format!("{at}.volumeMounts[{index}]");
+        let list = format!("{at}.volumeMounts");
+        let at = format!("{list}[{index}]");
         let (name, path) = (text(mount, "name"), text(mount, "mountPath"));
         if name.is_empty() {
             faults.push(FieldFault::required(format!("{at}.name"), ""));
-        } else if !volumes.contains(name) {
+        }
+        if !volumes.contains(name) {
             faults.push(FieldFault::not_found(format!("{at}.name"), name));
         }
         if path.is_empty() {
             faults.push(FieldFault::required(format!("{at}.mountPath"), ""));
-        } else if !paths.insert(path) {
+        }
+        if !paths.insert(path) {
             faults.push(FieldFault::invalid(format!("{at}.mountPath"), path, "must be unique"));
         }
-        let sub = text(mount, "subPath");
-        if !sub.is_empty() {
-            relative_path(sub, &format!("{at}.subPath"), faults);
+        // Kubernetes does not say of which mount.
+        for field in ["subPath", "subPathExpr"] {
+            pod_volumes::descending_path(text(mount, field), &format!("{list}.{field}"), faults);
         }
     }
 }
@@ -381,86 +337,74 @@ fn probe(probe: &Value, at: &str, which: &str, faults: &mut Vec<FieldFault>) {
     if !probe.is_object() {
         return;
     }
-    let handlers = ["exec", "httpGet", "tcpSocket", "grpc"].iter().filter(|h| probe[**h].is_object()).count();
-    if handlers == 0 {
-        faults.push(FieldFault::required(at, "must specify a handler type"));
-    } else if handlers > 1 {
-        faults.push(FieldFault::forbidden(at, "may not specify more than 1 handler type"));
-    }
-    if probe["exec"].is_object() && items(&probe["exec"], "command").next().is_none() {
-        faults.push(FieldFault::required(format!("{at}.exec.command"), ""));
-    }
+    handler(probe, at, faults);
     for field in
         ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
     {
         not_negative(probe, field, at, faults);
     }
-    if which != "readinessProbe" && probe["successThreshold"].as_i64().is_some_and(|n| n != 1) {
-        faults.push(FieldFault::invalid(
-            format!("{at}.successThreshold"),
-            probe["successThreshold"].clone(),
-            "must be 1",
-        ));
+    if let Some(seconds) = probe["terminationGracePeriodSeconds"].as_i64().filter(|seconds| *seconds <= 0) {
+        let field = format!("{at}.terminationGracePeriodSeconds");
+        faults.push(FieldFault::invalid(field, seconds, "must be greater than 0"));
+    }
+    let threshold = probe["successThreshold"].as_i64().unwrap_or_default();
+    if which != "readinessProbe" && threshold != 1 {
+        faults.push(FieldFault::invalid(format!("{at}.successThreshold"), threshold, "must be 1"));
     }
 }
 
-fn tolerations(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
-    for (index, toleration) in items(spec, "tolerations") {
-        let at = format!("{path}.tolerations[{index}]");
-        let (key, value) = (text(toleration, "key"), text(toleration, "value"));
-        if !key.is_empty() {
-            faults.extend(
-                names::qualified_name(key)
-                    .into_iter()
-                    .map(|f| FieldFault::invalid(format!("{at}.key"), key, f)),
-            );
+/// What a probe or a hook does (`validateHandler`).
+fn handler(owner: &Value, at: &str, faults: &mut Vec<FieldFault>) {
+    let kinds =
+        ["exec", "httpGet", "tcpSocket", "grpc", "sleep"].into_iter().filter(|k| owner[*k].is_object());
+    let kinds = kinds.collect::<Vec<_>>();
+    if kinds.is_empty() {
+        faults.push(FieldFault::required(at, "must specify a handler type"));
+    }
+    for extra in kinds.iter().skip(1) {
+        let text = "may not specify more than 1 handler type";
+        faults.push(FieldFault::forbidden(format!("{at}.{extra}"), text));
+    }
+    let Some(kind) = kinds.first() else { return };
+    let (one, at) = (&owner[*kind], format!("{at}.{kind}"));
+    match *kind {
+        "exec" if items(one, "command").next().is_none() => {
+            faults.push(FieldFault::required(format!("{at}.command"), ""));
         }
-        match toleration["operator"].as_str().unwrap_or("Equal") {
-            "Equal" | "" => {
-                if key.is_empty() {
-                    let text = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-                    faults.push(FieldFault::invalid(
-                        format!("{at}.operator"),
-                        text_of(toleration, "operator"),
-                        text,
-                    ));
-                }
-                faults.extend(
-                    names::label_value(value)
-                        .map(|f| FieldFault::invalid(format!("{at}.operator"), value, f)),
-                );
+        "httpGet" => {
+            if text(one, "path").is_empty() {
+                faults.push(FieldFault::required(format!("{at}.path"), ""));
             }
-            "Exists" if !value.is_empty() => {
-                let text = "value must be empty when `operator` is 'Exists'";
-                faults.push(FieldFault::invalid(format!("{at}.operator"), toleration.clone(), text));
-            }
-            "Exists" => {}
-            other => {
-                faults.push(FieldFault::not_supported(format!("{at}.operator"), other, &["Equal", "Exists"]))
+            handler_port(one, &at, faults);
+            one_of(one, "scheme", &["HTTP", "HTTPS"], &at, faults);
+        }
+        "tcpSocket" => handler_port(one, &at, faults),
+        "grpc" => {
+            let port = one["port"].as_i64().unwrap_or_default();
+            if let Some(fault) = names::port(port) {
+                faults.push(FieldFault::invalid(format!("{at}.port"), port, fault));
             }
         }
-        if !toleration["tolerationSeconds"].is_null() && text(toleration, "effect") != "NoExecute" {
-            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            faults.push(FieldFault::invalid(format!("{at}.effect"), text_of(toleration, "effect"), detail));
-        }
-        if !text(toleration, "effect").is_empty() {
-            one_of(toleration, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], &at, faults);
-        }
+        _ => {}
     }
 }
 
-fn text_of(object: &Value, field: &str) -> String {
-    text(object, field).to_owned()
+/// `ValidatePortNumOrName`.
+fn handler_port(handler: &Value, at: &str, faults: &mut Vec<FieldFault>) {
+    let at = format!("{at}.port");
+    if let Some(name) = handler["port"].as_str() {
+        faults.extend(names::port_name(name).into_iter().map(|f| FieldFault::invalid(&at, name, f)));
+    } else {
+        let port = handler["port"].as_i64().unwrap_or_default();
+        faults.extend(names::port(port).map(|fault| FieldFault::invalid(at, port, fault)));
+    }
 }
 
-fn gates(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
-    let mut seen = BTreeSet::new();
-    for (index, gate) in items(spec, "schedulingGates") {
-        let (at, name) = (format!("{path}.schedulingGates[{index}]"), text(gate, "name"));
-        faults.extend(names::qualified_name(name).into_iter().map(|f| FieldFault::invalid(&at, name, f)));
-        if !seen.insert(name) {
-            faults.push(FieldFault::duplicate(at, name));
-        }
+fn readiness(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
+    for (index, gate) in items(spec, "readinessGates") {
+        let (at, kind) =
+            (format!("{path}.readinessGates[{index}].conditionType"), text(gate, "conditionType"));
+        faults.extend(names::qualified_name(kind).into_iter().map(|f| FieldFault::invalid(&at, kind, f)));
     }
 }
 
@@ -470,9 +414,18 @@ fn dns(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     let config = &spec["dnsConfig"];
     let at = format!("{path}.dnsConfig");
     let servers = items(config, "nameservers").count();
+    if spec["dnsPolicy"] == "None" && config.is_null() {
+        faults.push(FieldFault::required(at, "must provide `dnsConfig` when `dnsPolicy` is None"));
+        return;
+    }
     if spec["dnsPolicy"] == "None" && servers == 0 {
         let text = "must provide at least one DNS nameserver when `dnsPolicy` is None";
         faults.push(FieldFault::required(format!("{at}.nameservers"), text));
+        return;
+    }
+    for (index, server) in items(config, "nameservers") {
+        let server = server.as_str().unwrap_or_default();
+        faults.extend(network::address(&format!("{at}.nameservers[{index}]"), server, &[]));
     }
     if servers > MAX_SERVERS {
         let text = format!("must not have more than {MAX_SERVERS} nameservers");
@@ -495,51 +448,9 @@ fn dns(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-fn node_affinity(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
-    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    if !required.is_object() {
-        return;
-    }
-    let at = format!("{path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
-    if items(required, "nodeSelectorTerms").next().is_none() {
-        faults.push(FieldFault::required(
-            format!("{at}.nodeSelectorTerms"),
-            "must have at least one node selector term",
-        ));
-    }
-    for (index, term) in items(required, "nodeSelectorTerms") {
-        for (which, expression) in items(term, "matchExpressions") {
-            let at = format!("{at}.nodeSelectorTerms[{index}].matchExpressions[{which}]");
-            let values = items(expression, "values").count();
-            match text(expression, "operator") {
-                "In" | "NotIn" if values == 0 => {
-                    let text = "must be specified when `operator` is 'In' or 'NotIn'";
-                    faults.push(FieldFault::required(format!("{at}.values"), text));
-                }
-                "Exists" | "DoesNotExist" if values > 0 => {
-                    let text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                    faults.push(FieldFault::forbidden(format!("{at}.values"), text));
-                }
-                "Gt" | "Lt" if values != 1 => {
-                    let text = "must be specified single value when `operator` is 'Lt' or 'Gt'";
-                    faults.push(FieldFault::required(format!("{at}.values"), text));
-                }
-                operator if !OPERATORS.contains(&operator) => {
-                    faults.push(FieldFault::invalid(
-                        format!("{at}.operator"),
-                        operator,
-                        "not a valid selector operator",
-                    ));
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
 /// What an update does to a pod that may not be done: almost everything but images, deadline and tolerations.
 pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
-    let mut faults = Vec::new();
+    let mut faults = addresses(&new["status"], &old["status"]);
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
     if new_spec == old_spec {
         return faults;
@@ -580,6 +491,25 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
         let changed = changed_fields(&munged, old_spec).join(", ");
         let text = format!("pod updates may not change fields other than {UPDATABLE}\nchanged: {changed}");
         faults.push(FieldFault::forbidden("spec", text));
+    }
+    faults
+}
+
+/// A pod's own addresses (`validatePodIPs`).
+fn addresses(status: &Value, old: &Value) -> Vec<FieldFault> {
+    let mut faults = Vec::new();
+    if status["podIPs"] == old["podIPs"] {
+        return faults;
+    }
+    let all = items(status, "podIPs").map(|(_, one)| text(one, "ip")).collect::<Vec<_>>();
+    for (index, one) in all.iter().enumerate() {
+        faults.extend(network::address(&format!("status.podIPs[{index}]"), one, &[]));
+    }
+    let sixes = all.iter().filter(|one| one.contains(':')).count();
+    let is_pair = all.len() == 2 && sixes == 1;
+    if all.len() > 1 && !is_pair {
+        let detail = "may specify no more than one IP for each IP family";
+        faults.push(FieldFault::invalid("status.podIPs", status["podIPs"].clone(), detail));
     }
     faults
 }

@@ -156,9 +156,10 @@ pub fn apply(
         }
         _ => merged,
     };
+    let mut result = result;
+    keep_empty(applied, &mut result);
     let difference = typed::compare(root, &bare, &result);
     settle(kind, &mut entries, &difference, by, force)?;
-    let mut result = result;
     if live.is_some() && canonical(kind, &result) == canonical(kind, &bare) {
         result = bare;
         // Nothing was written now: the entry keeps its time, and a new one has none.
@@ -188,6 +189,20 @@ pub fn merge_untracked(kind: &Kind, object: &Value, wanted: &Value) -> Result<Va
     }
     let merged = typed::merge(root, Some(object), Some(wanted), 0);
     Ok(merged.map_err(|why| format!("failed to merge patch: {why}"))?.unwrap_or_default())
+}
+
+/// What is wanted as an empty map is there, also where all that was in it has been given up.
+fn keep_empty(applied: &Value, result: &mut Value) {
+    let (Some(applied), Some(result)) = (applied.as_object(), result.as_object_mut()) else { return };
+    for (name, value) in applied.iter().filter(|(_, value)| value.is_object()) {
+        match result.get_mut(name) {
+            Some(inner) => keep_empty(value, inner),
+            None if value.as_object().is_some_and(serde_json::Map::is_empty) => {
+                result.insert(name.clone(), value.clone());
+            }
+            None => {}
+        }
+    }
 }
 
 /// The form in which an object is stored, in which empty lists and `1024Mi` beside `1Gi` make no difference.
@@ -255,6 +270,13 @@ fn settle(
     let mut conflicts = Vec::new();
     for entry in entries.iter() {
         let fields = entry.set.intersection(&changed).paths();
+        let mut fields = fields;
+        // At every level what ends there comes before what lies deeper (`fieldpath.Set.Iterate`).
+        fields.sort_by(|a, b| {
+            let shared = a.iter().zip(b.iter()).take_while(|(a, b)| a == b).count();
+            let is_deeper = |path: &[_]| path.len() > shared + 1;
+            is_deeper(a).cmp(&is_deeper(b))
+        });
         conflicts.extend(fields.iter().map(|path| Conflict { manager: entry.show(), field: show(path) }));
     }
     if !force && !conflicts.is_empty() {
