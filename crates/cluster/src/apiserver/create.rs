@@ -230,6 +230,13 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
         ))
     })?;
     check_registered(kind, object)?;
+    if !kind.is_builtin() && object.get("apiVersion").is_some_and(Value::is_null) {
+        let given = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+        return Err(status::bad_request(format!(
+            "{given} in version \"\" cannot be handled as a {}: .apiVersion accessor error: <nil> is of the type <nil>, expected string",
+            kind.kind
+        )));
+    }
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     if !kind.is_builtin() && version != kind.api_version() {
         let message = format!(

@@ -197,7 +197,10 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
     let mut record = first;
     for _ in 0..MAX_ATTEMPTS {
         let name = record.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        check_preconditions(of_kind(call, &name), options, &record.value)?;
+        // A namespace's deletion is its own, and names the resource (`pkg/registry/core/namespace/storage`).
+        let is_namespace = call.entry.kind.is("", "Namespace");
+        let about = if is_namespace { call.about_name(&name) } else { of_kind(call, &name) };
+        check_preconditions(about, options, &record.value)?;
         refuse_protected(call, &name)?;
         admit(call, options, &name, &record.value).await?;
         let mut next = record.value.clone();
@@ -206,19 +209,6 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
         if options.dry_run || step == Step::Nothing {
             let shown = if step == Step::Nothing { Shown::Stored(record) } else { Shown::Draft(next) };
             return Ok(if step == Step::Remove { Outcome::Gone(shown) } else { Outcome::Marked(shown) });
-        }
-        let is_first = record.value["metadata"]["deletionTimestamp"].is_null();
-        if step == Step::Remove && is_first && call.entry.kind.is("", "Pod") {
-            // Whoever watches sees a pod marked before it goes (`updateForGracefulDeletionAndFinalizers`).
-            match store.replace(&call.entry.resource, &record.key, record.revision, next.clone()).await {
-                Ok(marked) => record = marked,
-                Err(store::Error::Changed(present)) => {
-                    record = present;
-                    continue;
-                }
-                Err(store::Error::Missing) => return Err(status::not_found(call.about_name(&name))),
-                Err(error) => return Err(status::internal(error)),
-            }
         }
         let result = match step {
             Step::Remove => store

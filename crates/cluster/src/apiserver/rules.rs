@@ -71,11 +71,14 @@ pub fn drop_unknown(
         let (version, kind) = (&kind.version, &kind.kind);
         status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
     })?;
-    let texts = unknown
-        .iter()
-        .map(|path| format!("unknown field \"{path}\""))
-        .chain(duplicates.iter().map(|path| format!("duplicate field \"{path}\"")))
-        .collect::<Vec<_>>();
+    let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
+    let repeated = duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
+    // Of a custom kind it is known only after the body has been read what is unknown.
+    let texts = if kind.is_builtin() {
+        unknown.chain(repeated).collect::<Vec<_>>()
+    } else {
+        repeated.chain(unknown).collect::<Vec<_>>()
+    };
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(texts),

@@ -150,13 +150,14 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     }
     if !old["deletionTimestamp"].is_null() {
         let before: Vec<&Value> = old["finalizers"].as_array().into_iter().flatten().collect();
-        let added: Vec<String> = new["finalizers"]
+        let mut added: Vec<String> = new["finalizers"]
             .as_array()
             .into_iter()
             .flatten()
             .filter(|f| !before.contains(f))
             .map(Value::to_string)
             .collect();
+        added.sort();
         if !added.is_empty() {
             let text = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",

@@ -59,7 +59,18 @@ pub use warnings::warnings;
 /// # Errors
 /// What is not of its type.
 pub fn decode_metadata(metadata: &mut Value) -> Result<(), String> {
-    let Some(kind) = builtin_kind("", "ConfigMap").filter(|_| metadata.is_object()) else { return Ok(()) };
+    let found = match metadata {
+        Value::Null => return Ok(()),
+        Value::Object(_) => "",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+    };
+    if !found.is_empty() {
+        return Err(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
+    }
+    let Some(kind) = builtin_kind("", "ConfigMap") else { return Ok(()) };
     let mut holder = serde_json::json!({"metadata": metadata.take()});
     let decoded = kind.schema().normalize(&mut holder);
     if let Some(made) = holder.get_mut("metadata") {

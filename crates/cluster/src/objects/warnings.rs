@@ -94,12 +94,14 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
             }
         }
     }
-    let is_empty = |volume: &&Value| {
-        let projected = &volume["projected"];
-        projected.is_object() && projected["sources"].as_array().is_none_or(Vec::is_empty)
-    };
-    for volume in list("volumes").filter(is_empty) {
-        texts.push(format!("volume {} (Projected) has no sources provided", volume["name"]));
+    for volume in list("volumes") {
+        let sources = volume["projected"]["sources"].as_array().into_iter().flatten();
+        let is_empty = |source: &&Value| source.as_object().is_none_or(serde_json::Map::is_empty);
+        texts.extend(
+            sources
+                .filter(is_empty)
+                .map(|_| format!("volume {} (Projected) has no sources provided", volume["name"])),
+        );
     }
     texts
 }

@@ -92,8 +92,10 @@ impl Schema {
         }
         let node = self.node(id);
         if let Value::Array(items) = value {
-            let strange = items.iter().enumerate().filter(|(_, item)| !item.is_object());
-            for (index, item) in strange.filter(|_| matches!(node.list_type, ListType::Map(_))) {
+            let mut strange =
+                items.iter().enumerate().filter(|(_, item)| !item.is_object() && !item.is_null());
+            let strange = strange.next().filter(|_| matches!(node.list_type, ListType::Map(_)));
+            if let Some((index, item)) = strange {
                 let text = "must be an object for an array of list-type map";
                 faults.push(FieldFault::invalid(format!("{path}[{index}]"), item.clone(), text));
             }
@@ -337,7 +339,7 @@ impl Bounded<'_> {
         let is_fraction = node.kind == Some(Type::Integer) && value.is_f64();
         if let (false, true, Some(format)) = (holds, is_fraction, node.format.as_deref()) {
             let detail = format!("Checked value must be of type integer with format {format} in {path}");
-            self.faults.push(FieldFault::invalid("<nil>", "", detail));
+            self.faults.push(FieldFault::new("<nil>", Reason::TypeInvalid, Some("".into()), detail));
             return false;
         }
         if !holds {

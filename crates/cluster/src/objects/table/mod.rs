@@ -60,6 +60,9 @@ pub fn table(kind: &Kind, objects: &[&Value], include: IncludeObject, now: Times
         .zip(cells)
         .map(|(object, cells)| {
             let mut row = json!({"cells": cells});
+            if kind.is("", "Pod") {
+                completed(object, &mut row);
+            }
             match include {
                 IncludeObject::None => row["object"] = Value::Null,
                 IncludeObject::Metadata => {
@@ -74,6 +77,17 @@ pub fn table(kind: &Kind, objects: &[&Value], include: IncludeObject, now: Times
     let is_plain = kind.group == crate::access::GROUP && matches!(kind.kind.as_str(), "Role" | "ClusterRole");
     let rows = if rows.is_empty() && is_plain { Value::Null } else { Value::Array(rows) };
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": columns, "rows": rows})
+}
+
+/// What a row says of a pod that has ended (`podSuccessConditions`, `podFailedConditions`).
+fn completed(pod: &Value, row: &mut Value) {
+    let (reason, message) = match pod["status"]["phase"].as_str() {
+        Some("Succeeded") => ("Succeeded", "The pod has completed successfully."),
+        Some("Failed") => ("Failed", "The pod failed."),
+        _ => return,
+    };
+    row["conditions"] =
+        json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]);
 }
 
 fn heading((name, kind, format, priority): &Heading) -> Value {

@@ -212,7 +212,13 @@ fn of_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault> {
             faults.extend(immutable_field(new, old, "preemptionPolicy"));
             faults
         }
-        ("", "ResourceQuota") => immutable_field(new, old, "spec.scopes"),
+        ("", "ResourceQuota") => {
+            let set = |quota: &Value| {
+                let scopes = items(&quota["spec"], "scopes");
+                scopes.map(|(_, scope)| scope.to_string()).collect::<std::collections::BTreeSet<_>>()
+            };
+            if set(new) == set(old) { Vec::new() } else { immutable_field(new, old, "spec.scopes") }
+        }
         ("storage.k8s.io", "StorageClass") => volumes::class_update(new, old),
         ("", "PersistentVolume") => volumes::volume_update(new, old),
         ("", "PersistentVolumeClaim") => volumes::claim_update(new, old),

@@ -165,6 +165,10 @@ pub(super) fn priority_class(class: &Value) -> Vec<FieldFault> {
         let text = format!("maximum allowed value of a user defined priority is {HIGHEST}");
         faults.push(FieldFault::forbidden("value", text));
     }
-    one_of(class, "preemptionPolicy", &["PreemptLowerPriority", "Never"], "", &mut faults);
+    if text(class, "preemptionPolicy").is_empty() {
+        faults.push(FieldFault::required("preemptionPolicy", ""));
+    } else {
+        one_of(class, "preemptionPolicy", &["PreemptLowerPriority", "Never"], "", &mut faults);
+    }
     faults
 }

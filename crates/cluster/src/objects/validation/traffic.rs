@@ -192,7 +192,13 @@ fn endpoint_address(one: &Value, at: &str, faults: &mut Vec<FieldFault>) {
         faults.extend(judged.map(|f| FieldFault::invalid(format!("{at}.hostname"), host, f)));
     }
     node_name(one, at, faults);
-    faults.extend(special_address(&path, ip));
+    faults.extend(beyond_loopback(&path, ip));
+}
+
+/// As [`special_address`], but of this machine: pods that are not isolated have no other address than its own.
+fn beyond_loopback(path: &str, text: &str) -> Vec<FieldFault> {
+    let is_loopback = text.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    if is_loopback { Vec::new() } else { special_address(path, text) }
 }
 
 fn node_name(one: &Value, at: &str, faults: &mut Vec<FieldFault>) {
@@ -297,7 +303,7 @@ fn slice_endpoint(endpoint: &Value, kind: &str, at: &str, faults: &mut Vec<Field
                         let text = format!("must be an {kind} address");
                         faults.push(FieldFault::invalid(&list, one, text));
                     }
-                    faults.extend(special_address(&path, one));
+                    faults.extend(beyond_loopback(&path, one));
                 }
                 faults.extend(malformed);
             }
