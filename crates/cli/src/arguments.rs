@@ -1,5 +1,6 @@
 //! The command tree: every verb, flag and help text, and nothing that acts on them.
 
+#[cfg(feature = "local")]
 mod local;
 mod training;
 mod verbs;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use crate::output::Output;
 use crate::settings;
+#[cfg(feature = "local")]
 pub use local::{
     ClusterOptions, Doctor, Down, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList, NodeVerb, Role, Run,
     Status, Switch, Up, User,
@@ -101,6 +103,7 @@ pub enum Command {
         verb: TrainingVerb,
     },
     /// A Kubernetes of your own on this machine, for trying and for tests
+    #[cfg(feature = "local")]
     #[command(arg_required_else_help = true)]
     Local {
         /// What to do.
@@ -154,6 +157,7 @@ impl Command {
     pub fn output(&self) -> Output {
         match self {
             Command::Training { verb } => verb.output(),
+            #[cfg(feature = "local")]
             Command::Local { verb } => verb.output(),
             Command::Version { output } => *output,
             Command::Completion { .. } => Output::Table,

@@ -78,6 +78,7 @@ fn impersonate(config: &mut Config, global: &Global) -> Result<(), Failure> {
 }
 
 /// Connects to the local cluster whatever the environment says.
+#[cfg(feature = "local")]
 pub async fn connect_local(home: &Home, namespace: Option<&str>) -> Result<Connection, Failure> {
     let config = from_file(&home.kubeconfig(), &KubeConfigOptions::default()).await?;
     connection(config, namespace)

@@ -27,6 +27,7 @@ impl Interruption {
 }
 
 /// Waits until the person or the system wants this process to end.
+#[cfg(feature = "local")]
 pub async fn interrupted() {
     Interruption::listen().came().await;
 }

@@ -28,10 +28,12 @@ use arguments::{Arguments, Command};
 use console::Console;
 use failure::Failure;
 
+#[cfg(feature = "local")]
 /// The name under which this program starts the first process of a pod's sandbox; not for people.
 const SANDBOX: &str = "__sandbox";
 
 fn main() -> ExitCode {
+    #[cfg(feature = "local")]
     if std::env::args_os().nth(1).is_some_and(|first| first == SANDBOX) {
         return local::sandbox();
     }
@@ -63,6 +65,7 @@ fn run(console: &Console, arguments: &Arguments) -> Result<u8, Failure> {
         Command::Help(asked) => help::run(console, asked),
         Command::Version { output } => version::version(console, *output),
         Command::Training { verb } => runtime()?.block_on(training::run(console, &arguments.global, verb)),
+        #[cfg(feature = "local")]
         Command::Local { verb } => local::run(console, &arguments.global, verb),
     }
 }

@@ -4,6 +4,7 @@ use futures::future::join_all;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 
+use crate::view::{self, Row};
 use crate::{Attempt, Class, Error, Kind, explain, manifest};
 
 /// How many objects are asked for at a time; keeps both ends' memory bounded.
@@ -30,16 +31,35 @@ pub struct Selection {
 /// # Errors
 /// The server's refusal, explained.
 pub async fn list(client: &Client, selection: &Selection) -> Result<Vec<DynamicObject>, Error> {
+    gather(client, selection, |job| job).await
+}
+
+/// The rows of the same jobs. Of each page no more is kept than a list shows.
+///
+/// # Errors
+/// As [`list`].
+pub async fn rows(client: &Client, selection: &Selection) -> Result<Vec<Row>, Error> {
+    gather(client, selection, |job| view::row(&job)).await
+}
+
+/// Where a job stands in a list, and what is made of it.
+type Placed<T> = ((Option<String>, String, Kind), T);
+
+async fn gather<T>(
+    client: &Client,
+    selection: &Selection,
+    make: impl Fn(DynamicObject) -> T + Copy,
+) -> Result<Vec<T>, Error> {
     let mut found = match selection.kind {
-        Some(kind) => list_kind(client, kind, selection).await?,
-        None => together(join_all(Kind::ALL.map(|kind| list_kind(client, kind, selection))).await)?,
+        Some(kind) => list_kind(client, kind, selection, make).await?,
+        None => together(join_all(Kind::ALL.map(|kind| list_kind(client, kind, selection, make))).await)?,
     };
-    found.sort_by_key(|job| (job.namespace(), job.name_any(), Kind::of(job)));
-    Ok(found)
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(found.into_iter().map(|(_, made)| made).collect())
 }
 
 /// What could be listed; the first kind's refusal, which is ours, where nothing could.
-fn together(answers: Vec<Result<Vec<DynamicObject>, Error>>) -> Result<Vec<DynamicObject>, Error> {
+fn together<T>(answers: Vec<Result<Vec<T>, Error>>) -> Result<Vec<T>, Error> {
     let mut found = None;
     let mut refusal = None;
     for answer in answers {
@@ -60,7 +80,12 @@ fn together(answers: Vec<Result<Vec<DynamicObject>, Error>>) -> Result<Vec<Dynam
     }
 }
 
-async fn list_kind(client: &Client, kind: Kind, selection: &Selection) -> Result<Vec<DynamicObject>, Error> {
+async fn list_kind<T>(
+    client: &Client,
+    kind: Kind,
+    selection: &Selection,
+    make: impl Fn(DynamicObject) -> T,
+) -> Result<Vec<Placed<T>>, Error> {
     let api = match &selection.namespace {
         Some(namespace) => kind.api(client, namespace),
         None => kind.api_all(client),
@@ -83,7 +108,7 @@ async fn list_kind(client: &Client, kind: Kind, selection: &Selection) -> Result
                 api_version: kind.api_version(),
                 kind: kind.name().to_owned(),
             });
-            job
+            ((job.namespace(), job.name_any(), kind), make(job))
         }));
         match next {
             Some(token) => parameters = parameters.continue_token(&token),

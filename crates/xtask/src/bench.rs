@@ -1,6 +1,7 @@
 //! Measurements. Each scenario is a program under `bench/` that writes its report to `bench/reports/`.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::build::{self, Profile};
@@ -21,6 +22,7 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
     let odh = build::programs(Profile::Release)?;
     steps::cargo(&["build", "--release", "--package", "cluster", "--example", "api_load"])?;
     steps::cargo(&["build", "--release", "--package", "cli", "--example", "bench_stage"])?;
+    let client = client_alone(names)?;
     for name in known.iter().filter(|name| names.is_empty() || names.contains(&name.as_str())) {
         steps::step(&format!("Measuring {name}"));
         let mut command = Command::new(machine::python());
@@ -28,10 +30,22 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
         command
             .env("ODH", &odh)
             .env("ODH_EXAMPLES_ENVIRONMENT", &environment)
-            .env("ODH_TARGET", steps::target());
+            .env("ODH_TARGET", steps::target())
+            .env("ODH_CLIENT", &client);
         steps::run(&mut command)?;
     }
     Ok(())
+}
+
+/// `odh` without the embedded cluster, in a target folder of its own so that it does not take the other's place.
+fn client_alone(names: &[&str]) -> Result<PathBuf, Stop> {
+    let target = steps::target().join("client");
+    if names.is_empty() || names.contains(&"cli") {
+        let folder = target.display().to_string();
+        let features = ["--no-default-features", "--target-dir", &folder];
+        steps::cargo(&[&["build", "--release", "--package", "cli", "--bin", "odh"], &features[..]].concat())?;
+    }
+    Ok(target.join("release/odh"))
 }
 
 fn scenarios() -> Result<Vec<String>, Stop> {

@@ -1,29 +1,47 @@
 //! `odh local …`: a cluster of one's own on this machine.
 //!
 //! `up` starts this same program in the background (`server`); everything else talks to that through its state file,
-//! its lock and its API. The state lies in one directory (`home`) and nowhere else.
+//! its lock and its API. The state lies in one directory (`home`) and nowhere else. A client that was built without the
+//! feature `local` only looks whether such a cluster is up.
 
+#[cfg_attr(not(feature = "local"), expect(dead_code, reason = "a client alone only looks for one"))]
 pub mod home;
+#[cfg_attr(not(feature = "local"), expect(dead_code, reason = "a client alone only looks for one"))]
 pub mod state;
 
+#[cfg(feature = "local")]
 mod doctor;
+#[cfg(feature = "local")]
 mod down;
+#[cfg(feature = "local")]
 mod log;
+#[cfg(feature = "local")]
 mod node;
+#[cfg(feature = "local")]
 mod roles;
+#[cfg(feature = "local")]
 mod run;
+#[cfg(feature = "local")]
 mod server;
+#[cfg(feature = "local")]
 mod status;
+#[cfg(feature = "local")]
 mod up;
+#[cfg(feature = "local")]
 mod user;
 
+#[cfg(feature = "local")]
 use std::process::ExitCode;
 
+#[cfg(feature = "local")]
 use crate::arguments::{Global, LocalVerb};
+#[cfg(feature = "local")]
 use crate::console::Console;
+#[cfg(feature = "local")]
 use crate::failure::Failure;
 
 /// Runs a verb; the exit code.
+#[cfg(feature = "local")]
 pub fn run(console: &Console, global: &Global, verb: &LocalVerb) -> Result<u8, Failure> {
     match verb {
         LocalVerb::Up(up) => up::run(console, up),
@@ -38,6 +56,7 @@ pub fn run(console: &Console, global: &Global, verb: &LocalVerb) -> Result<u8, F
 }
 
 /// The first process of a pod's sandbox: this program was started for that alone.
+#[cfg(feature = "local")]
 pub fn sandbox() -> ExitCode {
     cluster::node::sandbox_main()
 }

@@ -41,13 +41,22 @@ pub async fn list(console: &Console, global: &Global, list: &List) -> Result<u8,
     if list.watch {
         return watch::many(console, &connection, list, &selection, &pick).await;
     }
+    let now = Timestamp::now();
+    if matches!(list.output, Output::Table | Output::Wide) {
+        let rows = jobs::list::rows(&connection.client, &selection).await?;
+        let any = !rows.is_empty();
+        let rows = pick.from(rows, Row::clone, now);
+        match rows.is_empty() {
+            true => console.note(&none(namespace.as_deref(), any)),
+            false => console.data(&rows_text(&rows, list.output, list.all_namespaces, now))?,
+        }
+        return Ok(0);
+    }
     let found = jobs::list::list(&connection.client, &selection).await?;
     let any = !found.is_empty();
-    let now = Timestamp::now();
     let found = pick.from(found, view::row, now);
-    if found.is_empty() && !list.output.shows_objects() {
+    if found.is_empty() && list.output == Output::Name {
         console.note(&none(namespace.as_deref(), any));
-        return Ok(0);
     }
     console.data(&printed(&found, list.output, true, list.all_namespaces, now)?)?;
     Ok(0)
@@ -87,12 +96,16 @@ pub fn printed(
         Output::Name => Ok(found.iter().map(|job| object::name(job) + "\n").collect()),
         Output::Table | Output::Wide => {
             let rows: Vec<Row> = found.iter().map(view::row).collect();
-            let kinds = of_several_kinds(&rows);
-            let (headings, cells) =
-                rows_cells(&rows, Columns { wide: output == Output::Wide, with_namespace, kinds }, now);
-            Ok(table::fitted(&headings, &cells, table::screen_columns()))
+            Ok(rows_text(&rows, output, with_namespace, now))
         }
     }
+}
+
+/// The table of a list of jobs.
+fn rows_text(rows: &[Row], output: Output, with_namespace: bool, now: Timestamp) -> String {
+    let columns = Columns { wide: output == Output::Wide, with_namespace, kinds: of_several_kinds(rows) };
+    let (headings, cells) = rows_cells(rows, columns, now);
+    table::fitted(&headings, &cells, table::screen_columns())
 }
 
 /// Whether each row must say what it is: one kind needs no column.

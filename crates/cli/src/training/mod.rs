@@ -21,6 +21,7 @@ mod top;
 mod wait;
 mod watch;
 
+#[cfg(feature = "local")]
 pub use create::{draft_from_files, missing_mpirun};
 pub use wait::{Follow, ending, follow_to_end};
 
