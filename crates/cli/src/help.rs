@@ -1,6 +1,9 @@
 //! `odh help`: a command's help, the whole command tree for programs, and man pages. All of it is made of the one
 //! definition that also reads the command line (`arguments`).
 
+#[cfg(test)]
+mod reference;
+
 use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
