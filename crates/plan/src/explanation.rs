@@ -432,7 +432,8 @@ mod tests {
         let image = waiting("ImagePullBackOff", "Back-off pulling image \"registry.example/train:1\"");
         let ready = || pod("pi-worker-1", up("True"));
         let launcher = |status| pod("pi-launcher-x", status);
-        let scenes: [(Vec<Pod>, Option<bool>, Stage, Option<&str>); 7] = [
+        type Scene = (Vec<Pod>, Option<bool>, Stage, Option<&'static str>);
+        let scenes: [Scene; 7] = [
             (vec![], None, Stage::Creating, None),
             (vec![pod("pi-worker-0", image), ready()], None, Stage::Starting, Some("ImagePull")),
             (

@@ -15,7 +15,7 @@ pub fn gpus(job: &[Pod], nodes: &[Node], pods: &[Pod]) -> Gpus {
     let usable: Vec<&Node> = nodes
         .iter()
         .filter(|node| {
-            !node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)) && is_ready(node)
+            node.spec.as_ref().is_none_or(|spec| spec.unschedulable != Some(true)) && is_ready(node)
         })
         .collect();
     let offered: u64 = usable.iter().map(|node| offered(node)).sum();
