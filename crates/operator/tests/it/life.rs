@@ -31,7 +31,8 @@ async fn a_job_is_made_runs_and_succeeds_in_few_requests() {
     // The script of running hosts is written once they have stood still for some seconds, if the job lives that long.
     let is_script = |request: &String| request.starts_with("PATCH") && request.ends_with("/pi-config");
     let (scripts, others): (Vec<_>, Vec<_>) = operator.gate.requests().into_iter().partition(is_script);
-    assert!(others.len() <= 14, "{} requests: {others:#?}", others.len());
+    // The last is the end of the log, which says where the ranks ran.
+    assert!(others.len() <= 15, "{} requests: {others:#?}", others.len());
     assert!(scripts.len() <= 4, "never more than one for each worker: {}", scripts.len());
 }
 
