@@ -67,7 +67,7 @@ impl Watch {
             tokio::select! {
                 biased;
                 event = self.events.next() => match event {
-                    Some(Ok(event)) => if let Some(view) = self.new(&event) { return Ok(Some(view)) },
+                    Some(Ok(event)) => if let Some(view) = self.unseen(&event) { return Ok(Some(view)) },
                     // The watcher goes on by itself.
                     Some(Err(_)) => {}
                     None => return Ok(None),
@@ -81,7 +81,7 @@ impl Watch {
         Ok(None)
     }
 
-    fn new(&mut self, event: &Event) -> Option<EventView> {
+    fn unseen(&mut self, event: &Event) -> Option<EventView> {
         let view = describe::event_view(event);
         let key = (view.object.clone(), view.reason.clone(), view.message.clone(), view.count);
         let new = describe::concerns(event, &self.job) && self.told.len() < MAX_TOLD && self.told.insert(key);

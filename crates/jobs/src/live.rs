@@ -30,9 +30,12 @@ pub enum Change {
     Listed,
 }
 
+/// What one kind's watch tells, with the kind.
+type KindEvents = BoxStream<'static, (Kind, Result<watcher::Event<DynamicObject>, watcher::Error>)>;
+
 /// A running watch of a selection.
 pub struct Live {
-    events: SelectAll<BoxStream<'static, (Kind, Result<watcher::Event<DynamicObject>, watcher::Error>)>>,
+    events: SelectAll<KindEvents>,
     selection: Selection,
     rows: BTreeMap<Key, Row>,
     /// Keys that a list that is under way has named so far, for each kind.

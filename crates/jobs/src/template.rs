@@ -111,7 +111,7 @@ pub async fn template(client: &Client, namespaces: &[&str], name: &str) -> Resul
     let known = templates(client, namespaces).await?;
     let own =
         |namespace: &&str| known.iter().find(|known| known.name == name && known.namespace == **namespace);
-    match namespaces.iter().find_map(|namespace| own(&namespace)) {
+    match namespaces.iter().find_map(own) {
         Some(found) => Ok(found.clone()),
         None => {
             let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();

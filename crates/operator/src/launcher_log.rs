@@ -105,7 +105,8 @@ pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) {
         context.memory.of(&job.uid, |memory| (memory.output.clone(), memory.success_log.clone()));
     let succeeded = seen.has_launcher_succeeded();
     let now = Timestamp::now();
-    if !(succeeded && seen.success_log.is_none()) && !plan::wants_look(job, seen, now) {
+    let unread = succeeded && seen.success_log.is_none();
+    if !unread && !plan::wants_look(job, seen, now) {
         return;
     }
     let Some(pod) = seen.launcher_pods.iter().max_by_key(|pod| pod.creation_timestamp()).cloned() else {

@@ -275,7 +275,6 @@ where
                 negotiate::accepted(&parts.headers)
             };
             let form = form.map_err(|refusal| deprecated(server, &action, refusal))?;
-            let headers = &parts.headers;
             let call = Call {
                 server,
                 user,
@@ -283,7 +282,7 @@ where
                 entry,
                 query,
                 form,
-                headers,
+                headers: &parts.headers,
                 now,
                 warnings: Mutex::default(),
                 annotations: Mutex::default(),
@@ -457,7 +456,7 @@ fn deprecated(server: &ApiServer, action: &Action<'_>, mut refusal: Refusal) -> 
     let entry = catalog.find(action.group, action.version, action.resource);
     let text =
         entry.filter(|entry| !entry.kind.is_builtin()).and_then(|entry| entry.kind.deprecation.as_ref());
-    refusal.warning = text.map(ToString::to_string);
+    refusal.warning = text.map(|text| text.to_string().into());
     refusal
 }
 

@@ -113,7 +113,7 @@ fn token_expired(call: &Call<'_>, token: &Token) -> Refusal {
                 now may show up in the list.";
     let next = Token { revision: 0, after: token.after.clone() };
     let mut refusal = status::expired(text);
-    refusal.next = Some(next.text());
+    refusal.next = Some(next.text().into());
     tracing::debug!(resource = %call.entry.resource, "a continue token is too old");
     refusal
 }

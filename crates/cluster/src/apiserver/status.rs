@@ -19,9 +19,9 @@ pub struct Refusal {
     /// `details`, where there are any.
     pub details: Option<Map<String, Value>>,
     /// `metadata.continue`, for a list whose token is too old.
-    pub next: Option<String>,
+    pub next: Option<Box<str>>,
     /// What the client is told beside.
-    pub warning: Option<String>,
+    pub warning: Option<Box<str>>,
 }
 
 /// Which object a refusal is about.
@@ -113,7 +113,7 @@ impl Refusal {
     pub fn to_value(&self) -> Value {
         let mut metadata = Map::new();
         if let Some(next) = &self.next {
-            metadata.insert("continue".into(), next.as_str().into());
+            metadata.insert("continue".into(), (**next).into());
         }
         let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
             "message": self.message, "code": self.code});

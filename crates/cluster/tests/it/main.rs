@@ -4,6 +4,7 @@
 mod access;
 #[cfg(test)]
 mod admission;
+#[cfg(test)]
 mod admission_policies;
 #[cfg(test)]
 mod api;

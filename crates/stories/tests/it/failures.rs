@@ -188,7 +188,7 @@ fn what_the_cluster_does_to_a_job_is_told() {
     );
     let mut silent = shell(
         "silent",
-        "if [ \"$OMPI_COMM_WORLD_RANK\" = 0 ]; then while [ ! -e \"$GO\" ]; do sleep 1; done; echo goes on; sleep 5; else sleep 1; fi",
+        "if [ \"$OMPI_COMM_WORLD_RANK\" = 0 ]; then while [ ! -e \"$GO\" ]; do sleep 1; done; for i in 1 2 3 4 5 6 7 8; do echo goes on; sleep 1; done; else sleep 1; fi",
     );
     silent.annotations = "training.opendatahub.io/stall-timeout: 3s";
     // Not below /tmp, of which every pod has one of its own.
@@ -215,20 +215,8 @@ fn what_the_cluster_does_to_a_job_is_told() {
             (status(&home, name)["phase"] == "Running").then_some(())
         });
     }
-    // Nobody has so many GPUs.
-    let waiting = within(PATIENCE, "the job says that it waits for GPUs", || {
-        let status = status(&home, "gpus");
-        (status["waiting"]["reason"] == "Unschedulable").then_some(status)
-    });
-    assert_eq!(waiting["phase"], "Pending", "{waiting:#}");
-    // Evicted through the API, as a drain does it.
-    let eviction = home.write(
-        "eviction.json",
-        r#"{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted-worker-1", "namespace": "default"}}"#,
-    );
-    let path = "/api/v1/namespaces/default/pods/evicted-worker-1/eviction";
-    home.kubectl(&["create", "--raw", path, "-f", &eviction]).ended(0);
-    fails(&home, "evicted", "Evicted", Some(1), "evicted");
+    waits_for_gpus(&home, "gpus");
+    is_evicted(&home, "evicted");
     fails(&home, "secret", "MissingReference", Some(0), "no-such-secret");
     let foreign = ended(&home, "foreign", "Failed");
     assert_eq!(foreign["failure"]["reason"], "WrongMpi", "{foreign:#}");
@@ -237,21 +225,52 @@ fn what_the_cluster_does_to_a_job_is_told() {
     let world = condition(&alone, "WorldVerified");
     assert_eq!((&world["status"], &world["reason"]), (&"False".into(), &"WrongMpi".into()), "{alone:#}");
     home.odh(&["training", "describe", "mpijob", "alone"]).ended(0).says("WrongMpi");
-    // Silence is told, with what was looked at, and fails nothing.
+    stalls_and_goes_on(&home, "silent", &go);
+    wants_too_much_memory(&home, "memory");
+    if isolated {
+        loses_its_node(&home, "dark");
+    }
+}
+
+/// Nobody has so many GPUs.
+fn waits_for_gpus(home: &Home, name: &str) {
+    let waiting = within(PATIENCE, "the job says that it waits for GPUs", || {
+        let status = status(home, name);
+        (status["waiting"]["reason"] == "Unschedulable").then_some(status)
+    });
+    assert_eq!(waiting["phase"], "Pending", "{waiting:#}");
+}
+
+/// Evicted through the API, as a drain does it.
+fn is_evicted(home: &Home, name: &str) {
+    let eviction = home.write(
+        "eviction.json",
+        r#"{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted-worker-1", "namespace": "default"}}"#,
+    );
+    let path = "/api/v1/namespaces/default/pods/evicted-worker-1/eviction";
+    home.kubectl(&["create", "--raw", path, "-f", &eviction]).ended(0);
+    fails(home, name, "Evicted", Some(1), "evicted");
+}
+
+/// Silence is told, with what was looked at, and fails nothing.
+fn stalls_and_goes_on(home: &Home, name: &str, go: &str) {
     within(PATIENCE, "the silent job is stalled", || {
-        let stalled = condition(&status(&home, "silent"), "Stalled");
+        let stalled = condition(&status(home, name), "Stalled");
         (stalled["status"] == "True" && stalled["message"].as_str()?.contains("2 of 2 Workers are ready"))
             .then_some(())
     });
-    std::fs::write(&go, "").expect("the file can be written");
+    std::fs::write(go, "").expect("the file can be written");
     within(PATIENCE, "the silent job goes on", || {
-        (condition(&status(&home, "silent"), "Stalled")["status"] == "False").then_some(())
+        (condition(&status(home, name), "Stalled")["status"] == "False").then_some(())
     });
-    ended(&home, "silent", "Succeeded");
-    std::fs::remove_file(&go).expect("the file can be removed");
-    // Where limits are not enforced the job says so, and nobody is killed.
+    ended(home, name, "Succeeded");
+    std::fs::remove_file(go).expect("the file can be removed");
+}
+
+/// Where limits are not enforced the job says so, and nobody is killed.
+fn wants_too_much_memory(home: &Home, name: &str) {
     let memory = within(PATIENCE, "the job that wants memory has ended", || {
-        let status = status(&home, "memory");
+        let status = status(home, name);
         ["Failed", "Succeeded"].contains(&status["phase"].as_str()?).then_some(status)
     });
     if condition(&memory, "LimitsNotEnforced")["status"] == "True" {
@@ -265,18 +284,19 @@ fn what_the_cluster_does_to_a_job_is_told() {
         );
         assert!(failure["suggestion"].as_str().is_some_and(|it| it.contains("memory")), "{memory:#}");
     }
-    // A power cut.
-    if isolated {
-        let pod = home.kubectl(&["get", "pod", "dark-worker-1", "-o", "jsonpath={.spec.nodeName}"]).ended(0);
-        home.odh(&["local", "node", "down", pod.stdout.trim()]).ended(0);
-        let status = ended(&home, "dark", "Failed");
-        assert_eq!(status["failure"]["reason"], "NodeLost", "{status:#}");
-        assert!(
-            status["failure"]["message"].as_str().is_some_and(|it| it.contains(pod.stdout.trim())),
-            "{status:#}"
-        );
-        home.odh(&["local", "node", "up", pod.stdout.trim()]).ended(0);
-    }
+}
+
+/// A power cut.
+fn loses_its_node(home: &Home, name: &str) {
+    let pod = home.kubectl(&["get", "pod", "dark-worker-1", "-o", "jsonpath={.spec.nodeName}"]).ended(0);
+    home.odh(&["local", "node", "down", pod.stdout.trim()]).ended(0);
+    let status = ended(home, name, "Failed");
+    assert_eq!(status["failure"]["reason"], "NodeLost", "{status:#}");
+    assert!(
+        status["failure"]["message"].as_str().is_some_and(|it| it.contains(pod.stdout.trim())),
+        "{status:#}"
+    );
+    home.odh(&["local", "node", "up", pod.stdout.trim()]).ended(0);
 }
 
 fn condition(status: &Value, type_: &str) -> Value {

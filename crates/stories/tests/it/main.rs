@@ -1,6 +1,6 @@
 //! Stories: what people do, from their side of the screen. One file for each person's goal.
 
-#![expect(clippy::panic, clippy::expect_used, reason = "a story that cannot go on fails, with what it saw")]
+#![expect(clippy::expect_used, reason = "a story that cannot go on fails, with what it saw")]
 
 mod bad_input;
 mod clean_up;
