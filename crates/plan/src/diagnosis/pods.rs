@@ -5,7 +5,7 @@
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
 
 use super::facts::PodFacts;
-use super::{Cause, Ending, Facts, Output, diagnose};
+use super::{Cause, Diagnosis, Ending, Facts, Output, diagnose};
 use crate::observed::{condition_since, is_going};
 
 /// Why a pod failed.
@@ -84,7 +84,7 @@ pub(crate) fn of_worker(pod: &Pod) -> PodFailure {
     let Some(FailedRun { container, ended, .. }) = failed_run(pod) else {
         return PodFailure::new(Cause::WorkerLost, "its pod is gone", WORKER_GONE);
     };
-    let mut failure = out_of_memory(&ended).unwrap_or_else(|| {
+    let mut failure = out_of_memory(pod, &container, &ended).unwrap_or_else(|| {
         let message = format!("its container {container:?} ended with {}", exit_text(&ended));
         PodFailure::new(
             Cause::WorkerLost,
@@ -111,10 +111,7 @@ pub(crate) fn of_unstartable(pod: &Pod) -> Option<PodFailure> {
         if !reasons.iter().flatten().any(|reason| START_FAILURES.contains(reason)) {
             return None;
         }
-        let mut facts = PodFacts::of(pod, false);
-        facts.containers.retain(|container| container.name == status.name);
-        let facts = Facts { pods: vec![facts], ..Facts::default() };
-        let found = diagnose(&Output::default(), Ending::Unknown, &facts)?;
+        let found = of_container(pod, &status.name)?;
         let for_good = match found.cause {
             Cause::ExecutableNotFound | Cause::ExecutableNotPermitted => true,
             Cause::ImagePull => reasons.contains(&Some("InvalidImageName")),
@@ -128,6 +125,13 @@ pub(crate) fn of_unstartable(pod: &Pod) -> Option<PodFailure> {
             exit_code: run.map(|ended| ended.exit_code),
         })
     })
+}
+
+/// What a container's status says, by the rules.
+fn of_container(pod: &Pod, name: &str) -> Option<Diagnosis> {
+    let mut facts = PodFacts::of(pod, false);
+    facts.containers.retain(|container| container.name == name);
+    diagnose(&Output::default(), Ending::Unknown, &Facts { pods: vec![facts], ..Facts::default() })
 }
 
 /// Reasons of a container that the runtime could not start, as container or as terminated one.
@@ -157,24 +161,18 @@ pub(crate) fn of_slow_worker(pod: &Pod, waited: &str) -> PodFailure {
     };
     let reason = waiting.reason.as_deref().unwrap_or_default();
     let detail = waiting.message.as_deref().unwrap_or_default();
-    let message =
-        format!("it was not ready {waited} after it was scheduled: {container:?} waits, {reason}: {detail}");
-    let mut cause = match reason {
-        "ErrImagePull"
-        | "ImagePullBackOff"
-        | "InvalidImageName"
-        | "ErrImageNeverPull"
-        | "RegistryUnavailable" => PodFailure::new(
-            Cause::ImagePull,
-            message,
-            "check the image's name and tag, and that the namespace has a pull secret for it",
-        ),
-        "CreateContainerConfigError" => PodFailure::new(
-            Cause::MissingReference,
-            message,
-            "create the ConfigMap or Secret that the pod refers to",
-        ),
-        _ => PodFailure::new(Cause::Timeout, message, RAISE_START_TIMEOUT),
+    let late = format!("it was not ready {waited} after it was scheduled");
+    let explained = of_container(pod, &container)
+        .filter(|found| [Cause::ImagePull, Cause::MissingReference].contains(&found.cause));
+    let mut cause = match explained {
+        Some(found) => {
+            let message = format!("{late}: {} ({reason}: {detail})", found.message);
+            PodFailure::new(found.cause, message, &found.suggestion)
+        }
+        None => {
+            let message = format!("{late}: {container:?} waits, {reason}: {detail}");
+            PodFailure::new(Cause::Timeout, message, RAISE_START_TIMEOUT)
+        }
     };
     cause.container = Some(container);
     cause
@@ -228,15 +226,10 @@ const FREE_THE_NODE: &str =
     "lower what the pod uses beyond its requests, or raise its requests; then run the job again";
 const RUN_AGAIN: &str = "nothing is wrong with the job: run it again";
 
-fn out_of_memory(ended: &ContainerStateTerminated) -> Option<PodFailure> {
-    (ended.reason.as_deref() == Some("OOMKilled")).then(|| {
-        let message = "it was killed because it used more memory than its limit".to_owned();
-        PodFailure::new(
-            Cause::OutOfMemory,
-            message,
-            "raise resources.limits.memory of the container, or use less memory per rank",
-        )
-    })
+fn out_of_memory(pod: &Pod, container: &str, ended: &ContainerStateTerminated) -> Option<PodFailure> {
+    let found = of_container(pod, container).filter(|_| ended.reason.as_deref() == Some("OOMKilled"))?;
+    (found.cause == Cause::OutOfMemory)
+        .then(|| PodFailure::new(found.cause, found.message, &found.suggestion))
 }
 
 fn exit_text(ended: &ContainerStateTerminated) -> String {
