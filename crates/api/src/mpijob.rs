@@ -242,7 +242,7 @@ pub struct WorkerCounts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// The cause, one of CONTRACT's words, e.g. `WorkerLost`.
+    /// The cause, one of those that the troubleshooting guide lists, e.g. `WorkerLost`.
     pub reason: String,
     /// What happened, in one sentence.
     pub message: String,
@@ -273,7 +273,7 @@ pub struct Failure {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
-    /// The cause, one of CONTRACT's words, e.g. `Unschedulable`.
+    /// The cause, one of those that the troubleshooting guide lists, e.g. `Unschedulable`.
     pub reason: String,
     /// What is the matter, in one sentence.
     pub message: String,
@@ -320,7 +320,7 @@ pub struct Attempt {
     pub number: i32,
     /// What became of it.
     pub outcome: Outcome,
-    /// The cause of a failure, one of CONTRACT's words.
+    /// The cause of a failure, one of those that the troubleshooting guide lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What happened, in one sentence.

@@ -36,7 +36,7 @@ pub const ANNOTATION_NETWORK_POLICY: &str = "training.opendatahub.io/network-pol
 pub const ANNOTATION_VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 /// On a Namespace: how many jobs may run in it at once.
 pub const ANNOTATION_MAX_CONCURRENT_JOBS: &str = "training.opendatahub.io/max-concurrent-jobs";
-/// On a pod of the embedded cluster: `rootless`, `root` or `plain` (CONTRACT: modes).
+/// On a pod of the embedded cluster: `rootless`, `root` or `plain`.
 pub const ANNOTATION_NODE_MODE: &str = "training.opendatahub.io/mode";
 /// On a Node of the embedded cluster: [`POWER_OFF`] cuts its power, anything else or nothing gives it back.
 pub const ANNOTATION_NODE_POWER: &str = "training.opendatahub.io/power";

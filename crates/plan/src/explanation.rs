@@ -79,7 +79,7 @@ pub enum Stage {
 pub struct Explanation {
     /// What it waits for, or has come to.
     pub state: Stage,
-    /// The cause, one of CONTRACT's words, where something is wrong.
+    /// The cause, one of those that the troubleshooting guide lists, where something is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// One line for people.

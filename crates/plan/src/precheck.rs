@@ -54,7 +54,7 @@ pub enum Weight {
 pub struct Finding {
     /// How much it weighs.
     pub weight: Weight,
-    /// One of CONTRACT's words: `QuotaExceeded`, `Unschedulable`, `AdmissionRefused`.
+    /// The cause: `QuotaExceeded`, `Unschedulable`, `AdmissionRefused`.
     pub reason: &'static str,
     /// What is asked, what there is.
     pub message: String,

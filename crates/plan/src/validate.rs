@@ -282,7 +282,7 @@ struct Annotations {
     avoid_nodes: Option<Avoidance>,
 }
 
-/// The values of CONTRACT's annotations.
+/// The values of our annotations.
 fn read_annotations(job: &MPIJob, faults: &mut Faults) -> Annotations {
     let none = BTreeMap::new();
     let annotations = job.metadata.annotations.as_ref().unwrap_or(&none);
