@@ -187,6 +187,20 @@ impl fmt::Display for FieldFault {
     }
 }
 
+/// A value as Go prints it (`%v`).
+pub fn printed(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(printed).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name}:{}", printed(value)));
+            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
 fn quote_value(value: &Value) -> String {
     let mut text = value.to_string();
     if text.len() > MAX_QUOTED_BYTES {

@@ -37,7 +37,7 @@ pub use age::{human_duration, since};
 pub use autoscaler::convert_autoscaler;
 pub use crd::{established_status, kinds_of_crd, validate_crd, validate_crd_update, version_rank};
 pub use defaults::{default_object, tolerate_unreachable_nodes};
-pub use fault::{FieldFault, MAX_FAULTS, Reason, invalid_status};
+pub use fault::{FieldFault, MAX_FAULTS, Reason, invalid_status, printed};
 pub use jsonpath::{BadPath, JsonPath};
 pub use kinds::{
     ALL_VERBS, Column, Kind, NameRule, ScalePaths, Subresource, builtin_kind, builtin_kinds,

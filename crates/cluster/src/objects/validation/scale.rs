@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::FieldFault;
 use crate::objects::kinds::Kind;
+use crate::objects::printed;
 
 pub(super) fn validate(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
     let Some(paths) = &kind.scale else { return Vec::new() };
@@ -51,20 +52,6 @@ fn inaccessible(path: &str, found: &Value, wanted: &str) -> FieldFault {
     };
     let text = format!("{path} accessor error: {} is of the type {kind}, expected {wanted}", printed(found));
     FieldFault::invalid(path, 0, text)
-}
-
-/// A value as Go prints it (`%v`).
-pub(crate) fn printed(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(printed).collect::<Vec<_>>().join(" ")),
-        Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| format!("{name}:{}", printed(value)));
-            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
-        }
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

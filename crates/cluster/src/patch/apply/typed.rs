@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::fieldset::{FieldSet, Path, field};
+use crate::objects::printed;
 use crate::schema::{ListType, MAX_DEPTH, NodeId, Schema, Type, Zero};
 
 /// A place in a schema; nothing is known below a `None`.
@@ -176,7 +177,7 @@ fn judge(place: Place<'_>, value: &Value, path: &mut Path, faults: &mut Vec<Stri
     let is_time = matches!(node.format.as_deref(), Some("date-time" | "micro-time"));
     if node.quantity || node.int_or_string || is_time && place.schema.is_builtin() {
         if value.is_object() || value.is_array() {
-            fault(path, format!("expected any scalar, got &{{{}}}", go_text(value)));
+            fault(path, format!("expected any scalar, got &{{{}}}", printed(value)));
         }
         return;
     }
@@ -199,9 +200,9 @@ fn judge(place: Place<'_>, value: &Value, path: &mut Path, faults: &mut Vec<Stri
                 }
             }
         }
-        (Some(Type::Object), other) => fault(path, format!("expected map, got &{{{}}}", go_text(other))),
+        (Some(Type::Object), other) => fault(path, format!("expected map, got &{{{}}}", printed(other))),
         (Some(Type::Array), Value::Array(items)) => judge_items(place, items, path, faults),
-        (Some(Type::Array), other) => fault(path, format!("expected list, got &{{{}}}", go_text(other))),
+        (Some(Type::Array), other) => fault(path, format!("expected list, got &{{{}}}", printed(other))),
         (Some(Type::Integer | Type::Number), Value::Number(_))
         | (Some(Type::String), Value::String(_))
         | (Some(Type::Boolean), Value::Bool(_))
@@ -215,7 +216,7 @@ fn judge(place: Place<'_>, value: &Value, path: &mut Path, faults: &mut Vec<Stri
                 format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(other)),
             );
         }
-        (Some(Type::Boolean), other) => fault(path, format!("expected boolean, got &{{{}}}", go_text(other))),
+        (Some(Type::Boolean), other) => fault(path, format!("expected boolean, got &{{{}}}", printed(other))),
     }
 }
 
@@ -243,20 +244,6 @@ fn judge_items(place: Place<'_>, items: &[Value], path: &mut Path, faults: &mut 
                 path.pop();
             }
         }
-    }
-}
-
-/// A value as Go's `%v` shows it.
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".into(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let fields = map.iter().map(|(name, value)| format!("{name}:{}", go_text(value)));
-            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
-        }
-        other => other.to_string(),
     }
 }
 
