@@ -23,8 +23,8 @@ pub use training::{
     TrainingVerb, Wait,
 };
 pub use verbs::{
-    CloneJob, Compare, Ending, Events, Exec, Explain, Export, Preflight, Retry, Several, SupportBundle,
-    TemplateUse, TemplateVerb,
+    CloneJob, Compare, Ending, Events, Exec, Explain, Export, Making, Preflight, Retry, Several,
+    SupportBundle, TemplateUse, TemplateVerb,
 };
 
 /// Distributed training on Kubernetes and OpenShift: create jobs, watch them, find out why they fail.

@@ -116,7 +116,7 @@ impl TrainingVerb {
             TrainingVerb::Suspend(suspend) => suspend.output,
             TrainingVerb::Resume(resume) => resume.output,
             TrainingVerb::Retry(retry) => retry.output,
-            TrainingVerb::Clone(clone) => clone.output,
+            TrainingVerb::Clone(clone) => clone.making.output,
             TrainingVerb::Compare(compare) => compare.output,
             // What export prints is for a person's file: prose stays prose.
             TrainingVerb::Export(_) | TrainingVerb::Exec(_) | TrainingVerb::SupportBundle(_) => Output::Table,

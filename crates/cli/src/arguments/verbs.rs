@@ -42,6 +42,23 @@ pub struct Ending {
     pub propagate_exit_code: bool,
 }
 
+/// How to make a job from what there is of one: another job, or a template.
+#[derive(Clone, Debug, Args)]
+pub struct Making {
+    /// What to change; may be given more than once
+    #[arg(long = "set", value_name = "PATH=VALUE", value_parser = Setting::read)]
+    pub settings: Vec<Setting>,
+    /// Let the server check and create nothing
+    #[arg(long, conflicts_with_all = ["wait", "follow"])]
+    pub dry_run: bool,
+    /// What to do then.
+    #[command(flatten)]
+    pub ending: Ending,
+    /// The format: table, wide, json, yaml, name
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    pub output: Output,
+}
+
 /// Suspend jobs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -119,18 +136,9 @@ pub struct CloneJob {
     /// The new job's name; NAME-clone-1, -2, … if not given
     #[arg(long = "name", value_name = "NAME")]
     pub new_name: Option<String>,
-    /// What to change; may be given more than once
-    #[arg(long = "set", value_name = "PATH=VALUE", value_parser = Setting::read)]
-    pub settings: Vec<Setting>,
-    /// Let the server check and create nothing
-    #[arg(long, conflicts_with_all = ["wait", "follow"])]
-    pub dry_run: bool,
-    /// What to do then.
+    /// How to make it.
     #[command(flatten)]
-    pub ending: Ending,
-    /// The format: table, wide, json, yaml, name
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
-    pub output: Output,
+    pub making: Making,
 }
 
 /// Compare jobs.
@@ -294,7 +302,7 @@ impl TemplateVerb {
     pub fn output(&self) -> Output {
         match self {
             TemplateVerb::Save { output, .. } | TemplateVerb::List { output } => *output,
-            TemplateVerb::Use(asked) => asked.output,
+            TemplateVerb::Use(asked) => asked.making.output,
             TemplateVerb::Show { .. } | TemplateVerb::Delete { .. } => Output::Table,
         }
     }
@@ -310,18 +318,9 @@ pub struct TemplateUse {
     /// The job's name
     #[arg(long, value_name = "NAME")]
     pub name: String,
-    /// What to change; may be given more than once
-    #[arg(long = "set", value_name = "PATH=VALUE", value_parser = Setting::read)]
-    pub settings: Vec<Setting>,
-    /// Let the server check and create nothing
-    #[arg(long, conflicts_with_all = ["wait", "follow"])]
-    pub dry_run: bool,
-    /// What to do then.
+    /// How to make it.
     #[command(flatten)]
-    pub ending: Ending,
-    /// The format: table, wide, json, yaml, name
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
-    pub output: Output,
+    pub making: Making,
 }
 
 /// Collect what somebody else needs to understand a job.

@@ -6,7 +6,7 @@ use kube::api::DynamicObject;
 
 use super::create::{Created, created};
 use super::several;
-use crate::arguments::{CloneJob, Global, Retry};
+use crate::arguments::{CloneJob, Global, Making, Retry};
 use crate::connect::connect;
 use crate::console::Console;
 use crate::failure::Failure;
@@ -47,15 +47,12 @@ pub async fn retry(console: &Console, global: &Global, retry: &Retry) -> Result<
 /// `odh training clone KIND NAME`
 pub async fn clone(console: &Console, global: &Global, clone: &CloneJob) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
-    let again = Again {
-        name: clone.new_name.clone(),
-        replace: None,
-        settings: clone.settings.clone(),
-        dry_run: clone.dry_run,
-    };
+    let Making { settings, dry_run, ending, output } = &clone.making;
+    let again =
+        Again { name: clone.new_name.clone(), replace: None, settings: settings.clone(), dry_run: *dry_run };
     let kind = clone.target.kind.into();
     let name = &clone.target.name;
     let made = jobs::again::clone(&connection.client, kind, &connection.namespace, name, &again).await?;
-    let how = Created { output: clone.output, ending: &clone.ending, dry_run: clone.dry_run };
+    let how = Created { output: *output, ending, dry_run: *dry_run };
     created(console, &connection, &how, &[made]).await
 }

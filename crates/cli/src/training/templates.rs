@@ -3,7 +3,7 @@
 use jobs::template::{self, SHARED, Template};
 
 use super::create::{Created, created};
-use crate::arguments::{Global, Output, TemplateUse, TemplateVerb};
+use crate::arguments::{Global, Making, Output, TemplateUse, TemplateVerb};
 use crate::connect::{Connection, connect};
 use crate::console::Console;
 use crate::failure::Failure;
@@ -49,9 +49,9 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
 async fn make(console: &Console, connection: &Connection, asked: &TemplateUse) -> Result<u8, Failure> {
     let (client, namespace) = (&connection.client, &connection.namespace);
     let found = template::template(client, &[namespace, SHARED], &asked.template).await?;
-    let job = template::use_template(client, &found, namespace, &asked.name, &asked.settings, asked.dry_run)
-        .await?;
-    let how = Created { output: asked.output, ending: &asked.ending, dry_run: asked.dry_run };
+    let Making { settings, dry_run, ending, output } = &asked.making;
+    let job = template::use_template(client, &found, namespace, &asked.name, settings, *dry_run).await?;
+    let how = Created { output: *output, ending, dry_run: *dry_run };
     created(console, connection, &how, &[job]).await
 }
 
