@@ -87,11 +87,7 @@ pub(crate) async fn add_last_words(context: &Context, seen: &mut Seen, outlook: 
     if !matches!(outlook, Outlook::Failed(_) | Outlook::Restarting(_)) || seen.launcher_failed.is_some() {
         return;
     }
-    let Some(pod) = seen.launcher_pods.iter().max_by_key(|pod| pod.creation_timestamp()).cloned() else {
-        return;
-    };
-    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
-    let Some(container) = container.map(|container| container.name.clone()) else { return };
+    let Some((pod, container)) = newest_pod(seen) else { return };
     seen.launcher_failed = Some(read(context, pod, &container, false).await);
 }
 
@@ -109,11 +105,7 @@ pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) {
     if !unread && !plan::wants_look(job, seen, now) {
         return;
     }
-    let Some(pod) = seen.launcher_pods.iter().max_by_key(|pod| pod.creation_timestamp()).cloned() else {
-        return;
-    };
-    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
-    let Some(container) = container.map(|container| container.name.clone()) else { return };
+    let Some((pod, container)) = newest_pod(seen) else { return };
     if succeeded {
         seen.success_log = Some(read(context, pod, &container, false).await.log.unwrap_or_default());
     } else if let Some(last) = last_output(context, &pod, &container).await {
@@ -121,6 +113,13 @@ pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) {
     }
     let (output, log) = (seen.output.clone(), seen.success_log.clone());
     context.memory.of(&job.uid, |memory| (memory.output, memory.success_log) = (output, log));
+}
+
+/// The Launcher's newest pod and the container of it that launches.
+fn newest_pod(seen: &Seen) -> Option<(Pod, String)> {
+    let pod = seen.launcher_pods.iter().max_by_key(|pod| pod.creation_timestamp())?;
+    let container = pod.spec.as_ref()?.containers.first()?;
+    Some((pod.clone(), container.name.clone()))
 }
 
 /// When a container printed its last line, if it has printed any; nothing if that cannot be known.
