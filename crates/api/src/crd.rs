@@ -2,9 +2,10 @@
 //!
 //! The types give the schema; this file adds what Rust types cannot say: defaults and enums as upstream's CRD has
 //! them (`kubeflow/mpi-operator`, `manifests/base/kubeflow.org_mpijobs.yaml`), list types of the pod template as
-//! Kubernetes declares them for pods, and CEL rules. All rules stand at the root or at `spec`, never below
-//! `mpiReplicaSpecs`: that map has no bound on its keys, and the API server multiplies the cost of a rule by the
-//! number of values that it may have to be run on. It changes the schema only; it judges no job.
+//! Kubernetes declares them for pods, and CEL rules. All rules stand at the root, at `spec` or at `mpiReplicaSpecs`, never
+//! below: that map has no bound on its keys, and the API server multiplies the cost of a rule by the number of values
+//! that it may have to be run on. It runs all of them on every write of a status too, so there are few, and what compares
+//! fields begins with one comparison of the whole. It changes the schema only; it judges no job.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -16,11 +17,6 @@ use crate::{LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US, MPIJob, WORKER};
 const INJECTED_POD_FIELDS: [&str; 3] = ["nodeSelector", "tolerations", "schedulingGates"];
 /// Fields of a template's metadata that Kueue injects while a job is suspended.
 const INJECTED_METADATA_FIELDS: [&str; 2] = ["labels", "annotations"];
-/// Fields of a pod spec that people try to change in a running job.
-const TRIED_POD_FIELDS: [&str; 3] = ["containers", "initContainers", "volumes"];
-/// Pod fields compared in one rule. The API server estimates up to 0.3 million cost units for each and refuses a
-/// rule of more than 10 million.
-const FIELDS_PER_RULE: usize = 8;
 /// `<job>-worker-<index>` names a pod, its host name and so a DNS label of at most 63 characters.
 const WORKER_INFIX_LENGTH: usize = "-worker-".len();
 
@@ -67,8 +63,10 @@ fn constrain_spec(spec: &mut Value) {
     min_resources["additionalProperties"] = quantity();
     let template = &mut fields["mpiReplicaSpecs"]["additionalProperties"]["properties"]["template"];
     shape_template(template);
+    let pod_fields = property_names(&template["properties"]["spec"]);
+    fields["mpiReplicaSpecs"]["x-kubernetes-validations"] = Value::Array(replica_change_rules(&pod_fields));
     let mut rules = replica_rules();
-    rules.extend(immutability_rules(&property_names(&template["properties"]["spec"])));
+    rules.extend(immutability_rules());
     spec["x-kubernetes-validations"] = Value::Array(rules);
 }
 
@@ -246,7 +244,7 @@ fn replica_rules() -> Vec<Value> {
 
 /// What may not change once the job exists: everything but `suspend`, `Worker.replicas` and `schedulingPolicy`,
 /// and, while suspended, what a queue injects into the templates.
-fn immutability_rules(pod_fields: &[String]) -> Vec<Value> {
+fn immutability_rules() -> Vec<Value> {
     let mut rules = Vec::new();
     let top = [
         "slotsPerWorker",
@@ -258,90 +256,90 @@ fn immutability_rules(pod_fields: &[String]) -> Vec<Value> {
     for field in top {
         rules.push(rule(&unchanged("self", "oldSelf", field), &frozen(field), Some(&format!(".{field}"))));
     }
-    let policy =
-        ["cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "managedBy"];
-    for field in policy {
-        rules.push(rule(
-            &unchanged_below("self", "oldSelf", "runPolicy", field),
-            &frozen(&format!("runPolicy.{field}")),
-            Some(".runPolicy"),
-        ));
-    }
-    for role in [LAUNCHER, WORKER] {
-        rules.extend(template_rules(role, pod_fields));
-    }
+    rules.push(policy_rule());
+    rules.extend([LAUNCHER, WORKER].map(injection_rule));
     rules
 }
 
-/// Immutability of one replica spec.
-fn template_rules(role: &str, pod_fields: &[String]) -> Vec<Value> {
-    let path = Some(".mpiReplicaSpecs");
-    let (new, old) =
-        (format!("self.mpiReplicaSpecs['{role}']"), format!("oldSelf.mpiReplicaSpecs['{role}']"));
-    let both = format!("'{role}' in self.mpiReplicaSpecs && '{role}' in oldSelf.mpiReplicaSpecs");
-    let templates = format!(
-        "{both} && has({new}.template) && has({old}.template) && \
-         has({new}.template.spec) && has({old}.template.spec)"
+/// Immutability of the run policy, but for `suspend` and `schedulingPolicy`.
+fn policy_rule() -> Value {
+    let fields =
+        ["cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "managedBy"];
+    let checks: Vec<(&str, String)> =
+        fields.map(|field| (field, unchanged_below("self", "oldSelf", "runPolicy", field))).into();
+    let message = frozen("runPolicy, but for suspend and schedulingPolicy,");
+    transition_rule(&unchanged("self", "oldSelf", "runPolicy"), &checks, &message, Some(".runPolicy"))
+}
+
+/// What a queue injects into a template may be changed while the job is suspended, and not otherwise.
+fn injection_rule(role: &str) -> Value {
+    let (new, old) = (
+        format!("self.mpiReplicaSpecs['{role}'].template"),
+        format!("oldSelf.mpiReplicaSpecs['{role}'].template"),
     );
-    let mut rules = vec![
-        rule(
-            &format!("('{role}' in self.mpiReplicaSpecs) == ('{role}' in oldSelf.mpiReplicaSpecs)"),
-            &frozen(&format!("the presence of mpiReplicaSpecs[{role}]")),
-            path,
-        ),
-        rule(
-            &format!("!({both}) || ({})", unchanged(&new, &old, "restartPolicy")),
-            &frozen(&format!("mpiReplicaSpecs[{role}].restartPolicy")),
-            path,
-        ),
-    ];
-    let frozen_fields = pod_fields.iter().filter(|field| !INJECTED_POD_FIELDS.contains(&field.as_str()));
-    // Those that people do try to change get a rule, and so a message, of their own.
-    let (tried, others): (Vec<&String>, Vec<&String>) =
-        frozen_fields.partition(|field| TRIED_POD_FIELDS.contains(&field.as_str()));
-    for fields in tried.chunks(1).chain(others.chunks(FIELDS_PER_RULE)) {
-        let checks: Vec<String> = fields
-            .iter()
-            .map(|field| {
-                format!(
-                    "({})",
-                    unchanged(&format!("{new}.template.spec"), &format!("{old}.template.spec"), field)
-                )
-            })
-            .collect();
-        let names: Vec<&str> = fields.iter().map(|field| field.as_str()).collect();
-        let names = if let [name] = names[..] { name.to_owned() } else { format!("{{{}}}", names.join(",")) };
-        rules.push(rule(
-            &format!("!({templates}) || ({})", checks.join(" && ")),
-            &frozen(&format!("mpiReplicaSpecs[{role}].template.spec.{names}")),
-            path,
-        ));
-    }
-    let injected = INJECTED_POD_FIELDS.map(|field| {
-        format!("({})", unchanged(&format!("{new}.template.spec"), &format!("{old}.template.spec"), field))
-    });
-    let labels = INJECTED_METADATA_FIELDS.map(|field| {
-        let (new, old) = (format!("{new}.template"), format!("{old}.template"));
-        format!("({})", unchanged_below(&new, &old, "metadata", field))
-    });
     let suspended = format!("({}) || ({})", is_suspended("self"), is_suspended("oldSelf"));
+    let both = both_have_specs("self.mpiReplicaSpecs", "oldSelf.mpiReplicaSpecs", role);
+    let mut checks = Vec::new();
+    for field in INJECTED_METADATA_FIELDS {
+        checks.push((field, unchanged_below(&new, &old, "metadata", field)));
+    }
+    for field in INJECTED_POD_FIELDS {
+        checks.push((field, unchanged(&format!("{new}.spec"), &format!("{old}.spec"), field)));
+    }
     let message = format!(
         "mpiReplicaSpecs[{role}].template: labels, annotations, nodeSelector, tolerations and schedulingGates \
          can be changed only while the job is suspended"
     );
-    rules.push(rule(
-        &format!("{suspended} || !({templates}) || ({})", injected.join(" && ")),
-        &message,
-        path,
-    ));
-    rules.push(rule(&format!("{suspended} || !({templates}) || ({})", labels.join(" && ")), &message, path));
+    transition_rule(&format!("{suspended} || !({both})"), &checks, &message, Some(".mpiReplicaSpecs"))
+}
+
+/// Immutability of the rest of the replica specs, but for their replicas. The rules stand at the map itself, where their
+/// text is a third shorter.
+fn replica_change_rules(pod_fields: &[String]) -> Vec<Value> {
+    let mut rules = Vec::new();
+    for role in [LAUNCHER, WORKER] {
+        rules.push(rule(
+            &format!("('{role}' in self) == ('{role}' in oldSelf)"),
+            &frozen(&format!("the presence of mpiReplicaSpecs[{role}]")),
+            None,
+        ));
+        let (new, old) = (format!("self['{role}']"), format!("oldSelf['{role}']"));
+        let mut checks = vec![("restartPolicy", unchanged(&new, &old, "restartPolicy"))];
+        for field in pod_fields.iter().filter(|field| !INJECTED_POD_FIELDS.contains(&field.as_str())) {
+            let same = unchanged(&format!("{new}.template.spec"), &format!("{old}.template.spec"), field);
+            checks.push((field, same));
+        }
+        let pass = format!("!({}) || {new} == {old}", both_have_specs("self", "oldSelf", role));
+        let message = frozen(&format!("mpiReplicaSpecs[{role}], but for replicas,"));
+        rules.push(transition_rule(&pass, &checks, &message, None));
+    }
     rules
+}
+
+/// Whether both sides have a role with a pod spec; a job without one never was valid.
+fn both_have_specs(new: &str, old: &str, role: &str) -> String {
+    let has = |map: &str| {
+        format!("'{role}' in {map} && has({map}['{role}'].template) && has({map}['{role}'].template.spec)")
+    };
+    format!("{} && {}", has(new), has(old))
+}
+
+/// One rule of many checks, each of a field, none of which is looked at where the rule passes anyway. Most writes are of
+/// the status, and the API server runs every rule on them too, so what passes is one comparison of both sides as a whole.
+/// What a broken rule says names the fields.
+fn transition_rule(pass: &str, checks: &[(&str, String)], message: &str, path: Option<&str>) -> Value {
+    let all: Vec<&str> = checks.iter().map(|(_, check)| check.as_str()).collect();
+    let changed: Vec<String> =
+        checks.iter().map(|(field, check)| format!("({check} ? '' : ' {field}')")).collect();
+    let mut rule = rule(&format!("{pass} || ({})", all.join(" && ")), message, path);
+    rule["messageExpression"] = json!(format!("\"{message}; changed:\" + {}", changed.join(" + ")));
+    rule
 }
 
 /// Whether an optional field is absent on both sides or equal.
 fn unchanged(new: &str, old: &str, field: &str) -> String {
     format!(
-        "has({new}.{field}) == has({old}.{field}) && (!has({new}.{field}) || {new}.{field} == {old}.{field})"
+        "(has({new}.{field}) ? has({old}.{field}) && {new}.{field} == {old}.{field} : !has({old}.{field}))"
     )
 }
 
@@ -349,7 +347,7 @@ fn unchanged(new: &str, old: &str, field: &str) -> String {
 fn unchanged_below(new: &str, old: &str, object: &str, field: &str) -> String {
     let present = |root: &str| format!("(has({root}.{object}) && has({root}.{object}.{field}))");
     let (in_new, in_old) = (present(new), present(old));
-    format!("{in_new} == {in_old} && (!{in_new} || {new}.{object}.{field} == {old}.{object}.{field})")
+    format!("({in_new} ? {in_old} && {new}.{object}.{field} == {old}.{object}.{field} : !{in_old})")
 }
 
 fn is_suspended(root: &str) -> String {

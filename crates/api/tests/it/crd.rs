@@ -144,6 +144,14 @@ fn the_spec_is_immutable_but_for_suspension_scale_and_scheduling_policy() {
         assert!(!faults(&changed, Some(&job())).is_empty(), "{changed}");
         assert!(!faults(&job(), Some(&changed)).is_empty(), "and back: {changed}");
     }
+    let changed = with(job(), "/spec/mpiReplicaSpecs/Worker/template/spec/containers", container);
+    let changed = with(changed, "/spec/mpiReplicaSpecs/Worker/template/spec/hostNetwork", json!(true));
+    assert_eq!(
+        faults(&changed, Some(&job())),
+        [
+            "spec.mpiReplicaSpecs: mpiReplicaSpecs[Worker], but for replicas, cannot be changed: delete the job and create it again; changed: containers hostNetwork"
+        ]
+    );
     let free = [
         with(job(), "/spec/runPolicy/suspend", json!(true)),
         with(job(), "/spec/mpiReplicaSpecs/Worker/replicas", json!(5)),
