@@ -11,14 +11,17 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 
+use crate::alike::{Alike, alike, without_names};
 use crate::view::{self, Row};
 use crate::{Attempt, Error, Kind, explain, list};
 
 /// How many events are asked for at a time, and how many pages are read at most.
 const EVENT_PAGE: u32 = 500;
 const MAX_EVENT_PAGES: usize = 20;
-/// How many events are kept, the newest.
-const MAX_EVENTS: usize = 50;
+/// How many events are kept, the newest, of those that are not alike.
+const MAX_EVENTS: usize = 20;
+/// Above how many pods those that are in the same state stand once.
+const MAX_PODS: usize = 24;
 
 /// What there is to say about a job.
 #[derive(Clone, Debug)]
@@ -33,8 +36,10 @@ pub struct Description {
     pub status: MPIJobStatus,
     /// Its pods: the Launcher's first, then Workers by index.
     pub pods: Vec<PodView>,
-    /// What was told about it and its pods, oldest first.
-    pub events: Vec<EventView>,
+    /// What was told about it and its pods, oldest first; what was told of several pods alike stands once.
+    pub events: Vec<Alike<EventView>>,
+    /// How many events there are before those.
+    pub earlier_events: usize,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
@@ -83,6 +88,24 @@ pub struct EventView {
     pub count: i32,
 }
 
+impl Description {
+    /// The pods that wait for something; those that wait for the same stand once.
+    pub fn waiting(&self) -> Vec<Alike<&PodView>> {
+        alike(self.pods.iter().filter(|pod| pod.waits_for.is_some()), |pod| {
+            without_names(pod.waits_for.as_deref().unwrap_or_default(), &pod.name, pod.node.as_deref())
+        })
+    }
+
+    /// The pods; where they are more than a reader takes in, those that are in the same state stand once.
+    pub fn pods_by_state(&self) -> Vec<Alike<&PodView>> {
+        let fold = self.pods.len() > MAX_PODS;
+        alike(&self.pods, |pod| {
+            let name = if fold { pod.role.as_str() } else { pod.name.as_str() };
+            (name, &pod.state, pod.ready, pod.exit_code, pod.restarts, &pod.mode)
+        })
+    }
+}
+
 /// Reads a job with its pods and events.
 ///
 /// # Errors
@@ -116,13 +139,20 @@ pub fn assemble(object: DynamicObject, pods: &[Pod], events: &[Event], unread: V
     let mut told: Vec<EventView> =
         events.iter().filter(|event| concerns(event, &object)).map(event_view).collect();
     told.sort_by_key(|event| event.at);
-    let told = told.split_off(told.len().saturating_sub(MAX_EVENTS));
+    let mut told = alike(told, |event| {
+        let pod = event.object.strip_prefix("pod/").unwrap_or_default();
+        let node = views.iter().find(|view| view.name == pod).and_then(|view| view.node.as_deref());
+        let about = if pod.is_empty() { event.object.clone() } else { "pod".to_owned() };
+        (about, event.kind.clone(), event.reason.clone(), without_names(&event.message, pod, node))
+    });
+    let kept = told.split_off(told.len().saturating_sub(MAX_EVENTS));
     Description {
         row: view::row(&object),
         spec: view::spec(&object),
         status: view::status(&object),
         pods: views,
-        events: told,
+        events: kept,
+        earlier_events: told.iter().map(|event| event.others + 1).sum(),
         unread,
         object,
     }
@@ -422,5 +452,47 @@ mod tests {
         assert!(!concerns(&event("Pod", "pi-worker-0", "x", "2026-01-01T00:00:09Z"), &job));
         assert!(!concerns(&event("Pod", "pi2-worker-0", "x", late), &job));
         assert!(concerns(&event("Job", "pi-launcher", "x", late), &job));
+    }
+
+    #[test]
+    fn what_is_the_same_of_many_pods_is_told_once() {
+        let job = serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": {"name": "pi", "namespace": "team"}, "spec": {"mpiReplicaSpecs": {}}}))
+        .unwrap();
+        let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "w", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {"running": {}}}]});
+        let pods: Vec<Pod> = (0..100)
+            .map(|index| {
+                let waits = index >= 97;
+                let mut pod = pod(
+                    if waits { json!({"phase": "Pending"}) } else { running.clone() },
+                    (!waits).then(|| format!("node-{index}")).as_deref(),
+                );
+                pod.metadata.name = Some(format!("pi-worker-{index}"));
+                pod
+            })
+            .collect();
+        let event = |kind: &str, name: &str, reason: &str, message: String| -> Event {
+            serde_json::from_value(json!({"metadata": {}, "reason": reason, "message": message,
+                "involvedObject": {"kind": kind, "name": name}}))
+            .unwrap()
+        };
+        let mut events: Vec<Event> = (0..97)
+            .map(|index| {
+                let message = format!("Successfully assigned team/pi-worker-{index} to node-{index}");
+                event("Pod", &format!("pi-worker-{index}"), "Scheduled", message)
+            })
+            .collect();
+        events.extend((0..30).map(|number| event("MPIJob", "pi", "Told", format!("news {number}"))));
+        let found = assemble(job, &pods, &events, Vec::new());
+
+        let shown = |groups: Vec<Alike<&PodView>>| -> Vec<String> {
+            groups.iter().map(|group| group.name(&group.first.name)).collect()
+        };
+        assert_eq!(shown(found.pods_by_state()), ["pi-worker-0 and 96 more", "pi-worker-97 and 2 more"]);
+        assert_eq!(shown(found.waiting()), ["pi-worker-97 and 2 more"]);
+        assert_eq!(found.events.len(), MAX_EVENTS);
+        assert_eq!(found.earlier_events, 97 + 30 - MAX_EVENTS);
     }
 }

@@ -14,6 +14,7 @@ pub mod setting;
 pub mod submit;
 
 pub mod again;
+pub mod alike;
 pub mod bundle;
 pub mod compare;
 pub mod delete;

@@ -1,6 +1,7 @@
 //! `describe`: all there is to know about a job, the failure first.
 
 use jiff::Timestamp;
+use jobs::alike::{Alike, each};
 use jobs::describe::{Description, EventView, PodView};
 use jobs::view;
 
@@ -55,12 +56,16 @@ pub fn text(found: &Description, wide: bool, now: Timestamp) -> String {
         text.push_str(&section("Failure", &failure));
     }
     if !found.pods.is_empty() {
-        text.push_str(&section("Pods", &pods(&found.pods, wide, now)));
+        let shown = if wide { each(&found.pods) } else { found.pods_by_state() };
+        text.push_str(&section("Pods", &pods(&shown, wide, now)));
     }
     let waiting: String = found
-        .pods
+        .waiting()
         .iter()
-        .filter_map(|pod| Some(format!("{} waits for {}\n", pod.name, pod.waits_for.as_ref()?)))
+        .filter_map(|pod| {
+            let word = if pod.others == 0 { "waits" } else { "wait" };
+            Some(format!("{} {word} for {}\n", pod.name(&pod.first.name), pod.first.waits_for.as_ref()?))
+        })
         .collect();
     if !waiting.is_empty() {
         text.push_str(&section("Waiting", &waiting));
@@ -69,9 +74,21 @@ pub fn text(found: &Description, wide: bool, now: Timestamp) -> String {
     if !conditions.is_empty() {
         text.push_str(&section("Conditions", &conditions));
     }
-    let events =
-        if found.events.is_empty() { "none\n".to_owned() } else { events_table(&found.events, wide, now) };
-    text.push_str(&section("Events", &events));
+    text.push_str(&section("Events", &events(found, wide, now)));
+    text
+}
+
+fn events(found: &Description, wide: bool, now: Timestamp) -> String {
+    if found.events.is_empty() {
+        return "none\n".to_owned();
+    }
+    let mut text = events_table(&found.events, wide, now);
+    if found.earlier_events > 0 {
+        let row = &found.row;
+        let (kind, name, namespace) = (row.kind.word(), &row.name, &row.namespace);
+        let earlier = found.earlier_events;
+        text.push_str(&format!("{earlier} earlier: odh training events {kind} {name} -n {namespace}\n"));
+    }
     text
 }
 
@@ -162,10 +179,10 @@ pub fn exit_code(code: i32) -> String {
     format!("{code} ({signal})")
 }
 
-fn pods(pods: &[PodView], wide: bool, now: Timestamp) -> String {
+fn pods(pods: &[Alike<&PodView>], wide: bool, now: Timestamp) -> String {
     let mut headings = vec!["POD", "STATE", "READY", "EXIT", "RESTARTS", "NODE"];
     // Only the embedded cluster has modes.
-    let modes = pods.iter().any(|pod| pod.mode.is_some());
+    let modes = pods.iter().any(|pod| pod.first.mode.is_some());
     if modes {
         headings.push("MODE");
     }
@@ -174,7 +191,8 @@ fn pods(pods: &[PodView], wide: bool, now: Timestamp) -> String {
     }
     let rows: Vec<Vec<String>> = pods
         .iter()
-        .map(|pod| {
+        .map(|alike| {
+            let pod = alike.first;
             let dash = || "-".to_owned();
             let style = match pod.state.as_str() {
                 "Running" | "Completed" => GOOD,
@@ -183,7 +201,7 @@ fn pods(pods: &[PodView], wide: bool, now: Timestamp) -> String {
                 _ => BAD,
             };
             let mut cells = vec![
-                pod.name.clone(),
+                alike.name(&pod.name),
                 styled(style, &pod.state),
                 if pod.ready { "yes" } else { "no" }.to_owned(),
                 pod.exit_code.map_or_else(dash, |code| code.to_string()),
@@ -232,10 +250,11 @@ fn elapsed(at: Option<Timestamp>, now: Timestamp) -> String {
 }
 
 /// Events for people; pure.
-pub fn events_table(events: &[EventView], wide: bool, now: Timestamp) -> String {
+pub fn events_table(events: &[Alike<EventView>], wide: bool, now: Timestamp) -> String {
     let rows: Vec<Vec<String>> = events
         .iter()
-        .map(|event| {
+        .map(|alike| {
+            let event = &alike.first;
             let when = match (wide, event.at) {
                 (true, Some(at)) => at.to_string(),
                 _ => elapsed(event.at, now),
@@ -244,7 +263,7 @@ pub fn events_table(events: &[EventView], wide: bool, now: Timestamp) -> String 
                 if event.kind == "Warning" { styled(CAREFUL, &event.kind) } else { event.kind.clone() };
             let times = if event.count > 1 { format!(" (x{})", event.count) } else { String::new() };
             let message = event.message.replace('\n', " ");
-            vec![when, kind, event.reason.clone(), event.object.clone(), format!("{message}{times}")]
+            vec![when, kind, event.reason.clone(), alike.name(&event.object), format!("{message}{times}")]
         })
         .collect();
     table::table(&["AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"], &rows)

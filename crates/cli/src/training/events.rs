@@ -1,6 +1,7 @@
 //! `events`: what was told of a job and its pods.
 
 use jiff::Timestamp;
+use jobs::alike::each;
 use jobs::describe::EventView;
 use serde_json::json;
 
@@ -30,7 +31,7 @@ pub async fn run(console: &Console, global: &Global, asked: &Events) -> Result<u
             String::new()
         }
         Output::Table | Output::Wide | Output::Name => {
-            events_table(&found, asked.output == Output::Wide, Timestamp::now())
+            events_table(&each(found), asked.output == Output::Wide, Timestamp::now())
         }
         _ => object::text(&json!({ "items": found.iter().map(value).collect::<Vec<_>>() }), asked.output)?,
     };
