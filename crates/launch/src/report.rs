@@ -9,11 +9,16 @@ const MAX_LINE: usize = 2048;
 ///
 /// A stderr that cannot be written to is no reason to fail: the line is dropped.
 pub fn line(text: &str) {
+    drop(std::io::stderr().write_all(framed(text).as_bytes()));
+}
+
+/// The line as it is written.
+pub fn framed(text: &str) -> String {
     let mut line = String::with_capacity(text.len() + 16);
     line.push_str("odh-launch: ");
     line.extend(text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(MAX_LINE));
     line.push('\n');
-    drop(std::io::stderr().write_all(line.as_bytes()));
+    line
 }
 
 #[cfg(test)]

@@ -16,8 +16,9 @@ use crate::error::Error;
 use crate::observe::is_controlled_by;
 use crate::run::Context;
 
-/// The last lines that are read of a log.
+/// The last lines that are read of a log; of such a log that they are too many bytes, fewer.
 const TAIL_LINES: i64 = 200;
+const TAILS: [i64; 4] = [TAIL_LINES, 40, 8, 1];
 /// The most bytes that are read of a log.
 const LOG_BYTES: i64 = 64 * 1024;
 /// A log is there by then or not at all.
@@ -28,6 +29,8 @@ const MOST_PODS: u32 = 50;
 /// How often, and how long apart, the pods' watch is looked at again for the end of a pod that is gone.
 const LOOKS: u32 = 10;
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
+/// How often a launch agent's log is looked at for what it has to say of a call's end.
+const AGENT_LOOKS: u32 = 10;
 
 /// Which run of which container: the pod's UID, the container, and how often it had been started again before.
 pub(crate) type RunId = (String, String, i32);
@@ -71,9 +74,34 @@ pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> 
         (_, Some(failed)) => read(context, pod, &failed.container, failed.previous).await,
         (_, None) => LauncherRun { pod, ..LauncherRun::default() },
     };
-    context.memory.of(&job.uid, |memory| memory.launcher_failed = Some((id, run.clone())));
+    let unasked = run.agent.is_none();
     seen.launcher_failed = Some(run);
+    if unasked && let Some(worker) = plan::wants_agent(job, seen).cloned() {
+        let words = ask_agent(context, &worker).await;
+        seen.launcher_failed.as_mut().into_iter().for_each(|run| run.agent = Some(words.clone()));
+    }
+    let remembered = seen.launcher_failed.clone().map(|run| (id, run));
+    context.memory.of(&job.uid, |memory| memory.launcher_failed = remembered);
     Ok(())
+}
+
+/// What the launch agent of a Worker has written into its log, once it has told of the end of the Launcher's call: that it may
+/// do a moment after the Launcher has ended.
+async fn ask_agent(context: &Context, worker: &Pod) -> String {
+    let Some(container) = worker.spec.as_ref().and_then(|spec| spec.containers.first()) else {
+        return String::new();
+    };
+    let mut words = String::new();
+    for _ in 0..AGENT_LOOKS {
+        let log = read(context, worker.clone(), &container.name, false).await.log;
+        let Some(log) = log.filter(|log| !log.is_empty()) else { break };
+        words = plan::agents_lines(&log);
+        if plan::agent_has_ended(&words) || words.is_empty() {
+            break;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+    words
 }
 
 /// The pod of this very Launcher that a watch showed to have failed.
@@ -108,8 +136,10 @@ pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) {
     let Some((pod, container)) = newest_pod(seen) else { return };
     if succeeded {
         seen.success_log = Some(read(context, pod, &container, false).await.log.unwrap_or_default());
-    } else if let Some(last) = last_output(context, &pod, &container).await {
-        seen.output = Some(OutputSeen { looked: now, last });
+    } else if let Some((last, log)) = last_output(context, &pod, &container).await {
+        let silent = plan::silence(seen, last, now);
+        let found = silent.and_then(|silent| plan::hang(job, seen, &log, silent));
+        seen.output = Some(OutputSeen { looked: now, last, found });
     }
     let (output, log) = (seen.output.clone(), seen.success_log.clone());
     context.memory.of(&job.uid, |memory| (memory.output, memory.success_log) = (output, log));
@@ -122,18 +152,33 @@ fn newest_pod(seen: &Seen) -> Option<(Pod, String)> {
     Some((pod.clone(), container.name.clone()))
 }
 
-/// When a container printed its last line, if it has printed any; nothing if that cannot be known.
-async fn last_output(context: &Context, pod: &Pod, container: &str) -> Option<Option<Timestamp>> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace()?);
-    let wanted = LogParams {
-        container: Some(container.to_owned()),
-        tail_lines: Some(1),
-        timestamps: true,
-        ..LogParams::default()
-    };
-    let name = pod.name_any();
-    let log = tokio::time::timeout(PATIENCE, pods.logs(&name, &wanted)).await.ok()?.ok()?;
-    Some(log.split_once(' ').and_then(|(time, _)| time.parse().ok()))
+/// When a container printed its last line, if it has printed any, and the end of its log; nothing if that cannot be known.
+async fn last_output(context: &Context, pod: &Pod, container: &str) -> Option<(Option<Timestamp>, String)> {
+    let log = tokio::time::timeout(PATIENCE, tail(context, pod, container, false)).await.ok()?.ok()?;
+    let last = log.lines().next_back().and_then(|line| line.split_once(' ')?.0.parse().ok());
+    Some((last, without_times(&log).0))
+}
+
+/// The end of a container's log, with times. A server that is asked for so many bytes of so many lines gives the first of
+/// those lines and may cut off the last: of longer lines fewer are asked for.
+async fn tail(context: &Context, pod: &Pod, container: &str, previous: bool) -> Result<String, kube::Error> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace().unwrap_or_default());
+    let mut log = String::new();
+    for lines in TAILS {
+        let wanted = LogParams {
+            container: Some(container.to_owned()),
+            previous,
+            tail_lines: Some(lines),
+            limit_bytes: Some(LOG_BYTES),
+            timestamps: true,
+            ..LogParams::default()
+        };
+        log = pods.logs(&pod.name_any(), &wanted).await?;
+        if i64::try_from(log.len()).is_ok_and(|length| length < LOG_BYTES) {
+            break;
+        }
+    }
+    Ok(log)
 }
 
 /// The Launcher's pods as the server has them.
@@ -148,20 +193,11 @@ async fn launcher_pods(context: &Context, job: &ValidJob, seen: &Seen) -> Result
 
 /// The run of a pod's container with the end of its log, as far as that can be read.
 async fn read(context: &Context, pod: Pod, container: &str, previous: bool) -> LauncherRun {
-    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
-    let wanted = LogParams {
-        container: Some(container.to_owned()),
-        previous,
-        tail_lines: Some(TAIL_LINES),
-        limit_bytes: Some(LOG_BYTES),
-        timestamps: true,
-        ..LogParams::default()
-    };
-    match tokio::time::timeout(PATIENCE, pods.logs(&name, &wanted)).await {
+    let name = pod.name_any();
+    match tokio::time::timeout(PATIENCE, tail(context, &pod, container, previous)).await {
         Ok(Ok(log)) => {
             let (log, first_output) = without_times(&log);
-            return LauncherRun { pod, log: Some(log), first_output };
+            return LauncherRun { pod, log: Some(log), first_output, agent: None };
         }
         Ok(Err(error)) => tracing::info!(pod = name, %error, "the Launcher's log cannot be read"),
         Err(_) => tracing::info!(pod = name, "the Launcher's log did not come in time"),

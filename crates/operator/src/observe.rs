@@ -8,9 +8,10 @@ use std::time::Instant;
 use api::{CONDITION_CREATED, CONDITION_RUNNING, LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob, MPIJobStatus};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, Service};
-use kube::api::Api;
+use kube::api::{Api, ListParams};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
+use plan::diagnosis::{Gpus, gpus};
 use plan::{Child, ChildKind, SecretSeen, Seen, ValidJob};
 use serde::de::DeserializeOwned;
 
@@ -24,6 +25,8 @@ use crate::run::Context;
 const MOST_ASKED: usize = 8;
 /// Of so many earlier attempts the failed nodes are avoided.
 const MOST_RECORDS: u32 = 20;
+/// No more nodes, and no more pods, than this are counted.
+const MOST_COUNTED: u32 = 5_000;
 
 /// What was seen of a job.
 ///
@@ -43,9 +46,24 @@ pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -
     }
     confirm_losses(context, valid, &mut seen).await?;
     lost_nodes(context, &mut seen).await;
+    if context.settings.namespace.is_none() && plan::wants_gpus_counted(&seen) {
+        seen.gpus = count_gpus(context, &seen).await;
+    }
     launcher_log::keep(context, valid, &mut seen).await?;
     launcher_log::listen(context, valid, &mut seen).await;
     Ok(seen)
+}
+
+/// GPUs that the job asks for, and those that are free; nothing where nodes or everybody's pods may not be listed.
+async fn count_gpus(context: &Context, seen: &Seen) -> Option<Gpus> {
+    let (nodes, pods): (Api<Node>, Api<Pod>) =
+        (Api::all(context.client.clone()), Api::all(context.client.clone()));
+    let all = ListParams::default().limit(MOST_COUNTED);
+    let bound = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
+    let (nodes, pods) = futures::join!(nodes.list(&all), pods.list(&bound));
+    let own: Vec<Pod> =
+        seen.workers.iter().map(|pod| Pod::clone(pod)).chain(seen.launcher_pods.clone()).collect();
+    Some(gpus(&own, &nodes.ok()?.items, &pods.ok()?.items))
 }
 
 /// What priority classes say of the gang, asked for once.

@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use crate::conditions::condition;
 use crate::diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
-use crate::observed::{condition_since, is_going, is_ready, is_running, phase, started_at, worker_index};
+use crate::observed::{
+    Seen, condition_since, is_going, is_ready, is_running, phase, started_at, worker_index,
+};
 
 /// No more pods than this are named as evidence.
 const MOST_NAMED: usize = 4;
@@ -269,7 +271,7 @@ fn running(status: &MPIJobStatus) -> Explanation {
     let stalled = condition(status, CONDITION_STALLED).filter(|stalled| stalled.status == "True");
     match stalled {
         Some(stalled) => {
-            let cause = Cause::SilentHang;
+            let cause = stalled.reason.as_deref().and_then(Cause::of_word).unwrap_or(Cause::SilentHang);
             Explanation {
                 cause: Some(cause.word().to_owned()),
                 actor: cause.actor(),
@@ -323,19 +325,36 @@ fn named(pods: &[&Pod]) -> Vec<String> {
     lines
 }
 
+/// Whether a job that is starting waits for GPUs, and has not said so yet: then they are counted.
+#[must_use]
+pub fn wants_gpus_counted(seen: &Seen) -> bool {
+    let known =
+        seen.status.waiting.as_ref().is_some_and(|waiting| waiting.reason == Cause::Unschedulable.word());
+    let starting = matches!(seen.status.phase, None | Some(Phase::Pending));
+    let lacks_gpus = |pod: &Pod| {
+        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+        conditions.into_iter().flatten().any(|condition| {
+            let message = condition.message.as_deref().unwrap_or_default();
+            (&*condition.type_, &*condition.status) == ("PodScheduled", "False") && message.contains("/gpu")
+        })
+    };
+    starting && !known && seen.workers.iter().any(|pod| lacks_gpus(pod))
+}
+
 /// What keeps a job's pods from starting, by their statuses and by what was told of the job: of a job that starts as it
 /// should, nothing.
 pub(crate) fn hindrance<'a>(
     job: &str,
     pods: impl Iterator<Item = &'a Pod>,
     told: Vec<(String, String)>,
+    gpus: Option<Gpus>,
 ) -> Option<Diagnosis> {
     let starting = |pod: &&Pod| {
         let stage = stage_of(pod, worker_index(job, pod).is_some());
         !is_going(pod) && matches!(stage, Some(Stage::Scheduling | Stage::Starting))
     };
     let pods = pods.filter(starting).map(|pod| PodFacts::of(pod, worker_index(job, pod).is_some())).collect();
-    let facts = Facts { pods, events: told, ..Facts::default() };
+    let facts = Facts { pods, events: told, gpus, world: None };
     diagnose(&Output::default(), Ending::Unknown, &facts).filter(|found| found.cause != Cause::Unknown)
 }
 

@@ -2,6 +2,7 @@
 //! Launcher printed explains the rest. A cause that is known is never replaced by one that says less.
 
 use api::Failure;
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::diagnosis::{
     Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, World, diagnose, failed_run,
@@ -75,6 +76,37 @@ const USERS_ERRORS: [Cause; 10] = [
     Cause::VersionMismatch,
 ];
 
+/// The Worker whose launch agent may know why a rank was killed: the kernel may have done it for want of memory, which is seen
+/// in the container alone.
+#[must_use]
+pub fn wants_agent<'a>(job: &ValidJob, seen: &'a Seen) -> Option<&'a Pod> {
+    let (failure, cause, _) = of_failed_run(job, seen)?;
+    let index = usize::try_from(failure.worker?).ok().filter(|_| cause == Cause::RankKilled)?;
+    let pod = *seen.by_index(job).get(index)?;
+    let container = pod?.spec.as_ref()?.containers.first()?;
+    let limits = container.resources.as_ref()?.limits.as_ref()?;
+    pod.filter(|_| limits.contains_key("memory"))
+}
+
+/// The lines of a Worker's log that its launch agent wrote itself.
+#[must_use]
+pub fn agents_lines(log: &str) -> String {
+    log.lines().filter(|line| line.starts_with(AGENT_PREFIX)).map(|line| format!("{line}\n")).collect()
+}
+
+/// Whether the launch agent has told of the end of a call: what it found before stands before that.
+#[must_use]
+pub fn agent_has_ended(log: &str) -> bool {
+    let told = |line: &str| {
+        line.starts_with(AGENT_PREFIX)
+            && (line.contains(" ended with code ") || line.contains(" lost its caller"))
+    };
+    log.lines().any(told)
+}
+
+/// What the launch agent's own lines begin with.
+const AGENT_PREFIX: &str = "odh-launch: ";
+
 /// Why the Launcher's last run failed, where trying again is to no avail: the launcher itself said what is wrong, and
 /// it is the user's to mend. What a program could have printed is too weak to end a job on.
 pub(crate) fn users_error(job: &ValidJob, seen: &Seen) -> Option<Failure> {
@@ -95,11 +127,14 @@ fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confide
     let log = seen.launcher_failed.as_ref().filter(|run| run.pod.metadata.uid == pod.metadata.uid);
     // A Launcher that printed nothing at all says as little as one whose log is gone.
     let log = log.and_then(|run| run.log.as_deref()).filter(|log| !log.trim().is_empty());
-    let mut pods = vec![PodFacts::of(pod, false)];
-    pods.extend(seen.workers.iter().map(|pod| PodFacts::of(pod, true)));
-    let facts = Facts { pods, world: world(job), ..Facts::default() };
+    let mut facts = Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
+    // Of the Launcher's pods the one that failed counts, which may be gone.
+    facts.pods.retain(|pod| pod.worker);
+    facts.pods.insert(0, PodFacts::of(pod, false));
     let ending = code.map_or(Ending::Unknown, Ending::Exited);
-    let found = diagnose(&Output::from(log.unwrap_or_default()), ending, &facts);
+    let agent = seen.launcher_failed.as_ref().and_then(|run| run.agent.as_deref()).unwrap_or_default();
+    let output = Output::from(format!("{}{agent}", log.unwrap_or_default()).as_str());
+    let found = diagnose(&output, ending, &facts);
     let worker = found.as_ref().and_then(|found| found.worker.as_deref());
     let worker = worker.and_then(|worker| index_of(&job.name, worker));
     let confidence = found.as_ref().map_or(Confidence::Low, |found| found.confidence);
@@ -123,6 +158,12 @@ fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confide
         evidence,
     };
     Some((failure, cause, confidence))
+}
+
+/// What is known of the pods that are there.
+pub(crate) fn pod_facts(seen: &Seen) -> Vec<PodFacts> {
+    let launchers = seen.launcher_pods.iter().map(|pod| PodFacts::of(pod, false));
+    launchers.chain(seen.workers.iter().map(|pod| PodFacts::of(pod, true))).collect()
 }
 
 /// Exit codes that mpirun passes on from a rank; its own failures are 1 and those above.

@@ -30,7 +30,8 @@ pub use advice::advise;
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;
-pub use explanation::{Explanation, Situation, Stage, Told, explain};
+pub use explanation::{Explanation, Situation, Stage, Told, explain, wants_gpus_counted};
+pub use failure::{agent_has_ended, agents_lines, wants_agent};
 pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{
     KeyPair, launcher_name, owner_reference, record, record_name, recorded, secret_name, worker_name,
@@ -42,7 +43,7 @@ pub use quantity::quantity_nanos;
 pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency};
 pub use restart::attempt_of;
 pub use slim::{slim_job, slim_pod};
-pub use stall::wants_look;
+pub use stall::{hang, silence, wants_look};
 pub use validate::{
     Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob, is_ours,
     validate,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Pod, Service};
 
-use crate::diagnosis::failed_run;
+use crate::diagnosis::{Diagnosis, Gpus, failed_run};
 use crate::objects::{KeyPair, PodGroup};
 use crate::restart::attempt_of;
 use crate::validate::ValidJob;
@@ -57,6 +57,8 @@ pub struct Seen {
     pub former_launcher_pods: Vec<Pod>,
     /// Nodes of the job's pods that are lost, with what their Ready condition says.
     pub lost_nodes: BTreeMap<String, String>,
+    /// GPUs that the job asks for and that are free, where pods of it wait for some and that could be counted.
+    pub gpus: Option<Gpus>,
     /// What was seen of the running Launcher's output, where that was looked at.
     pub output: Option<OutputSeen>,
     /// The end of what a Launcher that succeeded has printed.
@@ -89,6 +91,8 @@ pub struct OutputSeen {
     pub looked: Timestamp,
     /// When it had printed its last line; nothing if it has printed none.
     pub last: Option<Timestamp>,
+    /// What the end of it says of why the job hangs, if it does.
+    pub found: Option<Diagnosis>,
 }
 
 /// A run of the Launcher.
@@ -100,6 +104,8 @@ pub struct LauncherRun {
     pub log: Option<String>,
     /// When it printed its first line, where the log shows that.
     pub first_output: Option<Timestamp>,
+    /// What the launch agent of the Worker on which a rank was killed has to say, where it was asked.
+    pub agent: Option<String>,
 }
 
 impl Seen {

@@ -472,7 +472,7 @@ fn report_waiting(
     let pods = seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods);
     let refused =
         applied.iter().map(|failure| ("FailedCreate".to_owned(), failure.message.clone())).collect();
-    let Some(found) = starting.then(|| hindrance(&job.name, pods, refused)).flatten() else {
+    let Some(found) = starting.then(|| hindrance(&job.name, pods, refused, seen.gpus)).flatten() else {
         report.status.waiting = None;
         return;
     };

@@ -7,10 +7,12 @@ use api::{CONDITION_RUNNING, CONDITION_STALLED, REASON_ENDED, REASON_NO_OUTPUT, 
 use jiff::Timestamp;
 
 use crate::conditions::{condition, is_finished, is_true, set_condition};
+use crate::diagnosis::{Cause, Diagnosis, Ending, Facts, Output, diagnose};
+use crate::failure::{pod_facts, world};
 use crate::observed::{Seen, is_ready, is_running};
 use crate::planning::elapsed;
 use crate::report::{Notice, Report};
-use crate::validate::ValidJob;
+use crate::validate::{Launch, ValidJob};
 
 /// While a job is stalled its output is looked at this often, or as often as the timeout is long.
 const LOOK_WHILE_STALLED: Duration = Duration::from_secs(30);
@@ -33,10 +35,14 @@ pub fn wants_look(job: &ValidJob, seen: &Seen, now: Timestamp) -> bool {
 
 /// The last sign of life of a job that runs: since it runs, or its last output where that was looked at.
 fn last_sign(seen: &Seen) -> Option<Timestamp> {
-    let running = condition(&seen.status, CONDITION_RUNNING).filter(|running| running.status == "True")?;
-    let since = running.last_transition_time.as_ref()?.0;
+    let since = running_since(seen)?;
     let printed = seen.output.as_ref().and_then(|output| output.last);
     Some(printed.map_or(since, |printed| printed.max(since)))
+}
+
+fn running_since(seen: &Seen) -> Option<Timestamp> {
+    let running = condition(&seen.status, CONDITION_RUNNING).filter(|running| running.status == "True")?;
+    Some(running.last_transition_time.as_ref()?.0)
 }
 
 /// Sets and clears the condition.
@@ -51,19 +57,41 @@ pub(crate) fn report_stall(job: &ValidJob, seen: &Seen, report: &mut Report, now
     }
     let Some((output, sign)) = seen.output.as_ref().zip(last_sign(seen)) else { return };
     if elapsed(sign, output.looked) >= job.stall_timeout {
-        let message = format!(
-            "No output for {} s and no error: the job hangs, or works without printing. {}",
-            elapsed(sign, now).as_secs(),
-            probed(job, seen)
-        );
-        if set_condition(&mut report.status, CONDITION_STALLED, true, REASON_NO_OUTPUT, message.clone(), now)
-        {
+        let silent = elapsed(sign, now).as_secs();
+        let (reason, found) = match &output.found {
+            Some(found) => (found.cause.word(), in_words(found)),
+            None => (REASON_NO_OUTPUT, "no error: the job hangs, or works without printing".to_owned()),
+        };
+        let message = format!("No output for {silent} s and {found}. {}", probed(job, seen));
+        if set_condition(&mut report.status, CONDITION_STALLED, true, reason, message.clone(), now) {
             report.notices.push(Notice { warning: true, reason: CONDITION_STALLED.to_owned(), message });
         }
     } else if stalled {
         let message = "The job prints again.".to_owned();
         set_condition(&mut report.status, CONDITION_STALLED, false, REASON_OUTPUT_SEEN, message, now);
     }
+}
+
+/// How long a running job has been silent whose Launcher printed its last line then; nothing if it does not run.
+#[must_use]
+pub fn silence(seen: &Seen, last: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+    let since = running_since(seen)?;
+    Some(elapsed(last.map_or(since, |last| last.max(since)), now))
+}
+
+/// What the end of a silent job's output says of why it hangs; nothing where it says nothing that can be relied on.
+#[must_use]
+pub fn hang(job: &ValidJob, seen: &Seen, log: &str, silent: Duration) -> Option<Diagnosis> {
+    let ending = Ending::Running { silent_seconds: silent.as_secs() };
+    let facts = Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
+    diagnose(&Output::from(log), ending, &facts)
+        .filter(|found| ![Cause::Unknown, Cause::SilentHang].contains(&found.cause))
+}
+
+/// A diagnosis as part of a sentence: what, on what evidence, what to do.
+fn in_words(found: &Diagnosis) -> String {
+    let evidence = found.evidence.first().map_or("", |evidence| evidence.text.trim());
+    format!("{} (evidence: {evidence}). {}", found.message, found.suggestion.trim_end_matches('.'))
 }
 
 /// What was looked at beside the output, and found.
@@ -85,10 +113,15 @@ fn probed(job: &ValidJob, seen: &Seen) -> String {
         text.push_str(&format!(", not {}", silent.join(", ")));
     }
     if seen.lost_nodes.is_empty() {
-        text.push_str("; their nodes report.");
+        text.push_str("; their nodes report");
     } else {
         let nodes: Vec<&str> = seen.lost_nodes.keys().map(String::as_str).collect();
-        text.push_str(&format!("; these nodes do not report: {}.", nodes.join(", ")));
+        text.push_str(&format!("; these nodes do not report: {}", nodes.join(", ")));
     }
+    let found = seen.output.as_ref().and_then(|output| output.found.as_ref());
+    if job.launch == Some(Launch::Agent) && found.is_none() {
+        text.push_str("; the launch agents tell of no connection that is not answered");
+    }
+    text.push('.');
     text
 }

@@ -12,6 +12,8 @@ mod modes;
 mod waiting;
 
 pub use home::{Answer, EXAMPLES_IMAGE, Home, places};
-pub use machine::{Leftovers, first_process_of, kill_process, permits_root, permits_rootless};
+pub use machine::{
+    Leftovers, a_process_of, first_process_of, in_network_of, kill_process, permits_root, permits_rootless,
+};
 pub use modes::{Mode, record};
 pub use waiting::{eventually, within};

@@ -42,15 +42,36 @@ pub fn kill_process(pid: i32) {
 /// The launch agent of a Worker, which is its container's first process, as this machine numbers it; nothing while it does
 /// not run.
 pub fn first_process_of(pod: &str) -> Option<i32> {
-    let entries = fs::read_dir("/proc").expect("/proc can be read").filter_map(Result::ok);
-    let pids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
+    let named = format!("HOSTNAME={pod}");
     let is_agent = |pid: &i32| {
-        let named = format!("HOSTNAME={pod}");
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         text_of(&format!("/proc/{pid}/cmdline")).contains("odh-launch serve")
-            && environment.split(|byte| *byte == 0).any(|variable| variable == named.as_bytes())
+            && has_variable(*pid, |variable| variable == named.as_bytes())
     };
-    pids.filter(is_agent).min()
+    pids().filter(is_agent).min()
+}
+
+/// A process of the pod whose name begins so, as this machine numbers it; nothing while none runs.
+pub fn a_process_of(pod: &str) -> Option<i32> {
+    let named = format!("HOSTNAME={pod}");
+    pids().filter(|pid| has_variable(*pid, |variable| variable.starts_with(named.as_bytes()))).min()
+}
+
+fn pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").expect("/proc can be read").filter_map(Result::ok);
+    entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok())
+}
+
+fn has_variable(pid: i32, wanted: impl Fn(&[u8]) -> bool) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(wanted)
+}
+
+/// Runs a command in the network of a process; only root may.
+pub fn in_network_of(pid: i32, command: &[&str]) {
+    let target = pid.to_string();
+    let output = Command::new("nsenter").args(["--net", "--target", &target]).args(command).output();
+    let output = output.expect("nsenter can be started");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// What could be left behind: processes whose environment or arguments name a folder, mounts below it, interfaces.

@@ -67,6 +67,18 @@ pub fn belonging(processes: &[Process], root: Pid) -> Vec<Process> {
         .collect()
 }
 
+/// Whether a process that began under this one holds the socket with this inode.
+pub fn hold_socket(inode: u64) -> bool {
+    let wanted = format!("socket:[{inode}]");
+    let me = Pid::this();
+    belonging(&all(), me).iter().filter(|process| process.pid != me.as_raw()).any(|process| {
+        let entries = fs::read_dir(format!("/proc/{}/fd", process.pid)).into_iter().flatten();
+        entries.filter_map(Result::ok).any(|entry| {
+            fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == wanted.as_str())
+        })
+    })
+}
+
 /// Which of those known before are still there.
 pub fn still_there(known: &[Process], processes: &[Process]) -> Vec<Process> {
     let alive = |k: &&Process| processes.iter().any(|p| p.pid == k.pid && p.begun == k.begun && !p.zombie);

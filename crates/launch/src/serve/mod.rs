@@ -2,15 +2,18 @@
 //!
 //! One thread and one poll loop; a connection costs nothing before it has proved the key but a socket and a few bytes.
 
+mod connections;
 mod descendants;
 mod greeting;
 mod listen;
+mod memory;
 mod session;
 mod spawn;
+mod trouble;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -26,6 +29,7 @@ use self::descendants::Process;
 use self::greeting::{Greeting, Verdict};
 use self::listen::{Announcement, ListenFault};
 use self::session::{Parting, Session, Terms, code_of};
+use self::trouble::Watch;
 use crate::key::{Key, KeyFault};
 use crate::report;
 use crate::settings::Settings;
@@ -94,6 +98,8 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
         calls: 0,
         accept_from: Instant::now(),
         complaints: Complaints { next: Instant::now(), kept_back: 0 },
+        // In plain mode the network and the memory are the machine's, and what is seen of them would be anybody's.
+        watch: settings.registry.is_none().then(Watch::begin),
         stopping: None,
     };
     server.run()
@@ -111,6 +117,7 @@ struct Server {
     calls: u64,
     accept_from: Instant,
     complaints: Complaints,
+    watch: Option<Watch>,
     stopping: Option<Stopping>,
 }
 
@@ -169,6 +176,7 @@ impl Server {
                 }
             }
             let now = Instant::now();
+            self.look_around(now);
             partings.extend(self.tick_sessions(now));
             self.part(partings);
             self.greet(&admissible, now);
@@ -228,6 +236,9 @@ impl Server {
         }
         if let Some(stopping) = &self.stopping {
             due = due.min(stopping.until);
+        }
+        if let Some(watch) = self.watch.as_ref().filter(|_| self.callers().next().is_some()) {
+            due = due.min(watch.next);
         }
         let endings = self.endings.iter().chain(self.stopping.as_ref().map(|stopping| &stopping.ending));
         let moments = self.greetings.iter().map(|greeting| greeting.until);
@@ -308,8 +319,38 @@ impl Server {
     fn reap(&mut self) {
         while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             let Some((pid, code)) = code_of(status) else { return };
+            if self.sessions.iter().any(|session| session.running() == Some(pid)) {
+                // Why it ended, if that is known, stands before that it ended.
+                let told = self.watch.as_mut().and_then(Watch::look_at_memory);
+                self.tell(told);
+            }
             if let Some(session) = self.sessions.iter_mut().find(|session| session.running() == Some(pid)) {
                 session.exited(code);
+            }
+        }
+    }
+
+    /// The addresses of those whose commands run.
+    fn callers(&self) -> impl Iterator<Item = IpAddr> {
+        self.sessions.iter().filter(|session| session.running().is_some()).map(|session| session.peer.ip())
+    }
+
+    /// While a command runs, looks now and then for what ails it from outside.
+    fn look_around(&mut self, now: Instant) {
+        let callers: Vec<IpAddr> = self.callers().collect();
+        let Some(watch) = self.watch.as_mut().filter(|watch| !callers.is_empty() && now >= watch.next) else {
+            return;
+        };
+        let told = watch.look(now, &callers);
+        self.tell(told);
+    }
+
+    /// Says what was found in this pod's log, and to one caller.
+    fn tell(&mut self, found: impl IntoIterator<Item = String>) {
+        for text in found {
+            report::line(&text);
+            if let Some(session) = self.sessions.iter_mut().find(|session| session.running().is_some()) {
+                session.remark(&text);
             }
         }
     }

@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::spawn;
+use crate::report;
 use crate::wire::backlog::Backlog;
 use crate::wire::frame::{Frame, Stream};
 use crate::wire::sealed::Sealed;
@@ -370,6 +371,22 @@ impl Session {
             Err(_) => output.pipe = None,
         }
         Ok(())
+    }
+
+    /// Adds a line of the agent's own to what the command writes to stderr, where the caller has room for it.
+    pub fn remark(&mut self, text: &str) {
+        let line = report::framed(text).into_bytes();
+        let State::Running(running) = &mut self.state else { return };
+        let Some(output) = running.outputs.iter_mut().find(|output| output.stream == Stream::Stderr) else {
+            return;
+        };
+        let Some(left) = u32::try_from(line.len()).ok().and_then(|length| output.credit.checked_sub(length))
+        else {
+            return;
+        };
+        output.credit = left;
+        // What cannot be sealed ends the session with the next frame that matters.
+        let _ = self.say(&Frame::Data(Stream::Stderr, line));
     }
 
     /// The shell has ended with this code.

@@ -1,11 +1,12 @@
 //! Failures: of workers, of the launcher, and of names that are taken.
 
+use api::MPIJob;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Service};
+use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 
-use crate::stage::{Stage, ended, job};
+use crate::stage::{Stage, ended, job, without_gpus};
 
 #[tokio::test]
 async fn a_failed_worker_ends_the_job_and_releases_the_rest() {
@@ -245,4 +246,46 @@ async fn a_job_in_plain_mode_says_what_does_not_hold_without_a_write_of_its_own(
     let is_status = |request: &&String| request.starts_with("PATCH") && request.ends_with("/status");
     let writes = operator.gate.requests().iter().filter(is_status).count();
     assert!(writes <= 2, "Created and Running: {:#?}", operator.gate.requests());
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_gpus_says_how_many_there_are() {
+    let stage = Stage::new().await;
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    for name in ["a", "b", "c"] {
+        let node = json!({ "metadata": { "name": name }, "status": { "allocatable": { "nvidia.com/gpu": "8" },
+            "conditions": [{ "type": "Ready", "status": "True" }] } });
+        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    }
+    let _operator = stage.operate();
+    let mut wanting = job("pi", 4, json!({}));
+    wanting["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["resources"] =
+        json!({ "limits": { "nvidia.com/gpu": 8 } });
+    stage.submit(&wanting).await;
+    stage.until::<Pod>("pi-worker-3", "came", |_| true).await;
+    stage.set_pod("pi-worker-3", without_gpus()).await;
+    let said = |job: &MPIJob| job.status.as_ref().is_some_and(|status| status.waiting.is_some());
+    let waiting = stage.until("pi", "said what it waits for", said).await.status.unwrap().waiting.unwrap();
+    assert_eq!(
+        (waiting.reason.as_str(), waiting.message.as_str()),
+        ("Unschedulable", "Insufficient GPUs: requested 32, available 24")
+    );
+    assert!(waiting.suggestion.is_some() && waiting.link.unwrap().ends_with("#unschedulable"));
+}
+
+#[tokio::test]
+async fn a_hundred_workers_are_diagnosed_by_one_log() {
+    let stage = Stage::new().await;
+    stage.add_node("node", Some(OUTPUT));
+    let operator = stage.operate();
+    let mut many = job_on("node");
+    many["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = json!(100);
+    stage.submit(&many).await;
+    stage.bring_up("pi", 100).await;
+    let reads = || operator.gate.requests().iter().filter(|request| request.contains("/log")).count();
+    assert_eq!(reads(), 0, "a job that starts as it should is read of in no log");
+    fail_launcher(&stage).await;
+    let failure = stage.until_true("pi", "Failed").await.failure.unwrap();
+    assert_eq!((failure.reason.as_str(), failure.worker), ("RankExited", Some(1)), "{failure:?}");
+    assert_eq!(reads(), 1, "{:#?}", operator.gate.requests());
 }

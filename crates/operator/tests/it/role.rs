@@ -256,6 +256,12 @@ async fn live(stage: &Stage) {
     silent["conditions"][1]["status"] = json!("False");
     stage.set_pod("again-worker-0", silent).await;
     stage.until::<Job>("again-launcher", "was made anew", |job| plan::attempt_of(&job.metadata) == 2).await;
+    // It waits for GPUs, which are counted.
+    stage.submit(&job("waits", 1, json!({}))).await;
+    stage.until::<Pod>("waits-worker-0", "came", |_| true).await;
+    stage.set_pod("waits-worker-0", crate::stage::without_gpus()).await;
+    let said = |job: &MPIJob| job.status.as_ref().is_some_and(|status| status.waiting.is_some());
+    stage.until("waits", "said what it waits for", said).await;
     // Held back and resumed.
     stage.submit(&job("held", 1, json!({}))).await;
     let launcher = start(stage, "held").await;

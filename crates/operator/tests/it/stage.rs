@@ -418,6 +418,12 @@ pub fn running(container: &str) -> Value {
         "containerStatuses": [{ "name": container, "state": state, "ready": true, "restartCount": 0, "image": "mpi", "imageID": "" }] })
 }
 
+/// The status of a pod that no node has enough GPUs for.
+pub fn without_gpus() -> Value {
+    json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu." }] })
+}
+
 /// The status of a pod whose container ended badly and was started again.
 pub fn restarted(container: &str, exit_code: i32) -> Value {
     let mut status = running(container);

@@ -43,6 +43,8 @@ pub struct World {
 pub struct PodFacts {
     /// Its name.
     pub name: String,
+    /// Its address, where it has one.
+    pub address: Option<String>,
     /// Whether it is a worker, which must not end before the job does.
     pub worker: bool,
     /// It is gone, or being deleted by somebody else than its job.
@@ -94,6 +96,7 @@ impl PodFacts {
         let reason = status.reason.clone().unwrap_or_default();
         Self {
             name: pod.metadata.name.clone().unwrap_or_default(),
+            address: status.pod_ip.clone(),
             worker,
             deleted: false,
             failure: (failed && !reason.is_empty())

@@ -94,6 +94,39 @@ pub struct Diagnosis {
     pub link: String,
 }
 
+/// Calls peers that are the job's pods by their names. What the launch agents tell of other addresses, such as a server that a
+/// program downloads from, is no failure to reach a peer; nor is it one if the peer answered after all.
+fn known_peers(
+    mut findings: Vec<scan::Finding>,
+    lines: &[lines::Line<'_>],
+    facts: &Facts,
+) -> Vec<scan::Finding> {
+    let name_of = |address: &str| {
+        let pod = facts.pods.iter().find(|pod| pod.address.as_deref() == Some(address));
+        pod.map(|pod| pod.name.clone())
+    };
+    let addresses_known = facts.pods.iter().any(|pod| pod.address.is_some());
+    let answers = |at: usize, words: &str| lines[at..].iter().any(|line| line.text.ends_with(words));
+    findings.retain_mut(|finding| {
+        if rules::by_agent(finding.rule) {
+            let value = |name: &str| finding.values.get(name).map_or("", String::as_str);
+            let words = format!("{}: {} port {} answers again", value("host"), value("peer"), value("port"));
+            if answers(finding.at, &words) {
+                return false;
+            }
+        }
+        let Some(peer) = finding.values.get_mut("peer") else { return true };
+        match name_of(peer) {
+            Some(name) => {
+                *peer = name;
+                true
+            }
+            None => !(addresses_known && rules::of_any_peer(finding.rule)),
+        }
+    });
+    findings
+}
+
 /// The diagnosis; nothing where nothing failed.
 #[must_use]
 pub fn diagnose(output: &Output, ending: Ending, facts: &Facts) -> Option<Diagnosis> {
@@ -106,7 +139,7 @@ pub fn diagnose(output: &Output, ending: Ending, facts: &Facts) -> Option<Diagno
         .map(|line| lines::Line { number: 0, text: line.into(), by_rank: false, rank: None })
         .collect();
     let ranks = facts.world.as_ref().map(|world| world.slots.saturating_mul(world.workers.len() as u32));
-    let in_output = scan::scan(&printed);
+    let in_output = known_peers(scan::scan(&printed), &printed, facts);
     let in_cluster = scan::scan(&told);
     let material = judge::Material {
         ending,

@@ -141,6 +141,16 @@ impl Rule {
     }
 }
 
+/// Whether the rule tells of a connection to whoever it may be, not only to one of the job's pods.
+pub(crate) fn of_any_peer(rule: &Rule) -> bool {
+    ["agent-no-answer", "agent-dead-connection"].contains(&rule.id)
+}
+
+/// Whether the rule reads what a launch agent tells of a connection, which it may take back.
+pub(crate) fn by_agent(rule: &Rule) -> bool {
+    of_any_peer(rule) || rule.id == "agent-no-answer-back"
+}
+
 /// All rules.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
     [launch::RULES, settings::RULES, ranks::RULES, network::RULES, cluster::RULES].into_iter().flatten()

@@ -144,7 +144,7 @@ fn block(lines: &[Line<'_>], at: usize) -> (String, Vec<usize>) {
     let mut text = String::new();
     let mut starts = Vec::new();
     for (offset, line) in lines[at..].iter().take(BLOCK_LINES).enumerate() {
-        if offset > 0 && is_frame(&line.text) {
+        if offset > 0 && is_frame(line) {
             break;
         }
         starts.push(text.len());
@@ -154,10 +154,18 @@ fn block(lines: &[Line<'_>], at: usize) -> (String, Vec<usize>) {
     (text, starts)
 }
 
+/// How long the rules are that frame the texts of Open MPI 4 and 5 (`-`), and those of Hydra (`=`): what ranks print between
+/// them has its own.
+const DASHES: [usize; 3] = [60, 66, 74];
+const EQUALS: [usize; 1] = [83];
+
 /// A rule of dashes or equals signs, which ends a help text.
-fn is_frame(text: &str) -> bool {
-    let text = text.trim();
-    text.len() >= 20 && (text.bytes().all(|byte| byte == b'-') || text.bytes().all(|byte| byte == b'='))
+fn is_frame(line: &Line<'_>) -> bool {
+    let text = line.text.trim();
+    let is_rule = |letter: u8, lengths: &[usize]| {
+        lengths.contains(&text.len()) && text.bytes().all(|byte| byte == letter)
+    };
+    !line.by_rank && (is_rule(b'-', &DASHES) || is_rule(b'=', &EQUALS))
 }
 
 #[cfg(test)]

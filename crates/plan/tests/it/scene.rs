@@ -194,7 +194,8 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
     seen.status = status;
     seen.lost_nodes = scene.lost_nodes.clone();
     seen.failed_nodes = scene.failed_nodes.clone();
-    seen.output = scene.output_looked.map(|looked| plan::OutputSeen { looked, last: scene.output_last });
+    seen.output =
+        scene.output_looked.map(|looked| plan::OutputSeen { looked, last: scene.output_last, found: None });
     seen.success_log =
         scene.launcher.as_ref().filter(|it| it.completed.is_some()).and_then(|it| it.log.clone());
     seen.recorded = scene
@@ -254,7 +255,8 @@ fn add_launcher(seen: &mut Seen, mut launcher: Job, scene: Option<&LauncherScene
     };
     seen.launcher_pods.extend(scene.pods.iter().enumerate().map(|(number, scene)| pod_number(number, scene)));
     let failed = seen.failed_launcher_pod().cloned().or(scene.gone.as_ref().map(|gone| pod_number(9, gone)));
-    seen.launcher_failed = failed.map(|pod| LauncherRun { pod, log: scene.log.clone(), first_output: None });
+    seen.launcher_failed =
+        failed.map(|pod| LauncherRun { pod, log: scene.log.clone(), ..LauncherRun::default() });
     seen.launcher = Some(launcher);
 }
 

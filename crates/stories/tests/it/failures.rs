@@ -7,41 +7,43 @@ use serde_json::Value;
 use stories::{EXAMPLES_IMAGE, Home, places, within};
 
 /// How long a failure may take to be told, on a machine that is busy with other stories.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A job of two Workers whose Launcher is not tried again.
-struct Job {
-    name: &'static str,
-    annotations: &'static str,
+pub struct Job {
+    pub name: &'static str,
+    pub annotations: &'static str,
     /// What mpirun starts, as arguments in YAML's flow style.
-    ranks: String,
-    workers: usize,
+    pub ranks: String,
+    pub workers: usize,
     /// More lines of the Launcher's and of the Workers' container, and of their pods.
-    launcher: &'static str,
-    worker: &'static str,
-    worker_pod: &'static str,
+    pub launcher: &'static str,
+    pub launcher_pod: String,
+    pub worker: &'static str,
+    pub worker_pod: String,
 }
 
-fn job(name: &'static str, ranks: &str) -> Job {
+pub fn job(name: &'static str, ranks: &str) -> Job {
     Job {
         name,
         annotations: "",
         ranks: ranks.to_owned(),
         workers: 2,
         launcher: "",
+        launcher_pod: String::new(),
         worker: "",
-        worker_pod: "",
+        worker_pod: String::new(),
     }
 }
 
 /// Ranks that run a line of shell.
-fn shell(name: &'static str, line: &str) -> Job {
+pub fn shell(name: &'static str, line: &str) -> Job {
     job(name, &format!("[sh, -c, {}]", serde_json::to_string(line).expect("a line is a string")))
 }
 
 impl Job {
     fn manifest(&self) -> String {
-        let Job { name, annotations, ranks, workers, launcher, worker, worker_pod } = self;
+        let Job { name, annotations, ranks, workers, launcher, launcher_pod, worker, worker_pod } = self;
         format!(
             "apiVersion: kubeflow.org/v2beta1
 kind: MPIJob
@@ -55,6 +57,7 @@ spec:
       restartPolicy: Never
       template:
         spec:
+          {launcher_pod}
           containers:
           - name: mpi
             image: {EXAMPLES_IMAGE}
@@ -75,18 +78,18 @@ spec:
     }
 }
 
-fn create(home: &Home, jobs: &[Job]) {
+pub fn create(home: &Home, jobs: &[Job]) {
     let all: Vec<String> = jobs.iter().map(Job::manifest).collect();
     let file = home.write(&format!("{}.yaml", jobs[0].name), &all.join("---\n"));
     home.kubectl(&["create", "-f", &file]).ended(0);
 }
 
-fn status(home: &Home, name: &str) -> Value {
+pub fn status(home: &Home, name: &str) -> Value {
     home.odh(&["training", "get", "mpijob", name, "-o", "json"]).json()["status"].clone()
 }
 
 /// The job's end; `phase` is the one that it should end in.
-fn ended(home: &Home, name: &str, phase: &str) -> Value {
+pub fn ended(home: &Home, name: &str, phase: &str) -> Value {
     within(PATIENCE, &format!("{name} has ended"), || {
         let status = status(home, name);
         assert!(
@@ -99,7 +102,7 @@ fn ended(home: &Home, name: &str, phase: &str) -> Value {
 }
 
 /// The job has failed for this cause, on this Worker, and says what to do and where to read more.
-fn fails(home: &Home, name: &str, cause: &str, worker: Option<i64>, words: &str) {
+pub fn fails(home: &Home, name: &str, cause: &str, worker: Option<i64>, words: &str) {
     let status = ended(home, name, "Failed");
     let failure = &status["failure"];
     let found = (failure["reason"].as_str(), failure["worker"].as_i64());
@@ -127,7 +130,8 @@ fn ranks_that_die_are_named_with_their_worker() {
           - name: install
             image: quay.io/opendatahub/mpi-examples:openmpi
             command: [sh, -c, \"case $(hostname) in *-worker-0) cp \\\"$(command -v sleep)\\\" /data/train;; esac\"]
-            volumeMounts: [{name: data, mountPath: /data}]";
+            volumeMounts: [{name: data, mountPath: /data}]"
+        .to_owned();
     let abort = "from mpi4py import MPI\nworld = MPI.COMM_WORLD\nworld.Barrier()\nif world.rank == 1: world.Abort(42)\nworld.Barrier()";
     let abort = serde_json::to_string(abort).expect("a program is a string");
     let mut jobs = vec![
@@ -299,7 +303,7 @@ fn loses_its_node(home: &Home, name: &str) {
     home.odh(&["local", "node", "up", pod.stdout.trim()]).ended(0);
 }
 
-fn condition(status: &Value, type_: &str) -> Value {
+pub fn condition(status: &Value, type_: &str) -> Value {
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     conditions.into_iter().find(|condition| condition["type"] == type_).unwrap_or_default()
 }

@@ -13,6 +13,7 @@ mod kept_state;
 mod kubectl;
 mod main_job;
 mod many_workers;
+mod network;
 mod restart;
 mod unprivileged;
 mod users;

@@ -50,7 +50,36 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Rank)
     .says("MPI communication failure – check NetworkPolicies: a rank cannot reach PyTorch's rendezvous at {peer|rank 0} port {port|}"),
+    rule(
+        "agent-no-answer-back",
+        Cause::CallbackBlocked,
+        ROOT - 4,
+        ": no answer from the launcher at ",
+        r"^odh-launch: (?P<host>\S+): no answer from the launcher at (?P<peer>\S+) port (?P<port>\d+)",
+        "odh-launch: train-worker-0: no answer from the launcher at 10.0.0.5 port 43915 for 6 s: packets to it are dropped, or its machine is gone",
+    )
+    .says("MPI communication failure – check NetworkPolicies: {host|a worker} cannot connect back to the launcher at {peer|} port {port|}: packets are dropped"),
     // Between workers
+    rule(
+        "agent-no-answer",
+        Cause::PeerUnreachable,
+        CONNECT + 4,
+        ": no answer from ",
+        r"^odh-launch: (?P<host>\S+): no answer from (?P<peer>[^\s]*[.:][^\s]*) port (?P<port>\d+)",
+        "odh-launch: train-worker-0: no answer from 10.0.0.7 port 1024 for 6 s: packets to it are dropped, or its machine is gone",
+    )
+    .run()
+    .says("MPI communication failure – check NetworkPolicies: {host|a worker} gets no answer from {peer|another worker} port {port|}: packets are dropped"),
+    rule(
+        "agent-dead-connection",
+        Cause::PeerUnreachable,
+        CONNECT + 4,
+        " is dead: nothing was acknowledged",
+        r"^odh-launch: (?P<host>\S+): connection to (?P<peer>\S+) port (?P<port>\d+) is dead: ",
+        "odh-launch: train-worker-0: connection to 10.0.0.7 port 1024 is dead: nothing was acknowledged for 6 s and more, as a machine that is only slow would",
+    )
+    .run()
+    .says("MPI communication failure – check NetworkPolicies: {peer|a peer} of {host|a worker} is dead or cut off: nothing is acknowledged, as a machine that is only slow would"),
     rule(
         "ompi-unreachable",
         Cause::PeerUnreachable,
@@ -101,7 +130,7 @@ pub(super) const RULES: &[Rule] = &[
         "WARNING: Open MPI failed to TCP connect to a peer MPI process.  This\n  Local host: train-worker-0\n  Message:    connect() to 10.77.1.4:1024 failed\n  Error:      Connection timed out (110)",
     )
     .by(Speaker::Rank)
-    .details(&[r"Local host: (?P<host>\S+)", r"connect\(\) to (?P<peer>\S+) failed"]),
+    .details(&[r"Local host: (?P<host>\S+)", r"connect\(\) to (?P<peer>[^\s:]+)(?::\d+)? failed"]),
     rule(
         "ompi-handshake-warning",
         Cause::PeerUnreachable,

@@ -1,10 +1,20 @@
 //! How ranks end: killed, crashed, aborted, exited; out of memory on host and GPU; MPI's own errors.
 
 use super::super::cause::Cause;
-use super::weight::{CONSEQUENCE, END, EXIT, REASON, ROOT, SYMPTOM};
+use super::weight::{CONSEQUENCE, END, EXIT, REASON, ROOT, STATUS, SYMPTOM};
 use super::{Rule, Speaker, rule};
 
 pub(super) const RULES: &[Rule] = &[
+    rule(
+        "agent-out-of-memory",
+        Cause::OutOfMemory,
+        STATUS - 1,
+        " killed by the kernel: out of memory",
+        r"^odh-launch: (?P<host>\S+): (?P<count>\d+) process(?: was|es were) killed by the kernel: out of memory, limit (?P<name>\d+ \S+)",
+        "odh-launch: train-worker-1: 1 process was killed by the kernel: out of memory, limit 16384 MiB",
+    )
+    .run()
+    .says("A rank on {host|a worker} was killed because the memory limit ({name|}) was exceeded"),
     // Open MPI 4 and 5
     rule(
         "ompi-killed",

@@ -1,6 +1,7 @@
 //! Outputs written after what the programs' sources print, for causes and versions that the measured ones lack.
 
-use super::super::Ending;
+use super::super::facts::{Facts, PodFacts};
+use super::super::{Cause, Confidence, Ending, Output, diagnose};
 use super::of;
 
 const CASES: &[(&str, i32, &str, Option<&str>, &str)] = &[
@@ -336,4 +337,61 @@ fn the_last_exception_is_evidence_of_an_exit() {
         "Rank 1 exited with code 1; before that the program printed: ValueError: bad batch size"
     );
     assert!(diagnosis.evidence.iter().any(|evidence| evidence.line == Some(4)), "{diagnosis:#?}");
+}
+
+/// Two pods with addresses.
+fn pods() -> Facts {
+    let pod = |name: &str, address: &str| PodFacts {
+        name: name.to_owned(),
+        address: Some(address.to_owned()),
+        worker: true,
+        ..PodFacts::default()
+    };
+    Facts { pods: vec![pod("w-0", "10.0.0.6"), pod("w-1", "10.0.0.7")], ..Facts::default() }
+}
+
+const UNANSWERED: &str = "odh-launch: w-0: no answer from 10.0.0.7 port 1024 for 6 s: packets to it are dropped, or its machine is gone\n";
+
+#[test]
+fn a_peer_that_does_not_answer_is_named_and_told_from_a_slow_one() {
+    let silent = Ending::Running { silent_seconds: 60 };
+    let found = |text: &str| diagnose(&Output::from(text), silent, &pods());
+    let unanswered = found(UNANSWERED).unwrap();
+    assert_eq!((unanswered.cause, unanswered.worker.as_deref()), (Cause::PeerUnreachable, Some("w-0")));
+    assert_eq!(unanswered.confidence, Confidence::High);
+    assert!(unanswered.message.contains("w-0 gets no answer from w-1 port 1024"), "{}", unanswered.message);
+    let dead = "odh-launch: w-1: connection to 10.0.0.6 port 40001 is dead: nothing was acknowledged for 6 s and more, as a machine that is only slow would\n";
+    assert!(
+        found(dead).unwrap().message.contains("w-0 of w-1") || found(dead).unwrap().message.contains("w-0")
+    );
+    let answered = format!("{UNANSWERED}odh-launch: w-0: 10.0.0.7 port 1024 answers again\n");
+    assert_eq!(found(&answered).unwrap().cause, Cause::SilentHang, "it was slow");
+    let elsewhere = UNANSWERED.replace("10.0.0.7", "151.101.0.223");
+    assert_eq!(
+        found(&elsewhere).unwrap().cause,
+        Cause::SilentHang,
+        "a server that is none of the job's pods"
+    );
+}
+
+#[test]
+fn a_rank_killed_for_want_of_memory_is_told_from_one_that_somebody_killed() {
+    let report = "mpirun noticed that process rank 1 with PID 697 on node w-1 exited on signal 9 (Killed).\n";
+    let counted = "odh-launch: w-1: 1 process was killed by the kernel: out of memory, limit 128 MiB\n";
+    let found = of(&format!("{report}{counted}"), Ending::Exited(137)).unwrap();
+    assert_eq!((found.cause, found.worker.as_deref()), (Cause::OutOfMemory, Some("w-1")));
+    assert!(found.message.contains("128 MiB"), "{}", found.message);
+    assert_eq!(of(report, Ending::Exited(137)).unwrap().cause, Cause::RankKilled);
+}
+
+#[test]
+fn a_rule_that_a_rank_prints_does_not_end_the_launchers_words() {
+    let text = "--------------------------------------------------------------------------\nmpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n----------------------------------------\n\n  Process name: [[42395,1],1]\n  Exit code:    3\n--------------------------------------------------------------------------\n";
+    let found = of(text, Ending::Exited(3)).unwrap();
+    assert!(found.message.starts_with("Rank 1 exited with code 3"), "{}", found.message);
+    let tagged = text.replace(
+        "\n----------------------------------------\n",
+        "\n[1,0]<stdout>:--------------------------------------------------------------------------\n",
+    );
+    assert!(of(&tagged, Ending::Exited(3)).unwrap().message.starts_with("Rank 1 exited with code 3"));
 }

@@ -1,0 +1,99 @@
+//! What ails a command from outside, looked for while it runs: connections that nobody answers, and ranks that the kernel
+//! kills for want of memory. What is found is put into words that the diagnosis reads; nothing is done about it.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use super::connections::{Connections, News, Silence};
+use super::descendants;
+use super::memory::Memory;
+
+/// The pause between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What was seen so far.
+pub struct Watch {
+    /// When to look again.
+    pub next: Instant,
+    pod: String,
+    connections: Connections,
+    memory: Option<Memory>,
+}
+
+impl Watch {
+    /// Begins with what is there now, which is told of nobody.
+    pub fn begin() -> Self {
+        let host =
+            nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+        let pod = host.split('.').next().unwrap_or_default().to_owned();
+        Self { next: Instant::now(), pod, connections: Connections::default(), memory: Memory::find() }
+    }
+
+    /// Looks at everything; `callers` are the addresses of those whose commands run.
+    pub fn look(&mut self, now: Instant, callers: &[IpAddr]) -> Vec<String> {
+        self.next = now + LOOK_EVERY;
+        let news = self.connections.look(now, descendants::hold_socket);
+        let mut told: Vec<String> = news.iter().map(|news| in_words(&self.pod, news, callers)).collect();
+        told.extend(self.look_at_memory());
+        told
+    }
+
+    /// Looks at the memory alone.
+    pub fn look_at_memory(&mut self) -> Option<String> {
+        let (kills, limit) = self.memory.as_mut()?.look()?;
+        let what = if kills == 1 { "process was".to_owned() } else { "processes were".to_owned() };
+        let (pod, limit) = (&self.pod, in_mebibytes(limit));
+        Some(format!("{pod}: {kills} {what} killed by the kernel: out of memory, limit {limit}"))
+    }
+}
+
+fn in_words(pod: &str, news: &News, callers: &[IpAddr]) -> String {
+    match news {
+        News::Unanswered { peer, how: Silence::Connecting, seconds } => {
+            let whom = if callers.contains(&peer.ip()) { "the launcher at " } else { "" };
+            let (address, port) = (peer.ip(), peer.port());
+            format!(
+                "{pod}: no answer from {whom}{address} port {port} for {seconds} s: packets to it are dropped, or its machine is gone"
+            )
+        }
+        News::Unanswered { peer, how: Silence::Established, seconds } => {
+            let (address, port) = (peer.ip(), peer.port());
+            format!(
+                "{pod}: connection to {address} port {port} is dead: nothing was acknowledged for {seconds} s and more, as a machine that is only slow would"
+            )
+        }
+        News::Answered { peer } => format!("{pod}: {} port {} answers again", peer.ip(), peer.port()),
+    }
+}
+
+/// As people write limits.
+fn in_mebibytes(bytes: u64) -> String {
+    const MEBIBYTE: u64 = 1 << 20;
+    if bytes >= MEBIBYTE { format!("{} MiB", bytes / MEBIBYTE) } else { format!("{bytes} bytes") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_is_said_in_the_words_that_the_diagnosis_reads() {
+        let peer = "10.0.0.7:1024".parse().unwrap();
+        let said = |how, callers: &[IpAddr]| {
+            in_words("pi-worker-1", &News::Unanswered { peer, how, seconds: 6 }, callers)
+        };
+        assert!(
+            said(Silence::Connecting, &[])
+                .starts_with("pi-worker-1: no answer from 10.0.0.7 port 1024 for 6 s")
+        );
+        assert!(
+            said(Silence::Connecting, &[peer.ip()])
+                .starts_with("pi-worker-1: no answer from the launcher at 10.0.0.7 port 1024")
+        );
+        assert!(
+            said(Silence::Established, &[])
+                .starts_with("pi-worker-1: connection to 10.0.0.7 port 1024 is dead")
+        );
+        assert_eq!(in_mebibytes(128 << 20), "128 MiB");
+    }
+}

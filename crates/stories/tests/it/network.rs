@@ -1,0 +1,104 @@
+//! Packets between a job's pods are dropped or rejected: the job says between whom, and what to look at.
+
+use std::path::PathBuf;
+
+use stories::{EXAMPLES_IMAGE, Home, a_process_of, in_network_of, permits_root, within};
+
+use crate::failures::{Job, PATIENCE, condition, create, fails, job, status};
+
+/// Ports at which Open MPI's ranks listen for one another, and those at which mpirun listens for its daemons.
+const RANKS: &str = "1024-2047";
+const MPIRUN: &str = "32768-60999";
+const CAUSE: &str = "MPI communication failure – check NetworkPolicies";
+
+/// A file that Launchers wait for. Not below /tmp, of which every pod has one of its own.
+fn gate() -> PathBuf {
+    PathBuf::from(format!("{}/gate-network-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id()))
+}
+
+/// Two ranks that add their numbers, over the network, once the gate is open.
+fn adding(name: &'static str) -> Job {
+    let program =
+        "from mpi4py import MPI; print('begun', flush=True); print(MPI.COMM_WORLD.allreduce(1), flush=True)";
+    let program = serde_json::to_string(program).expect("a program is a string");
+    let mut adding = job(name, &format!("[python3, -c, {program}]"));
+    adding.annotations = "training.opendatahub.io/stall-timeout: 5s";
+    adding.launcher_pod = format!(
+        "initContainers:
+          - name: gate
+            image: {EXAMPLES_IMAGE}
+            command: [sh, -c, 'while [ ! -e {} ]; do sleep 0.1; done']",
+        gate().display()
+    );
+    adding
+}
+
+/// Shuts these ports of a pod to another pod's new connections, as a firewall does.
+fn shut(home: &Home, pod: &str, ports: &str, other: &str, verdict: &str) {
+    let address = within(PATIENCE, &format!("{other} has an address"), || {
+        let pod = home.kubectl(&["get", "pod", other, "-o", "jsonpath={.status.podIP}"]);
+        (pod.code == 0 && !pod.stdout.is_empty()).then_some(pod.stdout)
+    });
+    let rules = format!(
+        "add table inet shut; add chain inet shut in {{ type filter hook input priority 0; }}; add rule inet shut in ip saddr {address} tcp dport {ports} ct state new {verdict}"
+    );
+    in_network_of(process_of(pod), &["nft", &rules]);
+}
+
+fn process_of(pod: &str) -> i32 {
+    within(PATIENCE, &format!("{pod} runs"), || a_process_of(pod))
+}
+
+#[test]
+fn packets_that_do_not_arrive_are_told_with_both_ends() {
+    let home = Home::with_cluster("network::packets");
+    if home.mode() == "plain" || !permits_root() {
+        return;
+    }
+    let verdicts = ["drop", "reject with tcp reset"];
+    let ranks = ["ranks-dropped", "ranks-rejected"];
+    let back = ["back-dropped", "back-rejected"];
+    let jobs: Vec<Job> = ranks.iter().chain(&back).map(|name| adding(name)).collect();
+    create(&home, &jobs);
+    for (name, verdict) in ranks.iter().zip(verdicts) {
+        let workers = [format!("{name}-worker-0"), format!("{name}-worker-1")];
+        shut(&home, &workers[0], RANKS, &workers[1], verdict);
+        shut(&home, &workers[1], RANKS, &workers[0], verdict);
+    }
+    for (name, verdict) in back.iter().zip(verdicts) {
+        let worker = format!("{name}-worker-1");
+        shut(&home, &format!("{name}-launcher"), MPIRUN, &worker, verdict);
+        // By default the kernel tries for one or two minutes.
+        in_network_of(process_of(&worker), &["sysctl", "-q", "-w", "net.ipv4.tcp_syn_retries=2"]);
+    }
+    std::fs::write(gate(), "").expect("the file can be written");
+    for name in back {
+        fails(&home, name, "CallbackBlocked", Some(1), CAUSE);
+    }
+    for name in ranks {
+        hangs(&home, name);
+    }
+    std::fs::remove_file(gate()).expect("the file can be removed");
+}
+
+/// Open MPI waits for ever; that it does, why, and what to do about it is told.
+fn hangs(home: &Home, name: &str) {
+    let message = within(PATIENCE, &format!("{name} is known to hang"), || {
+        let status = status(home, name);
+        let stalled = condition(&status, "Stalled");
+        assert!(status["completionTime"].is_null(), "{name}: {status:#}");
+        (stalled["reason"] == "PeerUnreachable").then(|| stalled["message"].as_str().map(str::to_owned))?
+    });
+    for words in [
+        CAUSE,
+        &format!("{name}-worker-0"),
+        &format!("{name}-worker-1"),
+        "Allow all traffic between the pods",
+    ] {
+        assert!(message.contains(words), "{name} does not say {words:?}: {message}");
+    }
+    home.odh(&["training", "explain", "mpijob", name])
+        .ended(0)
+        .says("PeerUnreachable")
+        .says("#peerunreachable");
+}
