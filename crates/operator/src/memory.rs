@@ -39,6 +39,8 @@ pub(crate) struct JobMemory {
     pub output: Option<OutputSeen>,
     /// The end of what the Launcher printed, which succeeded.
     pub success_log: Option<String>,
+    /// Whether GPUs were counted for this attempt.
+    pub gpus_counted: bool,
     /// The last status written, and the job's resource version after it.
     pub written: Option<(u64, MPIJobStatus)>,
     /// Since when pod counts are other than written.

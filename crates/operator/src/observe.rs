@@ -46,7 +46,10 @@ pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -
     }
     confirm_losses(context, valid, &mut seen).await?;
     lost_nodes(context, &mut seen).await;
-    if context.settings.namespace.is_none() && plan::wants_gpus_counted(&seen) {
+    if context.settings.namespace.is_none()
+        && plan::wants_gpus_counted(&seen)
+        && !context.memory.of(&valid.uid, |memory| std::mem::replace(&mut memory.gpus_counted, true))
+    {
         seen.gpus = count_gpus(context, &seen).await;
     }
     launcher_log::keep(context, valid, &mut seen).await?;
@@ -124,6 +127,7 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
     context.memory.of(&valid.uid, |memory| {
         if std::mem::replace(&mut memory.attempt, valid.attempt) != valid.attempt {
             (memory.launcher_failed, memory.output, memory.success_log) = (None, None, None);
+            memory.gpus_counted = false;
         }
         add_created(memory, &mut seen);
         seen.status = newest_status(memory, job);

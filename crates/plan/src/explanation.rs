@@ -325,11 +325,10 @@ fn named(pods: &[&Pod]) -> Vec<String> {
     lines
 }
 
-/// Whether a job that is starting waits for GPUs, and has not said so yet: then they are counted.
+/// Whether a job that is starting waits for GPUs, and has not said how many there are: then they are counted.
 #[must_use]
 pub fn wants_gpus_counted(seen: &Seen) -> bool {
-    let known =
-        seen.status.waiting.as_ref().is_some_and(|waiting| waiting.reason == Cause::Unschedulable.word());
+    let known = seen.status.waiting.as_ref().is_some_and(|waiting| has_numbers(&waiting.message));
     let starting = matches!(seen.status.phase, None | Some(Phase::Pending));
     let lacks_gpus = |pod: &Pod| {
         let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
@@ -339,6 +338,11 @@ pub fn wants_gpus_counted(seen: &Seen) -> bool {
         })
     };
     starting && !known && seen.workers.iter().any(|pod| lacks_gpus(pod))
+}
+
+/// Whether a message says how many GPUs there are.
+pub(crate) fn has_numbers(message: &str) -> bool {
+    message.contains("Insufficient GPUs: ")
 }
 
 /// What keeps a job's pods from starting, by their statuses and by what was told of the job: of a job that starts as it

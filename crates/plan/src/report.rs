@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::attempts::{end_attempt, report_attempt};
 use crate::conditions::{condition, is_finished, is_true, set_condition};
-use crate::explanation::hindrance;
+use crate::explanation::{has_numbers, hindrance};
 use crate::failure::{launcher_failure, world};
 use crate::observed::{
     LauncherEnd, Seen, condition_since, is_failed, is_ready, is_running, phase, started_at,
@@ -477,8 +477,11 @@ fn report_waiting(
         return;
     };
     let reason = found.cause.word();
-    // Numbers in a message change with every pod that comes and goes; that is no news.
-    if report.status.waiting.as_ref().is_some_and(|known| known.reason == reason) {
+    // Numbers in a message change with every pod that comes and goes; that is no news, but that there are any is.
+    let same = |known: &Waiting| {
+        known.reason == reason && (has_numbers(&known.message) || !has_numbers(&found.message))
+    };
+    if report.status.waiting.as_ref().is_some_and(same) {
         return;
     }
     report.status.waiting = Some(Waiting {

@@ -257,10 +257,17 @@ async fn live(stage: &Stage) {
     stage.set_pod("again-worker-0", silent).await;
     stage.until::<Job>("again-launcher", "was made anew", |job| plan::attempt_of(&job.metadata) == 2).await;
     // It waits for GPUs, which are counted.
-    stage.submit(&job("waits", 1, json!({}))).await;
+    let mut waits = job("waits", 1, json!({}));
+    waits["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["resources"] =
+        json!({ "limits": { "nvidia.com/gpu": 8 } });
+    stage.submit(&waits).await;
     stage.until::<Pod>("waits-worker-0", "came", |_| true).await;
     stage.set_pod("waits-worker-0", crate::stage::without_gpus()).await;
-    let said = |job: &MPIJob| job.status.as_ref().is_some_and(|status| status.waiting.is_some());
+    let numbers = "Insufficient GPUs: requested 8, available 0";
+    let said = |job: &MPIJob| {
+        let waiting = job.status.as_ref().and_then(|status| status.waiting.as_ref());
+        waiting.is_some_and(|waiting| waiting.message == numbers)
+    };
     stage.until("waits", "said what it waits for", said).await;
     // Held back and resumed.
     stage.submit(&job("held", 1, json!({}))).await;

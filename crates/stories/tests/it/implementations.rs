@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use stories::{Home, places};
 
 /// An MPI, the example that uses it, and where its programs are.
-struct Implementation {
-    name: &'static str,
+pub struct Implementation {
+    pub name: &'static str,
     example: &'static str,
     prefix: PathBuf,
 }
@@ -17,7 +17,7 @@ struct Implementation {
 const PROGRAMS: [&str; 4] = ["mpirun", "mpiexec", "orted", "python3"];
 const SSH_PROGRAMS: [&str; 2] = ["ssh", "sshd-worker"];
 
-fn implementations() -> [Implementation; 4] {
+pub fn implementations() -> [Implementation; 4] {
     [
         Implementation { name: "debian", example: "hello.yaml", prefix: PathBuf::from("/usr") },
         Implementation { name: "wheel", example: "hello.yaml", prefix: places::examples_environment() },
@@ -27,7 +27,7 @@ fn implementations() -> [Implementation; 4] {
 }
 
 /// A folder that stands for an image: `bin` with these programs.
-fn image(home: &Path, implementation: &Implementation) -> PathBuf {
+pub fn image(home: &Path, implementation: &Implementation) -> PathBuf {
     let folder = home.join("images").join(implementation.name);
     let bin = folder.join("bin");
     std::fs::create_dir_all(&bin).expect("the folder can be made");
@@ -85,7 +85,7 @@ fn manifest(home: &Home, implementation: &Implementation, ssh: bool) -> (String,
     (name, path)
 }
 
-fn image_name(implementation: &Implementation) -> String {
+pub fn image_name(implementation: &Implementation) -> String {
     format!("example.test/mpi:{}", implementation.name)
 }
 

@@ -1,10 +1,12 @@
-//! Packets between a job's pods are dropped or rejected: the job says between whom, and what to look at.
+//! Packets between a job's pods are dropped or rejected, or ssh is turned away: the job says between whom, and what to look
+//! at.
 
 use std::path::PathBuf;
 
 use stories::{EXAMPLES_IMAGE, Home, a_process_of, in_network_of, permits_root, within};
 
 use crate::failures::{Job, PATIENCE, condition, create, fails, job, status};
+use crate::implementations::{image, image_name, implementations};
 
 /// Ports at which Open MPI's ranks listen for one another, and those at which mpirun listens for its daemons.
 const RANKS: &str = "1024-2047";
@@ -101,4 +103,66 @@ fn hangs(home: &Home, name: &str) {
         .ended(0)
         .says("PeerUnreachable")
         .says("#peerunreachable");
+}
+
+/// A job whose second Worker does not take what the Launcher's ssh offers.
+fn by_ssh(name: &str, image: &str, second: &str) -> String {
+    let keys =
+        "env: [{name: SSH_DIRECTORY, value: /home/mpiuser/.ssh}, {name: SSH_WAIT_SECONDS, value: '2'}]";
+    format!(
+        "apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata:
+  name: {name}
+  annotations: {{training.opendatahub.io/launch: ssh}}
+spec:
+  sshAuthMountPath: /home/mpiuser/.ssh
+  runPolicy: {{backoffLimit: 0}}
+  mpiReplicaSpecs:
+    Launcher:
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+          - name: mpi
+            image: {image}
+            command: [mpirun, --allow-run-as-root, hostname]
+            {keys}
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - name: mpi
+            image: {image}
+            command:
+            - sh
+            - -ec
+            - |
+              case $(hostname) in *-worker-0) exec sshd-worker;; esac
+              {second}
+            {keys}
+"
+    )
+}
+
+#[test]
+fn ssh_that_is_turned_away_says_by_whom_and_why() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let all = implementations();
+    let wheel = all.iter().find(|one| one.name == "wheel").expect("there is one from a wheel");
+    let mapping = format!("{}={}", image_name(wheel), image(folder.path(), wheel).display());
+    let home = Home::with_cluster_and("network::ssh", &["--image", &mapping]);
+    if home.mode() == "plain" {
+        return;
+    }
+    let other_key = "cp -r \"$SSH_DIRECTORY\" \"$TMPDIR/keys\" && cd \"$TMPDIR/keys\" && rm -f authorized_keys && ssh-keygen -q -t ed25519 -N '' -f other && cp other.pub authorized_keys && SSH_DIRECTORY=$TMPDIR/keys exec sshd-worker";
+    let jobs = [
+        by_ssh("refused", &image_name(wheel), "exec sleep 300"),
+        by_ssh("wrong-key", &image_name(wheel), &format!("export TMPDIR=${{TMPDIR:-/tmp}}; {other_key}")),
+    ];
+    let manifest = home.write("ssh.yaml", &jobs.join("---\n"));
+    home.kubectl(&["create", "-f", &manifest]).ended(0);
+    fails(&home, "refused", "ConnectionRefused", Some(1), "refused-worker-1");
+    fails(&home, "wrong-key", "AuthenticationFailed", Some(1), "wrong-key-worker-1");
 }
