@@ -77,6 +77,8 @@ pub struct Options {
     pub sandbox_program: Vec<OsString>,
     /// Whether controllers and scheduler run; without them it is an API and nothing more.
     pub controllers: bool,
+    /// Whether pods need a service account even without the controllers, which make the one that is taken by default.
+    pub service_accounts: bool,
     /// Whether objects are kept in the state directory, so that the next start goes on with them; otherwise they live
     /// as long as the cluster.
     pub durable: bool,
@@ -99,6 +101,7 @@ impl Options {
             mode: ModeChoice::Auto,
             sandbox_program: Vec::new(),
             controllers: true,
+            service_accounts: false,
             durable: false,
             audit: None,
             watch_window: store::DEFAULT_WINDOW,
@@ -189,7 +192,8 @@ impl Cluster {
         let audit = options.audit.as_deref().map(|path| Audit::begin(path, audit::LARGEST_BYTES)).transpose();
         let audit = audit.map_err(Error::Audit)?;
         let server = ApiServer::new(store, identities).with_audit(audit);
-        let server = Arc::new(if options.controllers { server.with_service_accounts() } else { server });
+        let admits_accounts = options.controllers || options.service_accounts;
+        let server = Arc::new(if admits_accounts { server.with_service_accounts() } else { server });
         apiserver::restore(&server).await?;
         let client = client_of(&server, UserInfo::admin());
         make_system_namespaces(&client).await?;

@@ -28,10 +28,15 @@ static TIME: LazyLock<Option<Regex>> =
 static VERSIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(resource version: |current: |object meta: |precondition: |resourceVersion: |the precondition \(|in record \(|"resourceVersion":")(\d+)"#).ok()
 });
-static NODE_PORT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r":3\d{4}/").ok());
+static NODE_PORT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(:|Duplicate value: |duplicate nodePort: \{[A-Z]+ )3\d{4}([/,\]}]|$)").ok()
+});
 
 /// A flat object of an internal type, its fields in the order of that type.
 static DUPLICATE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"Duplicate value: \{[^{}]*\}").ok());
+/// The volume of a pod's token, whose name is drawn.
+static TOKEN_VOLUME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new("kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}").ok());
 static ADDRESS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\b10\.96\.\d+\.\d+\b").ok());
 
 /// What is replaced in one program's answers of one side.
@@ -174,7 +179,10 @@ impl Run {
             text = versions.replace_all(&text, "$1<some>").into_owned();
         }
         if let Some(port) = NODE_PORT.as_ref() {
-            text = port.replace_all(&text, ":<port>/").into_owned();
+            text = port.replace_all(&text, "$1<port>$2").into_owned();
+        }
+        if let Some(volume) = TOKEN_VOLUME.as_ref() {
+            text = volume.replace_all(&text, "kube-api-access-<generated>").into_owned();
         }
         if let Some(address) = ADDRESS.as_ref() {
             text = address.replace_all(&text, "<address>").into_owned();

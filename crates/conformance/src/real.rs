@@ -19,7 +19,7 @@ const STEP: Duration = Duration::from_millis(200);
 /// The admission plug-ins that are off, as the embedded server has no controllers in a run and these need them, or has
 /// not got the plug-in.
 const PLUGINS_OFF: &str =
-    "ServiceAccount,ResourceQuota,TaintNodesByCondition,PodTopologyLabels,StorageObjectInUseProtection";
+    "ResourceQuota,TaintNodesByCondition,PodTopologyLabels,StorageObjectInUseProtection";
 
 /// Those that make a Job's pods, and remove what is owned or has outlived its time.
 const CONTROLLERS: &str =

@@ -76,6 +76,8 @@ impl Twins {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut options = Options::new(folder.path().join("cluster"));
         options.controllers = false;
+        // Each program's namespace is made with the accounts that its pods name.
+        options.service_accounts = true;
         options.nodes = 0;
         let cluster = Cluster::start(options).await.map_err(|error| error.to_string())?;
         let ours = Side::new(cluster.client());

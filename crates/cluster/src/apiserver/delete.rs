@@ -211,6 +211,9 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
             return Ok(if step == Step::Remove { Outcome::Gone(shown) } else { Outcome::Marked(shown) });
         }
         let result = match step {
+            Step::Remove if is_marked_first(&call.entry.kind, &record.value) => {
+                mark_and_remove(call, &record, next).await
+            }
             Step::Remove => store
                 .remove(&call.entry.resource, &record.key, record.revision, next)
                 .await
@@ -231,6 +234,30 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
         }
     }
     Err(status::conflict(call.about(), status::OUTDATED))
+}
+
+/// Whether an object is marked, for whoever watches, before it goes at once: its kind can be deleted gracefully, and it
+/// is not at its end yet (`BeforeDelete`).
+fn is_marked_first(kind: &Kind, value: &Value) -> bool {
+    let metadata = &value["metadata"];
+    let is_over = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0;
+    kind.is("", "Pod") && (metadata["deletionTimestamp"].is_null() || !is_over)
+}
+
+/// Writes the mark, then removes what is there by then.
+async fn mark_and_remove(call: &Call<'_>, record: &Record, marked: Value) -> Result<Outcome, store::Error> {
+    let (store, resource) = (&call.server.store, &call.entry.resource);
+    let mut last = store.replace(resource, &record.key, record.revision, marked).await?;
+    for _ in 0..MAX_ATTEMPTS {
+        match store.remove(resource, &last.key, last.revision, last.value.clone()).await {
+            Ok(record) => return Ok(Outcome::Gone(Shown::Stored(record))),
+            Err(store::Error::Changed(present)) => last = present,
+            // Somebody else took it away meanwhile, which is what was asked for.
+            Err(store::Error::Missing) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Outcome::Gone(Shown::Stored(last)))
 }
 
 /// Asks admission about a deletion. An eviction has been admitted as such.
@@ -416,7 +443,9 @@ fn warn_of_orphans(call: &Call<'_>, options: &Options) {
 
 /// What a refusal of the store names: the kind in place of the resource.
 fn of_kind<'a>(call: &'a Call<'_>, name: &'a str) -> About<'a> {
-    About { group: &call.entry.kind.group, resource: &call.entry.kind.kind, name }
+    // Events are kept as those of the core group.
+    let group = if call.entry.kind.kind == "Event" { "" } else { &call.entry.kind.group };
+    About { group, resource: &call.entry.kind.kind, name }
 }
 
 fn check_preconditions(about: About<'_>, options: &Options, value: &Value) -> Result<(), Refusal> {

@@ -251,7 +251,7 @@ where
     let query =
         query::parse(parts.uri.query().unwrap_or_default()).map_err(|refusal| {
             match route::route(&parts.method, &path, false) {
-                Ok(Target::Action(action)) => deprecated(server, &action, refusal),
+                Ok(Target::Action(action)) => warned(server, &action, refusal, true),
                 _ => refusal,
             }
         })?;
@@ -292,8 +292,12 @@ where
                 note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
                 return answer.map(|answer| with_warnings(&call, answer));
             }
-            check_manager(&call)?;
-            if let Some(text) = &call.entry.kind.deprecation {
+            check_manager(&call).map_err(|refusal| warned(server, &call.action, refusal, true))?;
+            // A patch of a type that is none reaches no handler of a built-in kind.
+            let is_routed = !call.entry.kind.is_builtin()
+                || call.action.verb != "patch"
+                || negotiate::patch_type(call.headers, rules::knows_strategic(&call.entry.kind)).is_ok();
+            if let Some(text) = call.entry.kind.deprecation.as_ref().filter(|_| is_routed) {
                 call.warn(text.as_str());
             }
             let bytes = if reads_body(&parts.method) { body::read(body).await? } else { Bytes::new() };
@@ -451,11 +455,17 @@ fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
 }
 
 /// A refusal that comes before a custom kind's request is looked at, which is told of an old version all the same.
-fn deprecated(server: &ApiServer, action: &Action<'_>, mut refusal: Refusal) -> Refusal {
+fn deprecated(server: &ApiServer, action: &Action<'_>, refusal: Refusal) -> Refusal {
+    warned(server, action, refusal, false)
+}
+
+/// A refusal with the warning of an old version; those of built-in kinds are told once there is a route.
+fn warned(server: &ApiServer, action: &Action<'_>, mut refusal: Refusal, is_routed: bool) -> Refusal {
     let catalog = server.catalog();
     let entry = catalog.find(action.group, action.version, action.resource);
-    let text =
-        entry.filter(|entry| !entry.kind.is_builtin()).and_then(|entry| entry.kind.deprecation.as_ref());
+    let text = entry
+        .filter(|entry| is_routed || !entry.kind.is_builtin())
+        .and_then(|entry| entry.kind.deprecation.as_ref());
     refusal.warning = text.map(|text| text.to_string().into());
     refusal
 }

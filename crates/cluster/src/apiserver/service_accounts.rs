@@ -23,16 +23,23 @@ const VOLUME: &str = "kube-api-access-";
 /// How long such a token is good, in seconds.
 const TOKEN_SECONDS: i64 = 60 * 60 + 7;
 const MIRROR: &str = "kubernetes.io/config.mirror";
+/// An account with this annotation lends only the Secrets that it names itself.
+const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// Gives a pod that is to be created its service account, the account's image pull secrets and a volume with its token.
 /// Every other object passes.
 ///
 /// # Errors
-/// 403 for an account that is not there.
+/// 403 for an account that is not there, or that may not lend what the pod wants.
 pub async fn admit(call: &Call<'_>, pod: &mut Value) -> Result<(), Refusal> {
     let is_pod = call.entry.kind.is("", "Pod") && call.action.subresource.is_empty();
-    if !is_pod || !call.server.admits_service_accounts || pod["metadata"]["annotations"][MIRROR].is_string() {
+    if !is_pod || !call.server.admits_service_accounts {
         return Ok(());
+    }
+    let own = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let refuse = |why: &str| Err(status::forbidden(call.about_name(&own), why));
+    if pod["metadata"]["annotations"][MIRROR].is_string() {
+        return mirrored(&pod["spec"]).map_or(Ok(()), refuse);
     }
     let name = pod["spec"]["serviceAccountName"].as_str().filter(|name| !name.is_empty()).unwrap_or(DEFAULT);
     let name = name.to_owned();
@@ -41,21 +48,92 @@ pub async fn admit(call: &Call<'_>, pod: &mut Value) -> Result<(), Refusal> {
         let why = format!(
             "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
         );
-        let own = pod["metadata"]["name"].as_str().unwrap_or_default();
-        status::forbidden(call.about_name(own), &why)
+        status::forbidden(call.about_name(&own), &why)
     })?;
     for field in ["serviceAccountName", "serviceAccount"] {
         pod["spec"][field] = name.as_str().into();
     }
     let automount = |value: &Value| value["automountServiceAccountToken"].as_bool();
     if automount(&pod["spec"]).or_else(|| automount(&account)).unwrap_or(true) {
-        mount_token(&mut pod["spec"], &format!("{VOLUME}{}", random_suffix()));
+        mount_token(&mut pod["spec"]);
     }
     let has_secrets = pod["spec"]["imagePullSecrets"].as_array().is_some_and(|list| !list.is_empty());
     if let (Some(secrets), false) = (account["imagePullSecrets"].as_array(), has_secrets) {
         pod["spec"]["imagePullSecrets"] = json!(secrets);
     }
+    if account["metadata"]["annotations"][ENFORCE].as_str().is_some_and(is_true) {
+        return unlent(&pod["spec"], &account).map_or(Ok(()), |why| refuse(&why));
+    }
     Ok(())
+}
+
+/// What Go's `strconv.ParseBool` takes for true.
+fn is_true(text: &str) -> bool {
+    matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
+}
+
+fn items<'v>(object: &'v Value, field: &str) -> impl Iterator<Item = &'v Value> {
+    object[field].as_array().into_iter().flatten()
+}
+
+/// What a pod may not have that mirrors one of the node's own.
+fn mirrored(spec: &Value) -> Option<&'static str> {
+    let has_account = spec["serviceAccountName"].as_str().is_some_and(|name| !name.is_empty());
+    let containers = || items(spec, "initContainers").chain(items(spec, "containers"));
+    let mut sources = items(spec, "volumes").flat_map(|volume| items(&volume["projected"], "sources"));
+    let has_secrets = items(spec, "imagePullSecrets").next().is_some()
+        || items(spec, "volumes").any(|volume| volume["secret"].is_object())
+        || items(spec, "volumes")
+            .flat_map(|v| items(&v["projected"], "sources"))
+            .any(|s| s["secret"].is_object())
+        || containers().any(|container| {
+            items(container, "env").any(|one| one["valueFrom"]["secretKeyRef"].is_object())
+                || items(container, "envFrom").any(|one| one["secretRef"].is_object())
+        });
+    if has_account {
+        Some("a mirror pod may not reference service accounts")
+    } else if has_secrets {
+        Some("a mirror pod may not reference secrets")
+    } else if sources.any(|source| source["serviceAccountToken"].is_object()) {
+        Some("a mirror pod may not use ServiceAccountToken volume projections")
+    } else {
+        None
+    }
+}
+
+/// The first Secret that a pod wants and its account does not lend (`limitSecretReferences`).
+fn unlent(spec: &Value, account: &Value) -> Option<String> {
+    let names =
+        |field: &str| items(account, field).filter_map(|one| one["name"].as_str()).collect::<Vec<_>>();
+    let (lent, pulled) = (names("secrets"), names("imagePullSecrets"));
+    let own = account["metadata"]["name"].as_str().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let end = format!("is not allowed because service account {own} does not reference that secret");
+    let volumes = items(spec, "volumes").filter(|volume| volume["secret"].is_object());
+    let mut wanted = volumes
+        .map(|volume| (text(&volume["secret"]["secretName"]), "volume with".to_owned()))
+        .collect::<Vec<_>>();
+    for (list, what) in [("initContainers", "init container"), ("containers", "container")] {
+        for container in items(spec, list) {
+            let what = format!("{what} {}", text(&container["name"]));
+            for one in items(container, "env").filter(|one| one["valueFrom"]["secretKeyRef"].is_object()) {
+                let name = text(&one["valueFrom"]["secretKeyRef"]["name"]);
+                wanted.push((name, format!("{what} with envVar {} referencing", text(&one["name"]))));
+            }
+            for one in items(container, "envFrom").filter(|one| one["secretRef"].is_object()) {
+                wanted.push((text(&one["secretRef"]["name"]), format!("{what} with envFrom referencing")));
+            }
+        }
+    }
+    if let Some((name, what)) = wanted.iter().find(|(name, _)| !lent.contains(&name.as_str())) {
+        return Some(format!("{what} secret.secretName={name:?} {end}"));
+    }
+    let pulls = items(spec, "imagePullSecrets").map(|one| text(&one["name"])).enumerate();
+    pulls.into_iter().find(|(_, name)| !pulled.contains(&name.as_str())).map(|(index, name)| {
+        format!(
+            "imagePullSecrets[{index}].name={name:?} is not allowed because service account {own} does not reference that imagePullSecret"
+        )
+    })
 }
 
 /// The account; `default` may be about to be made.
@@ -80,8 +158,12 @@ async fn account(call: &Call<'_>, name: &str) -> Option<Value> {
     tokio::time::timeout(PATIENCE, made).await.ok().flatten()
 }
 
-/// Mounts a volume of this name in every container that mounts nothing there by itself.
-fn mount_token(spec: &mut Value, volume: &str) {
+/// Mounts a volume of tokens in every container that mounts nothing there by itself: one that the pod has, or a new one.
+fn mount_token(spec: &mut Value) {
+    let volumes = items(spec, "volumes").filter_map(|volume| volume["name"].as_str());
+    let present = volumes.into_iter().find(|name| name.starts_with(VOLUME)).map(str::to_owned);
+    let is_there = present.is_some();
+    let volume = present.unwrap_or_else(|| format!("{VOLUME}{}", random_suffix()));
     let mut is_mounted = false;
     for containers in ["initContainers", "containers"] {
         let list = spec.get_mut(containers).and_then(Value::as_array_mut);
@@ -98,7 +180,7 @@ fn mount_token(spec: &mut Value, volume: &str) {
             is_mounted = true;
         }
     }
-    if !is_mounted {
+    if !is_mounted || is_there {
         return;
     }
     let sources = json!([
@@ -125,19 +207,37 @@ mod tests {
     fn every_container_that_mounts_nothing_there_gets_the_token() {
         let mut spec = json!({"containers": [{"name": "a"}, {"name": "b", "volumeMounts": [{"name": "own", "mountPath": MOUNT_PATH}]}],
             "initContainers": [{"name": "c", "volumeMounts": [{"name": "x", "mountPath": "/x"}]}], "volumes": [{"name": "own"}]});
-        mount_token(&mut spec, "kube-api-access-bcdfg");
-        let mount = json!({"name": "kube-api-access-bcdfg", "readOnly": true, "mountPath": MOUNT_PATH});
+        mount_token(&mut spec);
+        let name = spec["volumes"][1]["name"].clone();
+        assert!(name.as_str().is_some_and(|name| name.starts_with(VOLUME)), "{name}");
+        let mount = json!({"name": name, "readOnly": true, "mountPath": MOUNT_PATH});
         assert_eq!(spec["containers"][0]["volumeMounts"], json!([mount]));
         assert_eq!(spec["containers"][1]["volumeMounts"].as_array().map(Vec::len), Some(1));
         assert_eq!(spec["initContainers"][0]["volumeMounts"][1], mount);
-        assert_eq!(spec["volumes"][1]["name"], "kube-api-access-bcdfg");
         assert_eq!(
             spec["volumes"][1]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"],
             3607
         );
         let mut own = json!({"containers": [{"volumeMounts": [{"name": "own", "mountPath": MOUNT_PATH}]}]});
         let before = own.clone();
-        mount_token(&mut own, "v");
+        mount_token(&mut own);
         assert_eq!(own, before);
+        let mut again = json!({"containers": [{"name": "a"}], "volumes": [{"name": "kube-api-access-own", "emptyDir": {}}]});
+        mount_token(&mut again);
+        assert_eq!(again["volumes"].as_array().map(Vec::len), Some(1));
+        assert_eq!(again["containers"][0]["volumeMounts"][0]["name"], "kube-api-access-own");
+    }
+
+    #[test]
+    fn an_account_lends_what_it_names() {
+        let account = json!({"metadata": {"name": "a"}, "secrets": [{"name": "mine"}]});
+        let pod = |secret: &str| json!({"containers": [{"name": "c", "env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}}]}]});
+        assert_eq!(unlent(&pod("mine"), &account), None);
+        assert_eq!(
+            unlent(&pod("other"), &account).as_deref(),
+            Some(
+                "container c with envVar E referencing secret.secretName=\"other\" is not allowed because service account a does not reference that secret"
+            )
+        );
     }
 }

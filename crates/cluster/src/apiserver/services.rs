@@ -94,6 +94,9 @@ pub fn allocate<'a>(
         promise
     };
     if let Some(old) = old {
+        if let Some(port) = services::shared_port(new) {
+            return Err(Refusal::new(500, "", format!("duplicate nodePort: {port}")));
+        }
         services::drop_dependent(new, old);
     }
     services::drop_unused(new);

@@ -30,10 +30,14 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     create::check_namespace_field(call, &mut value)?;
     check_name(call, &mut value)?;
     let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
-    if !is_there && call.action.subresource.is_empty() && rules::may_create_on_update(&call.entry.kind) {
+    // A service's status is kept by the service's own rules.
+    let may_create = call.action.subresource.is_empty()
+        || (call.action.subresource == "status" && call.entry.kind.is("", "Service"));
+    if !is_there && may_create && rules::may_create_on_update(&call.entry.kind) {
         authority::authorize_creation(call)?;
         create::admit_into_namespace(call)?;
         check_uid(call, &Value::Null, &value)?;
+        check_version(version_of(&value))?;
         // There is nothing yet that could be of a revision.
         rules::metadata(&mut value)?.remove("resourceVersion");
         return Ok((create::complete(call, value).await?, true));
@@ -41,7 +45,7 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     if !is_there {
         return Err(status::not_found(call.about()));
     }
-    if version_of(&value).is_empty() && !rules::may_update_unconditionally(&call.entry.kind) {
+    if is_any(version_of(&value)) && !rules::may_update_unconditionally(&call.entry.kind) {
         let detail = "Invalid value: 0: must be specified for an update".to_owned();
         // The refusal names the resource, not the kind (`genericregistry.Store.Update`).
         let about = call.about();
@@ -89,6 +93,7 @@ async fn commit(
     // A binding is no update: nobody owns what it sets, and it is not counted.
     if call.action.subresource != "binding" {
         managed::track_update(call, &present, &mut next);
+        stamp_phase(call, &present, &mut next);
         rules::prepare_update(kind, call.action.subresource, &mut next, &present);
     }
     admit(call, &present, &mut next).await?;
@@ -138,6 +143,24 @@ async fn commit(
         Err(store::Error::Changed(_)) => Ok(None),
         Err(store::Error::Missing) => Err(status::not_found(call.about())),
         Err(error) => Err(status::internal(error)),
+    }
+}
+
+/// When a volume came into its phase (`persistentvolumeStatusStrategy.PrepareForUpdate`).
+fn stamp_phase(call: &Call<'_>, present: &Value, next: &mut Value) {
+    if !call.entry.kind.is("", "PersistentVolume") || call.action.subresource != "status" {
+        return;
+    }
+    let field = "lastPhaseTransitionTime";
+    let (given, before) = (&next["status"][field], &present["status"][field]);
+    let is_same = next["status"]["phase"] == present["status"]["phase"];
+    let time = match is_same {
+        true if given.is_null() => before.clone(),
+        false if given.is_null() || given == before => call.timestamp(),
+        _ => return,
+    };
+    if !time.is_null() {
+        next["status"][field] = time;
     }
 }
 
@@ -198,6 +221,20 @@ fn version_of(value: &Value) -> &str {
     value["metadata"]["resourceVersion"].as_str().unwrap_or_default()
 }
 
+/// Whether a revision stands for whichever there is.
+fn is_any(version: &str) -> bool {
+    version.is_empty() || version.parse() == Ok(0_u64)
+}
+
+/// Refuses a revision that is no number (`APIObjectVersioner.ObjectResourceVersion`).
+fn check_version(version: &str) -> Result<(), Refusal> {
+    if version.is_empty() || version.parse::<u64>().is_ok() {
+        return Ok(());
+    }
+    let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+    Err(Refusal::new(500, "", why))
+}
+
 fn check_name(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
     let metadata = rules::metadata(value)?;
     let given = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -235,7 +272,8 @@ fn check_identity(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<
         check_uid(call, &present["metadata"]["uid"], next)?;
     }
     let version = version_of(next);
-    if !version.is_empty() && version != version_of(present) {
+    check_version(version)?;
+    if !is_any(version) && version != version_of(present) {
         return Err(status::conflict(call.about(), status::OUTDATED));
     }
     let uid = next["metadata"]["uid"].as_str().unwrap_or_default();

@@ -23,17 +23,24 @@ pub fn default_object(kind: &Kind, object: &mut Value) {
         ("", "Pod") => pod(object),
         ("", "Service") => service(object),
         ("", "Secret") => secret(object),
-        ("", "Namespace") => namespace(object),
+        ("", "Namespace") => {
+            status_phase(object, "Active");
+            namespace(object);
+        }
         ("", "Endpoints") => endpoints(object),
         ("", "PersistentVolume") => {
+            status_phase(object, "Pending");
             set(&mut object["spec"], "persistentVolumeReclaimPolicy", json!("Retain"));
-            set(&mut object["spec"], "volumeMode", json!("Filesystem"));
+            set_absent(&mut object["spec"], "volumeMode", json!("Filesystem"));
             if let Some(path) = object.pointer_mut("/spec/hostPath").filter(|path| path.get("type").is_none())
             {
                 path["type"] = json!("");
             }
         }
-        ("", "PersistentVolumeClaim") => set(&mut object["spec"], "volumeMode", json!("Filesystem")),
+        ("", "PersistentVolumeClaim") => {
+            status_phase(object, "Pending");
+            set_absent(&mut object["spec"], "volumeMode", json!("Filesystem"));
+        }
         ("", "LimitRange") => limit_range(object),
         ("", "Node") => node(object),
         ("batch", "Job") => job(object),
@@ -43,16 +50,16 @@ pub fn default_object(kind: &Kind, object: &mut Value) {
         ("discovery.k8s.io", "EndpointSlice") => {
             for port in items(object, "/ports") {
                 set(port, "name", json!(""));
-                set(port, "protocol", json!("TCP"));
+                set_absent(port, "protocol", json!("TCP"));
             }
         }
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => binding(object),
         ("scheduling.k8s.io", "PriorityClass") => {
-            set(object, "preemptionPolicy", json!("PreemptLowerPriority"))
+            set_absent(object, "preemptionPolicy", json!("PreemptLowerPriority"))
         }
         ("storage.k8s.io", "StorageClass") => {
-            set(object, "reclaimPolicy", json!("Delete"));
-            set(object, "volumeBindingMode", json!("Immediate"));
+            set_absent(object, "reclaimPolicy", json!("Delete"));
+            set_absent(object, "volumeBindingMode", json!("Immediate"));
         }
         (
             "admissionregistration.k8s.io",
@@ -71,6 +78,21 @@ fn set(object: &mut Value, field: &str, value: Value) {
     {
         map.insert(field.to_owned(), value);
     }
+}
+
+/// As [`set`], for fields whose empty text is one too: pointers of Go.
+fn set_absent(object: &mut Value, field: &str, value: Value) {
+    if object.get(field).is_none_or(Value::is_null) {
+        set(object, field, value);
+    }
+}
+
+/// The phase of an object that has none.
+fn status_phase(object: &mut Value, phase: &str) {
+    if !object["status"].is_object() {
+        object["status"] = Value::Object(Map::new());
+    }
+    set(&mut object["status"], "phase", json!(phase));
 }
 
 /// As [`set`], for numbers whose zero means unset.
@@ -95,6 +117,10 @@ fn pod(object: &mut Value) {
         }
     }
     set(spec, "enableServiceLinks", json!(true));
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        // Not in templates (`Convert_v1_Pod_To_core_Pod`).
+        spec["terminationGracePeriodSeconds"] = json!(1);
+    }
     if spec["hostNetwork"] == true {
         for list in ["/containers", "/initContainers"] {
             for port in items(spec, list).flat_map(|c| items(c, "/ports").collect::<Vec<_>>()) {
@@ -104,6 +130,35 @@ fn pod(object: &mut Value) {
         }
     }
     pod_spec(spec);
+    if let Some(status) = object.get_mut("status") {
+        first_of_list(status, "podIP", "podIPs", |ip| json!({"ip": ip}), |one| &one["ip"]);
+    }
+}
+
+/// A field that stands for the first item of a list, from before there was the list: where both are given and differ, it
+/// is the only item; what it is then follows from the list (`Convert_v1_PodStatus_To_core_PodStatus` and back).
+fn first_of_list(
+    object: &mut Value,
+    one: &str,
+    list: &str,
+    item: impl Fn(&Value) -> Value,
+    first: impl Fn(&Value) -> &Value,
+) {
+    if !object.is_object() {
+        return;
+    }
+    let given = object[one].as_str().is_some_and(|text| !text.is_empty());
+    if given && *first(&object[list][0]) != object[one] {
+        object[list] = json!([item(&object[one])]);
+    }
+    let first = first(&object[list][0]).as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    match first {
+        Some(first) => object[one] = json!(first),
+        // An item without text leaves the field without it.
+        None => {
+            object.as_object_mut().map(|map| map.remove(one));
+        }
+    }
 }
 
 fn requests_from_limits(container: &mut Value) {
@@ -290,11 +345,11 @@ fn job(object: &mut Value) {
     set(spec, "parallelism", json!(1));
     let unlimited = !spec["backoffLimitPerIndex"].is_null();
     set(spec, "backoffLimit", json!(if unlimited { i32::MAX } else { 6 }));
-    set(spec, "completionMode", json!("NonIndexed"));
+    set_absent(spec, "completionMode", json!("NonIndexed"));
     set(spec, "suspend", json!(false));
     set(spec, "manualSelector", json!(false));
     let failed = spec["podFailurePolicy"].is_object();
-    set(spec, "podReplacementPolicy", json!(if failed { "Failed" } else { "TerminatingOrFailed" }));
+    set_absent(spec, "podReplacementPolicy", json!(if failed { "Failed" } else { "TerminatingOrFailed" }));
     for rule in items(spec, "/podFailurePolicy/rules") {
         for pattern in items(rule, "/onPodConditions") {
             set(pattern, "status", json!("True"));
@@ -405,12 +460,8 @@ fn limit_range(object: &mut Value) {
 }
 
 fn node(object: &mut Value) {
-    let spec = &mut object["spec"];
-    let first = spec["podCIDRs"][0].as_str().filter(|c| !c.is_empty()).map(str::to_owned);
-    match (spec["podCIDR"].as_str().filter(|c| !c.is_empty()).map(str::to_owned), first) {
-        (Some(only), None) => spec["podCIDRs"] = json!([only]),
-        (None, Some(first)) => spec["podCIDR"] = json!(first),
-        _ => {}
+    if let Some(spec) = object.get_mut("spec") {
+        first_of_list(spec, "podCIDR", "podCIDRs", Value::clone, |one| one);
     }
     let capacity = object["status"]["capacity"].clone();
     if capacity.is_object() {

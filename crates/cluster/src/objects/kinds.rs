@@ -340,7 +340,9 @@ fn core_kinds() -> Vec<Kind> {
     vec![
         namespaced::<core::v1::ConfigMap>("", "v1", "ConfigMap", "configmaps").short(&["cm"]),
         endpoints,
-        namespaced::<core::v1::Event>("", "v1", "Event", "events").short(&["ev"]),
+        namespaced::<core::v1::Event>("", "v1", "Event", "events")
+            .named(NameRule::PathSegment)
+            .short(&["ev"]),
         namespaced::<core::v1::LimitRange>("", "v1", "LimitRange", "limitranges").short(&["limits"]),
         global::<core::v1::Namespace>("", "v1", "Namespace", "namespaces")
             .short(&["ns"])

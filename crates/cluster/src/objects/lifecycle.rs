@@ -157,6 +157,15 @@ pub fn prepare_update(kind: &Kind, subresource: Option<&str>, new: &mut Value, o
             if kind.is("", "Pod") && !old["status"]["qosClass"].is_null() {
                 new["status"]["qosClass"] = old["status"]["qosClass"].clone();
             }
+            if kind.is("", "Pod") {
+                // Old kubelets spoil it (`podStatusStrategy.PrepareForUpdate`).
+                match old["metadata"].get("ownerReferences") {
+                    Some(owners) => new["metadata"]["ownerReferences"] = owners.clone(),
+                    None => {
+                        new["metadata"].as_object_mut().map(|map| map.remove("ownerReferences"));
+                    }
+                }
+            }
         }
         None if kind.is("", "Namespace") => {
             keep(new, old, "spec");
@@ -198,9 +207,6 @@ fn keep_all_but_status(kind: &Kind, new: &mut Value, old: &Value) {
             if !matches!(field.as_str(), "apiVersion" | "kind" | "metadata" | "status") {
                 keep(new, old, &field);
             }
-        }
-        if !old["metadata"]["ownerReferences"].is_null() {
-            new["metadata"]["ownerReferences"] = old["metadata"]["ownerReferences"].clone();
         }
         return;
     }

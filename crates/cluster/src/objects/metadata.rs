@@ -99,24 +99,32 @@ fn owners(owners: &Value, faults: &mut Vec<FieldFault>) {
 fn finalizers(kind: &Kind, finalizers: &Value, faults: &mut Vec<FieldFault>) {
     let path = "metadata.finalizers";
     let all: Vec<&str> = finalizers.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    for (index, name) in all.iter().enumerate() {
-        let at = format!("{path}[{index}]");
-        faults.extend(names::qualified_name(name).into_iter().map(|f| FieldFault::invalid(&at, *name, f)));
-        // Custom kinds are only warned of, events and the kinds that are judged without the core group's rules not asked.
-        let must_be_qualified = kind.is_builtin()
-            && kind.kind != "Event"
-            && !matches!(
-                kind.group.as_str(),
-                "coordination.k8s.io" | "admissionregistration.k8s.io" | "apiextensions.k8s.io"
-            );
-        if must_be_qualified && !name.contains('/') && !STANDARD_FINALIZERS.contains(name) {
-            let text = "name is neither a standard finalizer name nor is it fully qualified";
-            faults.push(FieldFault::invalid(&at, *name, text));
-        }
+    for name in &all {
+        faults.extend(names::qualified_name(name).into_iter().map(|f| FieldFault::invalid(path, *name, f)));
+    }
+    // Custom kinds are only warned of, events and the kinds that are judged without the core group's rules not asked.
+    let must_be_qualified = kind.is_builtin()
+        && kind.kind != "Event"
+        && !matches!(
+            kind.group.as_str(),
+            "coordination.k8s.io" | "admissionregistration.k8s.io" | "apiextensions.k8s.io" | "policy"
+        );
+    if must_be_qualified {
+        qualified_finalizers(finalizers, faults);
     }
     if all.contains(&"orphan") && all.contains(&"foregroundDeletion") {
         let text = "finalizer orphan and foregroundDeletion cannot be both set";
         faults.push(FieldFault::invalid(path, finalizers.clone(), text));
+    }
+}
+
+/// Finalizers have a domain, but for those of Kubernetes (`validateKubeFinalizerName`).
+pub fn qualified_finalizers(finalizers: &Value, faults: &mut Vec<FieldFault>) {
+    for (index, name) in finalizers.as_array().into_iter().flatten().filter_map(Value::as_str).enumerate() {
+        if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+            let text = "name is neither a standard finalizer name nor is it fully qualified";
+            faults.push(FieldFault::invalid(format!("metadata.finalizers[{index}]"), name, text));
+        }
     }
 }
 

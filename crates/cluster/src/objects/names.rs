@@ -13,6 +13,7 @@ const SUBDOMAIN_BYTES: usize = 253;
 const LABEL_BYTES: usize = 63;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const SEARCH_DOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -44,6 +45,25 @@ pub fn subdomain(text: &str) -> Vec<String> {
     }
     if !text.split('.').all(label_shape) {
         faults.push(SUBDOMAIN.to_owned());
+    }
+    faults
+}
+
+/// What is wrong with a domain that a pod's names are looked up in (`IsDNS1123SubdomainWithUnderscore`).
+pub fn search_domain(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > SUBDOMAIN_BYTES {
+        faults.push(too_many(SUBDOMAIN_BYTES));
+    }
+    let is_label = |part: &str| {
+        let part = part.strip_prefix('_').unwrap_or(part);
+        let bytes = part.as_bytes();
+        let ends = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_".contains(b);
+        ends(bytes.first()) && ends(bytes.last()) && bytes.iter().all(inner)
+    };
+    if !text.split('.').all(is_label) {
+        faults.push(SEARCH_DOMAIN.to_owned());
     }
     faults
 }
@@ -188,7 +208,7 @@ pub fn port_name(text: &str) -> Vec<&'static str> {
     if text.len() > 15 {
         faults.push("must be no more than 15 characters");
     }
-    if !text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
         faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)");
     }
     if !text.bytes().any(|b| b.is_ascii_lowercase()) {

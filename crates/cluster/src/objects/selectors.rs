@@ -434,7 +434,10 @@ fn fields_of(kind: &Kind) -> &'static [(&'static str, &'static str)] {
 
 fn selectable(kind: &Kind, field: &str) -> bool {
     field == "metadata.name"
-        || (field == "metadata.namespace" && (kind.namespaced || kind.is_builtin()) && !kind.is("", "Node"))
+        || (field == "metadata.namespace"
+            && (kind.namespaced || kind.is_builtin())
+            && !kind.is("", "Node")
+            && !kind.is("", "Namespace"))
         || fields_of(kind).iter().any(|(name, _)| *name == field)
         || kind.selectable_fields.iter().any(|path| path.trim_start_matches('.') == field)
 }

@@ -60,7 +60,8 @@ pub fn drop_dependent(new: &mut Value, old: &Value) {
         gone.extend(["ipFamilies", "ipFamilyPolicy"].into_iter().filter(|field| spec[field] == old[field]));
     }
     if has_node_ports(old) && !has_node_ports(spec) && node_ports(spec).is_subset(&node_ports(old)) {
-        for port in spec["ports"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        let ports = spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
+        for port in ports.filter_map(Value::as_object_mut) {
             port.remove("nodePort");
         }
     }
@@ -101,6 +102,16 @@ pub fn held_ports(service: &Value) -> BTreeSet<i64> {
     let mut ports = node_ports(&service["spec"]);
     ports.extend(service["spec"]["healthCheckNodePort"].as_i64().filter(|port| *port != 0));
     ports
+}
+
+/// The first node port that two ports of one protocol have, as Kubernetes prints it; it looks when a service changes.
+pub fn shared_port(service: &Value) -> Option<String> {
+    let spec = &service["spec"];
+    let mut seen = BTreeSet::new();
+    ports(spec)
+        .filter(|port| has_node_ports(spec) && (number(port, "nodePort") != 0 || gets_node_ports(spec)))
+        .map(|port| format!("{{{} {}}}", validation::text(port, "protocol"), number(port, "nodePort")))
+        .find(|port| !seen.insert(port.clone()))
 }
 
 /// Whether a service can be reached from outside of the cluster (`ExternallyAccessible`).
@@ -176,7 +187,7 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         let by_name = ports(old)
             .map(|port| (validation::text(port, "name").to_owned(), number(port, "nodePort")))
             .collect::<BTreeMap<_, _>>();
-        for port in new["ports"].as_array_mut().into_iter().flatten() {
+        for port in new.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
             let before = by_name.get(validation::text(port, "name")).copied().unwrap_or_default();
             if number(port, "nodePort") == 0 && before != 0 && !used.contains(&before) {
                 port["nodePort"] = before.into();

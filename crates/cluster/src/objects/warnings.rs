@@ -20,7 +20,19 @@ pub fn warnings(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Service") => of_service(&new["spec"]),
-        ("", "Pod") => of_pod(&new["spec"], "spec"),
+        // Changes of pods are too frequent for that.
+        ("", "Pod") if old.is_none() => {
+            let hostname = names::label(new["metadata"]["name"].as_str().unwrap_or_default());
+            let mut texts = Vec::new();
+            if !hostname.is_empty() {
+                texts.push(format!(
+                    "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+                    hostname.join(" ")
+                ));
+            }
+            texts.extend(of_pod(&new["spec"], "spec"));
+            texts
+        }
         ("batch", "Job") => of_pod(&new["spec"]["template"]["spec"], "spec.template.spec"),
         ("", "Secret") => certificate(new).into_iter().collect(),
         ("discovery.k8s.io", "EndpointSlice") if old.is_none() && new["addressType"] == "FQDN" => {
@@ -94,16 +106,74 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
             }
         }
     }
-    for volume in list("volumes") {
-        let sources = volume["projected"]["sources"].as_array().into_iter().flatten();
-        let is_empty = |source: &&Value| source.as_object().is_none_or(serde_json::Map::is_empty);
-        texts.extend(
-            sources
-                .filter(is_empty)
-                .map(|_| format!("volume {} (Projected) has no sources provided", volume["name"])),
-        );
-    }
+    list("volumes").for_each(|volume| overlaps(volume, &mut texts));
     texts
+}
+
+/// A file of a volume: its path, and where it comes from.
+type File = (String, String);
+
+/// Files of one volume that lie on each other (`warningsForOverlappingVirtualPaths`).
+fn overlaps(volume: &Value, texts: &mut Vec<String>) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let files = |source: &Value, of: &str| -> Vec<File> {
+        let items = source["items"].as_array().into_iter().flatten();
+        items.map(|item| (text(&item["path"]), of.to_owned())).collect()
+    };
+    let mut warn = |kind: &str, files: Vec<File>, seen: &mut Vec<File>| {
+        for (path, of) in files {
+            let file = (path.trim_end_matches('/').to_owned(), of);
+            for other in seen.iter().filter(|other| overlap(&file.0, &other.0)) {
+                texts.push(format!(
+                    "volume {} ({kind}): overlapping paths: {} with {}",
+                    volume["name"],
+                    shown(&file),
+                    shown(other)
+                ));
+            }
+            seen.push(file);
+        }
+    };
+    for (field, named, title) in [
+        ("configMap", "name", "ConfigMap"),
+        ("secret", "secretName", "Secret"),
+        ("downwardAPI", "", "DownwardAPI"),
+    ] {
+        let source = &volume[field];
+        let kind =
+            if named.is_empty() { title.to_owned() } else { format!("{title} {:?}", text(&source[named])) };
+        warn(&kind, files(source, ""), &mut Vec::new());
+    }
+    let mut seen = Vec::new();
+    for source in volume["projected"]["sources"].as_array().into_iter().flatten() {
+        let named = |title: &str, source: &Value| format!("{title} {:?}", text(&source["name"]));
+        let of_source = if source["configMap"]["items"].is_array() {
+            files(&source["configMap"], &named("ConfigMap", &source["configMap"]))
+        } else if source["secret"]["items"].is_array() {
+            files(&source["secret"], &named("Secret", &source["secret"]))
+        } else if source["downwardAPI"]["items"].is_array() {
+            files(&source["downwardAPI"], "DownwardAPI")
+        } else if source["serviceAccountToken"].is_object() {
+            vec![(text(&source["serviceAccountToken"]["path"]), "ServiceAccountToken".to_owned())]
+        } else {
+            Vec::new()
+        };
+        warn("Projected", of_source, &mut seen);
+    }
+    let sources = volume["projected"]["sources"].as_array().into_iter().flatten();
+    let empty = sources.filter(|source| source.as_object().is_none_or(serde_json::Map::is_empty));
+    texts.extend(empty.map(|_| format!("volume {} (Projected) has no sources provided", volume["name"])));
+}
+
+/// Whether one path is the other or lies within it.
+fn overlap(one: &str, other: &str) -> bool {
+    let (one, other) = (format!("{one}/"), format!("{other}/"));
+    one.len() > 1 && other.len() > 1 && (one.starts_with(&other) || other.starts_with(&one))
+}
+
+/// A file as it is named in a warning.
+fn shown((path, of): &File) -> String {
+    if of.is_empty() { format!("{path:?}") } else { format!("{path:?} ({of})") }
 }
 
 /// New finalizers of a custom resource (`validateKubeFinalizerName`).

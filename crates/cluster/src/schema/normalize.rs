@@ -30,7 +30,7 @@ pub enum DecodeError {
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Quantity,
     /// A string that is no time.
-    #[error("parsing time {0:?} as {1:?}: cannot parse {0:?} as \"2006\"")]
+    #[error("parsing time {text} as {layout:?}: cannot parse {text} as \"2006\"", text = quoted(.0), layout = .1)]
     Time(String, &'static str),
     /// A string that is not base64.
     #[error("illegal base64 data at input byte {0}")]
@@ -132,6 +132,10 @@ impl<'a> Walk<'a> {
                 Ok(())
             }
             (Type::String, Value::String(text)) => self.string(node, text),
+            (Type::String, Value::Array(bytes)) if node.format.as_deref() == Some("byte") => {
+                *value = self.bytes(bytes).into();
+                Ok(())
+            }
             (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => Ok(()),
             (Type::Integer, Value::Number(number)) => match (whole(number), node.format.as_deref()) {
                 (Some(n), Some("int32")) if i32::try_from(n).is_err() => self.mistyped(node, value),
@@ -251,6 +255,24 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Bytes that are given as a list of numbers; the first that is none is told of.
+    fn bytes(&mut self, list: &[Value]) -> String {
+        let mut bytes = Vec::with_capacity(list.len());
+        for one in list {
+            let number = one.as_u64().and_then(|number| u8::try_from(number).ok());
+            if number.is_none() && !one.is_null() {
+                let found = match one {
+                    Value::Number(number) => format!("number {number}"),
+                    other => found(other).to_owned(),
+                };
+                let fault = self.wrong(&found, "uint8");
+                self.first.get_or_insert(fault);
+            }
+            bytes.push(number.unwrap_or_default());
+        }
+        base64::engine::general_purpose::STANDARD.encode(bytes)
+    }
+
     fn wrong(&self, found: &str, wanted: &str) -> DecodeError {
         let (holder, path) = (self.holder.to_owned(), self.path.clone());
         DecodeError::Type { found: found.to_owned(), holder, path, wanted: wanted.to_owned() }
@@ -314,6 +336,23 @@ fn embedded(holder: &str, name: &str) -> Option<&'static str> {
 
 fn time(text: &str, layout: &'static str) -> Result<Timestamp, DecodeError> {
     text.parse().map_err(|_| DecodeError::Time(text.to_owned(), layout))
+}
+
+/// A text as Go's package of times quotes it: what is not ASCII byte by byte.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => {
+                quoted.push('\\');
+                quoted.push(char::from(byte));
+            }
+            b' '..=b'~' => quoted.push(char::from(byte)),
+            _ => quoted.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 fn is_empty_list(value: &Value) -> bool {

@@ -74,7 +74,8 @@ pub fn table(kind: &Kind, objects: &[&Value], include: IncludeObject, now: Times
         })
         .collect();
     // Kinds without a printer of their own have no list of rows rather than an empty one.
-    let is_plain = kind.group == crate::access::GROUP && matches!(kind.kind.as_str(), "Role" | "ClusterRole");
+    const PLAIN: [&str; 4] = ["Role", "ClusterRole", "LimitRange", "CustomResourceDefinition"];
+    let is_plain = kind.is_builtin() && PLAIN.contains(&kind.kind.as_str());
     let rows = if rows.is_empty() && is_plain { Value::Null } else { Value::Array(rows) };
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": columns, "rows": rows})
 }

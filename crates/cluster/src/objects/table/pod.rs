@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::age::since;
-use super::rows::{age, list, none, text};
+use super::rows::{age, list, name, none, text};
 
 /// What the walk over the containers has found.
 struct State {
@@ -60,7 +60,7 @@ pub(super) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
         _ => state.restarts.to_string(),
     };
     vec![
-        pod["metadata"]["name"].clone(),
+        name(pod),
         json!(format!("{}/{total}", state.ready)),
         json!(state.reason),
         json!(restarts),

@@ -103,9 +103,7 @@ pub(super) fn of(kind: &Kind) -> (Vec<Heading>, Row) {
             vec![name(o), json!(list(o, "webhooks").count()), age(o, now)]
         }),
         // CustomResourceDefinitions, Roles and ClusterRoles show their creation as a time.
-        _ => (vec![NAME, ("Created At", "date", "", 0)], |o, _| {
-            vec![name(o), o["metadata"]["creationTimestamp"].clone()]
-        }),
+        _ => (vec![NAME, ("Created At", "date", "", 0)], |o, _| vec![name(o), created(o)]),
     }
 }
 
@@ -217,9 +215,7 @@ fn of_core_stores(kind: &str) -> (Vec<Heading>, Row) {
             claim,
         ),
         "ResourceQuota" => (vec![NAME, string("Request"), string("Limit"), AGE], quota),
-        _ => (vec![NAME, ("Created At", "date", "", 0)], |o, _| {
-            vec![name(o), o["metadata"]["creationTimestamp"].clone()]
-        }),
+        _ => (vec![NAME, ("Created At", "date", "", 0)], |o, _| vec![name(o), created(o)]),
     }
 }
 
@@ -237,6 +233,14 @@ pub(super) fn age(object: &Value, now: Timestamp) -> Value {
 
 pub(super) fn none(text: &str) -> Value {
     json!(if text.is_empty() { "<none>" } else { text })
+}
+
+/// When it was created; what never was, as a bookmark's object, is as old as Go's first time.
+fn created(object: &Value) -> Value {
+    match &object["metadata"]["creationTimestamp"] {
+        Value::Null => json!("0001-01-01T00:00:00Z"),
+        time => time.clone(),
+    }
 }
 
 pub(super) fn name(object: &Value) -> Value {
@@ -317,6 +321,7 @@ fn service(service: &Value, now: Timestamp) -> Vec<Value> {
         "ExternalName" => text(spec, "externalName").to_owned(),
         "LoadBalancer" if balanced.is_empty() && external.is_empty() => "<pending>".to_owned(),
         "LoadBalancer" => [balanced, external].concat().join(","),
+        "" => "<unknown>".to_owned(),
         _ if external.is_empty() => "<none>".to_owned(),
         _ => external.join(","),
     };
@@ -578,8 +583,8 @@ fn storage_class(class: &Value, now: Timestamp) -> Vec<Value> {
     vec![
         json!(shown),
         json!(text(class, "provisioner")),
-        json!(text(class, "reclaimPolicy")),
-        json!(text(class, "volumeBindingMode")),
+        json!(class["reclaimPolicy"].as_str().unwrap_or("Delete")),
+        json!(class["volumeBindingMode"].as_str().unwrap_or("Immediate")),
         json!(class["allowVolumeExpansion"] == true),
         age(class, now),
     ]

@@ -181,7 +181,39 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
         faults.extend(immutable_field(new, old, field));
     }
     template(new, old, &mut faults);
+    status(new, old, &mut faults);
     faults
+}
+
+/// Times and counters of a job do not go back (`ValidateJobStatusUpdate`).
+fn status(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
+    let (after, before) = (&new["status"], &old["status"]);
+    if after == before {
+        return;
+    }
+    let holds = |status: &Value, word: &str| {
+        items(status, "conditions").any(|(_, c)| c["type"] == "Suspended" && c["status"] == word)
+    };
+    let number = |status: &Value, field: &str| status[field].as_i64().unwrap_or_default();
+    let is_scalable = new["spec"]["completionMode"] == "Indexed"
+        && new["spec"]["completions"] == new["spec"]["parallelism"];
+    let counters = [("failed", true), ("succeeded", !is_scalable)];
+    for (field, _) in counters.into_iter().filter(|(_, is_kept)| *is_kept) {
+        if number(after, field) < number(before, field) {
+            let text = format!("cannot decrease the {field} counter");
+            faults.push(FieldFault::invalid(format!("status.{field}"), number(after, field), text));
+        }
+    }
+    let differ = |field: &str| after[field] != before[field] && !before[field].is_null();
+    if differ("completionTime") && !after["completionTime"].is_null() {
+        let value = after["completionTime"].clone();
+        faults.push(FieldFault::invalid("status.completionTime", value, "field is immutable"));
+    }
+    let is_resuming = holds(before, "True") && holds(after, "False");
+    if differ("startTime") && !is_resuming && new["spec"]["suspend"] != true {
+        let text = "field is immutable for unsuspended job once set";
+        faults.push(FieldFault::invalid("status.startTime", after["startTime"].clone(), text));
+    }
 }
 
 /// Immutable, but for indexed jobs, where completions and parallelism may change together (KEP-3715).

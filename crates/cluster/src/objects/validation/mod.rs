@@ -38,6 +38,7 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
         let mut faults = of_kind(kind, object, None);
         if !kind.group.is_empty() {
             faults.extend(metadata::validate(kind, object));
+            metadata::qualified_finalizers(&object["metadata"]["finalizers"], &mut faults);
         }
         return bounded(if faults.is_empty() { metadata::validate(kind, object) } else { faults });
     }
@@ -132,7 +133,7 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> 
         ("", "LimitRange") => limits::limit_range(object),
         ("", "PersistentVolume") => volumes::volume(object),
         ("", "PersistentVolumeClaim") => volumes::claim(object),
-        ("", "Node") if old.is_none() => nodes::node(object),
+        ("", "Node") => nodes::node(object),
         ("", "Namespace") if old.is_none() => nodes::namespace(object),
         ("", "Endpoints") => traffic::endpoints(object),
         ("discovery.k8s.io", "EndpointSlice") => traffic::slice(object),
@@ -157,7 +158,7 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> 
         ("rbac.authorization.k8s.io", _) => policy::rbac(&kind.kind, object),
         ("policy", "PodDisruptionBudget") => policy::disruption_budget(object),
         ("scheduling.k8s.io", "PriorityClass") if old.is_none() => policy::priority_class(object),
-        ("storage.k8s.io", "StorageClass") if old.is_none() => volumes::class(object),
+        ("storage.k8s.io", "StorageClass") => volumes::class(object),
         ("networking.k8s.io", "NetworkPolicy") => traffic::policy(object, old),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crd::validate_crd(object),
         (

@@ -22,15 +22,18 @@ pub(super) fn node(node: &Value) -> Vec<FieldFault> {
     if ranges.len() > 1 {
         let families = ranges.iter().filter_map(|one| one.split('/').next()?.parse::<IpAddr>().ok());
         let families = families.map(|address| address.is_ipv4()).collect::<Vec<_>>();
-        if families.len() < ranges.len() {
-            let bad = ranges.iter().find(|one| !range("", one, &[]).is_empty()).copied().unwrap_or_default();
+        // What is a range is read less strictly here.
+        let is_none =
+            |one: &str| range("", one, &[]).iter().any(|fault| fault.detail.contains("valid CIDR value"));
+        let bad = ranges.iter().enumerate().find(|(_, one)| is_none(one));
+        if let Some((index, bad)) = bad {
             let text = format!(
-                "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[0]: <nil> (invalid CIDR address: {bad})"
+                "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> (invalid CIDR address: {bad})"
             );
             faults.push(FieldFault::new(at, super::Reason::Internal, None, text));
         }
         let is_pair = families.contains(&true) && families.contains(&false);
-        if !is_pair || ranges.len() > 2 {
+        if !is_pair || bad.is_some() || ranges.len() > 2 {
             let text = "may specify no more than one CIDR for each IP family";
             faults.push(FieldFault::invalid(at, node["spec"]["podCIDRs"].clone(), text));
         }

@@ -12,6 +12,16 @@ const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].imag
 pub(super) fn validate(pod: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     spec(&pod["spec"], "spec", &mut faults);
+    // Templates keep what they had before this was asked.
+    for list in ["containers", "initContainers"] {
+        for (index, container) in items(&pod["spec"], list) {
+            let image = text(container, "image");
+            if image != image.trim() {
+                let text = "must not have leading or trailing whitespace";
+                faults.push(FieldFault::invalid(format!("spec.{list}[{index}].image"), image, text));
+            }
+        }
+    }
     faults
 }
 
@@ -38,7 +48,6 @@ fn spec(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
             "must be between 1 and 2147483647, inclusive",
         ));
     }
-    not_negative(spec, "terminationGracePeriodSeconds", path, faults);
     for field in ["hostname", "subdomain"] {
         let value = text(spec, field);
         if !value.is_empty() {
@@ -62,6 +71,7 @@ fn spec(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     faults.extend(names::labels(&spec["nodeSelector"], &format!("{path}.nodeSelector")));
     placement::placement(spec, path, faults);
     dns(spec, path, faults);
+    security(&spec["securityContext"], &format!("{path}.securityContext"), faults);
     readiness(spec, path, faults);
 }
 
@@ -70,7 +80,7 @@ fn containers(spec: &Value, path: &str, volumes: &BTreeSet<&str>, faults: &mut V
         faults.push(FieldFault::required(format!("{path}.containers"), ""));
     }
     let mut seen = BTreeSet::new();
-    for list in ["initContainers", "containers"] {
+    for list in ["containers", "initContainers"] {
         let mut host_ports = BTreeSet::new();
         for (index, container) in items(spec, list) {
             let (at, name) = (format!("{path}.{list}[{index}]"), text(container, "name"));
@@ -82,9 +92,11 @@ fn containers(spec: &Value, path: &str, volumes: &BTreeSet<&str>, faults: &mut V
                         .into_iter()
                         .map(|f| FieldFault::invalid(format!("{at}.name"), name, f)),
                 );
-                if !seen.insert(name) {
-                    faults.push(FieldFault::duplicate(format!("{at}.name"), name));
-                }
+            }
+            if seen.contains(name) {
+                faults.push(FieldFault::duplicate(format!("{at}.name"), name));
+            } else if list == "containers" || !name.is_empty() {
+                seen.insert(name);
             }
             self::container(container, &at, volumes, faults);
             ports(container, &at, spec["hostNetwork"] == true, &mut host_ports, faults);
@@ -107,15 +119,13 @@ fn container(container: &Value, at: &str, volumes: &BTreeSet<&str>, faults: &mut
     let image = text(container, "image");
     if image.is_empty() {
         faults.push(FieldFault::required(format!("{at}.image"), ""));
-    } else if image != image.trim() {
-        let text = "must not have leading or trailing whitespace";
-        faults.push(FieldFault::invalid(format!("{at}.image"), image, text));
     }
     one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], at, faults);
-    one_of(container, "terminationMessagePolicy", &["FallbackToLogsOnError", "File"], at, faults);
+    one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], at, faults);
     environment(container, at, faults);
     mounts(container, at, volumes, faults);
     resources(&container["resources"], &format!("{at}.resources"), faults);
+    security(&container["securityContext"], &format!("{at}.securityContext"), faults);
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         self::probe(&container[probe], &format!("{at}.{probe}"), probe, faults);
     }
@@ -400,6 +410,22 @@ fn handler_port(handler: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
+/// The numbers of users and groups in a pod's or a container's security context.
+fn security(context: &Value, at: &str, faults: &mut Vec<FieldFault>) {
+    let mut judge = |number: &Value, at: String| {
+        if number.as_i64().is_some_and(|number| !(0..=i64::from(i32::MAX)).contains(&number)) {
+            let text = "must be between 0 and 2147483647, inclusive";
+            faults.push(FieldFault::invalid(at, number.clone(), text));
+        }
+    };
+    for field in ["fsGroup", "runAsUser", "runAsGroup"] {
+        judge(&context[field], format!("{at}.{field}"));
+    }
+    for (index, group) in items(context, "supplementalGroups") {
+        judge(group, format!("{at}.supplementalGroups[{index}]"));
+    }
+}
+
 fn readiness(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     for (index, gate) in items(spec, "readinessGates") {
         let (at, kind) =
@@ -411,6 +437,7 @@ fn readiness(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
 fn dns(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     const MAX_SERVERS: usize = 3;
     const MAX_SEARCHES: usize = 32;
+    const MAX_SEARCH_CHARS: usize = 2048;
     let config = &spec["dnsConfig"];
     let at = format!("{path}.dnsConfig");
     let servers = items(config, "nameservers").count();
@@ -435,13 +462,18 @@ fn dns(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
         let text = format!("must not have more than {MAX_SEARCHES} search paths");
         faults.push(FieldFault::invalid(format!("{at}.searches"), config["searches"].clone(), text));
     }
+    let searches = items(config, "searches").map(|(_, search)| search.as_str().unwrap_or_default());
+    if searches.collect::<Vec<_>>().join(" ").chars().count() > MAX_SEARCH_CHARS {
+        let text = format!(
+            "must not have more than {MAX_SEARCH_CHARS} characters (including spaces) in the search list"
+        );
+        faults.push(FieldFault::invalid(format!("{at}.searches"), config["searches"].clone(), text));
+    }
     for (index, search) in items(config, "searches") {
         let search = search.as_str().unwrap_or_default();
-        let judged = if search == "." {
-            Vec::new()
-        } else {
-            names::subdomain(&search.trim_end_matches('.').replace('_', "-"))
-        };
+        let judged_of = search.strip_suffix('.').unwrap_or(search);
+        let judged = if search == "." { Vec::new() } else { names::search_domain(judged_of) };
+        let search = judged_of;
         faults.extend(
             judged.into_iter().map(|f| FieldFault::invalid(format!("{at}.searches[{index}]"), search, f)),
         );
@@ -450,7 +482,7 @@ fn dns(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
 
 /// What an update does to a pod that may not be done: almost everything but images, deadline and tolerations.
 pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
-    let mut faults = addresses(&new["status"], &old["status"]);
+    let mut faults = status(&new["status"], &old["status"]);
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
     if new_spec == old_spec {
         return faults;
@@ -473,17 +505,17 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     if gated {
         node_selector_additions(&munged, old_spec, &mut faults);
         restore(&mut munged, old_spec, "nodeSelector");
-        restore(&mut munged, old_spec, "affinity");
+        node_affinity_additions(&mut munged, old_spec, &mut faults);
     }
     for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
         restore(&mut munged, old_spec, field);
     }
     only_added(new_spec, old_spec, &mut faults);
-    for (_, gate) in items(new_spec, "schedulingGates") {
+    for (index, gate) in items(new_spec, "schedulingGates") {
         if !items(old_spec, "schedulingGates").any(|(_, g)| g == gate) {
             let name = text(gate, "name");
             let text = format!("only deletion is allowed, but found new scheduling gate '{name}'");
-            faults.push(FieldFault::forbidden("spec.schedulingGates", text));
+            faults.push(FieldFault::forbidden(format!("spec.schedulingGates[{index}].name"), text));
         }
     }
     // A pod is bound to its node once, by the binding subresource.
@@ -495,15 +527,22 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// A pod's own addresses (`validatePodIPs`).
-fn addresses(status: &Value, old: &Value) -> Vec<FieldFault> {
+/// Conditions and addresses of a pod (`validatePodConditions`, `validatePodIPs`).
+fn status(status: &Value, old: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
-    if status["podIPs"] == old["podIPs"] {
+    if status == old {
         return faults;
     }
+    for (index, condition) in items(status, "conditions") {
+        let (at, kind) = (format!("status.conditions[{index}].Type"), text(condition, "type"));
+        if !matches!(kind, "PodScheduled" | "Ready" | "Initialized") {
+            faults.extend(names::qualified_name(kind).into_iter().map(|f| FieldFault::invalid(&at, kind, f)));
+        }
+    }
+    let before = items(old, "podIPs").map(|(_, one)| text(one, "ip")).collect::<Vec<_>>();
     let all = items(status, "podIPs").map(|(_, one)| text(one, "ip")).collect::<Vec<_>>();
     for (index, one) in all.iter().enumerate() {
-        faults.extend(network::address(&format!("status.podIPs[{index}]"), one, &[]));
+        faults.extend(network::address(&format!("status.podIPs[{index}]"), one, &before));
     }
     let sixes = all.iter().filter(|one| one.contains(':')).count();
     let is_pair = all.len() == 2 && sixes == 1;
@@ -559,6 +598,47 @@ fn only_added(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
         let text = "existing toleration can not be modified except its tolerationSeconds";
         faults.push(FieldFault::forbidden("spec.tolerations", text));
     }
+}
+
+/// What a gated pod asks of nodes may be narrowed (`validateNodeAffinityMutation`); it then counts as unchanged.
+fn node_affinity_additions(munged: &mut Value, old: &Value, faults: &mut Vec<FieldFault>) {
+    const TERMS: &str = "/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let before = &old["affinity"]["nodeAffinity"];
+    if munged["affinity"]["nodeAffinity"] == *before {
+        return;
+    }
+    let terms =
+        |affinity: &Value| affinity.pointer(TERMS).and_then(Value::as_array).cloned().unwrap_or_default();
+    let (given, kept) = (terms(&munged["affinity"]["nodeAffinity"]), terms(before));
+    let at = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+    if !kept.is_empty() && given.len() != kept.len() {
+        let text = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        faults.push(FieldFault::invalid(at, Value::Array(given), text));
+    } else {
+        for (index, (new, old)) in given.into_iter().zip(&kept).enumerate() {
+            if !only_adds(&new, old) {
+                let text = "only additions are allowed (no mutations or deletions)";
+                faults.push(FieldFault::invalid(format!("{at}[{index}]"), new, text));
+            }
+        }
+    }
+    let is_alone = munged["affinity"]
+        .as_object()
+        .is_none_or(|map| map.iter().all(|(name, value)| name == "nodeAffinity" || value.is_null()));
+    if (old["affinity"].is_null() || munged["affinity"].is_null()) && is_alone {
+        restore(munged, old, "affinity");
+    } else {
+        restore(&mut munged["affinity"], &old["affinity"], "nodeAffinity");
+    }
+}
+
+/// Whether a term of a node selector has only got more requirements.
+fn only_adds(new: &Value, old: &Value) -> bool {
+    let list = |term: &Value, field: &str| term[field].as_array().cloned().unwrap_or_default();
+    let fields = ["matchExpressions", "matchFields"];
+    let is_empty = |term: &Value| fields.iter().all(|field| list(term, field).is_empty());
+    (!is_empty(old) || is_empty(new))
+        && fields.iter().all(|field| list(new, field).starts_with(&list(old, field)))
 }
 
 fn node_selector_additions(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {

@@ -296,7 +296,9 @@ fn traffic(spec: &Value, faults: &mut Vec<FieldFault>) {
     }
     let health = spec["healthCheckNodePort"].as_i64().unwrap_or_default();
     if needs_health_port(spec) {
-        if let Some(fault) = names::port(health) {
+        if health == 0 {
+            faults.push(FieldFault::required("spec.healthCheckNodePort", ""));
+        } else if let Some(fault) = names::port(health) {
             faults.push(FieldFault::invalid("spec.healthCheckNodePort", health, fault));
         }
     } else if health != 0 {
