@@ -48,6 +48,9 @@ const RESERVED: [&str; 22] = [
 
 /// How deep the parts of an expression may be nested.
 const MAX_DEPTH: usize = 256;
+/// How deep brackets and signs may be nested in a text that is parsed (cel-go's bound): what is nested deeper would take
+/// the parser far longer than its length says.
+const MAX_NESTING: usize = 250;
 /// Room on the stack for one character of a text that is parsed: the parser calls itself for each level.
 const PARSER_BYTES: usize = 32 * 1024;
 /// Room on the stack for an evaluation, whose depth is bounded.
@@ -70,6 +73,9 @@ fn parse(expression: &str, objects: bool) -> Result<Program, String> {
     if expression.len() > MAX_EXPRESSION_BYTES {
         return Err(format!("the expression is longer than {MAX_EXPRESSION_BYTES} bytes"));
     }
+    if nesting(expression) > MAX_NESTING {
+        return Err(format!("expression recursion limit exceeded: {MAX_NESTING}"));
+    }
     stacker::grow(EVALUATION_BYTES + expression.len() * PARSER_BYTES, || {
         let parsed = guarded(|| Program::compile(expression).map_err(|error| error.to_string()))?;
         // One that is too deep is dropped here, while there is room.
@@ -78,6 +84,31 @@ fn parse(expression: &str, objects: bool) -> Result<Program, String> {
             None => Ok(parsed),
         }
     })
+}
+
+/// How deep a text's brackets, and signs that stand before one another, are nested, outside of what is quoted.
+fn nesting(expression: &str) -> usize {
+    let (mut open, mut signs, mut deepest) = (0_usize, 0_usize, 0_usize);
+    let mut quote = None;
+    let mut is_escaped = false;
+    for byte in expression.bytes() {
+        if let Some(end) = quote {
+            let ends = byte == end && !is_escaped;
+            is_escaped = byte == b'\\' && !is_escaped;
+            quote = (!ends).then_some(end);
+            continue;
+        }
+        match byte {
+            b'(' | b'[' | b'{' => open += 1,
+            b')' | b']' | b'}' => open = open.saturating_sub(1),
+            b'!' | b'-' => signs += 1,
+            b' ' | b'\n' | b'\t' | b'\r' => continue,
+            b'"' | b'\'' => quote = Some(byte),
+            _ => signs = 0,
+        }
+        deepest = deepest.max(open + signs);
+    }
+    deepest
 }
 
 /// The first part of an expression that the interpreter cannot take, for a person; `objects` says whether those that
@@ -218,5 +249,19 @@ mod tests {
             "undeclared reference to 'Object'"
         );
         assert!(compile(&"1+".repeat(MAX_EXPRESSION_BYTES)).is_err());
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_not_parsed() {
+        let nested = |open: &str, close: &str, times: usize| {
+            compile(&format!("{}1{}", open.repeat(times), close.repeat(times))).err().unwrap_or_default()
+        };
+        for (open, close) in [("(", ")"), ("[", "]"), ("{1: ", "}"), ("-", ""), ("! ", "")] {
+            let said = nested(open, close, MAX_NESTING + 1);
+            assert_eq!(said, "expression recursion limit exceeded: 250", "{open}");
+        }
+        assert_eq!(nested("(", ")", 50), "");
+        let quoted = format!("'{}' == \"{}\\\"\"", "(".repeat(1000), "[".repeat(1000));
+        assert!(compile(&quoted).is_ok());
     }
 }

@@ -9,6 +9,7 @@ use super::admission::{self, Attributes, Operation};
 use super::auth::escalation;
 use super::body::Decoded;
 use super::call::Call;
+use super::query::FieldValidation;
 use super::reply::Shown;
 use super::status::{self, About, Refusal};
 use super::{managed, rules, service_accounts, services, versions};
@@ -111,7 +112,7 @@ async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result
     }
     let key = Key::new(call.action.namespace, &name);
     let is_generated = value["metadata"]["generateName"].as_str().is_some_and(|prefix| !prefix.is_empty());
-    let value = versions::stored(kind, value);
+    let value = versions::stored(kind, value, call.query.dry_run);
     if call.query.dry_run {
         return match call.server.store.get(&call.entry.resource, &key) {
             Some(_) => Err(taken(call, &name, is_generated)),
@@ -158,6 +159,9 @@ fn taken(call: &Call<'_>, name: &str, is_generated: bool) -> Refusal {
 /// How the refusal of a body begins whose type cannot be read.
 pub const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
 
+/// How the refusal of a body begins that says no kind.
+const NO_KIND: &str = "Object 'Kind' is missing";
+
 /// 400 for a body of which not even the type can be read (`handlers/rest.go`, `transformDecodeError`).
 pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
     const SHOWN: usize = 30;
@@ -181,7 +185,19 @@ pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
 /// # Errors
 /// 400.
 pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result<(), Refusal> {
-    type_fault(call, value, bytes).map_or(Ok(()), |why| Err(unrecognized(call, &why, bytes)))
+    let Some(why) = type_fault(call, value, bytes) else { return Ok(()) };
+    // Only a reader that is not strict has read a version by then.
+    let is_lenient = why.starts_with(NO_KIND) && call.query.field_validation == FieldValidation::Ignore;
+    let version = value["apiVersion"].as_str().filter(|version| is_lenient && !version.is_empty());
+    match version {
+        Some(version) => {
+            let (kind, version) = (&call.entry.kind.kind, version.rsplit('/').next().unwrap_or_default());
+            Err(status::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+            )))
+        }
+        None => Err(unrecognized(call, &why, bytes)),
+    }
 }
 
 /// Why the type of a body cannot be read, if it cannot.
@@ -217,7 +233,7 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<String
         return Some(format!("unexpected GroupVersion string: {version}"));
     }
     if !call.entry.kind.is_builtin() && value["kind"].as_str().unwrap_or_default().is_empty() {
-        return Some(format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes)));
+        return Some(format!("{NO_KIND} in '{}'", String::from_utf8_lossy(bytes)));
     }
     None
 }

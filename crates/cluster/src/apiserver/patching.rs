@@ -15,6 +15,9 @@ use super::reply::Shown;
 use super::status::{self, Refusal};
 use super::{create, rules, update};
 
+/// How a configuration is refused in which a key stands twice.
+const REPEATED: &str = "error strict decoding YAML: error converting YAML to JSON: yaml";
+
 /// Answers a PATCH. The flag tells whether the object was created by it.
 ///
 /// # Errors
@@ -53,8 +56,17 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
         if call.entry.kind.is_builtin() {
             create::check_type(call, &mut next).map_err(|why| undecodable(&patched, &why))?;
         }
-        drop_unknown(call, &mut next, &patch.duplicates).map_err(|why| undecodable(&patched, &why))?;
-        check_identity(call, present, &next)?;
+        let validation = call.query.field_validation;
+        let dropped = match patch_type {
+            PatchType::Strategic => {
+                rules::convert_patched(&call.entry.kind, &mut next, &patch.duplicates, validation)
+            }
+            _ => rules::drop_unknown(&call.entry.kind, &mut next, &patch.duplicates, validation),
+        };
+        let warnings = dropped.map_err(|why| undecodable(&patched, &why))?;
+        warnings.into_iter().for_each(|warning| call.warn(warning));
+        create::check_namespace_field(call, &mut next)?;
+        check_name(call, &next)?;
         Ok(next)
     })
     .await?;
@@ -69,33 +81,21 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
     }
     let mut applied = decoded.value;
     check_applied_type(call, &mut applied)?;
-    let metadata = rules::metadata(&mut applied)?;
-    let name = metadata.entry("name").or_insert_with(|| call.action.name.into());
-    if name != call.action.name {
-        let message = format!(
-            "the name of the object ({}) does not match the name on the URL ({})",
-            name.as_str().unwrap_or_default(),
-            call.action.name
-        );
-        return Err(status::bad_request(message));
-    }
-    repeated_key(
-        call,
-        decoded.duplicate_key,
-        "error strict decoding YAML: error converting YAML to JSON: yaml",
-    )?;
+    rules::metadata(&mut applied)?;
     let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
     if !is_there && call.action.subresource.is_empty() {
         authority::authorize_creation(call)?;
         create::admit_into_namespace(call)?;
+        let mut value = rules::applied(call, None, &applied)?;
+        repeated_key(call, &decoded.duplicate_key, REPEATED)?;
         if let Some(uid) = applied["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
             let why = format!(
                 "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             );
             return Err(status::conflict(call.about(), &why));
         }
-        let mut value = rules::applied(call, None, &applied)?;
         create::check_namespace_field(call, &mut value)?;
+        check_name(call, &value)?;
         rules::metadata(&mut value)?.remove("resourceVersion");
         match create::complete(call, value).await {
             Err(refusal) if refusal.reason == "AlreadyExists" => {}
@@ -103,8 +103,10 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
         }
     }
     let shown = update::change(call, |present| {
-        let next = rules::applied(call, Some(present), &applied)?;
-        check_identity(call, present, &next)?;
+        let mut next = rules::applied(call, Some(present), &applied)?;
+        repeated_key(call, &decoded.duplicate_key, REPEATED)?;
+        create::check_namespace_field(call, &mut next)?;
+        check_name(call, &next)?;
         Ok(next)
     })
     .await?;
@@ -133,7 +135,7 @@ fn check_applied_type(call: &Call<'_>, applied: &mut Value) -> Result<(), Refusa
 ///
 /// # Errors
 /// 400.
-pub fn repeated_key(call: &Call<'_>, key: Option<String>, where_: &str) -> Result<(), Refusal> {
+pub fn repeated_key(call: &Call<'_>, key: &Option<String>, where_: &str) -> Result<(), Refusal> {
     let Some(key) = key else { return Ok(()) };
     let text = format!("{where_}: unmarshal errors:\n  {key}");
     match call.query.field_validation {
@@ -141,12 +143,6 @@ pub fn repeated_key(call: &Call<'_>, key: Option<String>, where_: &str) -> Resul
         FieldValidation::Warn => call.warn(text),
         FieldValidation::Strict => return Err(status::bad_request(text)),
     }
-    Ok(())
-}
-
-fn drop_unknown(call: &Call<'_>, value: &mut Value, duplicates: &[String]) -> Result<(), Refusal> {
-    let warnings = rules::drop_unknown(&call.entry.kind, value, duplicates, call.query.field_validation)?;
-    warnings.into_iter().for_each(|warning| call.warn(warning));
     Ok(())
 }
 
@@ -160,6 +156,7 @@ fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
         return Ok(());
     }
     if !call.entry.kind.is_builtin() {
+        rules::check_metadata(&call.entry.kind, next).map_err(|why| undecodable(next, &why))?;
         let is_null = next.get("apiVersion").is_some_and(Value::is_null);
         return Err(if is_null {
             let text = ".apiVersion accessor error: <nil> is of the type <nil>, expected string";
@@ -199,26 +196,18 @@ fn undecodable(patched: &Value, why: &Refusal) -> Refusal {
     status::invalid(about, &[("FieldValueInvalid".into(), detail, "patch".into())])
 }
 
-/// A patch may not turn the object into another one.
-fn check_identity(call: &Call<'_>, present: &Value, next: &Value) -> Result<(), Refusal> {
-    for field in ["name", "namespace"] {
-        let (before, after) = (&present["metadata"][field], &next["metadata"][field]);
-        if before != after {
-            let text = after.as_str().unwrap_or_default();
-            if field == "name" && text.is_empty() {
-                return Err(nameless(call));
-            }
-            if field == "namespace" {
-                let message =
-                    "the namespace of the provided object does not match the namespace sent on the request";
-                return Err(status::bad_request(message));
-            }
-            let message = format!(
-                "the name of the object ({text}) does not match the name on the URL ({})",
-                before.as_str().unwrap_or(call.action.name)
-            );
-            return Err(status::bad_request(message));
-        }
+/// The name is that of the path (`checkName`).
+fn check_name(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
+    let name = next["metadata"]["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        return Err(nameless(call));
+    }
+    if name != call.action.name {
+        let message = format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.action.name
+        );
+        return Err(status::bad_request(message));
     }
     Ok(())
 }

@@ -40,9 +40,16 @@ pub fn invalid(kind: &Kind, name: &str, faults: &[FieldFault]) -> Refusal {
 
 /// The same of an object that is judged; one of a custom kind may say to be of another.
 pub fn invalid_of(kind: &Kind, value: &Value, name: &str, faults: &[FieldFault]) -> Refusal {
-    let given = value["kind"].as_str().filter(|given| !kind.is_builtin() && !given.is_empty());
+    if kind.is_builtin() {
+        return invalid(kind, name, faults);
+    }
     let mut named = kind.clone();
-    given.unwrap_or(&kind.kind).clone_into(&mut named.kind);
+    if let Some(given) = value["kind"].as_str().filter(|given| !given.is_empty()) {
+        given.clone_into(&mut named.kind);
+    }
+    if let Some(given) = value["apiVersion"].as_str().filter(|given| !given.is_empty()) {
+        given.split_once('/').map_or("", |(group, _)| group).clone_into(&mut named.group);
+    }
     invalid(&named, name, faults)
 }
 
@@ -57,10 +64,13 @@ pub fn drop_unknown(
     validation: FieldValidation,
 ) -> Result<Vec<String>, Refusal> {
     if !kind.is_builtin() {
-        let mut metadata = value["metadata"].clone();
-        objects::decode_metadata(&mut metadata).map_err(|why| strange(value, kind, &why))?;
+        let metadata = check_metadata(kind, value)?;
         if !metadata.is_null() {
             value["metadata"] = metadata;
+        }
+        if !is_of(kind, value) {
+            // It is not known what it should be; that it is another is told when it is judged.
+            return Ok(Vec::new());
         }
         let mut whole = value.take();
         let coerced = kind.schema().coerce_embedded(&mut whole, &objects::decode_metadata);
@@ -71,14 +81,36 @@ pub fn drop_unknown(
         let (version, kind) = (&kind.version, &kind.kind);
         status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
     })?;
+    // Of a custom kind it is known only after the body has been read what is unknown.
+    tell_unknown(kind, &unknown, duplicates, kind.is_builtin(), validation)
+}
+
+/// The same for what a strategic merge patch made of an object.
+///
+/// # Errors
+/// As [`drop_unknown`].
+pub fn convert_patched(
+    kind: &Kind,
+    value: &mut Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Vec<String>, Refusal> {
+    let unknown = objects::convert(kind, value).map_err(status::bad_request)?;
+    tell_unknown(kind, &unknown, duplicates, false, validation)
+}
+
+/// What is said of unknown and repeated fields; the unknown ones first or last.
+fn tell_unknown(
+    kind: &Kind,
+    unknown: &[String],
+    duplicates: &[String],
+    unknown_first: bool,
+    validation: FieldValidation,
+) -> Result<Vec<String>, Refusal> {
     let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
     let repeated = duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
-    // Of a custom kind it is known only after the body has been read what is unknown.
-    let texts = if kind.is_builtin() {
-        unknown.chain(repeated).collect::<Vec<_>>()
-    } else {
-        repeated.chain(unknown).collect::<Vec<_>>()
-    };
+    let texts: Vec<String> =
+        if unknown_first { unknown.chain(repeated).collect() } else { repeated.chain(unknown).collect() };
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(texts),
@@ -91,6 +123,34 @@ pub fn drop_unknown(
             )))
         }
     }
+}
+
+/// A custom object's metadata in the form of any object's.
+///
+/// # Errors
+/// 400.
+pub fn check_metadata(kind: &Kind, value: &Value) -> Result<Value, Refusal> {
+    let mut metadata = value["metadata"].clone();
+    objects::decode_metadata(&mut metadata).map_err(|why| strange(value, kind, &why))?;
+    Ok(metadata)
+}
+
+/// Brings a custom object into the form in which it is read back from the store: with the fields that the stored version
+/// has, without `null`s that are no value, its metadata and that of objects within it as of any object.
+pub fn settle(kind: &Kind, value: &mut Value) {
+    let schema = kind.stored_schema().unwrap_or_else(|| kind.schema());
+    schema.prune(value);
+    schema.drop_nulls(value);
+    // What cannot be read was let in, and stays as it is.
+    let _ = objects::decode_metadata(&mut value["metadata"]);
+    let _ = schema.coerce_embedded(value, &objects::decode_metadata);
+}
+
+/// Whether a custom object says to be of this kind, in whichever version.
+fn is_of(kind: &Kind, value: &Value) -> bool {
+    let text = |field: &str| value[field].as_str().unwrap_or_default();
+    let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+    group == kind.group && text("kind") == kind.kind
 }
 
 /// Adds what Kubernetes writes of a built-in object even where nobody set it.
@@ -132,8 +192,8 @@ pub fn warnings(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
 }
 
 /// The faults of an object that is to replace another.
-pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault> {
-    objects::validate_update(kind, new, old)
+pub fn validate_update(kind: &Kind, subresource: &str, new: &Value, old: &Value) -> Vec<FieldFault> {
+    objects::validate_update(kind, subresource, new, old)
 }
 
 /// The status of a CustomResourceDefinition that is served.
@@ -194,7 +254,7 @@ pub fn applied(call: &Call<'_>, live: Option<&Value>, intent: &Value) -> Result<
     let mut made = apply::apply(&call.entry.kind, live, intent, writer, call.query.force)
         .map_err(|error| Refusal::of_status(&error.status(), error.to_string()))?;
     let kind = &call.entry.kind;
-    objects::decode(kind, &mut made).map_err(|error| {
+    objects::convert(kind, &mut made).map_err(|error| {
         let (name, version) = (&intent["metadata"]["name"], kind.api_version());
         let version = if version.contains('/') { version } else { format!("/{version}") };
         let (name, kind) = (name.as_str().unwrap_or_default(), &kind.kind);

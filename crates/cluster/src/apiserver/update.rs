@@ -42,9 +42,11 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
         rules::metadata(&mut value)?.remove("resourceVersion");
         return Ok((create::complete(call, value).await?, true));
     }
-    if !is_there {
+    let Some(record) = call.server.store.get(&call.entry.resource, &call.key()) else {
         return Err(status::not_found(call.about()));
-    }
+    };
+    check_uid(call, &record.value["metadata"]["uid"], &value)?;
+    check_version(version_of(&value))?;
     if is_any(version_of(&value)) && !rules::may_update_unconditionally(&call.entry.kind) {
         let detail = "Invalid value: 0: must be specified for an update".to_owned();
         // The refusal names the resource, not the kind (`genericregistry.Store.Update`).
@@ -100,7 +102,11 @@ async fn commit(
     let promise = services::allocate(call, &mut next, Some(&present))?;
     // What other subresources change is decided by the server, beyond what an update may.
     let is_judged = matches!(call.action.subresource, "" | "status" | "scale");
-    let faults = if is_judged { rules::validate_update(kind, &next, &present) } else { Vec::new() };
+    let faults = if is_judged {
+        rules::validate_update(kind, call.action.subresource, &next, &present)
+    } else {
+        Vec::new()
+    };
     if !faults.is_empty() {
         return Err(rules::invalid_of(kind, &next, call.action.name, &faults));
     }
@@ -112,11 +118,11 @@ async fn commit(
     if kind.is_builtin() {
         kind.schema().settle(&mut next);
     }
-    if managed::is_unchanged(&present, &next) {
+    let is_final = is_final(kind, &present, &next);
+    let next = versions::stored(kind, next, call.query.dry_run);
+    if managed::is_unchanged(&record.value, &next) {
         return Ok(Some(Shown::Stored(record.clone())));
     }
-    let is_final = is_final(kind, &present, &next);
-    let next = versions::stored(kind, next);
     if call.query.dry_run {
         return Ok(Some(Shown::Draft(next)));
     }
@@ -276,15 +282,11 @@ fn check_identity(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<
     if !is_any(version) && version != version_of(present) {
         return Err(status::conflict(call.about(), status::OUTDATED));
     }
-    let uid = next["metadata"]["uid"].as_str().unwrap_or_default();
-    let own = present["metadata"]["uid"].as_str().unwrap_or_default();
-    if !uid.is_empty() && uid != own {
-        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
-        return Err(status::conflict(call.about(), &why));
-    }
     let metadata = rules::metadata(next)?;
-    for field in ["uid", "resourceVersion"] {
-        metadata.insert(field.into(), present["metadata"][field].clone());
+    metadata.insert("resourceVersion".into(), present["metadata"]["resourceVersion"].clone());
+    // Another UID is told as what may not change.
+    if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
+        metadata.insert("uid".into(), present["metadata"]["uid"].clone());
     }
     Ok(())
 }

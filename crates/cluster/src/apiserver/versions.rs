@@ -14,13 +14,15 @@ use crate::store::Record;
 
 /// An object in the version of `kind`.
 pub fn served<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
-    let lacks_default = !kind.is_builtin() && kind.schema().lacks_default(value);
+    // It is read as of the version in which it is stored, with that version's defaults.
+    let schema = kind.stored_schema().unwrap_or_else(|| kind.schema());
+    let lacks_default = !kind.is_builtin() && schema.lacks_default(value);
     if value["apiVersion"] == kind.api_version().as_str() && !lacks_default {
         return Cow::Borrowed(value);
     }
     let mut value = value.clone();
     if lacks_default {
-        kind.schema().default(&mut value);
+        schema.default(&mut value);
     }
     rules::convert_event(kind, &mut value);
     rules::convert_autoscaler(kind, &mut value);
@@ -36,8 +38,9 @@ pub fn served_json(kind: &Kind, record: &Record) -> Bytes {
     }
 }
 
-/// An object as it came in, in the version in which it is stored.
-pub fn stored(kind: &Kind, mut value: Value) -> Value {
+/// An object as it came in, in the version in which it is stored; a dry run's is not read back from there, but it is
+/// brought from one version to another.
+pub fn stored(kind: &Kind, mut value: Value, is_draft: bool) -> Value {
     if kind.is("events.k8s.io", "Event")
         && let Some(core) = rules::builtin_kind("", "Event")
     {
@@ -51,10 +54,8 @@ pub fn stored(kind: &Kind, mut value: Value) -> Value {
     if kind.is_builtin() {
         kind.schema().settle(&mut value);
     }
-    // What is read back from the store has the fields and the defaults of the version that is stored.
-    if let Some(schema) = kind.stored_schema() {
-        schema.prune(&mut value);
-        schema.default(&mut value);
+    if !kind.is_builtin() && (!is_draft || kind.stored_schema().is_some()) {
+        rules::settle(kind, &mut value);
     }
     value
 }
@@ -70,7 +71,7 @@ mod tests {
             panic!("events.k8s.io is not served")
         };
         let new = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "note": "n", "regarding": {"name": "p"}});
-        let core = stored(&kind, new.clone());
+        let core = stored(&kind, new.clone(), false);
         assert_eq!(
             core,
             json!({"apiVersion": "v1", "kind": "Event", "message": "n", "involvedObject": {"name": "p"}})

@@ -4,6 +4,7 @@
 //! that comes to match the selectors is ADDED, one that ceases to is DELETED. Lines of plain objects are the
 //! store's shared ones; only other forms are made for each watcher.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,7 +161,8 @@ impl Lines {
         match self.form {
             Form::Object | Form::Discovery(_) => match event {
                 Some(event)
-                    if event.verb == verb && record.value["apiVersion"] == kind.api_version().as_str() =>
+                    if event.verb == verb
+                        && matches!(versions::served(kind, &record.value), Cow::Borrowed(_)) =>
                 {
                     event.line().clone()
                 }

@@ -639,13 +639,13 @@ mod tests {
         let old = job(1, "i");
         let texts = |faults: Vec<FieldFault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(texts(crate::objects::validate_create(&kind, &old)), Vec::<String>::new());
-        assert_eq!(texts(crate::objects::validate_update(&kind, &old, &old)), Vec::<String>::new());
+        assert_eq!(texts(crate::objects::validate_update(&kind, "", &old, &old)), Vec::<String>::new());
         assert!(
-            !crate::objects::validate_update(&kind, &job(2, "i"), &old).is_empty(),
+            !crate::objects::validate_update(&kind, "", &job(2, "i"), &old).is_empty(),
             "slots are immutable"
         );
         assert!(
-            !crate::objects::validate_update(&kind, &job(1, "j"), &old).is_empty(),
+            !crate::objects::validate_update(&kind, "", &job(1, "j"), &old).is_empty(),
             "templates are immutable"
         );
     }

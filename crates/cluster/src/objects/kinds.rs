@@ -278,7 +278,7 @@ impl Kind {
         self
     }
 
-    fn named(mut self, rule: NameRule) -> Kind {
+    pub(super) fn named(mut self, rule: NameRule) -> Kind {
         self.name_rule = rule;
         self
     }

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::fault::FieldFault;
-use super::kinds::Kind;
+use super::kinds::{Kind, NameRule};
 use super::names;
 
 const MAX_MANAGER_BYTES: usize = 128;
@@ -57,6 +57,21 @@ pub fn validate(kind: &Kind, object: &Value) -> Vec<FieldFault> {
     owners(&meta["ownerReferences"], &mut faults);
     finalizers(kind, &meta["finalizers"], &mut faults);
     managers(&meta["managedFields"], &mut faults);
+    faults
+}
+
+/// Faults of the metadata of an object within another, which need not have a name.
+pub fn validate_embedded(metadata: &Value, path: &str) -> Vec<FieldFault> {
+    let mut meta = if metadata.is_object() { metadata.clone() } else { serde_json::json!({}) };
+    if meta["name"].as_str().unwrap_or_default().is_empty() {
+        meta["name"] = "fakename".into();
+    }
+    let is_namespaced = meta["namespace"].as_str().is_some_and(|namespace| !namespace.is_empty());
+    let kind = Kind::new("", "", "", "", is_namespaced).named(NameRule::PathSegment);
+    let mut faults = validate(&kind, &serde_json::json!({"metadata": meta}));
+    for fault in &mut faults {
+        fault.path = fault.path.replacen("metadata", path, 1);
+    }
     faults
 }
 

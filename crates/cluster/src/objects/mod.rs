@@ -79,10 +79,37 @@ pub fn decode_metadata(metadata: &mut Value) -> Result<(), String> {
     decoded.map_err(|error| error.to_string().replace(".metadata.", "."))
 }
 
-/// What is wrong with the labels and annotations of an object within another.
-pub fn metadata_faults(metadata: &Value, path: &str) -> Vec<FieldFault> {
-    let mut faults = names::labels(&metadata["labels"], &format!("{path}.labels"));
-    faults.extend(names::annotations(&metadata["annotations"], &format!("{path}.annotations")));
+/// What is wrong with the type and metadata of an object within another (`objectmeta.validateEmbeddedResource`).
+pub fn embedded_faults(object: &Value, path: &str) -> Vec<FieldFault> {
+    let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    let mut faults = Vec::new();
+    for name in ["apiVersion", "kind"] {
+        let at = at(name);
+        match object.get(name) {
+            None => faults.push(FieldFault::required(at, "")),
+            Some(Value::String(text)) if text.is_empty() => {
+                faults.push(FieldFault::invalid(at, "", "must not be empty"));
+            }
+            Some(Value::String(text)) if name == "apiVersion" => {
+                if text.matches('/').count() > 1 {
+                    let detail = format!("unexpected GroupVersion string: {text}");
+                    faults.push(FieldFault::invalid(at, text.as_str(), detail));
+                }
+            }
+            Some(Value::String(text)) => {
+                let judged = names::label_1035(&text.to_lowercase());
+                if !judged.is_empty() {
+                    let detail =
+                        format!("may have mixed case, but should otherwise match: {}", judged.join(","));
+                    faults.push(FieldFault::invalid(at, text.as_str(), detail));
+                }
+            }
+            Some(other) => faults.push(FieldFault::invalid(at, other.clone(), "must be a string")),
+        }
+    }
+    if let Some(metadata) = object.get("metadata") {
+        faults.extend(metadata::validate_embedded(metadata, &at("metadata")));
+    }
     faults
 }
 
@@ -97,6 +124,22 @@ pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, DecodeErro
     let unknown = kind.schema().prune(object);
     if kind.is_builtin() {
         kind.schema().normalize(object)?;
+    } else {
+        kind.schema().drop_nulls(object);
+    }
+    Ok(unknown)
+}
+
+/// The same for an object that a server-side apply or a strategic merge patch made: Kubernetes turns it into Go types by
+/// another way, which has other words and lets whole numbers overflow.
+///
+/// # Errors
+/// As [`decode`], as a text.
+pub fn convert(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
+    let unknown = kind.schema().prune(object);
+    if kind.is_builtin() {
+        kind.schema().convert(object)?;
+        kind.schema().normalize(object).map_err(|error| error.to_string())?;
     }
     Ok(unknown)
 }

@@ -1,7 +1,10 @@
-//! JSON patch (RFC 6902) with the bounds of kube-apiserver: a number of operations, and how much `copy` may add up to.
+//! JSON patch as kube-apiserver applies it: RFC 6902 with the habits of its library (`evanphx/json-patch` v4), and its
+//! bounds on the number of operations and on how much `copy` may add up to.
+//!
+//! Habits: a field that is not there reads as `null`, so it can be replaced, copied and compared with `null`; places
+//! from a list's end count from -1; what stands before the first `/` of a path is not looked at.
 
-use json_patch::{PatchErrorKind, PatchOperation};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::PatchError;
 
@@ -18,7 +21,7 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Some(operations) = patch.as_array() else {
         return Err(PatchError::Malformed(format!(
             "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
-            if patch.is_object() { "object" } else { "value" }
+            kind_of(patch)
         )));
     };
     if operations.len() > MAX_OPERATIONS {
@@ -27,47 +30,185 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
             operations.len()
         )));
     }
+    let operations = operations.iter().map(fields).collect::<Result<Vec<_>, _>>()?;
     let mut patched = object.clone();
     let mut copied_bytes = 0;
-    for (index, operation) in operations.iter().enumerate() {
-        let operation: PatchOperation = serde_json::from_value(operation.clone())
-            .map_err(|e| PatchError::Malformed(format!("operation {index} of the JSON patch: {e}")))?;
-        if let PatchOperation::Copy(copy) = &operation {
-            copied_bytes += patched.pointer(copy.from.as_str()).map_or(0, |v| v.to_string().len());
-            if copied_bytes > MAX_COPIED_BYTES {
-                return Err(PatchError::TooLarge(format!(
-                    "the copy operations of the JSON patch add more than {MAX_COPIED_BYTES} bytes"
-                )));
-            }
-        }
-        let Some(operation) = lenient(&patched, operation) else { continue };
-        json_patch::patch_unsafe(&mut patched, std::slice::from_ref(&operation))
-            .map_err(|e| inapplicable(&operation, index, &e.kind))?;
+    for operation in operations {
+        operate(&mut patched, operation, &mut copied_bytes)?;
     }
     Ok(patched)
 }
 
-/// What the library of kube-apiserver lets pass: a field that is not there can be replaced, and equals `null`.
-fn lenient(object: &Value, operation: PatchOperation) -> Option<PatchOperation> {
-    let is_missing = |path: &str| {
-        let parent = path.rsplit_once('/').and_then(|(parent, _)| object.pointer(parent));
-        parent.is_some_and(Value::is_object) && object.pointer(path).is_none()
+/// An operation's fields; those that have to be texts are.
+fn fields(operation: &Value) -> Result<&Map<String, Value>, PatchError> {
+    let malformed = |found: &str, into: &str| {
+        PatchError::Malformed(format!("error decoding patch: json: cannot unmarshal {found} into Go {into}"))
     };
-    match operation {
-        PatchOperation::Replace(replace) if is_missing(replace.path.as_str()) => {
-            Some(PatchOperation::Add(json_patch::AddOperation { path: replace.path, value: replace.value }))
+    let Some(fields) = operation.as_object() else {
+        return Err(malformed(kind_of(operation), "value of type handlers.jsonPatchOp"));
+    };
+    for name in ["op", "path", "from"] {
+        match fields.get(name) {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(other) => {
+                let into = format!("struct field jsonPatchOp.{name} of type string");
+                return Err(malformed(kind_of(other), &into));
+            }
         }
-        PatchOperation::Test(test) if test.value.is_null() && is_missing(test.path.as_str()) => None,
-        other => Some(other),
+    }
+    Ok(fields)
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 
-fn inapplicable(operation: &PatchOperation, index: usize, kind: &PatchErrorKind) -> PatchError {
-    let path = operation.path().as_str();
-    PatchError::Inapplicable(match kind {
-        PatchErrorKind::TestFailed => format!("testing value {path} failed (operation {index})"),
-        other => format!("operation {index} at {path:?}: {other}"),
-    })
+fn misfit(text: impl Into<String>) -> PatchError {
+    PatchError::Inapplicable(text.into())
+}
+
+fn operate(
+    object: &mut Value,
+    operation: &Map<String, Value>,
+    copied_bytes: &mut usize,
+) -> Result<(), PatchError> {
+    let text = |name: &str| {
+        let given = operation.get(name).and_then(Value::as_str);
+        given.ok_or_else(|| misfit(format!("the operation has no {name}")))
+    };
+    let value = || operation.get("value").cloned().unwrap_or_default();
+    match operation.get("op").and_then(Value::as_str).unwrap_or_default() {
+        "add" => add(object, text("path")?, value()),
+        "remove" => take(object, text("path")?).map(drop),
+        "replace" => replace(object, text("path")?, value()),
+        "move" => {
+            let (from, path) = (text("from")?, text("path"));
+            let moved = take(object, from)?;
+            add(object, path?, moved)
+        }
+        "test" => test(object, text("path")?, operation.get("value")),
+        "copy" => {
+            let copied = read(object, text("from")?)?;
+            let path = text("path")?;
+            holder(object, path)?;
+            *copied_bytes += copied.to_string().len();
+            if *copied_bytes > MAX_COPIED_BYTES {
+                return Err(PatchError::TooLarge(format!(
+                    "the copy operations of the JSON patch add more than {MAX_COPIED_BYTES} bytes"
+                )));
+            }
+            add(object, path, copied)
+        }
+        other => Err(misfit(format!("Unexpected kind: {other}"))),
+    }
+}
+
+/// The map or list in which a path ends, and the last step into it (`findObject`).
+fn holder<'v>(object: &'v mut Value, path: &str) -> Result<(&'v mut Value, String), PatchError> {
+    let missing = || misfit(format!("the object has no {path}"));
+    let steps = path.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
+    let mut steps = steps.collect::<Vec<_>>();
+    let last = steps.pop().ok_or_else(missing)?;
+    let mut at = object;
+    for step in &steps {
+        at = match at {
+            Value::Object(fields) => fields.get_mut(step),
+            Value::Array(items) => position(step, items.len()).and_then(|index| items.get_mut(index)),
+            _ => None,
+        }
+        .ok_or_else(missing)?;
+    }
+    if at.is_object() || at.is_array() { Ok((at, last)) } else { Err(missing()) }
+}
+
+/// A position in a list of this length; it may be the one behind the last.
+fn position(step: &str, length: usize) -> Option<usize> {
+    let index = step.parse::<i64>().ok()?;
+    let from_end = i64::try_from(length).ok()?.checked_add(index)?;
+    usize::try_from(if index < 0 { from_end } else { index }).ok().filter(|at| *at <= length)
+}
+
+fn add(object: &mut Value, path: &str, value: Value) -> Result<(), PatchError> {
+    let (holder, last) = holder(object, path)?;
+    match holder {
+        Value::Object(fields) => {
+            fields.insert(last, value);
+        }
+        Value::Array(items) if last == "-" => items.push(value),
+        Value::Array(items) => {
+            // Counted from the end, -1 is behind the last item.
+            let length = items.len() + usize::from(last.starts_with('-'));
+            let at = position(&last, length).filter(|at| *at <= items.len());
+            items.insert(at.ok_or_else(|| misfit(format!("error in add for path: '{path}'")))?, value);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn take(object: &mut Value, path: &str) -> Result<Value, PatchError> {
+    let (holder, last) = holder(object, path)?;
+    let taken = match holder {
+        Value::Object(fields) => fields.remove(&last),
+        Value::Array(items) => {
+            let at = position(&last, items.len()).filter(|at| *at < items.len());
+            at.map(|at| items.remove(at))
+        }
+        _ => None,
+    };
+    taken.ok_or_else(|| misfit(format!("error in remove for path: '{path}'")))
+}
+
+/// What stands at a path; a field that is not there is `null`.
+fn read(object: &mut Value, path: &str) -> Result<Value, PatchError> {
+    let (holder, last) = holder(object, path)?;
+    match holder {
+        Value::Object(fields) => Ok(fields.get(&last).cloned().unwrap_or_default()),
+        Value::Array(items) => {
+            let item = position(&last, items.len()).and_then(|at| items.get(at));
+            item.cloned().ok_or_else(|| misfit(format!("no item at {path}")))
+        }
+        _ => Ok(Value::Null),
+    }
+}
+
+fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), PatchError> {
+    if path.is_empty() {
+        if !value.is_object() && !value.is_array() {
+            return Err(misfit("replace operation value must be object or array"));
+        }
+        *object = value;
+        return Ok(());
+    }
+    read(object, path)?;
+    let (holder, last) = holder(object, path)?;
+    match holder {
+        Value::Object(fields) => {
+            fields.insert(last, value);
+        }
+        Value::Array(items) => {
+            if let Some(item) = position(&last, items.len()).and_then(|at| items.get_mut(at)) {
+                *item = value;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn test(object: &mut Value, path: &str, wanted: Option<&Value>) -> Result<(), PatchError> {
+    let found = if path.is_empty() { object.clone() } else { read(object, path)? };
+    if found == *wanted.unwrap_or(&Value::Null) {
+        return Ok(());
+    }
+    Err(misfit(format!("testing value {path} failed")))
 }
 
 #[cfg(test)]
@@ -98,7 +239,8 @@ mod tests {
         let object = json!({"a": [1, 2]});
         let cases = [
             (json!({}), 400),
-            (json!([{"op": "fly"}]), 400),
+            (json!([{"op": "fly"}]), 422),
+            (json!(["fly"]), 400),
             (json!([{"op": "remove", "path": "/x"}]), 422),
             (json!([{"op": "replace", "path": "/x/y", "value": 1}]), 422),
             (json!([{"op": "replace", "path": "/a/7", "value": 1}]), 422),

@@ -22,6 +22,9 @@ pub enum PatchError {
     /// The configuration does not fit the kind's schema.
     #[error("{0}")]
     Untyped(String),
+    /// The patch contradicts itself or the kind's schema: Kubernetes does not tell that from a fault of its own.
+    #[error("{0}")]
+    Confused(String),
     /// The patch does not fit the object: where it does not.
     #[error("the server rejected our request due to an error in our request")]
     Inapplicable(String),
@@ -40,7 +43,7 @@ impl PatchError {
     pub fn code(&self) -> u16 {
         match self {
             PatchError::Malformed(_) => 400,
-            PatchError::Untyped(_) => 500,
+            PatchError::Untyped(_) | PatchError::Confused(_) => 500,
             PatchError::Inapplicable(_) => 422,
             PatchError::TooLarge(_) => 413,
             PatchError::Unsupported => 415,
@@ -51,7 +54,7 @@ impl PatchError {
     pub fn reason(&self) -> &'static str {
         match self {
             PatchError::Malformed(_) => "BadRequest",
-            PatchError::Untyped(_) => "",
+            PatchError::Untyped(_) | PatchError::Confused(_) => "",
             PatchError::Inapplicable(_) => "Invalid",
             PatchError::TooLarge(_) => "RequestEntityTooLarge",
             PatchError::Unsupported => "UnsupportedMediaType",

@@ -1,22 +1,24 @@
 //! Strategic merge patch: a merge patch that knows which lists are maps by a key.
 //!
-//! Semantics of `apimachinery/pkg/util/strategicpatch/patch.go`: fields marked `merge` are merged by their merge key
-//! (or as sets of scalars), all other lists are replaced; directives `$patch: replace|delete`, `$retainKeys`,
-//! `$deleteFromPrimitiveList/<field>` and `$setElementOrder/<field>`. Merge keys come from the kind's schema; kinds of a
-//! CRD have none and take no such patch. Depth is bounded by the schema module's `MAX_DEPTH`.
+//! Follows `apimachinery/pkg/util/strategicpatch/patch.go` step by step, so that a patch that contradicts itself is
+//! answered alike: fields marked `merge` are merged by their merge key (or as sets of scalars), all other lists are
+//! replaced; directives `$patch: replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/<field>` and
+//! `$setElementOrder/<field>`. Merge keys come from the kind's schema; kinds of a CRD have none and take no such patch.
+//! Depth is bounded by the schema module's `MAX_DEPTH`.
 
 use serde_json::{Map, Value};
 
 use super::PatchError;
-use crate::objects::Kind;
-use crate::schema::{MAX_DEPTH, NodeId, PatchStrategy, Schema};
+use crate::objects::{Kind, printed};
+use crate::schema::{MAX_DEPTH, NodeId, PatchStrategy, Schema, Type};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
-const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList/";
-const ELEMENT_ORDER: &str = "$setElementOrder/";
+const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
+const ELEMENT_ORDER: &str = "$setElementOrder";
 
 type Object = Map<String, Value>;
+type List = Vec<Value>;
 
 /// Applies a strategic merge patch to an object of a built-in kind.
 ///
@@ -33,27 +35,32 @@ pub fn strategic(kind: &Kind, object: &Value, patch: &Value) -> Result<Value, Pa
     let schema = kind.schema();
     let object = object.as_object().cloned().unwrap_or_default();
     let merger = Merger { schema };
-    merger.map(object, patch, Some(schema.root()), 0).map(Value::Object)
+    merger.map(object, patch.clone(), Some(schema.root()), 0).map(Value::Object)
 }
 
 fn malformed(text: impl Into<String>) -> PatchError {
     PatchError::Malformed(text.into())
 }
 
+/// What Kubernetes does not tell from a fault of its own.
+fn confused(text: impl Into<String>) -> PatchError {
+    PatchError::Confused(text.into())
+}
+
 struct Merger<'a> {
     schema: &'a Schema,
 }
 
-/// A list field being merged: its strategy and the schema of its items.
-struct ListField<'a> {
-    strategy: &'a PatchStrategy,
-    items: Option<NodeId>,
+/// A field that is being merged: its strategy, its own schema or that of its items, and how deep it is.
+struct Field {
+    strategy: PatchStrategy,
+    node: Option<NodeId>,
     depth: usize,
 }
 
-impl ListField<'_> {
-    fn key(&self) -> Option<&str> {
-        self.strategy.merge_key.as_deref()
+impl Field {
+    fn key(&self) -> &str {
+        self.strategy.merge_key.as_deref().unwrap_or_default()
     }
 }
 
@@ -61,313 +68,470 @@ impl Merger<'_> {
     fn map(
         &self,
         mut object: Object,
-        patch: &Object,
+        mut patch: Object,
         node: Option<NodeId>,
         depth: usize,
     ) -> Result<Object, PatchError> {
         if depth > MAX_DEPTH {
             return Err(malformed("the patch is nested too deeply"));
         }
-        if let Some(directive) = patch.get(DIRECTIVE) {
-            return directed(directive, patch);
+        if let Some(directive) = patch.remove(DIRECTIVE) {
+            return directed(&directive, patch);
         }
-        retain_keys(&mut object, patch)?;
-        let done = self.ordered_lists(&mut object, patch, node, depth)?;
+        retain_keys(&mut object, &mut patch)?;
+        self.ordered_lists(&mut object, &mut patch, node, depth)?;
         for (name, value) in patch {
-            if name == RETAIN_KEYS || name.starts_with(ELEMENT_ORDER) || done.contains(&name.as_str()) {
+            let is_deletion = name.starts_with(DELETE_FROM_LIST);
+            let field = match is_deletion {
+                true => list_of(&name).ok_or_else(|| malformed("invalid patch format of primitive list"))?,
+                false => &name,
+            };
+            if value.is_null() {
+                object.remove(field);
                 continue;
             }
-            if let Some(field) = name.strip_prefix(DELETE_FROM_LIST) {
-                delete_scalars(&mut object, field, value)?;
-            } else {
-                self.field(&mut object, name, value, node, depth)?;
-            }
+            let merged = match (object.remove(field), value) {
+                (Some(Value::Object(old)), Value::Object(new)) => {
+                    let field = self.field(node, field, depth)?;
+                    let new = match field.strategy.replace {
+                        true => new,
+                        false => self.map(old, new, field.node, depth + 1)?,
+                    };
+                    Some(Value::Object(new))
+                }
+                (Some(Value::Array(old)), Value::Array(new)) => {
+                    let field = self.list_field(node, field, depth)?;
+                    Some(Value::Array(self.list(old, new, &field, is_deletion)?))
+                }
+                // There is no list to delete from.
+                (old, _) if is_deletion => old,
+                (_, new) => without_directives(without_nulls(new)),
+            };
+            object.extend(merged.map(|merged| (field.to_owned(), merged)));
         }
         Ok(object)
     }
 
-    fn field(
+    /// What is known of a map's field (`LookupPatchMetadataForStruct`).
+    fn field(&self, node: Option<NodeId>, name: &str, depth: usize) -> Result<Field, PatchError> {
+        let node = node.map(|id| self.schema.node(id)).filter(|node| !node.properties.is_empty());
+        let Some(node) = node else {
+            let text = "merging an object in json but data type is not struct, instead is: map";
+            return Err(confused(text));
+        };
+        let property = node.properties.get(name).or_else(|| {
+            let mut all = node.properties.iter();
+            all.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, property)| property)
+        });
+        let Some(property) = property else {
+            let of = node.definition.as_deref().and_then(|name| name.rsplit('.').next()).unwrap_or_default();
+            return Err(confused(format!(
+                "unable to find api field in struct {of} for the json field {name:?}"
+            )));
+        };
+        Ok(Field { strategy: property.strategy.clone(), node: Some(property.node), depth })
+    }
+
+    /// The same for a list, with the schema of its items (`LookupPatchMetadataForSlice`).
+    fn list_field(&self, node: Option<NodeId>, name: &str, depth: usize) -> Result<Field, PatchError> {
+        let field = self.field(node, name, depth)?;
+        let list = field.node.map(|id| self.schema.node(id)).filter(|node| node.kind == Some(Type::Array));
+        let Some(list) = list else {
+            return Err(confused("expected slice or array type, but got: struct"));
+        };
+        Ok(Field { node: list.items, ..field })
+    }
+
+    /// Merges the lists that come with a `$setElementOrder`, and takes them out of the patch (`mergePatchIntoOriginal`).
+    fn ordered_lists(
         &self,
         object: &mut Object,
-        name: &str,
-        value: &Value,
+        patch: &mut Object,
         node: Option<NodeId>,
         depth: usize,
     ) -> Result<(), PatchError> {
-        if value.is_null() {
-            object.remove(name);
-            return Ok(());
-        }
-        let (strategy, child) = self.lookup(node, name);
-        let merged = match (object.remove(name), value) {
-            (Some(Value::Object(_)), Value::Object(_)) if strategy.replace => Some(value.clone()),
-            (Some(Value::Object(old)), Value::Object(new)) => {
-                Some(Value::Object(self.map(old, new, child, depth + 1)?))
-            }
-            (Some(Value::Array(old)), Value::Array(new)) if strategy.merge => {
-                let items = child.and_then(|c| self.schema.node(c).items);
-                Some(Value::Array(self.list(old, new, &ListField { strategy: &strategy, items, depth })?))
-            }
-            (Some(Value::Array(_)), Value::Array(_)) => Some(value.clone()),
-            (_, new) => without_directives(new, depth)?,
-        };
-        if let Some(merged) = merged {
-            object.insert(name.to_owned(), merged);
+        let names = patch.keys().filter(|name| name.starts_with(ELEMENT_ORDER)).cloned().collect::<Vec<_>>();
+        for name in names {
+            let order = as_list(patch.remove(&name).unwrap_or_default())?;
+            let of =
+                list_of(&name).ok_or_else(|| malformed("invalid patch format of setElementOrder list"))?;
+            let old = object.get(of).cloned().map(as_list).transpose()?;
+            let new = patch.get(of).cloned().map(as_list).transpose()?;
+            let field = self.list_field(node, of, depth)?;
+            let key = field.key();
+            check_order(new.as_deref().unwrap_or_default(), &order, key)?;
+            let (server, patched) = (old.clone().unwrap_or_default(), new.clone().unwrap_or_default());
+            let merged = match (old, new) {
+                (Some(old), None) => old,
+                (None, Some(new)) => new.into_iter().filter_map(without_directives).collect(),
+                (Some(old), Some(new)) => self.list(old, new, &field, false)?,
+                (None, None) => continue,
+            };
+            let (first, others) = match key.is_empty() {
+                true => merged.into_iter().partition(|item| order.contains(item)),
+                false => partition(merged, &order, key)?,
+            };
+            let kind = element_kind(&server, &patched)?;
+            let merged = in_order(first, others, &order, &server, key, kind)?;
+            object.insert(of.to_owned(), Value::Array(merged));
+            patch.remove(of);
         }
         Ok(())
     }
 
-    fn lookup(&self, node: Option<NodeId>, name: &str) -> (PatchStrategy, Option<NodeId>) {
-        let Some(id) = node else { return (PatchStrategy::default(), None) };
-        match self.schema.node(id).properties.get(name) {
-            Some(property) => (property.strategy.clone(), Some(property.node)),
-            None => (PatchStrategy::default(), self.schema.node(id).map_values()),
+    /// Merges two lists (`mergeSliceHandler`, `mergeSlice`).
+    fn list(&self, old: List, new: List, field: &Field, is_deletion: bool) -> Result<List, PatchError> {
+        if !field.strategy.merge && !is_deletion {
+            return Ok(new);
         }
-    }
-
-    /// Merges the lists that come with a `$setElementOrder`, and returns their names.
-    fn ordered_lists<'p>(
-        &self,
-        object: &mut Object,
-        patch: &'p Object,
-        node: Option<NodeId>,
-        depth: usize,
-    ) -> Result<Vec<&'p str>, PatchError> {
-        let mut done = Vec::new();
-        for (name, order) in patch {
-            let Some(field) = name.strip_prefix(ELEMENT_ORDER) else { continue };
-            let order = order.as_array().ok_or_else(|| malformed(format!("{name} must be a list")))?;
-            let (strategy, child) = self.lookup(node, field);
-            let items = child.and_then(|c| self.schema.node(c).items);
-            let list = ListField { strategy: &strategy, items, depth };
-            let delete = patch.get(&format!("{DELETE_FROM_LIST}{field}"));
-            if let Some(delete) = delete {
-                delete_scalars(object, field, delete)?;
-            }
-            let old = match object.get(field) {
-                Some(Value::Array(old)) => old.clone(),
-                None | Some(Value::Null) => Vec::new(),
-                Some(_) => return Err(malformed(format!("{field} is not a list"))),
-            };
-            let merged = match patch.get(field) {
-                Some(Value::Array(new)) => {
-                    check_order(new, order, list.key(), name)?;
-                    if strategy.merge { self.list(old.clone(), new, &list)? } else { new.clone() }
-                }
-                Some(Value::Null) | None if object.contains_key(field) => old.clone(),
-                Some(Value::Null) | None => continue,
-                Some(_) => return Err(malformed(format!("{field} is not a list"))),
-            };
-            object.insert(field.to_owned(), Value::Array(in_order(merged, order, &old, list.key())));
-            done.push(field);
+        if old.is_empty() && new.is_empty() {
+            return Ok(old);
         }
-        Ok(done)
-    }
-
-    /// Merges a list marked `merge`: of scalars as a set, of objects by the merge key.
-    fn list(&self, old: Vec<Value>, new: &[Value], field: &ListField<'_>) -> Result<Vec<Value>, PatchError> {
-        let of_objects = old.iter().chain(new).any(Value::is_object);
-        let server_order = old.clone();
-        let (merged, key) = if of_objects {
-            let key = field.key().ok_or_else(|| malformed("cannot merge lists without merge key"))?;
-            (self.objects(old, new, key, field)?, Some(key))
-        } else {
-            let mut merged = old;
-            for item in new {
-                if !merged.contains(item) {
-                    merged.push(item.clone());
-                }
+        let kind = element_kind(&old, &new)?;
+        let key = field.key();
+        let (merged, server, patch) = match kind {
+            Element::Scalar if is_deletion => {
+                return Ok(old.into_iter().filter(|item| !new.contains(item)).collect());
             }
-            (merged, None)
+            Element::Scalar => {
+                let both = old.iter().chain(&new).cloned().collect();
+                (without_repetition(both), old, new)
+            }
+            Element::Map if key.is_empty() => {
+                return Err(confused("cannot merge lists without merge key for struct"));
+            }
+            Element::Map => {
+                let (old, new) = obey_directives(old, new, key)?;
+                (self.objects(old.clone(), new.clone(), key, field)?, old, new)
+            }
         };
-        Ok(in_order(merged, new, &server_order, key))
+        let (first, others) = match key.is_empty() {
+            true => merged.into_iter().partition(|item| patch.contains(item)),
+            false => partition(merged, &patch, key)?,
+        };
+        in_order(first, others, &patch, &server, key, kind)
     }
 
-    fn objects(
-        &self,
-        mut old: Vec<Value>,
-        new: &[Value],
-        key: &str,
-        field: &ListField<'_>,
-    ) -> Result<Vec<Value>, PatchError> {
-        let plain: Vec<&Object> = new
-            .iter()
-            .map(|item| item.as_object().ok_or_else(|| malformed("all items of the list must be objects")))
-            .collect::<Result<_, _>>()?;
-        let key_of = |item: &Object| {
-            item.get(key).cloned().ok_or_else(|| {
-                malformed(format!(
-                    "map: {} does not contain declared merge key: {key}",
-                    Value::Object(item.clone())
-                ))
-            })
-        };
-        let replace = plain.iter().any(|item| item.get(DIRECTIVE).is_some_and(|d| d == "replace"));
-        for item in plain.iter().filter(|item| item.contains_key(DIRECTIVE)) {
-            match item[DIRECTIVE].as_str() {
-                Some("delete") => {
-                    let value = key_of(item)?;
-                    old.retain(|o| o.get(key) != Some(&value));
+    /// Merges items that are no directives (`mergeSliceWithoutSpecialElements`).
+    fn objects(&self, mut old: List, new: List, key: &str, field: &Field) -> Result<List, PatchError> {
+        for item in new {
+            let Value::Object(item) = item else { continue };
+            let value = item.get(key).ok_or_else(|| no_merge_key(&item, key))?;
+            match find(&old, key, value)? {
+                Some(at) => {
+                    let before = old[at].as_object().cloned().unwrap_or_default();
+                    old[at] = Value::Object(self.map(before, item, field.node, field.depth + 1)?);
                 }
-                Some("replace") => {}
-                _ => return Err(bad_directive(&item[DIRECTIVE], item)),
-            }
-        }
-        let plain = plain.into_iter().filter(|item| !item.contains_key(DIRECTIVE));
-        if replace {
-            return Ok(plain.cloned().map(Value::Object).collect());
-        }
-        for item in plain {
-            let value = key_of(item)?;
-            match old.iter_mut().find(|o| o.get(key) == Some(&value)) {
-                Some(found) => {
-                    let before = found.as_object().cloned().unwrap_or_default();
-                    *found = Value::Object(self.map(before, item, field.items, field.depth + 1)?);
-                }
-                None => {
-                    if let Some(item) = without_directives(&Value::Object(item.clone()), field.depth)? {
-                        old.push(item);
-                    }
-                }
+                None => old.push(Value::Object(item)),
             }
         }
         Ok(old)
     }
 }
 
-fn directed(directive: &Value, patch: &Object) -> Result<Object, PatchError> {
-    match directive.as_str() {
-        Some("replace") => {
-            let mut replaced = patch.clone();
-            replaced.remove(DIRECTIVE);
-            Ok(replaced)
+/// What a list holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Element {
+    Map,
+    Scalar,
+}
+
+/// What both lists hold (`sliceElementType`).
+fn element_kind(old: &[Value], new: &[Value]) -> Result<Element, PatchError> {
+    let mut first = None;
+    for item in old.iter().chain(new) {
+        let kind = go_type(item);
+        match first {
+            None if item.is_array() => {
+                return Err(PatchError::Inapplicable("lists of lists are not supported".to_owned()));
+            }
+            None => first = Some(kind),
+            Some(first) if first != kind => {
+                let lists = [old, new].map(|list| printed(&Value::Array(list.to_vec())));
+                return Err(confused(format!("list element types are not identical: [{}]", lists.join(" "))));
+            }
+            Some(_) => {}
         }
-        Some("delete") => Ok(Object::new()),
-        _ => Err(bad_directive(directive, patch)),
+    }
+    match first {
+        Some(MAP) => Ok(Element::Map),
+        Some(_) => Ok(Element::Scalar),
+        None => Err(confused("no elements in any of the given slices")),
     }
 }
 
-fn bad_directive(directive: &Value, patch: &Object) -> PatchError {
-    let text = directive.as_str().map_or_else(|| directive.to_string(), str::to_owned);
-    malformed(format!("unknown patch type: {text} in map: {}", Value::Object(patch.clone())))
+/// The list that a directive is about.
+fn list_of(name: &str) -> Option<&str> {
+    let (directive, list) = name.split_once('/')?;
+    matches!(directive, DELETE_FROM_LIST | ELEMENT_ORDER).then_some(list)
 }
 
-/// Clears the fields that `$retainKeys` does not name.
-fn retain_keys(object: &mut Object, patch: &Object) -> Result<(), PatchError> {
-    let Some(keep) = patch.get(RETAIN_KEYS) else { return Ok(()) };
-    let keep = keep.as_array().ok_or_else(|| malformed("invalid patch format of retainKeys"))?;
+fn as_list(value: Value) -> Result<List, PatchError> {
+    match value {
+        Value::Array(items) => Ok(items),
+        other => Err(bad_type("[]interface {}", &other)),
+    }
+}
+
+fn bad_type(expected: &str, found: &Value) -> PatchError {
+    confused(format!("expected a {expected}, but received a {}", go_type(found)))
+}
+
+fn no_merge_key(item: &Object, key: &str) -> PatchError {
+    let item = printed(&Value::Object(item.clone()));
+    confused(format!("map: {item} does not contain declared merge key: {key}"))
+}
+
+const MAP: &str = "map[string]interface {}";
+
+/// A value's type as Go names it.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => MAP,
+    }
+}
+
+/// Obeys a `$patch` of a map (`handleDirectiveInMergeMap`).
+fn directed(directive: &Value, mut patch: Object) -> Result<Object, PatchError> {
+    match directive.as_str() {
+        Some("replace") => Ok(patch),
+        Some("delete") => Ok(Object::new()),
+        _ => {
+            patch.insert(DIRECTIVE.to_owned(), directive.clone());
+            Err(bad_directive(directive, patch))
+        }
+    }
+}
+
+fn bad_directive(directive: &Value, patch: Object) -> PatchError {
+    let text = match directive {
+        Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={directive})", go_type(directive)),
+        other => printed(other),
+    };
+    confused(format!("unknown patch type: {text} in map: {}", printed(&Value::Object(patch))))
+}
+
+/// Clears the fields that `$retainKeys` does not name (`applyRetainKeysDirective`).
+fn retain_keys(object: &mut Object, patch: &mut Object) -> Result<(), PatchError> {
+    let Some(keep) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+    let bad = || malformed("invalid patch format of retainKeys");
+    let keep = keep.as_array().ok_or_else(bad)?;
     let kept = |name: &str| keep.iter().any(|k| k == name);
-    for name in patch.keys() {
-        let directive =
-            name == RETAIN_KEYS || name.starts_with(ELEMENT_ORDER) || name.starts_with(DELETE_FROM_LIST);
-        if !directive && !kept(name) {
-            return Err(malformed(format!("patch contains {name}, which $retainKeys does not name")));
+    for (name, value) in patch.iter() {
+        let is_directive = name.starts_with(ELEMENT_ORDER) || name.starts_with(DELETE_FROM_LIST);
+        if !value.is_null() && !is_directive && !kept(name) {
+            return Err(bad());
         }
     }
     object.retain(|name, _| kept(name));
     Ok(())
 }
 
-fn delete_scalars(object: &mut Object, field: &str, delete: &Value) -> Result<(), PatchError> {
-    let delete =
-        delete.as_array().ok_or_else(|| malformed(format!("{DELETE_FROM_LIST}{field} must be a list")))?;
-    if let Some(Value::Array(items)) = object.get_mut(field) {
-        items.retain(|item| !delete.contains(item));
+/// Obeys the `$patch` of items, and takes these out (`mergeSliceWithSpecialElements`).
+fn obey_directives(mut old: List, new: List, key: &str) -> Result<(List, List), PatchError> {
+    let (mut plain, mut is_replaced) = (List::new(), false);
+    for item in new {
+        let Some((fields, directive)) = item.as_object().and_then(|map| Some((map, map.get(DIRECTIVE)?)))
+        else {
+            plain.push(item);
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                let value = fields.get(key).ok_or_else(|| no_merge_key(fields, key))?;
+                while let Some(at) = find(&old, key, value)? {
+                    old.remove(at);
+                }
+            }
+            Some("replace") => is_replaced = true,
+            Some("merge") => return Err(confused("merging lists cannot yet be specified in the patch")),
+            _ => return Err(bad_directive(directive, fields.clone())),
+        }
+    }
+    Ok(if is_replaced { (plain, List::new()) } else { (old, plain) })
+}
+
+/// The first item with this value of its key (`findMapInSliceBasedOnKeyValue`).
+fn find(items: &[Value], key: &str, value: &Value) -> Result<Option<usize>, PatchError> {
+    for (at, item) in items.iter().enumerate() {
+        let Some(item) = item.as_object() else {
+            return Err(confused(format!("value for key {at} is not a map")));
+        };
+        if item.get(key) == Some(value) {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
+}
+
+/// Every item that is patched must stand in the order, and in that order (`validatePatchWithSetOrderList`).
+fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
+    if patch.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let fields = |item: &Value| match item {
+        Value::Object(fields) => Ok(fields.clone()),
+        other => Err(bad_type(MAP, other)),
+    };
+    let mut kept = Vec::new();
+    for item in patch {
+        let is_deleted = !key.is_empty() && fields(item)?.get(DIRECTIVE).is_some_and(|d| d == "delete");
+        if !is_deleted {
+            kept.push(item);
+        }
+    }
+    let (mut at, mut in_order) = (0, 0);
+    while at < kept.len() && in_order < order.len() {
+        if kept[at].get(DIRECTIVE).is_some() {
+            at += 1;
+            continue;
+        }
+        let is_same = if key.is_empty() {
+            *kept[at] == order[in_order]
+        } else {
+            let (left, right) = (fields(kept[at])?, fields(&order[in_order])?);
+            let of = |fields: &Object| fields.get(key).cloned().ok_or_else(|| no_merge_key(fields, key));
+            of(&left)? == of(&right)?
+        };
+        at += usize::from(is_same);
+        in_order += 1;
+    }
+    if at < kept.len() && in_order >= order.len() {
+        let [patch, order] = [patch, order].map(|list| printed(&Value::Array(list.to_vec())));
+        return Err(confused(format!(
+            "The order in patch list:\n{patch}\n doesn't match {ELEMENT_ORDER} list:\n{order}\n"
+        )));
     }
     Ok(())
 }
 
-/// A new value as it is stored: without directives and nulls; nothing if it is itself a directive.
-fn without_directives(value: &Value, depth: usize) -> Result<Option<Value>, PatchError> {
-    if depth > MAX_DEPTH {
-        return Err(malformed("the patch is nested too deeply"));
+/// Which items have their key in `by`, and which not (`partitionMapsByPresentInList`).
+fn partition(items: List, by: &[Value], key: &str) -> Result<(List, List), PatchError> {
+    let (mut present, mut others) = (List::new(), List::new());
+    for item in items {
+        let Some(fields) = item.as_object() else { return Err(bad_type(MAP, &item)) };
+        let value = fields.get(key).ok_or_else(|| no_merge_key(fields, key))?;
+        match find(by, key, value)? {
+            Some(_) => present.push(item),
+            None => others.push(item),
+        }
     }
+    Ok((present, others))
+}
+
+/// A new value without fields that are `null`, in lists too.
+fn without_nulls(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(|field| *field = without_nulls(field.take()));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = without_nulls(item.take())),
+        _ => {}
+    }
+    value
+}
+
+/// A new value without the maps that carry a `$patch`; nothing if it is one (`removeDirectives`).
+fn without_directives(value: Value) -> Option<Value> {
     match value {
-        Value::Object(map) => {
-            if map.get(DIRECTIVE).is_some_and(|d| d == "delete") {
-                return Ok(None);
-            }
-            let mut kept = Object::new();
-            for (name, value) in map.iter().filter(|(name, value)| !is_directive(name) && !value.is_null()) {
-                if let Some(value) = without_directives(value, depth + 1)? {
-                    kept.insert(name.clone(), value);
-                }
-            }
-            Ok(Some(Value::Object(kept)))
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
+        Value::Object(fields) => {
+            let kept =
+                fields.into_iter().filter_map(|(name, field)| Some((name, without_directives(field)?)));
+            Some(Value::Object(kept.collect()))
         }
-        Value::Array(items) => {
-            let mut kept = Vec::with_capacity(items.len());
-            for item in items {
-                let only_directive = item
-                    .as_object()
-                    .is_some_and(|m| m.len() == 1 && m.get(DIRECTIVE).is_some_and(|d| d == "replace"));
-                if only_directive {
-                    continue;
-                }
-                kept.extend(without_directives(item, depth + 1)?);
-            }
-            Ok(Some(Value::Array(kept)))
-        }
-        scalar => Ok(Some(scalar.clone())),
+        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        scalar => Some(scalar),
     }
 }
 
-fn is_directive(name: &str) -> bool {
-    name == DIRECTIVE
-        || name == RETAIN_KEYS
-        || name.starts_with(ELEMENT_ORDER)
-        || name.starts_with(DELETE_FROM_LIST)
-}
-
-/// The identity of an item: its merge key's value, or the item itself.
-fn identity<'v>(item: &'v Value, key: Option<&str>) -> &'v Value {
-    match key {
-        Some(key) if item.is_object() => item.get(key).unwrap_or(&Value::Null),
-        _ => item,
-    }
-}
-
-fn position(list: &[Value], item: &Value, key: Option<&str>) -> Option<usize> {
-    list.iter().position(|other| identity(other, key) == identity(item, key))
-}
-
-/// Every item that is patched must stand in the order, and in that order.
-fn check_order(patch: &[Value], order: &[Value], key: Option<&str>, name: &str) -> Result<(), PatchError> {
-    let mut last = 0;
-    for item in patch.iter().filter(|item| item.get(DIRECTIVE).is_none()) {
-        match position(order, item, key) {
-            Some(at) if at >= last => last = at,
-            _ => {
-                return Err(malformed(format!(
-                    "The order in patch list:\n{}\n doesn't match {name} list:\n{}\n",
-                    Value::Array(patch.to_vec()),
-                    Value::Array(order.to_vec())
-                )));
+/// Each value once; in the place of one that comes again stands the last (`deduplicateScalars`).
+fn without_repetition(mut items: List) -> List {
+    let mut at = 0;
+    while at + 1 < items.len() {
+        let mut other = at + 1;
+        while other < items.len() {
+            if items[at] == items[other] {
+                items.swap_remove(other);
+            } else {
+                other += 1;
             }
         }
+        at += 1;
     }
-    Ok(())
+    items
 }
 
-/// Puts the items that `wanted` names in its order, and the others where the server had them relative to these.
-fn in_order(merged: Vec<Value>, wanted: &[Value], server: &[Value], key: Option<&str>) -> Vec<Value> {
-    let (mut named, mut others): (Vec<Value>, Vec<Value>) =
-        merged.into_iter().partition(|item| position(wanted, item, key).is_some());
-    named.sort_by_key(|item| position(wanted, item, key));
-    others.sort_by_key(|item| position(server, item, key).unwrap_or(usize::MAX));
-    let mut out = Vec::with_capacity(named.len() + others.len());
-    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+/// Where an item stands in a list, by its key or by itself (`index`).
+fn position(list: &[Value], item: &Value, key: &str, kind: Element) -> Option<usize> {
+    let is_same = |other: &&Value| match kind {
+        Element::Map => other.get(key) == item.get(key),
+        Element::Scalar => *other == item,
+    };
+    list.iter().position(|other| is_same(&other))
+}
+
+/// Puts the patched items in the order of the patch and the others in the server's, and one list into the other
+/// (`normalizeElementOrder`).
+fn in_order(
+    patched: List,
+    others: List,
+    order: &[Value],
+    server: &[Value],
+    key: &str,
+    kind: Element,
+) -> Result<List, PatchError> {
+    let patched = sorted(patched, order, key, kind)?;
+    let others = sorted(others, server, key, kind)?;
+    let mut out = Vec::with_capacity(patched.len() + others.len());
+    let (mut patched, mut others) = (patched.into_iter().peekable(), others.into_iter().peekable());
     loop {
-        let take_other = match (others.peek(), named.peek()) {
-            (None, None) => return out,
+        let take_other = match (others.peek(), patched.peek()) {
+            (None, None) => return Ok(out),
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (Some(other), Some(name)) => {
-                matches!((position(server, other, key), position(server, name, key)), (Some(o), Some(n)) if o < n)
+            (Some(other), Some(item)) => {
+                let at = |item| position(server, item, key, kind);
+                matches!((at(other), at(item)), (Some(o), Some(n)) if o < n)
             }
         };
-        out.extend(if take_other { others.next() } else { named.next() });
+        out.extend(if take_other { others.next() } else { patched.next() });
     }
+}
+
+/// Sorts items by their place in `order`; one that has none goes before those ahead of it, as the sort by insertion
+/// there takes it to be less (`normalizeSliceOrder`).
+fn sorted(items: List, order: &[Value], key: &str, kind: Element) -> Result<List, PatchError> {
+    if kind == Element::Map {
+        for item in items.iter().chain(order) {
+            let Some(fields) = item.as_object() else { return Err(bad_type(MAP, item)) };
+            if !fields.contains_key(key) {
+                return Err(no_merge_key(fields, key));
+            }
+        }
+    }
+    let is_deleted =
+        |item: &Value| kind == Element::Map && item.get(DIRECTIVE).is_some_and(|d| d == "delete");
+    let (deleted, items): (List, List) = items.into_iter().partition(is_deleted);
+    let mut sorted: Vec<(Option<usize>, Value)> = Vec::with_capacity(items.len());
+    for item in items {
+        let place = position(order, &item, key, kind);
+        let is_less = |other: Option<usize>| match (place, other) {
+            (Some(place), Some(other)) => place < other,
+            _ => true,
+        };
+        let at = sorted.iter().rposition(|(other, _)| !is_less(*other)).map_or(0, |at| at + 1);
+        sorted.insert(at, (place, item));
+    }
+    Ok(sorted.into_iter().map(|(_, item)| item).chain(deleted).collect())
 }
 
 #[cfg(test)]
@@ -456,14 +620,38 @@ mod tests {
     #[test]
     fn bad_patches_are_refused() {
         let cases = [
-            json!([]),
-            json!({"spec": {"$patch": "fly"}}),
-            json!({"spec": {"containers": [{"image": "no key"}]}}),
-            json!({"spec": {"$retainKeys": ["a"], "volumes": []}}),
-            json!({"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "c"}]}}),
+            (json!([]), 400, "a strategic merge patch must be a JSON object"),
+            (json!({"spec": {"$patch": "fly"}}), 500, "unknown patch type: fly in map: map[$patch:fly]"),
+            (json!({"spec": {"$patch": 7}}), 500, "unknown patch type: %!s(int64=7) in map: map[$patch:7]"),
+            (
+                json!({"spec": {"containers": [{"image": "no key"}]}}),
+                500,
+                "map: map[image:no key] does not contain declared merge key: name",
+            ),
+            (
+                json!({"spec": {"containers": ["a"]}}),
+                500,
+                "list element types are not identical: [[map[args:[1 2] image:i name:a] map[image:j name:b]] [a]]",
+            ),
+            (
+                json!({"spec": {"$setElementOrder/containers": 1}}),
+                500,
+                "expected a []interface {}, but received a int64",
+            ),
+            (
+                json!({"spec": {"$retainKeys": ["a"], "volumes": []}}),
+                400,
+                "invalid patch format of retainKeys",
+            ),
+            (
+                json!({"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "c"}]}}),
+                500,
+                "The order in patch list:\n[map[name:c]]\n doesn't match $setElementOrder list:\n[map[name:a]]\n",
+            ),
         ];
-        for patch in cases {
-            assert_eq!(pod(patch.clone()).unwrap_err().code(), 400, "{patch}");
+        for (patch, code, text) in cases {
+            let error = pod(patch.clone()).unwrap_err();
+            assert_eq!((error.code(), error.to_string().as_str()), (code, text), "{patch}");
         }
         let crd = Kind::new("g", "v1", "K", "ks", true);
         assert_eq!(strategic(&crd, &json!({}), &json!({})).unwrap_err().code(), 415);

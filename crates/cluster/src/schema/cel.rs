@@ -12,6 +12,7 @@ use kube_cel::{CompiledSchema, ErrorKind};
 use serde_json::Value;
 
 use super::cost::{self, PER_RULE};
+use super::validate::NOWHERE;
 use super::{NodeId, Schema};
 use crate::expressions;
 use crate::objects::{FieldFault, Reason};
@@ -36,6 +37,8 @@ struct OfNode {
     compiled: CompiledSchema,
     programs: Vec<Program>,
     kind: String,
+    /// What rules say that do not hold, by their text.
+    messages: BTreeMap<String, String>,
 }
 
 impl Rules {
@@ -52,7 +55,11 @@ impl Rules {
             let rules = source[RULES].as_array().into_iter().flatten();
             let programs = rules.filter_map(|rule| Program::compile(rule["rule"].as_str()?).ok()).collect();
             let kind = source["type"].as_str().unwrap_or_default().to_owned();
-            (*node, OfNode { compiled: kube_cel::compile_schema(&source), programs, kind })
+            let said = |rule: &Value| {
+                Some((rule["rule"].as_str()?.to_owned(), rule["message"].as_str()?.trim().to_owned()))
+            };
+            let messages = source[RULES].as_array().into_iter().flatten().filter_map(said).collect();
+            (*node, OfNode { compiled: kube_cel::compile_schema(&source), programs, kind, messages })
         };
         Rules { by_node: sources.iter().map(compile).collect() }
     }
@@ -68,7 +75,8 @@ impl Rules {
         unchanged: bool,
         budget: &mut u64,
     ) -> Vec<FieldFault> {
-        let Some(OfNode { compiled, programs, kind }) = self.by_node.get(&node) else { return Vec::new() };
+        let Some(rules) = self.by_node.get(&node) else { return Vec::new() };
+        let OfNode { compiled, programs, kind, .. } = rules;
         if value.is_null() {
             return Vec::new();
         }
@@ -89,7 +97,7 @@ impl Rules {
                     let is_broken = matches!(error.kind, ErrorKind::ValidationFailure);
                     !(unchanged && is_broken && !error.rule.contains(OLD))
                 };
-                errors.as_slice().iter().filter(counts).map(|error| fault(error, value, path)).collect()
+                errors.as_slice().iter().filter(counts).map(|error| rules.fault(error, value, path)).collect()
             }
         }
     }
@@ -118,25 +126,25 @@ fn with_optional(rule: &str) -> String {
     rewritten
 }
 
-fn fault(error: &kube_cel::ValidationError, value: &Value, path: &str) -> FieldFault {
-    let below = error.field_path.trim_start_matches('.');
-    let path = match (path.is_empty(), below.is_empty()) {
-        (true, _) => below.to_owned(),
-        (_, true) => path.to_owned(),
-        _ if below.starts_with('[') => format!("{path}{below}"),
-        _ => format!("{path}.{below}"),
-    };
-    let shown = if value.is_object() || value.is_array() { None } else { Some(value.clone()) };
-    match error.kind {
-        ErrorKind::ValidationFailure => {
-            FieldFault::new(path, Reason::of_rule(error.reason.as_deref()), shown, error.message.trim())
+impl OfNode {
+    /// What a rule says that does not hold, or why it could not be asked; the latter is about the value as a whole.
+    fn fault(&self, error: &kube_cel::ValidationError, value: &Value, at: &str) -> FieldFault {
+        if !matches!(error.kind, ErrorKind::ValidationFailure) {
+            let rule = self.messages.get(&error.rule).unwrap_or(&error.rule);
+            let text = format!("{} evaluating rule: {}", error.message, rule.replace(OPTIONAL_OLD, OLD));
+            let at = if at.is_empty() { NOWHERE } else { at };
+            return FieldFault::new(at, Reason::Invalid, Some(self.kind.as_str().into()), text);
         }
-        _ => FieldFault::new(
-            path,
-            Reason::Invalid,
-            shown,
-            format!("{} evaluating rule: {}", error.message, error.rule.replace(OPTIONAL_OLD, OLD)),
-        ),
+        let below = error.field_path.trim_start_matches('.');
+        let path = match (at.is_empty(), below.is_empty()) {
+            (true, true) => NOWHERE.to_owned(),
+            (true, false) => below.to_owned(),
+            (false, true) => at.to_owned(),
+            _ if below.starts_with('[') => format!("{at}{below}"),
+            _ => format!("{at}.{below}"),
+        };
+        let shown = if value.is_object() || value.is_array() { None } else { Some(value.clone()) };
+        FieldFault::new(path, Reason::of_rule(error.reason.as_deref()), shown, error.message.trim())
     }
 }
 

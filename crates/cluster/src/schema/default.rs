@@ -1,19 +1,21 @@
 //! Fills in a schema's defaults.
 //!
 //! Rules of `apiextensions-apiserver/pkg/apiserver/schema/defaulting`: an absent field, or a `null` where `null` is no
-//! value, takes the default; a default is itself defaulted; a `null` that is no value and has no default goes.
+//! value, takes the default; a default is itself defaulted. A `null` that is no value and has no default stays: what is
+//! read has none ([`Schema::drop_nulls`]), what is applied may.
 
 use serde_json::Value;
 
 use super::{MAX_DEPTH, NodeId, Schema};
 
 impl Schema {
-    /// Fills in defaults, and drops nulls where `null` is no value.
+    /// Fills in defaults.
     pub fn default(&self, object: &mut Value) {
         self.default_node(self.root(), object, 0);
     }
 
-    /// Whether a stored object, which has no nulls to drop, lacks a default: one that came into the schema after it.
+    /// Whether a stored object lacks a default: one that came into the schema after it, or of a version in which it did
+    /// not come.
     pub fn lacks_default(&self, object: &Value) -> bool {
         self.has_defaults && self.node_lacks_default(self.root(), object, 0)
     }
@@ -25,10 +27,11 @@ impl Schema {
         let node = self.node(id);
         match value {
             Value::Object(map) => {
-                let absent = |name: &String| !map.contains_key(name);
-                node.properties
-                    .iter()
-                    .any(|(name, property)| absent(name) && self.node(property.node).default.is_some())
+                let lacks = |(name, property): (&String, &super::Property)| {
+                    let of = self.node(property.node);
+                    of.default.is_some() && map.get(name).is_none_or(|value| value.is_null() && !of.nullable)
+                };
+                node.properties.iter().any(lacks)
                     || map.iter().any(|(name, child)| {
                         self.field(id, name)
                             .is_some_and(|field| self.node_lacks_default(field, child, depth + 1))
@@ -55,18 +58,14 @@ impl Schema {
                         map.insert(name.clone(), default.clone());
                     }
                 }
-                map.retain(|name, child| {
-                    let Some(field) = self.field(id, name) else { return true };
+                for (name, child) in map.iter_mut() {
+                    let Some(field) = self.field(id, name) else { continue };
                     let of = self.node(field);
-                    if child.is_null() && !of.nullable && !of.is_unstructured() {
-                        match &of.default {
-                            Some(default) => *child = default.clone(),
-                            None => return false,
-                        }
+                    if let (true, false, Some(default)) = (child.is_null(), of.nullable, &of.default) {
+                        *child = default.clone();
                     }
                     self.default_node(field, child, depth + 1);
-                    true
-                });
+                }
             }
             Value::Array(items) => {
                 let Some(of) = node.items else { return };
@@ -103,7 +102,7 @@ mod tests {
             (json!({}), json!({"spec": {"mode": "x", "n": 1, "maybe": "d"}})),
             (
                 json!({"spec": {"n": null, "maybe": null, "plain": null}}),
-                json!({"spec": {"mode": "slow", "n": 1, "maybe": null}}),
+                json!({"spec": {"mode": "slow", "n": 1, "maybe": null, "plain": null}}),
             ),
             (
                 json!({"spec": {"n": 0, "maybe": "", "list": [{}, {"p": "UDP"}], "map": {"k": {}}}}),

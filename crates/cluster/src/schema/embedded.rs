@@ -44,6 +44,9 @@ impl Schema {
                         let shown = metadata.to_string();
                         let at = at("metadata");
                         decode(metadata).map_err(|why| format!("{at}: Invalid value: {shown}: {why}"))?;
+                        if metadata.is_null() {
+                            *metadata = serde_json::json!({});
+                        }
                     }
                 }
                 for (name, child) in map {

@@ -7,6 +7,7 @@
 
 mod builtin;
 mod cel;
+mod convert;
 pub(crate) mod cost;
 mod default;
 mod embedded;

@@ -235,20 +235,12 @@ impl<'a> Walk<'a> {
                 Ok(())
             }
             Some("byte") => {
-                let data: String = text.chars().filter(|c| *c != '\n' && *c != '\r').collect();
-                let decoded = base64::engine::general_purpose::STANDARD.decode(&data);
-                let fault = match decoded {
-                    Ok(_) => {
-                        *text = data;
-                        return Ok(());
+                match base64_fault(text) {
+                    Some(at) => {
+                        self.first.get_or_insert(DecodeError::Base64(at));
                     }
-                    Err(
-                        base64::DecodeError::InvalidByte(at, _)
-                        | base64::DecodeError::InvalidLastSymbol(at, _),
-                    ) => DecodeError::Base64(at),
-                    Err(_) => DecodeError::Base64(data.len() / 4 * 4),
-                };
-                self.first.get_or_insert(fault);
+                    None => text.retain(|c| c != '\n' && c != '\r'),
+                }
                 Ok(())
             }
             _ => Ok(()),
@@ -355,12 +347,24 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
+/// Where a text is no base64; line ends do not count.
+pub(super) fn base64_fault(text: &str) -> Option<usize> {
+    let data: String = text.chars().filter(|c| *c != '\n' && *c != '\r').collect();
+    match base64::engine::general_purpose::STANDARD.decode(&data) {
+        Ok(_) => None,
+        Err(base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _)) => {
+            Some(at)
+        }
+        Err(_) => Some(data.len() / 4 * 4),
+    }
+}
+
 fn is_empty_list(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
 /// What `null` becomes in a list or a map.
-fn zero(node: &Node) -> Value {
+pub(super) fn zero(node: &Node) -> Value {
     match node.kind {
         _ if node.quantity => Value::from("0"),
         Some(Type::String) => Value::from(""),

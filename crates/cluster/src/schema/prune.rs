@@ -16,8 +16,62 @@ impl Schema {
     /// The wording for strict validation is kubectl's: `unknown field "spec.foo"`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
-        self.prune_node(self.root(), object, &mut String::new(), &mut unknown, 0);
+        if self.is_builtin() {
+            self.prune_node(self.root(), object, &mut String::new(), &mut unknown, 0);
+            return unknown;
+        }
+        // Metadata is read before the rest.
+        if let (Some(id), Some(metadata)) = (self.field(self.root(), "metadata"), object.get_mut("metadata"))
+        {
+            self.prune_node(id, metadata, &mut "metadata".to_owned(), &mut unknown, 0);
+        }
+        let mut custom =
+            Custom { schema: self, path: String::new(), unknown: Vec::new(), embedded: Vec::new() };
+        custom.value(Some(self.root()), object, false, 0);
+        for mut found in [custom.unknown, custom.embedded] {
+            found.sort();
+            unknown.extend(found);
+        }
+        unknown.truncate(MAX_REPORTED);
         unknown
+    }
+
+    /// Drops `null`s where `null` is no value and there is no default that would take their place, as a custom object is
+    /// read (`defaulting.PruneNonNullableNullsWithoutDefaults`).
+    pub fn drop_nulls(&self, object: &mut Value) {
+        self.drop_nulls_of(Some(self.root()), object, 0);
+    }
+
+    fn drop_nulls_of(&self, id: Option<NodeId>, value: &mut Value, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        match value {
+            Value::Object(map) => map.retain(|name, child| {
+                if id.is_some_and(|id| self.is_type_or_metadata(id, name)) {
+                    return true;
+                }
+                let field = id.and_then(|id| self.field(id, name));
+                let of = field.map(|id| self.node(id));
+                if child.is_null() && of.is_some_and(|of| !of.nullable && of.default.is_none()) {
+                    return false;
+                }
+                self.drop_nulls_of(field, child, depth + 1);
+                true
+            }),
+            Value::Array(items) => {
+                let of = id.and_then(|id| self.node(id).items);
+                items.iter_mut().for_each(|item| self.drop_nulls_of(of, item, depth + 1));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether this is what every object has, of which the schema of a custom kind says nothing.
+    pub(crate) fn is_type_or_metadata(&self, id: NodeId, name: &str) -> bool {
+        !self.is_builtin()
+            && (id == self.root() || self.node(id).embedded)
+            && matches!(name, "apiVersion" | "kind" | "metadata")
     }
 
     fn prune_node(
@@ -71,6 +125,76 @@ impl Schema {
     }
 }
 
+/// The walk through a custom object (`pruning.prune`): what stands where the schema has none goes too, within lists where
+/// there should be a map, and the other way round.
+struct Custom<'a> {
+    schema: &'a Schema,
+    path: String,
+    unknown: Vec<String>,
+    /// What is unknown in the metadata of objects within the object.
+    embedded: Vec<String>,
+}
+
+impl Custom<'_> {
+    /// `kept` says whether unknown fields stay because the list that the value stands in preserves them.
+    fn value(&mut self, id: Option<NodeId>, value: &mut Value, kept: bool, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        let schema = self.schema;
+        let node = id.map(|id| (id, schema.node(id)));
+        let kept = kept || node.is_some_and(|(_, node)| node.preserve_unknown);
+        let length = self.path.len();
+        match value {
+            Value::Object(map) => map.retain(|name, child| {
+                if let Some((id, _)) = node.filter(|(id, _)| schema.is_type_or_metadata(*id, name)) {
+                    if let (false, "metadata", Some(field)) =
+                        (self.path.is_empty(), name.as_str(), schema.field(id, name))
+                    {
+                        self.path.push_str(".metadata");
+                        schema.prune_node(field, child, &mut self.path, &mut self.embedded, depth + 1);
+                        self.path.truncate(length);
+                    }
+                    return true;
+                }
+                if !self.path.is_empty() {
+                    self.path.push('.');
+                }
+                self.path.push_str(name);
+                let field = node.map(|(id, node)| (schema.field(id, name), node.additional));
+                let known = match field {
+                    Some((Some(field), _)) => {
+                        self.value(Some(field), child, false, depth + 1);
+                        true
+                    }
+                    Some((None, Additional::Anything)) => {
+                        self.value(None, child, false, depth + 1);
+                        true
+                    }
+                    _ => kept,
+                };
+                if !known {
+                    self.unknown.push(self.path.clone());
+                }
+                self.path.truncate(length);
+                known
+            }),
+            Value::Array(items) => {
+                let of = node.and_then(|(_, node)| node.items);
+                if kept && of.is_none() {
+                    return;
+                }
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.path.push_str(&format!("[{index}]"));
+                    self.value(of, item, kept, depth + 1);
+                    self.path.truncate(length);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -115,6 +239,24 @@ mod tests {
                 "spec": {"a": "b", "list": [{"x": 1}, {}], "map": {"k": {"x": 1}},
                     "free": {"any": {"thing": 1}, "known": {"x": 1}},
                     "embedded": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}}})
+        );
+    }
+
+    #[test]
+    fn what_stands_where_there_is_no_schema_goes() {
+        let mut object = json!({"spec": {"a": [{"x": 1}, "y"], "list": {"x": 1}, "map": {"k": [{"z": 1}]}}});
+        assert_eq!(schema().prune(&mut object), ["spec.a[0].x", "spec.list.x", "spec.map.k[0].z"]);
+        assert_eq!(object, json!({"spec": {"a": [{}, "y"], "list": {}, "map": {"k": [{}]}}}));
+    }
+
+    #[test]
+    fn nulls_that_are_no_value_are_not_read() {
+        let mut object = json!({"metadata": {"labels": {"a": null}},
+            "spec": {"a": null, "list": [null, {"x": null}], "map": {"k": null}, "free": {"any": null}}});
+        schema().drop_nulls(&mut object);
+        assert_eq!(
+            object,
+            json!({"metadata": {"labels": {"a": null}}, "spec": {"list": [null, {}], "map": {}, "free": {"any": null}}})
         );
     }
 

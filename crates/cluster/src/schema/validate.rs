@@ -13,6 +13,8 @@ use super::cost::BUDGET;
 use super::{ListType, MAX_DEPTH, Node, NodeId, Schema, Type, formats};
 use crate::objects::{FieldFault, MAX_FAULTS, Reason};
 
+/// The field of a fault that has none.
+pub(super) const NOWHERE: &str = "<nil>";
 const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 
 impl Schema {
@@ -23,11 +25,53 @@ impl Schema {
             self.required(self.root(), object, "", &mut faults, 0);
             return faults;
         }
+        faults.extend(self.bounds(object, old));
+        faults.extend(self.structure(object, old, true));
+        self.conclude(object, old, faults)
+    }
+
+    /// Types and bounds of a custom object.
+    pub fn bounds(&self, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
+        let mut faults = Vec::new();
         Bounded { schema: self, faults: &mut faults }.value(self.root(), object, old, "", 0);
+        faults
+    }
+
+    /// Types and bounds of its `status` alone, which is judged as a thing of its own: paths in texts begin there.
+    pub fn status_bounds(&self, object: &Value, old: &Value) -> Vec<FieldFault> {
+        let (Some(id), Some(status)) = (self.field(self.root(), "status"), object.get("status")) else {
+            return Vec::new();
+        };
+        let mut faults = Vec::new();
+        Bounded { schema: self, faults: &mut faults }.value(id, status, old.get("status"), "", 0);
+        for fault in &mut faults {
+            fault.path = match fault.path.as_str() {
+                "" | NOWHERE => "status".to_owned(),
+                path => join("status", path.trim_start_matches('.')),
+            };
+        }
+        faults
+    }
+
+    /// Lists that are sets or maps, and where asked for objects within the object.
+    pub fn structure(&self, object: &Value, old: Option<&Value>, with_embedded: bool) -> Vec<FieldFault> {
+        let mut faults = Vec::new();
+        if with_embedded {
+            self.embedded(self.root(), object, "", &mut faults, 0);
+        }
         if !old.is_some_and(|old| self.has_duplicates(old)) {
             self.lists(self.root(), object, "", &mut faults, 0);
         }
-        self.embedded(self.root(), object, "", &mut faults, 0);
+        faults
+    }
+
+    /// All faults, given those found so far: rules are asked where these let them.
+    pub fn conclude(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        mut faults: Vec<FieldFault>,
+    ) -> Vec<FieldFault> {
         let blocked = faults.iter().any(|f| {
             matches!(
                 f.reason,
@@ -39,7 +83,7 @@ impl Schema {
             )
         });
         if blocked && !self.rule_sources.is_empty() {
-            faults.push(FieldFault::new("<nil>", Reason::Invalid, Some(Value::Null), UNCHECKED));
+            faults.push(FieldFault::new(NOWHERE, Reason::Invalid, Some(Value::Null), UNCHECKED));
         } else if !blocked {
             let mut budget = BUDGET;
             let at = At { path: "", depth: 0, unchanged: false };
@@ -99,7 +143,11 @@ impl Schema {
                 let text = "must be an object for an array of list-type map";
                 faults.push(FieldFault::invalid(format!("{path}[{index}]"), item.clone(), text));
             }
+            let has_strange = strange.is_some();
             for index in duplicates(&node.list_type, items, |key| self.default_of(node, key)) {
+                if has_strange {
+                    break;
+                }
                 let shown = match &node.list_type {
                     ListType::Map(keys) => key_object(&items[index], keys, |key| self.default_of(node, key)),
                     _ => items[index].clone(),
@@ -123,32 +171,13 @@ impl Schema {
         self.node(field).default.clone()
     }
 
-    /// `apiVersion` and `kind` of embedded objects.
+    /// Type and metadata of embedded objects.
     fn embedded(&self, id: NodeId, value: &Value, path: &str, faults: &mut Vec<FieldFault>, depth: usize) {
         if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS {
             return;
         }
         if self.node(id).embedded && value.is_object() {
-            let at = join(path, "metadata");
-            faults.extend(crate::objects::metadata_faults(&value["metadata"], &at));
-            for name in ["apiVersion", "kind"] {
-                let at = join(path, name);
-                match value.get(name) {
-                    None => faults.push(FieldFault::required(at, "")),
-                    Some(Value::String(text)) if name == "apiVersion" && text.matches('/').count() > 1 => {
-                        let detail = format!("unexpected GroupVersion string: {text}");
-                        faults.push(FieldFault::invalid(at, text.as_str(), detail));
-                    }
-                    Some(Value::String(text)) if text.is_empty() => {
-                        faults.push(FieldFault::invalid(
-                            join(path, name),
-                            text.as_str(),
-                            "must not be empty",
-                        ));
-                    }
-                    Some(_) => {}
-                }
-            }
+            faults.extend(crate::objects::embedded_faults(value, path));
         }
         self.children(id, value, path, |child, value, path| {
             self.embedded(child, value, path, faults, depth + 1)
@@ -230,7 +259,7 @@ impl Schema {
 /// The format that a value of JSON has by itself (`schemaInfoForType`).
 fn format_of(value: &Value) -> &'static str {
     match value {
-        Value::Number(number) if number.is_f64() => "double",
+        Value::Number(number) if number.is_f64() => "float64",
         Value::Number(_) => "int64",
         _ => "",
     }
@@ -302,11 +331,12 @@ impl Bounded<'_> {
         if value.is_null() && node.nullable {
             return;
         }
-        let is_typed = self.typed(node, value, path);
+        self.typed(node, value, path);
         self.enumerated(node, value, path);
-        if !is_typed {
+        if value.is_null() {
             return;
         }
+        // The other checks look at what the value is, whatever it should be.
         match value {
             Value::Number(number) => self.number(node, number, path),
             Value::String(text) => self.string(node, text, path),
@@ -321,11 +351,13 @@ impl Bounded<'_> {
         self.faults.push(FieldFault::invalid(path, value, format!("{path} in body {text}")));
     }
 
-    fn typed(&mut self, node: &Node, value: &Value, path: &str) -> bool {
+    /// `typeValidator.Validate`.
+    fn typed(&mut self, node: &Node, value: &Value, path: &str) {
+        let has_format = node.format.as_deref().filter(|format| !format.is_empty());
         let (wanted, holds) = if node.int_or_string {
             ("integer,string".to_owned(), value.is_string() || is_whole(value))
         } else {
-            let Some(kind) = node.kind else { return true };
+            let Some(kind) = node.kind else { return };
             let holds = match kind {
                 Type::Object => value.is_object(),
                 Type::Array => value.is_array(),
@@ -336,25 +368,20 @@ impl Bounded<'_> {
             };
             (kind.name().to_owned(), holds)
         };
-        let is_fraction = node.kind == Some(Type::Integer) && value.is_f64();
-        if let (false, true, Some(format)) = (holds, is_fraction, node.format.as_deref()) {
-            let detail = format!("Checked value must be of type integer with format {format} in {path}");
-            self.faults.push(FieldFault::new("<nil>", Reason::TypeInvalid, Some("".into()), detail));
-            return false;
+        if holds {
+            return;
         }
-        if !holds {
-            let (wanted, found) = match node.format.as_deref().filter(|_| !node.int_or_string) {
-                // A text's format is the business of another check.
-                Some(_) if node.kind == Some(Type::String) && value.is_array() => return true,
-                Some(format) if !value.is_string() && !value.is_array() && !value.is_null() => {
-                    (format.to_owned(), format_of(value))
-                }
-                _ => (wanted, type_name(value)),
-            };
-            let detail = format!("{path} in body must be of type {wanted}: {found:?}");
-            self.faults.push(FieldFault::new(path, Reason::TypeInvalid, Some(found.into()), detail));
-        }
-        holds
+        let is_number = node.int_or_string || matches!(node.kind, Some(Type::Number | Type::Integer));
+        let (wanted, found) = match has_format {
+            // A text's or list's format is the business of another check.
+            Some(_) if !is_number && (value.is_string() || value.is_array()) => return,
+            Some(format) if !value.is_string() && !value.is_array() && !value.is_null() => {
+                (format.to_owned(), format_of(value))
+            }
+            _ => (wanted, type_name(value)),
+        };
+        let detail = format!("{path} in body must be of type {wanted}: {found:?}");
+        self.faults.push(FieldFault::new(path, Reason::TypeInvalid, Some(found.into()), detail));
     }
 
     fn enumerated(&mut self, node: &Node, value: &Value, path: &str) {
@@ -388,15 +415,22 @@ impl Bounded<'_> {
         {
             self.body(path, value.clone(), &format!("should be a multiple of {}", plain(of)));
         }
-        let fits = match node.format.as_deref() {
-            Some("int32") => (-2_147_483_648.0..=2_147_483_647.0).contains(&float),
-            Some("int64") => number.is_i64() || number.is_f64(),
-            _ => true,
-        };
-        if !fits && let (Some(kind), Some(format)) = (node.kind, &node.format) {
-            let text =
-                format!("Checked value must be of type {} with format {format} in {path}", kind.name());
-            self.faults.push(FieldFault::invalid("<nil>", "", text));
+        if node.kind == Some(Type::Integer) && !node.int_or_string {
+            let whole = number.as_i64().or_else(|| {
+                let is_whole = float.fract() == 0.0 && float.abs() < 1e21;
+                (is_whole && float.abs() < 9.223_372_036_854_775e18).then_some(float as i64)
+            });
+            let format = node.format.as_deref().filter(|format| matches!(*format, "int32" | "int64"));
+            let fits = match format {
+                Some("int32") => whole.is_some_and(|whole| i32::try_from(whole).is_ok()),
+                _ => whole.is_some(),
+            };
+            if !fits {
+                let format = format
+                    .map_or_else(|| "(default format)".to_owned(), |format| format!("with format {format}"));
+                let text = format!("Checked value must be of type integer {format} in {path}");
+                self.faults.push(FieldFault::invalid(NOWHERE, "", text));
+            }
         }
     }
 
@@ -458,6 +492,10 @@ impl Bounded<'_> {
             self.faults.push(FieldFault::required(join(path, name), ""));
         }
         for (name, child) in map {
+            // What every object has is judged elsewhere.
+            if schema.is_type_or_metadata(id, name) {
+                continue;
+            }
             if let Some(field) = schema.field(id, name) {
                 let old = old.filter(|_| !node.atomic).and_then(|old| old.get(name));
                 self.value(field, child, old, &join(path, name), depth + 1);
@@ -466,24 +504,23 @@ impl Bounded<'_> {
     }
 
     fn junctors(&mut self, node: &Node, value: &Value, old: Option<&Value>, path: &str, depth: usize) {
-        let junctors = &node.junctors;
-        for all in &junctors.all_of {
-            self.value(*all, value, old, path, depth + 1);
-        }
-        let schema = self.schema;
-        let holds = |id: NodeId| {
+        let (schema, junctors) = (self.schema, &node.junctors);
+        let judged = |id: NodeId, old: Option<&Value>| {
             let mut faults = Vec::new();
-            Bounded { schema, faults: &mut faults }.value(id, value, None, path, depth + 1);
-            faults.is_empty()
+            Bounded { schema, faults: &mut faults }.value(id, value, old, path, depth + 1);
+            faults
         };
         let mut failed = Vec::new();
-        if !junctors.any_of.is_empty() && !junctors.any_of.iter().any(|id| holds(*id)) {
+        let first = |ids: &[NodeId]| ids.first().map(|id| judged(*id, None)).unwrap_or_default();
+        if !junctors.any_of.is_empty() && !junctors.any_of.iter().any(|id| judged(*id, None).is_empty()) {
             failed.push(format!("{path:?} must validate at least one schema (anyOf)"));
+            self.faults.extend(first(&junctors.any_of));
         }
         if !junctors.one_of.is_empty() {
-            let valid = junctors.one_of.iter().filter(|id| holds(**id)).count();
+            let valid = junctors.one_of.iter().filter(|id| judged(**id, None).is_empty()).count();
             if valid != 1 {
                 let found = if valid == 0 {
+                    self.faults.extend(first(&junctors.one_of));
                     "Found none valid".to_owned()
                 } else {
                     format!("Found {valid} valid alternatives")
@@ -491,11 +528,21 @@ impl Bounded<'_> {
                 failed.push(format!("{path:?} must validate one and only one schema (oneOf). {found}"));
             }
         }
-        if junctors.not.is_some_and(holds) {
+        let mut valid = 0;
+        for all in &junctors.all_of {
+            let faults = judged(*all, old);
+            valid += usize::from(faults.is_empty());
+            self.faults.extend(faults);
+        }
+        if valid != junctors.all_of.len() {
+            let none = if valid == 0 { ". None validated" } else { "" };
+            failed.push(format!("{path:?} must validate all the schemas (allOf){none}"));
+        }
+        if junctors.not.is_some_and(|id| judged(id, None).is_empty()) {
             failed.push(format!("{path:?} must not validate the schema (not)"));
         }
         for text in failed {
-            self.faults.push(FieldFault::invalid(path, "", text));
+            self.faults.push(FieldFault::invalid(NOWHERE, "", text));
         }
     }
 }
@@ -668,9 +715,9 @@ mod tests {
                 "spec.apiVersion: Required value",
             ),
             (
-                json!({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 3}]}),
+                json!({"type": "integer", "not": {"minimum": 3}}),
                 json!(4),
-                r#"spec: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found none valid"#,
+                r#"<nil>: Invalid value: "": "spec" must not validate the schema (not)"#,
             ),
             (
                 json!({"type": "integer", "format": "int32"}),
@@ -686,6 +733,14 @@ mod tests {
         for (schema, object, text) in cases {
             assert_eq!(faults(schema, object, None), [text]);
         }
+        // Of several schemas none of which holds, the first one's faults are told too.
+        assert_eq!(
+            faults(json!({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 3}]}), json!(4), None),
+            [
+                "spec: Invalid value: 4: spec in body should be greater than or equal to 5",
+                r#"<nil>: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found none valid"#
+            ]
+        );
         assert!(faults(json!({"type": "string", "nullable": true}), Value::Null, None).is_empty());
         assert!(faults(json!({"type": "integer"}), json!(1.0), None).is_empty());
     }

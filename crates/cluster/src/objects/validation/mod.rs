@@ -6,6 +6,7 @@
 mod admission_policy;
 mod apps;
 mod configuration;
+mod custom;
 mod events;
 mod job;
 mod job_policies;
@@ -41,6 +42,9 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
             metadata::qualified_finalizers(&object["metadata"]["finalizers"], &mut faults);
         }
         return bounded(if faults.is_empty() { metadata::validate(kind, object) } else { faults });
+    }
+    if !kind.is_builtin() {
+        return bounded(custom::validate(kind, object, None, false));
     }
     let mut faults = metadata::validate(kind, object);
     faults.extend(of_schema(kind, object, None));
@@ -98,12 +102,15 @@ fn of_core(event: &Value) -> Value {
 
 /// Everything that is wrong with the new state of an object, or with the step from the old one. For a subresource,
 /// what it cannot write has been taken from `old` before.
-pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldFault> {
+pub fn validate_update(kind: &Kind, subresource: &str, new: &Value, old: &Value) -> Vec<FieldFault> {
+    if !kind.is_builtin() {
+        return bounded(custom::validate(kind, new, Some(old), subresource == "status"));
+    }
     let mut faults = metadata::validate(kind, new);
     faults.extend(metadata::validate_update(new, old));
     faults.extend(of_schema(kind, new, Some(old)));
     // An object that was let in once may keep its shape while only its metadata or status moves, or it is deleted.
-    if !kind.is_builtin() || kind.kind == "Event" || content(new) != content(old) {
+    if kind.kind == "Event" || content(new) != content(old) {
         faults.extend(of_kind(kind, new, Some(old)));
     }
     faults.extend(of_update(kind, new, old));
@@ -170,19 +177,6 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> 
         }
         ("admissionregistration.k8s.io", kind) if kind.ends_with("Policy") => {
             admission_policy::policy(object)
-        }
-        _ if !kind.is_builtin() => {
-            let mut faults = scale::validate(kind, object, old);
-            for (field, wanted) in [("apiVersion", &kind.api_version()), ("kind", &kind.kind)] {
-                if text(object, field) != wanted {
-                    faults.push(FieldFault::invalid(
-                        field,
-                        object[field].clone(),
-                        format!("must be {wanted}"),
-                    ));
-                }
-            }
-            faults
         }
         _ => Vec::new(),
     }

@@ -6,29 +6,46 @@ use super::FieldFault;
 use crate::objects::kinds::Kind;
 use crate::objects::printed;
 
-pub(super) fn validate(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
+pub(super) fn validate(kind: &Kind, object: &Value, status_only: bool) -> Vec<FieldFault> {
     let Some(paths) = &kind.scale else { return Vec::new() };
-    let mut faults = number(object, &paths.spec_replicas);
-    if old.is_some_and(|old| old["status"] != object["status"]) {
-        faults.extend(number(object, &paths.status_replicas));
+    let mut faults = if status_only { Vec::new() } else { number(object, &paths.spec_replicas) };
+    faults.extend(number(object, &paths.status_replicas));
+    if let Some(path) = &paths.label_selector {
+        match at(object, path) {
+            Err((found, wanted)) => faults.push(inaccessible(path, "".into(), found, wanted)),
+            Ok(Some(found)) if !found.is_string() => {
+                faults.push(inaccessible(path, "".into(), found, "string"));
+            }
+            Ok(_) => {}
+        }
     }
     faults
 }
 
-fn number(object: &Value, path: &str) -> Vec<FieldFault> {
+/// What stands at a path; `Err` names what is in the way and what it should be.
+fn at<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Value>, (&'v Value, &'static str)> {
     let mut value = object;
     for part in path.trim_start_matches('.').split('.') {
         match value {
             Value::Object(fields) => match fields.get(part) {
                 Some(inner) => value = inner,
-                None => return Vec::new(),
+                None => return Ok(None),
             },
-            Value::Null => return Vec::new(),
-            other => return vec![inaccessible(path, other, "map[string]interface{}")],
+            Value::Null => return Ok(None),
+            other => return Err((other, "map[string]interface{}")),
         }
     }
+    Ok(Some(value))
+}
+
+fn number(object: &Value, path: &str) -> Vec<FieldFault> {
+    let value = match at(object, path) {
+        Ok(Some(value)) => value,
+        Ok(None) => return Vec::new(),
+        Err((found, wanted)) => return vec![inaccessible(path, 0.into(), found, wanted)],
+    };
     match value.as_i64() {
-        None => vec![inaccessible(path, value, "int64")],
+        None => vec![inaccessible(path, 0.into(), value, "int64")],
         Some(number) if number < 0 => {
             vec![FieldFault::invalid(path, number, "should be a non-negative integer")]
         }
@@ -40,7 +57,7 @@ fn number(object: &Value, path: &str) -> Vec<FieldFault> {
     }
 }
 
-fn inaccessible(path: &str, found: &Value, wanted: &str) -> FieldFault {
+fn inaccessible(path: &str, shown: Value, found: &Value, wanted: &str) -> FieldFault {
     let kind = match found {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
@@ -51,7 +68,7 @@ fn inaccessible(path: &str, found: &Value, wanted: &str) -> FieldFault {
         Value::Object(_) => "map[string]interface {}",
     };
     let text = format!("{path} accessor error: {} is of the type {kind}, expected {wanted}", printed(found));
-    FieldFault::invalid(path, 0, text)
+    FieldFault::invalid(path, shown, text)
 }
 
 #[cfg(test)]

@@ -175,7 +175,8 @@ pub(super) fn show(path: &[String]) -> String {
         match kind {
             "k" => {
                 let keys = serde_json::from_str::<Map<String, Value>>(rest).unwrap_or_default();
-                let keys: Vec<String> = keys.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let keys: Vec<String> =
+                    keys.iter().map(|(name, value)| format!("{name}={}", print(value))).collect();
                 out.push_str(&format!("[{}]", keys.join(",")));
             }
             "v" => out.push_str(&format!("[={rest}]")),
@@ -184,6 +185,17 @@ pub(super) fn show(path: &[String]) -> String {
         }
     }
     out
+}
+
+/// A key's value in a message (`value.ToString`).
+fn print(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("[{}]", items.iter().map(print).collect::<Vec<_>>().join(",")),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| format!("{name}={}", print(value))).collect()
+        }
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]

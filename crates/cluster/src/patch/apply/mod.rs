@@ -22,6 +22,8 @@ use crate::objects::Kind;
 
 /// Who owns what was there before the first apply to an object without records.
 const BEFORE: &str = "before-first-apply";
+/// The subresource that changes how many replicas there are.
+const SCALE: &str = "scale";
 /// How many bytes a manager's name may have.
 pub const MAX_MANAGER_BYTES: usize = 128;
 /// Fields of metadata that no one owns.
@@ -134,11 +136,9 @@ pub fn apply(
             kind.group, kind.version, kind.kind
         ))
     };
-    typed::check(root, applied).map_err(|faults| untyped(typed::join(&faults)))?;
-    let malformed = |text: String| untyped(text);
-    let wanted = typed::field_set(root, applied, true).map_err(malformed)?;
-    let wanted = owned(kind, by.subresource, wanted);
-    let merged = typed::merge(root, Some(&bare), Some(applied), 0).map_err(malformed)?.unwrap_or_default();
+    typed::check(root, applied, false).map_err(|faults| untyped(typed::join(&faults)))?;
+    let wanted = owned(kind, by.subresource, typed::field_set(root, applied));
+    let merged = typed::merge(root, Some(&bare), Some(applied), 0).map_err(untyped)?.unwrap_or_default();
     let mut mine = Entry {
         manager: by.manager.to_owned(),
         operation: Operation::Apply,
@@ -149,18 +149,16 @@ pub fn apply(
     };
     let last = entries.iter().find(|e| e.same_manager(&mine)).cloned();
     entries.retain(|e| !e.same_manager(&mine));
-    let result = match &last {
+    let mut result = match &last {
         Some(last) if !last.set.is_empty() => {
             let all = entries.iter().fold(mine.set.clone(), |all, entry| all.union(&entry.set));
             give_up(root, &merged, &last.set, &all)
         }
         _ => merged,
     };
-    let mut result = result;
-    keep_empty(applied, &mut result);
     let difference = typed::compare(root, &bare, &result);
     settle(kind, &mut entries, &difference, by, force)?;
-    if live.is_some() && canonical(kind, &result) == canonical(kind, &bare) {
+    if live.is_some() && typed::equal(&result, &bare) {
         result = bare;
         // Nothing was written now: the entry keeps its time, and a new one has none.
         mine.time = last.map(|last| last.time).unwrap_or_default();
@@ -177,7 +175,7 @@ pub fn apply(
 /// Why it cannot be merged, for a person.
 pub fn merge_untracked(kind: &Kind, object: &Value, wanted: &Value) -> Result<Value, String> {
     let root = Place::root(kind.schema());
-    typed::check(root, wanted).map_err(|faults| {
+    typed::check(root, wanted, false).map_err(|faults| {
         format!("failed to convert patch object to typed object: {}", typed::join(&faults))
     })?;
     let atomics = typed::atomics(root, wanted);
@@ -189,29 +187,6 @@ pub fn merge_untracked(kind: &Kind, object: &Value, wanted: &Value) -> Result<Va
     }
     let merged = typed::merge(root, Some(object), Some(wanted), 0);
     Ok(merged.map_err(|why| format!("failed to merge patch: {why}"))?.unwrap_or_default())
-}
-
-/// What is wanted as an empty map is there, also where all that was in it has been given up.
-fn keep_empty(applied: &Value, result: &mut Value) {
-    let (Some(applied), Some(result)) = (applied.as_object(), result.as_object_mut()) else { return };
-    for (name, value) in applied.iter().filter(|(_, value)| value.is_object()) {
-        match result.get_mut(name) {
-            Some(inner) => keep_empty(value, inner),
-            None if value.as_object().is_some_and(serde_json::Map::is_empty) => {
-                result.insert(name.clone(), value.clone());
-            }
-            None => {}
-        }
-    }
-}
-
-/// The form in which an object is stored, in which empty lists and `1024Mi` beside `1Gi` make no difference.
-fn canonical(kind: &Kind, object: &Value) -> Value {
-    let mut canonical = object.clone();
-    if kind.is_builtin() && kind.schema().normalize(&mut canonical).is_err() {
-        return object.clone();
-    }
-    canonical
 }
 
 fn check(kind: &Kind, applied: &Value, by: Writer<'_>) -> Result<(), PatchError> {
@@ -247,15 +222,15 @@ pub fn is_readable(object: &Value) -> bool {
 /// What the merged object is without what the manager wanted before and no one wants now.
 fn give_up(root: Place<'_>, merged: &Value, last: &FieldSet, wanted: &FieldSet) -> Value {
     let named = |set: &FieldSet| typed::with_named_fields(root, set);
-    let set_of = |value: &Value| named(&typed::field_set(root, value, false).unwrap_or_default());
+    let set_of = |value: &Value| named(&typed::field_set(root, value));
     let (all, last) = (set_of(merged), named(last));
-    let pruned = typed::remove(root, merged, &last).unwrap_or_else(|| json!({}));
+    let pruned = typed::remove(root, merged, &last);
     // What any manager still wants comes back,
     let kept = set_of(&pruned).union(&named(wanted));
-    let pruned = typed::remove(root, merged, &all.difference(&kept)).unwrap_or_else(|| json!({}));
+    let pruned = typed::remove(root, merged, &all.difference(&kept));
     // and so does what this manager did not own itself.
     let gone = all.difference(&set_of(&pruned)).intersection(&last);
-    typed::remove(root, merged, &gone).unwrap_or_else(|| json!({}))
+    typed::remove(root, merged, &gone)
 }
 
 /// Takes changed fields from the other managers, if they agree or are forced to.
@@ -300,21 +275,41 @@ fn take(entries: &mut Vec<Entry>, changed: &FieldSet, removed: &FieldSet) {
 /// sends a single empty record clears them.
 pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value, by: Writer<'_>) {
     let sent = new["metadata"]["managedFields"].as_array();
-    let cleared = sent.is_some_and(|all| matches!(all.as_slice(), [Value::Object(one)] if one.is_empty()));
-    if cleared {
+    let is_blank = |entry: &Value| entry.as_object().is_none_or(serde_json::Map::is_empty);
+    let is_cleared =
+        sent.is_some_and(|all| all.is_empty() || matches!(all.as_slice(), [one] if is_blank(one)));
+    let read = sent.and(managed::read(new)).filter(|entries| !entries.is_empty());
+    let stored = || live.and_then(managed::read).unwrap_or_default();
+    let mut entries = match by.subresource {
+        Some(_) => stored(),
+        None if is_cleared => Vec::new(),
+        None => read.unwrap_or_else(stored),
+    };
+    // An object without a record gets one with its first apply (`skipNonAppliedManager`).
+    let is_untracked = live.is_some() && entries.is_empty();
+    let root = Place::root(kind.schema());
+    let fits = |object: &Value| typed::check(root, object, true).is_ok();
+    if is_untracked || !fits(new) || !live.is_none_or(fits) {
         *new = without_managers(new);
         return;
     }
-    let sent = sent.filter(|all| !all.is_empty()).and(managed::read(new));
-    let stored = || live.and_then(managed::read).unwrap_or_default();
-    let mut entries = if by.subresource.is_some() { stored() } else { sent.unwrap_or_else(stored) };
-    let root = Place::root(kind.schema());
-    let difference = match live {
+    let mut difference = match live {
         Some(live) => typed::compare(root, live, new),
         None => typed::compare(root, &skeleton(kind, new), new),
     };
+    if by.subresource == Some(SCALE) && replicas(kind, new) == Some(0) {
+        // A Scale that wants none does not have the field.
+        let Comparison { added, modified, removed } = difference;
+        difference = Comparison { removed: removed.union(&added).union(&modified), ..Comparison::default() };
+    }
     record(kind, &mut entries, difference, &by);
     managed::write(new, entries);
+}
+
+/// How many replicas an object wants.
+fn replicas(kind: &Kind, object: &Value) -> Option<i64> {
+    let path = kind.scale.as_ref().map_or(".spec.replicas", |paths| paths.spec_replicas.as_str());
+    path.trim_start_matches('.').split('.').fold(object, |value, part| &value[part]).as_i64()
 }
 
 /// Gives the writer of an update what it changed, and takes it from the others.
@@ -332,7 +327,8 @@ fn record(kind: &Kind, entries: &mut Vec<Entry>, difference: Comparison, by: &Wr
         operation: Operation::Update,
         api_version: kind.api_version(),
         subresource: by.subresource.unwrap_or_default().to_owned(),
-        time: managed::stamp(by.now),
+        // Who scales is noted without a time (`managedfields.ScaleHandler.ToParent`).
+        time: if by.subresource == Some(SCALE) { String::new() } else { managed::stamp(by.now) },
         set: FieldSet::default(),
     };
     let previous = entries.iter().position(|e| e.same_manager(&mine)).map(|at| entries.remove(at));

@@ -1,7 +1,9 @@
 //! Objects seen through their schema: which fields they set, how two of them differ, what their merge is
-//! (structured-merge-diff `typed`).
+//! (structured-merge-diff v6 `typed`; what its walkers do with values that do not fit is done here too, since
+//! an applied configuration shows it).
 //!
-//! What no schema describes is deduced: objects are maps, everything else is one value.
+//! An absent value is `None`, `null` is a value. What no schema describes is deduced: objects are maps, everything else
+//! is one value.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +11,49 @@ use serde_json::{Map, Value};
 
 use super::fieldset::{FieldSet, Path, field};
 use crate::objects::printed;
-use crate::schema::{ListType, MAX_DEPTH, NodeId, Schema, Type, Zero};
+use crate::schema::{Additional, ListType, MAX_DEPTH, NodeId, Schema, Type, Zero};
 
-/// A place in a schema; nothing is known below a `None`.
+/// What a place in a schema is.
+#[derive(Clone, Copy)]
+enum At {
+    /// A node; whether its field is set as one, and whether what it does not name is let in.
+    Node { id: NodeId, atomic: bool, preserve: bool },
+    /// Anything, whose maps are shared.
+    Deduced,
+    /// Anything, set as one.
+    Untyped,
+}
+
+/// A place in a schema.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     schema: &'a Schema,
-    node: Option<NodeId>,
-    atomic: bool,
+    at: At,
 }
 
-/// How a value is taken apart.
-enum Shape<'a> {
-    /// As one.
-    Leaf,
-    /// Into its fields.
+/// The plain values that a place takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scalar {
+    Numeric,
+    Text,
+    Boolean,
+    Any,
+}
+
+/// Which shapes a place takes; several where its type is left open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Atom {
+    map: bool,
+    scalar: Option<Scalar>,
+    list: bool,
+}
+
+/// As what a value is walked (`handleAtom`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
     Map,
-    /// Into its items, by their value or by these keys.
-    List(&'a ListType),
+    Scalar(Scalar),
+    List,
 }
 
 /// How two objects differ.
@@ -37,33 +64,105 @@ pub(super) struct Comparison {
     pub removed: FieldSet,
 }
 
+impl Atom {
+    const ANY: Atom = Atom { map: true, scalar: Some(Scalar::Any), list: true };
+
+    /// The shapes that are left for a value (`deduceAtom`); all of them where it has none of them.
+    fn of(self, value: Option<&Value>) -> Atom {
+        let none = Atom { map: false, scalar: None, list: false };
+        match value {
+            Some(Value::Object(_)) if self.map => Atom { map: true, ..none },
+            Some(Value::Array(_)) if self.list => Atom { list: true, ..none },
+            Some(Value::Bool(_) | Value::Number(_) | Value::String(_)) if self.scalar.is_some() => {
+                Atom { scalar: self.scalar, ..none }
+            }
+            _ => self,
+        }
+    }
+
+    fn shape(self) -> Shape {
+        match self {
+            Atom { map: true, .. } => Shape::Map,
+            Atom { scalar: Some(scalar), .. } => Shape::Scalar(scalar),
+            _ => Shape::List,
+        }
+    }
+}
+
 impl<'a> Place<'a> {
     pub(super) fn root(schema: &'a Schema) -> Place<'a> {
-        Place { schema, node: Some(schema.root()), atomic: false }
+        Place::of(schema, schema.root(), false, false)
+    }
+
+    fn of(schema: &'a Schema, id: NodeId, atomic: bool, preserve: bool) -> Place<'a> {
+        let preserve = preserve || schema.node(id).preserve_unknown;
+        Place { schema, at: At::Node { id, atomic, preserve } }
     }
 
     fn deduced(self) -> Place<'a> {
-        Place { node: None, atomic: false, ..self }
+        Place { at: At::Deduced, ..self }
+    }
+
+    fn atom(self) -> Atom {
+        let At::Node { id, .. } = self.at else { return Atom::ANY };
+        let node = self.schema.node(id);
+        let only = |scalar| Atom { map: false, scalar: Some(scalar), list: false };
+        if node.quantity || node.int_or_string && self.schema.is_builtin() {
+            return only(Scalar::Any);
+        }
+        match (node.kind, node.format.as_deref()) {
+            (None, _) => Atom::ANY,
+            _ if node.int_or_string => Atom::ANY,
+            (Some(Type::Object), _) => Atom { map: true, scalar: None, list: false },
+            (Some(Type::Array), _) => Atom { map: false, scalar: None, list: true },
+            (Some(Type::Integer | Type::Number), _) => only(Scalar::Numeric),
+            (Some(Type::Boolean), _) => only(Scalar::Boolean),
+            (Some(Type::String), None | Some("" | "byte")) => only(Scalar::Text),
+            (Some(Type::String), Some(_)) => only(Scalar::Any),
+        }
+    }
+
+    /// Whether a map here is set as one.
+    fn is_atomic_map(self) -> bool {
+        match self.at {
+            At::Node { id, atomic, .. } => atomic || self.schema.node(id).atomic,
+            At::Deduced => false,
+            At::Untyped => true,
+        }
+    }
+
+    /// How items of a list here are told apart; `None` where the list is set as one.
+    fn list(self) -> Option<&'a ListType> {
+        let At::Node { id, atomic: false, .. } = self.at else { return None };
+        Some(&self.schema.node(id).list_type).filter(|list| **list != ListType::Atomic)
+    }
+
+    /// The place of a field, and whether it is a named one; no place where there is no such field.
+    fn declared(self, name: &str) -> Option<(Place<'a>, bool)> {
+        let At::Node { id, preserve, .. } = self.at else { return Some((self, false)) };
+        let node = self.schema.node(id);
+        if let Some(property) = node.properties.get(name) {
+            // What every object has is of a type of its own.
+            let preserve = preserve && !self.schema.is_type_or_metadata(id, name);
+            return Some((Place::of(self.schema, property.node, property.atomic, preserve), true));
+        }
+        match node.additional {
+            Additional::Of(values) => Some((Place::of(self.schema, values, false, preserve), false)),
+            Additional::Anything => Some((self.deduced(), false)),
+            Additional::Forbidden if preserve || node.properties.is_empty() => Some((self.deduced(), false)),
+            Additional::Forbidden => None,
+        }
     }
 
     /// The place of a field, and whether it is a named one.
     pub(super) fn field(self, name: &str) -> (Place<'a>, bool) {
-        let Some(id) = self.node else { return (self, false) };
-        let node = self.schema.node(id);
-        match (node.properties.get(name), node.map_values()) {
-            (Some(property), _) => {
-                (Place { node: Some(property.node), atomic: property.atomic, ..self }, true)
-            }
-            (None, Some(values)) => (Place { node: Some(values), atomic: false, ..self }, false),
-            (None, None) => (self.deduced(), false),
-        }
+        self.declared(name).unwrap_or((self.deduced(), false))
     }
 
     fn item(self) -> Place<'a> {
-        match self.node.and_then(|id| self.schema.node(id).items) {
-            Some(items) => Place { node: Some(items), atomic: false, ..self },
-            None => self.deduced(),
-        }
+        let untyped = Place { at: At::Untyped, ..self };
+        let At::Node { id, preserve, .. } = self.at else { return untyped };
+        self.schema.node(id).items.map_or(untyped, |items| Place::of(self.schema, items, false, preserve))
     }
 
     /// The place below an element of a path, and whether it is a named field.
@@ -74,42 +173,25 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn shape(self, value: &Value) -> Shape<'a> {
-        let Some(id) = self.node else {
-            return if value.is_object() { Shape::Map } else { Shape::Leaf };
-        };
-        let node = self.schema.node(id);
-        if self.atomic || node.atomic {
-            return Shape::Leaf;
-        }
-        match (node.kind, value) {
-            (Some(Type::Object) | None, Value::Object(_)) if !node.int_or_string => Shape::Map,
-            (Some(Type::Array), Value::Array(_)) if node.list_type != ListType::Atomic => {
-                Shape::List(&node.list_type)
-            }
-            _ => Shape::Leaf,
-        }
+    /// The value of a key that an item leaves out. A text or number that Go writes even where nobody set it is one.
+    fn key_default(self, name: &str) -> Option<Value> {
+        let At::Node { id, .. } = self.at else { return None };
+        let property = self.schema.node(id).properties.get(name)?;
+        let written = matches!(property.go.zero, Zero::Text | Zero::Number);
+        let default = self.schema.node(property.node).default.clone();
+        default.or_else(|| property.go.zero.value().filter(|_| written))
     }
 
-    /// A text or number that Go writes even where nobody set it is a key as well as any other.
-    fn key_of_go(self, name: &str) -> Option<Value> {
-        let zero = self.schema.node(self.item().node?).properties.get(name)?.go.zero;
-        matches!(zero, Zero::Text | Zero::Number).then(|| zero.value()).flatten()
-    }
-
-    /// The element by which an item of a list is told apart.
+    /// The element by which an item of a list is told apart (`listItemToPathElement`).
     fn element(self, list: &ListType, item: &Value) -> Result<String, String> {
-        match list {
-            ListType::Map(keys) => {
+        let bad = |text: &str| Err(text.to_owned());
+        match (list, item) {
+            (ListType::Map(_), Value::Null) => bad("associative list with keys may not have a null element"),
+            (ListType::Map(keys), Value::Object(fields)) => {
                 let mut key = Map::new();
                 for name in keys {
-                    let default = || {
-                        let node = self.schema.node(self.item().field(name).0.node?);
-                        node.default.clone().or_else(|| self.key_of_go(name))
-                    };
-                    if let Some(value) = item.get(name).cloned().filter(|v| !v.is_null()).or_else(default) {
-                        key.insert(name.clone(), value);
-                    }
+                    let value = fields.get(name).cloned().or_else(|| self.item().key_default(name));
+                    key.extend(value.map(|value| (name.clone(), value)));
                 }
                 if key.is_empty() {
                     let keys = keys.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(" ");
@@ -119,44 +201,30 @@ impl<'a> Place<'a> {
                 }
                 Ok(format!("k:{}", Value::Object(key)))
             }
-            _ if item.is_object() || item.is_array() => Err(format!("Only scalars supported, found {item}")),
+            (ListType::Map(_), _) => bad("associative list with keys may not have non-map elements"),
+            (_, Value::Object(_)) => bad("associative list without keys has an element that's a map type"),
+            (_, Value::Array(_)) => bad("not supported: associative list with lists as elements"),
+            (_, Value::Null) => bad("associative list without keys has an element that's an explicit null"),
             _ => Ok(format!("v:{item}")),
         }
     }
 
-    /// Items by their elements, in order; `strict` refuses two of the same, otherwise the first counts.
-    fn items<'v>(
-        self,
-        list: &ListType,
-        value: Option<&'v Value>,
-        strict: bool,
-    ) -> Result<Vec<(String, &'v Value)>, String> {
-        let mut seen: BTreeMap<String, ()> = BTreeMap::new();
-        let mut items = Vec::new();
-        for item in value.and_then(Value::as_array).into_iter().flatten() {
-            let element = match self.element(list, item) {
-                Ok(element) => element,
-                Err(error) if strict => return Err(error),
-                Err(_) => continue,
-            };
-            if seen.insert(element.clone(), ()).is_none() {
-                items.push((element, item));
-            } else if strict {
-                return Err(format!("duplicate entries for key {}", super::fieldset::show(&[element])));
-            }
-        }
-        Ok(items)
+    /// Items with their elements, in order; those that have none are left out.
+    fn items<'v>(self, list: &ListType, value: Option<&'v Value>) -> Vec<(String, &'v Value)> {
+        let items = value.and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(|item| Some((self.element(list, item).ok()?, item))).collect()
     }
 }
 
-/// What does not fit the schema, each with its path (structured-merge-diff `typed/validate.go`).
+/// What does not fit the schema, each with its path (`typed/validate.go`). Items of a list may be `repeated` in what is
+/// stored, not in what is applied.
 ///
 /// # Errors
 /// All faults; of the fields of one object only those before the first that is not declared.
-pub(super) fn check(place: Place<'_>, value: &Value) -> Result<(), Vec<String>> {
-    let mut faults = Vec::new();
-    judge(place, value, &mut Vec::new(), &mut faults);
-    if faults.is_empty() { Ok(()) } else { Err(faults) }
+pub(super) fn check(place: Place<'_>, value: &Value, repeated: bool) -> Result<(), Vec<String>> {
+    let mut judge = Judge { repeated, path: Vec::new(), faults: Vec::new() };
+    judge.value(place, value);
+    if judge.faults.is_empty() { Ok(()) } else { Err(judge.faults) }
 }
 
 /// Several faults as one text.
@@ -167,83 +235,85 @@ pub(super) fn join(faults: &[String]) -> String {
     }
 }
 
-fn judge(place: Place<'_>, value: &Value, path: &mut Path, faults: &mut Vec<String>) {
-    let Some(id) = place.node.filter(|_| path.len() <= MAX_DEPTH && !value.is_null()) else { return };
-    let node = place.schema.node(id);
-    let mut fault = |path: &Path, text: String| {
-        let at = super::fieldset::show(path);
-        faults.push(if at.is_empty() { text } else { format!("{at}: {text}") });
-    };
-    let is_time = matches!(node.format.as_deref(), Some("date-time" | "micro-time"));
-    if node.quantity || node.int_or_string || is_time && place.schema.is_builtin() {
-        if value.is_object() || value.is_array() {
-            fault(path, format!("expected any scalar, got &{{{}}}", printed(value)));
+struct Judge {
+    repeated: bool,
+    path: Path,
+    faults: Vec<String>,
+}
+
+impl Judge {
+    fn value(&mut self, place: Place<'_>, value: &Value) {
+        if self.path.len() > MAX_DEPTH || value.is_null() {
+            return;
         }
-        return;
-    }
-    match (node.kind, value) {
-        (Some(Type::Object), Value::Object(map)) => {
-            for (name, child) in map {
-                let declared = node.properties.contains_key(name)
-                    || node.map_values().is_some()
-                    || node.preserve_unknown
-                    || node.additional == crate::schema::Additional::Anything;
-                path.push(field(name));
-                if declared {
-                    judge(place.field(name).0, child, path, faults);
-                } else {
-                    faults.push(format!("{}: field not declared in schema", super::fieldset::show(path)));
+        match (place.atom().of(Some(value)).shape(), value) {
+            (Shape::Map, Value::Object(map)) => {
+                for (name, child) in map {
+                    self.path.push(field(name));
+                    let declared = place.declared(name);
+                    match declared {
+                        Some((below, _)) => self.value(below, child),
+                        None => self.fault("field not declared in schema"),
+                    }
+                    self.path.pop();
+                    if declared.is_none() {
+                        return;
+                    }
                 }
-                path.pop();
-                if !declared {
-                    return;
+            }
+            (Shape::Map, other) => self.fault(&format!("expected map, got &{{{}}}", printed(other))),
+            (Shape::List, Value::Array(items)) => self.items(place, items),
+            (Shape::List, other) => self.fault(&format!("expected list, got &{{{}}}", printed(other))),
+            (Shape::Scalar(scalar), value) => {
+                if let Some(text) = scalar_fault(scalar, value) {
+                    self.fault(&text);
                 }
             }
         }
-        (Some(Type::Object), other) => fault(path, format!("expected map, got &{{{}}}", printed(other))),
-        (Some(Type::Array), Value::Array(items)) => judge_items(place, items, path, faults),
-        (Some(Type::Array), other) => fault(path, format!("expected list, got &{{{}}}", printed(other))),
-        (Some(Type::Integer | Type::Number), Value::Number(_))
-        | (Some(Type::String), Value::String(_))
-        | (Some(Type::Boolean), Value::Bool(_))
-        | (None, _) => {}
-        (Some(Type::Integer | Type::Number), other) => {
-            fault(path, format!("expected numeric (int or float), got {}", go_type(other)));
+    }
+
+    fn items(&mut self, place: Place<'_>, items: &[Value]) {
+        let mut seen = std::collections::BTreeSet::new();
+        for (index, item) in items.iter().enumerate() {
+            let element = match place.list() {
+                None => Ok(format!("i:{index}")),
+                Some(list) => place.element(list, item),
+            };
+            match element {
+                Err(text) => return self.fault(&format!("element {index}: {text}")),
+                Ok(element) => {
+                    if !seen.insert(element.clone()) && !self.repeated {
+                        let key = super::fieldset::show(std::slice::from_ref(&element));
+                        self.fault(&format!("duplicate entries for key {key}"));
+                    }
+                    self.path.push(element);
+                    self.value(place.item(), item);
+                    self.path.pop();
+                }
+            }
         }
-        (Some(Type::String), other) => {
-            fault(
-                path,
-                format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(other)),
-            );
-        }
-        (Some(Type::Boolean), other) => fault(path, format!("expected boolean, got &{{{}}}", printed(other))),
+    }
+
+    fn fault(&mut self, text: &str) {
+        let at = super::fieldset::show(&self.path);
+        self.faults.push(if at.is_empty() { text.to_owned() } else { format!("{at}: {text}") });
     }
 }
 
-fn judge_items(place: Place<'_>, items: &[Value], path: &mut Path, faults: &mut Vec<String>) {
-    let list = place.node.map(|id| &place.schema.node(id).list_type).filter(|_| !place.atomic);
-    let mut seen = std::collections::BTreeSet::new();
-    for (index, item) in items.iter().enumerate() {
-        let element = match list {
-            None | Some(ListType::Atomic) => Ok(format!("i:{index}")),
-            Some(list) => place.element(list, item),
-        };
-        let at = super::fieldset::show(path);
-        match element {
-            Err(text) => {
-                faults.push(format!("{at}: element {index}: {text}"));
-                return;
-            }
-            Ok(element) => {
-                if !seen.insert(element.clone()) {
-                    let key = super::fieldset::show(std::slice::from_ref(&element));
-                    faults.push(format!("{at}: duplicate entries for key {key}"));
-                }
-                path.push(element);
-                judge(place.item(), item, path, faults);
-                path.pop();
-            }
+/// Why a value is not of a plain type (`validateScalar`); `null` is of any.
+fn scalar_fault(scalar: Scalar, value: &Value) -> Option<String> {
+    match (scalar, value) {
+        (_, Value::Null)
+        | (Scalar::Numeric, Value::Number(_))
+        | (Scalar::Text, Value::String(_))
+        | (Scalar::Boolean, Value::Bool(_))
+        | (Scalar::Any, Value::Bool(_) | Value::Number(_) | Value::String(_)) => None,
+        (Scalar::Numeric, other) => Some(format!("expected numeric (int or float), got {}", go_type(other))),
+        (Scalar::Text, other) => {
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(other)))
         }
+        (Scalar::Boolean, other) => Some(format!("expected boolean, got &{{{}}}", printed(other))),
+        (Scalar::Any, other) => Some(format!("expected any scalar, got &{{{}}}", printed(other))),
     }
 }
 
@@ -283,12 +353,12 @@ pub(super) fn atomics(place: Place<'_>, value: &Value) -> Vec<String> {
 }
 
 fn find_atomics(place: Place<'_>, value: &Value, path: &str, depth: usize, found: &mut Vec<String>) {
-    let Some(id) = place.node.filter(|_| depth <= MAX_DEPTH) else { return };
-    let node = place.schema.node(id);
-    let is_atomic = place.atomic || node.atomic;
+    if !matches!(place.at, At::Node { .. }) || depth > MAX_DEPTH {
+        return;
+    }
     match value {
         Value::Object(fields) => {
-            if is_atomic {
+            if place.is_atomic_map() {
                 found.push(path.to_owned());
             }
             for (name, child) in fields {
@@ -298,7 +368,7 @@ fn find_atomics(place: Place<'_>, value: &Value, path: &str, depth: usize, found
             }
         }
         Value::Array(items) => {
-            if is_atomic || node.list_type == ListType::Atomic {
+            if place.list().is_none() {
                 found.push(path.to_owned());
             }
             for (index, item) in items.iter().enumerate() {
@@ -309,108 +379,121 @@ fn find_atomics(place: Place<'_>, value: &Value, path: &str, depth: usize, found
     }
 }
 
-/// The fields that `value` sets. Lists of an applied configuration must have no duplicates.
-pub(super) fn field_set(place: Place<'_>, value: &Value, strict: bool) -> Result<FieldSet, String> {
+/// The fields that `value` sets (`typed/tofieldset.go`).
+pub(super) fn field_set(place: Place<'_>, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
-    collect(place, value, strict, &mut Vec::new(), &mut set)?;
-    Ok(set)
+    collect(place, value, &mut Vec::new(), &mut set);
+    set
 }
 
-fn collect(
-    place: Place<'_>,
-    value: &Value,
-    strict: bool,
-    path: &mut Path,
-    set: &mut FieldSet,
-) -> Result<(), String> {
+fn collect(place: Place<'_>, value: &Value, path: &mut Path, set: &mut FieldSet) {
     if path.len() > MAX_DEPTH {
-        return Err("the object is nested too deeply".to_owned());
+        return set.insert(path);
     }
-    match place.shape(value) {
-        Shape::Leaf => {
-            // An empty granular list sets nothing that could be owned.
-            set.insert(path);
-        }
+    match place.atom().of(Some(value)).shape() {
+        Shape::Scalar(_) => set.insert(path),
+        Shape::Map if place.is_atomic_map() => set.insert(path),
         Shape::Map => {
             for (name, child) in value.as_object().into_iter().flatten() {
                 let (below, named) = place.field(name);
                 path.push(field(name));
-                collect(below, child, strict, path, set)?;
+                collect(below, child, path, set);
                 if child.is_null() || child.as_object().is_some_and(Map::is_empty) || !named {
                     set.insert(path);
                 }
                 path.pop();
             }
         }
-        Shape::List(list) => {
-            for (element, item) in place.items(list, Some(value), strict)? {
-                path.push(element);
-                collect(place.item(), item, strict, path, set)?;
+        Shape::List => {
+            let Some(list) = place.list() else { return set.insert(path) };
+            let items = place.items(list, Some(value));
+            for (element, item) in &items {
+                // Of an item that is there twice it is only known that it is there.
+                let is_only = items.iter().filter(|(other, _)| other == element).count() == 1;
+                path.push(element.clone());
+                if is_only {
+                    collect(place.item(), item, path, set);
+                }
                 set.insert(path);
                 path.pop();
             }
         }
     }
-    Ok(())
 }
 
-/// How `new` differs from `old`; the record of managers is no part of either.
+/// How `new` differs from `old` (`typed/compare.go`); the record of managers is no part of either.
 pub(super) fn compare(place: Place<'_>, old: &Value, new: &Value) -> Comparison {
     let mut out = Comparison::default();
     walk(place, Some(old), Some(new), &mut Vec::new(), &mut out);
     out
 }
 
-fn is_empty(value: Option<&Value>) -> bool {
-    match value {
-        None | Some(Value::Null) => true,
-        Some(Value::Object(map)) => map.is_empty(),
-        Some(Value::Array(items)) => items.is_empty(),
-        Some(_) => false,
-    }
+fn is_empty_map(value: Option<&Value>) -> bool {
+    value.and_then(Value::as_object).is_none_or(Map::is_empty)
 }
 
-fn same_kind(a: &Value, b: &Value) -> bool {
-    a.is_null() || b.is_null() || (a.is_object() == b.is_object() && a.is_array() == b.is_array())
+fn is_empty_list(value: Option<&Value>) -> bool {
+    value.and_then(Value::as_array).is_none_or(Vec::is_empty)
+}
+
+/// The shapes in which both values are walked, one after the other where they differ.
+fn shapes(place: Place<'_>, left: Option<&Value>, right: Option<&Value>) -> (Option<Shape>, Shape) {
+    let (of_left, of_right) = (place.atom().of(left), place.atom().of(right));
+    match (left, right) {
+        (_, None) => (None, of_left.shape()),
+        (None, _) => (None, of_right.shape()),
+        _ if of_left == of_right => (None, of_right.shape()),
+        _ => (Some(of_left.shape()), of_right.shape()),
+    }
 }
 
 fn walk(place: Place<'_>, old: Option<&Value>, new: Option<&Value>, path: &mut Path, out: &mut Comparison) {
-    if old == new || path.len() > MAX_DEPTH {
+    if same(old, new) || path.len() > MAX_DEPTH {
         return;
     }
-    if let (Some(before), Some(after)) = (old, new)
-        && !same_kind(before, after)
-    {
-        // A map became a value, or the other way round: what stood below is gone or new.
-        below(place, old, None, path, out);
-        below(place, None, new, path, out);
-        out.modified.insert(path);
+    let (before, shape) = shapes(place, old, new);
+    if let Some(before) = before {
+        below(place, before, old, new, path, out);
+    }
+    if below(place, shape, old, new, path, out) {
         return;
     }
-    let leaf = below(place, old, new, path, out);
     match (old, new) {
-        (None, Some(_)) => out.added.insert(path),
-        (Some(_), None) => out.removed.insert(path),
-        (Some(_), Some(_)) if leaf => out.modified.insert(path),
+        (None, _) => out.added.insert(path),
+        (_, None) => out.removed.insert(path),
         _ => {}
     }
 }
 
-/// Compares what stands below; true where the value is taken as one.
+/// Compares values as one (`doLeaf`).
+fn leaf(old: Option<&Value>, new: Option<&Value>, path: &Path, out: &mut Comparison) -> bool {
+    match (old, new) {
+        (None, _) => out.added.insert(path),
+        (_, None) => out.removed.insert(path),
+        _ if !same(old, new) => out.modified.insert(path),
+        _ => {}
+    }
+    true
+}
+
+/// Compares values in a shape; true where they are taken as one.
 fn below(
     place: Place<'_>,
+    shape: Shape,
     old: Option<&Value>,
     new: Option<&Value>,
     path: &mut Path,
     out: &mut Comparison,
 ) -> bool {
-    let example = [new, old].into_iter().flatten().find(|v| !v.is_null()).unwrap_or(&Value::Null);
-    let shape = place.shape(example);
-    if is_empty(old) && is_empty(new) {
-        return true;
-    }
     match shape {
-        Shape::Leaf => return true,
+        Shape::Scalar(scalar) => {
+            let fits =
+                |value: Option<&Value>| value.is_none_or(|value| scalar_fault(scalar, value).is_none());
+            (fits(old) || fits(new)) && leaf(old, new, path, out)
+        }
+        Shape::Map if place.is_atomic_map() || is_empty_map(old) && is_empty_map(new) => {
+            leaf(old, new, path, out)
+        }
         Shape::Map => {
             let (before, after) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
             let at_managers = matches!(path.as_slice(), [only] if only == "f:metadata");
@@ -419,11 +502,9 @@ fn below(
                     return;
                 }
                 let (old, new) = (before.and_then(|map| map.get(name)), after.and_then(|map| map.get(name)));
-                if old != new {
-                    path.push(field(name));
-                    walk(place.field(name).0, old, new, path, out);
-                    path.pop();
-                }
+                path.push(field(name));
+                walk(place.field(name).0, old, new, path, out);
+                path.pop();
             };
             for name in before.into_iter().flat_map(Map::keys) {
                 compare(name, path, out);
@@ -432,58 +513,129 @@ fn below(
             for name in after.into_iter().flat_map(Map::keys).filter(is_new) {
                 compare(name, path, out);
             }
+            false
         }
-        Shape::List(list) => {
-            let items = |v| place.items(list, v, false).unwrap_or_default();
-            let (before, after) = (items(old), items(new));
-            let by_element = |all: Vec<(String, _)>| all.into_iter().collect::<BTreeMap<_, &Value>>();
-            let (before, mut after) = (by_element(before), by_element(after));
-            for (element, old) in before {
-                let new = after.remove(&element);
-                path.push(element);
-                walk(place.item(), Some(old), new, path, out);
-                path.pop();
+        Shape::List if is_empty_list(old) && is_empty_list(new) => leaf(old, new, path, out),
+        Shape::List => match place.list() {
+            None => leaf(old, new, path, out),
+            Some(list) => {
+                compare_items(place, list, old, new, path, out);
+                false
             }
-            for (element, new) in after {
-                path.push(element);
-                walk(place.item(), None, Some(new), path, out);
-                path.pop();
-            }
-        }
+        },
     }
-    false
 }
 
-/// Lays `applied` over `live`: maps and keyed lists are merged, all else is replaced.
+fn compare_items(
+    place: Place<'_>,
+    list: &ListType,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    path: &mut Path,
+    out: &mut Comparison,
+) {
+    let mut both: BTreeMap<String, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+    for (element, item) in place.items(list, old) {
+        both.entry(element).or_default().0.push(item);
+    }
+    for (element, item) in place.items(list, new) {
+        both.entry(element).or_default().1.push(item);
+    }
+    for (element, (before, after)) in both {
+        path.push(element);
+        match (before.as_slice(), after.as_slice()) {
+            ([] | [_], [] | [_]) => {
+                walk(place.item(), before.first().copied(), after.first().copied(), path, out);
+            }
+            ([_, _, ..], [_, _, ..]) => {
+                if before != after {
+                    out.modified.insert(path);
+                }
+            }
+            ([_, _, ..], rest) => {
+                if let [only] = rest {
+                    walk(place.item(), None, Some(only), path, out);
+                }
+                out.removed.insert(path);
+            }
+            (rest, _) => {
+                if let [only] = rest {
+                    walk(place.item(), Some(only), None, path, out);
+                }
+                out.added.insert(path);
+            }
+        }
+        path.pop();
+    }
+}
+
+fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => equal(a, b),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
+/// Whether values are equal; 1 and 1.0 are (`value.Equals`).
+pub(super) fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(name, value)| b.get(name).is_some_and(|other| equal(value, other)))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(value, other)| equal(value, other))
+        }
+        (Value::Number(left), Value::Number(right)) => left == right || left.as_f64() == right.as_f64(),
+        (a, b) => a == b,
+    }
+}
+
+/// Lays `applied` over `live`: maps and keyed lists are merged, all else is replaced (`typed/merge.go`).
 pub(super) fn merge(
     place: Place<'_>,
     live: Option<&Value>,
     applied: Option<&Value>,
     depth: usize,
 ) -> Result<Option<Value>, String> {
-    let (live, applied) = match (live, applied) {
-        (live, None) => return Ok(live.cloned()),
-        (None, Some(applied)) => return Ok(Some(applied.clone())),
-        (Some(live), Some(applied)) => (live, applied),
-    };
     if depth > MAX_DEPTH {
         return Err("the object is nested too deeply".to_owned());
     }
-    if is_empty(Some(live)) || !same_kind(live, applied) || applied.is_null() {
-        return Ok(Some(applied.clone()));
+    if live.is_none() && applied.is_none() {
+        return Ok(None);
     }
-    match place.shape(applied) {
-        Shape::Leaf => Ok(Some(applied.clone())),
+    // A value of another shape is replaced; what it was is walked for nothing.
+    let (_, shape) = shapes(place, live, applied);
+    let kept = || Ok(applied.or(live).cloned());
+    match shape {
+        Shape::Scalar(scalar) => {
+            let fault = |value: Option<&Value>| value.and_then(|value| scalar_fault(scalar, value));
+            match (fault(live), fault(applied)) {
+                (Some(left), Some(_)) => Err(format!("lhs: {left}")),
+                _ => kept(),
+            }
+        }
+        Shape::Map if place.is_atomic_map() || is_empty_map(live) && is_empty_map(applied) => kept(),
         Shape::Map => {
-            let mut out = live.as_object().cloned().unwrap_or_default();
-            for (name, value) in applied.as_object().into_iter().flatten() {
-                if let Some(merged) = merge(place.field(name).0, live.get(name), Some(value), depth + 1)? {
+            let (before, after) = (live.and_then(Value::as_object), applied.and_then(Value::as_object));
+            let mut out = Map::new();
+            for name in before.into_iter().chain(after).flat_map(Map::keys) {
+                if out.contains_key(name) {
+                    continue;
+                }
+                let (left, right) =
+                    (before.and_then(|map| map.get(name)), after.and_then(|map| map.get(name)));
+                if let Some(merged) = merge(place.field(name).0, left, right, depth + 1)? {
                     out.insert(name.clone(), merged);
                 }
             }
-            Ok(Some(Value::Object(out)))
+            Ok((!out.is_empty()).then_some(Value::Object(out)))
         }
-        Shape::List(list) => merge_lists(place, list, live, applied, depth).map(Some),
+        Shape::List if is_empty_list(live) && is_empty_list(applied) => kept(),
+        Shape::List => match place.list() {
+            None => kept(),
+            Some(list) => merge_lists(place, list, live, applied, depth),
+        },
     }
 }
 
@@ -492,30 +644,60 @@ pub(super) fn merge(
 fn merge_lists(
     place: Place<'_>,
     list: &ListType,
-    live: &Value,
-    applied: &Value,
+    live: Option<&Value>,
+    applied: Option<&Value>,
     depth: usize,
-) -> Result<Value, String> {
-    let before = place.items(list, Some(live), false)?;
-    let after = place.items(list, Some(applied), true)?;
-    let find = |element: &str| before.iter().find(|(e, _)| e == element).map(|(_, v)| *v);
-    let rank = |element: &str| after.iter().position(|(e, _)| e == element);
-    let mut out = Vec::with_capacity(before.len() + after.len());
-    let mut next_live = 0;
-    for (index, (element, item)) in after.iter().enumerate() {
-        let next_shared = after[index..].iter().find(|(e, _)| find(e).is_some()).map(|(e, _)| e);
-        while let Some((live_element, live_item)) = before.get(next_live) {
-            match rank(live_element) {
-                None => out.push((*live_item).clone()),
-                Some(at) if at < index || Some(live_element) != next_shared => {}
-                Some(_) => break,
-            }
-            next_live += 1;
+) -> Result<Option<Value>, String> {
+    let before = place.items(list, live);
+    let after = place.items(list, applied);
+    // An item that is there twice is not merged with what is applied.
+    let find = |element: &str| {
+        let mut found = before.iter().filter(|(e, _)| e == element).map(|(_, value)| *value);
+        match (found.next(), found.next()) {
+            (Some(_), Some(_)) => Some(&Value::Null),
+            (first, _) => first,
         }
-        out.extend(merge(place.item(), find(element), Some(item), depth + 1)?);
+    };
+    let rank = |element: &str| after.iter().position(|(e, _)| e == element);
+    let mut shared = after.iter().map(|(element, _)| element).filter(|element| find(element).is_some());
+    let mut next_shared = shared.next();
+    let mut merged_right = std::collections::BTreeSet::new();
+    let mut out = Vec::with_capacity(before.len() + after.len());
+    let (mut left, mut right) = (0, 0);
+    while left < before.len() || right < after.len() {
+        if let (Some((element, _)), Some((wanted, item))) = (before.get(left), after.get(right)) {
+            if element == wanted {
+                merged_right.insert(element.clone());
+                out.extend(merge(place.item(), find(element), Some(item), depth + 1)?);
+                (left, right) = (left + 1, right + 1);
+                next_shared = shared.next();
+                continue;
+            }
+            if rank(element).is_some() && next_shared.is_some_and(|next| next != element) {
+                left += 1;
+                continue;
+            }
+        }
+        if let Some((element, item)) = before.get(left) {
+            if rank(element).is_none() {
+                out.extend(merge(place.item(), Some(item), None, depth + 1)?);
+                left += 1;
+                continue;
+            }
+            if merged_right.contains(element) {
+                left += 1;
+            }
+        }
+        if let Some((element, item)) = after.get(right) {
+            merged_right.insert(element.clone());
+            out.extend(merge(place.item(), find(element), Some(item), depth + 1)?);
+            right += 1;
+            if next_shared == Some(element) {
+                next_shared = shared.next();
+            }
+        }
     }
-    out.extend(before[next_live..].iter().filter(|(e, _)| rank(e).is_none()).map(|(_, v)| (*v).clone()));
-    Ok(Value::Array(out))
+    Ok((!out.is_empty()).then_some(Value::Array(out)))
 }
 
 /// Adds to a set the named fields that it has something below.
@@ -531,31 +713,30 @@ pub(super) fn with_named_fields(place: Place<'_>, set: &FieldSet) -> FieldSet {
     out
 }
 
-/// Takes the fields of `set` out of `value`; nothing is left of a map or list that becomes empty.
-pub(super) fn remove(place: Place<'_>, value: &Value, set: &FieldSet) -> Option<Value> {
-    match place.shape(value) {
-        Shape::Leaf => Some(value.clone()),
+/// Takes the fields of `set` out of `value`; of a map or list that becomes empty, and of one that is set as one, `null`
+/// is left where something in it is to go (`typed/remove.go`).
+pub(super) fn remove(place: Place<'_>, value: &Value, set: &FieldSet) -> Value {
+    let rest = |element: &str| set.children.get(element).filter(|below| !below.is_empty());
+    match place.atom().of(Some(value)).shape() {
+        Shape::Scalar(_) => value.clone(),
         Shape::Map => {
+            let fields = value.as_object().filter(|_| !place.is_atomic_map());
             let mut out = Map::new();
-            for (name, child) in value.as_object().into_iter().flatten() {
+            for (name, child) in fields.into_iter().flatten() {
                 let element = field(name);
                 if set.members.contains(&element) {
                     continue;
                 }
-                match set.children.get(&element).filter(|below| !below.is_empty()) {
-                    None => {
-                        out.insert(name.clone(), child.clone());
-                    }
-                    Some(below) => {
-                        if let Some(kept) = remove(place.field(name).0, child, below) {
-                            out.insert(name.clone(), kept);
-                        }
-                    }
-                }
+                let kept = match rest(&element) {
+                    None => child.clone(),
+                    Some(below) => remove(place.field(name).0, child, below),
+                };
+                out.insert(name.clone(), kept);
             }
-            (!out.is_empty()).then_some(Value::Object(out))
+            if out.is_empty() { Value::Null } else { Value::Object(out) }
         }
-        Shape::List(list) => {
+        Shape::List => {
+            let Some(list) = place.list() else { return Value::Null };
             let mut out = Vec::new();
             for item in value.as_array().into_iter().flatten() {
                 let Ok(element) = place.element(list, item) else {
@@ -565,12 +746,12 @@ pub(super) fn remove(place: Place<'_>, value: &Value, set: &FieldSet) -> Option<
                 if set.members.contains(&element) {
                     continue;
                 }
-                match set.children.get(&element).filter(|below| !below.is_empty()) {
-                    None => out.push(item.clone()),
-                    Some(below) => out.extend(remove(place.item(), item, below)),
-                }
+                out.push(match rest(&element) {
+                    None => item.clone(),
+                    Some(below) => remove(place.item(), item, below),
+                });
             }
-            (!out.is_empty()).then_some(Value::Array(out))
+            if out.is_empty() { Value::Null } else { Value::Array(out) }
         }
     }
 }

@@ -1,0 +1,43 @@
+//! What is wrong with an object of a custom kind (`apiextensions-apiserver/pkg/registry/customresource`): who it is, what
+//! its schema and its `scale` subresource ask, then its embedded objects, lists and rules.
+
+use serde_json::Value;
+
+use super::super::{metadata, printed};
+use super::{FieldFault, Kind, scale, text};
+
+/// Everything that is wrong; where only the status is written, only that is judged.
+pub(super) fn validate(
+    kind: &Kind,
+    object: &Value,
+    old: Option<&Value>,
+    status_only: bool,
+) -> Vec<FieldFault> {
+    let schema = kind.schema();
+    let mut faults = of_type(kind, object);
+    // Of an object that says to be of another type nothing else is asked at first.
+    if faults.is_empty() {
+        if let Some(old) = old {
+            faults.extend(metadata::validate_update(object, old));
+        }
+        faults.extend(metadata::validate(kind, object));
+        match old.filter(|_| status_only) {
+            Some(old) => faults.extend(schema.status_bounds(object, old)),
+            None => faults.extend(schema.bounds(object, old)),
+        }
+        faults.extend(scale::validate(kind, object, status_only));
+    }
+    faults.extend(schema.structure(object, old, !status_only));
+    schema.conclude(object, old, faults)
+}
+
+fn of_type(kind: &Kind, object: &Value) -> Vec<FieldFault> {
+    let mut faults = Vec::new();
+    for (field, wanted) in [("apiVersion", &kind.api_version()), ("kind", &kind.kind)] {
+        if text(object, field) != wanted {
+            let given = object[field].as_str().map_or_else(|| printed(&object[field]), str::to_owned);
+            faults.push(FieldFault::invalid(field, given, format!("must be {wanted}")));
+        }
+    }
+    faults
+}
