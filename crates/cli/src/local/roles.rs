@@ -1,18 +1,35 @@
-//! What people may do with MPIJobs: the ClusterRoles that add themselves to `admin`, `edit` and `view`, as a real
-//! installation has them.
+//! Who may do what with MPIJobs, as a real installation has it: the ClusterRoles that add themselves to `admin`, `edit` and
+//! `view` for people, and the operator's own account with the rights that it needs and no more.
 
-use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{Api, Patch, PatchParams};
+use cluster::access::UserInfo;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 
 use jobs::Class;
 
 use crate::failure::Failure;
 
-const ROLES: &str = include_str!("../../../../deploy/base/user-roles.yaml");
+/// The operator's namespace and account in `deploy/base`.
+pub const OPERATOR: &str = "mpi-operator";
+const USER_ROLES: &str = include_str!("../../../../deploy/base/user-roles.yaml");
+const OPERATOR_ROLES: [&str; 3] = [
+    include_str!("../../../../deploy/base/namespace.yaml"),
+    include_str!("../../../../deploy/base/service-account.yaml"),
+    include_str!("../../../../deploy/base/role.yaml"),
+];
 
-/// Applies the roles.
-pub async fn install(client: &Client) -> Result<(), Failure> {
+/// Applies what people may do.
+pub async fn install_for_people(client: &Client) -> Result<(), Failure> {
+    apply(client, &[USER_ROLES]).await
+}
+
+/// Applies the operator's namespace, account and rights; what it is known as.
+pub async fn install_for_operator(client: &Client) -> Result<UserInfo, Failure> {
+    apply(client, &OPERATOR_ROLES).await?;
+    Ok(UserInfo::account(OPERATOR, OPERATOR))
+}
+
+async fn apply(client: &Client, files: &[&str]) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(
             Class::Error,
@@ -20,30 +37,39 @@ pub async fn install(client: &Client) -> Result<(), Failure> {
             format!("the roles for MPIJobs cannot be installed: {error}"),
         )
     };
-    let api: Api<ClusterRole> = Api::all(client.clone());
-    for role in roles().map_err(|error| failed(&error))? {
+    for object in files.iter().flat_map(|file| file.split("\n---\n")) {
+        let object: DynamicObject = serde_saphyr::from_str(object).map_err(|error| failed(&error))?;
+        let types = object.types.clone().unwrap_or_default();
+        let kind = GroupVersionKind::try_from(&types).map_err(|error| failed(&error))?;
+        let resource = ApiResource::from_gvk(&kind);
+        // Where an overlay of Kustomize puts what has no namespace of its own in the file.
+        let api: Api<DynamicObject> = match types.kind.as_str() {
+            "ServiceAccount" | "Role" | "RoleBinding" => {
+                Api::namespaced_with(client.clone(), OPERATOR, &resource)
+            }
+            _ => Api::all_with(client.clone(), &resource),
+        };
         let parameters = PatchParams::apply("odh").force();
-        api.patch(&role.name_any(), &parameters, &Patch::Apply(&role))
+        api.patch(&object.name_any(), &parameters, &Patch::Apply(&object))
             .await
             .map_err(|error| failed(&error))?;
     }
     Ok(())
 }
 
-fn roles() -> Result<Vec<ClusterRole>, String> {
-    ROLES
-        .split("\n---\n")
-        .map(|text| serde_saphyr::from_str(text).map_err(|error| error.to_string()))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::rbac::v1::ClusterRole;
+
     use super::*;
+
+    fn roles() -> Vec<ClusterRole> {
+        USER_ROLES.split("\n---\n").map(|text| serde_saphyr::from_str(text).unwrap()).collect()
+    }
 
     #[test]
     fn editors_may_run_jobs_and_viewers_may_look() {
-        let roles = roles().unwrap();
+        let roles = roles();
         let verbs = |name: &str| {
             let role = roles.iter().find(|role| role.name_any() == name).unwrap();
             let rules = role.rules.as_deref().unwrap_or_default();

@@ -140,20 +140,29 @@ async fn until_told(
     }
 }
 
-/// Installs the MPIJob definition, the roles for it and its checks at admission, and runs the operator.
+/// Installs the MPIJob definition, the roles for it and its checks at admission, and runs the operator under its own account.
 async fn start_operator(
     cluster: &Cluster,
     shutdown: &CancellationToken,
 ) -> Result<tokio::task::JoinHandle<Result<(), operator::Error>>, Failure> {
-    install(cluster.client()).await?;
-    super::roles::install(&cluster.client()).await?;
+    let administrator = cluster.client();
+    install(administrator.clone()).await?;
+    super::roles::install_for_people(&administrator).await?;
+    let account = super::roles::install_for_operator(&administrator).await?;
+    let operator = cluster.client_of(account);
     let vitals = operator::Vitals::default();
-    operator::webhook::on_loopback(&cluster.client(), vitals.clone(), shutdown.clone()).await.map_err(
-        |error| {
-            Failure::new(Class::Error, "DidNotStart", format!("jobs cannot be checked at admission: {error}"))
-        },
-    )?;
-    Ok(tokio::spawn(operate(cluster.client(), vitals, shutdown.clone())))
+    let (vitals_of_checks, stop) = (vitals.clone(), shutdown.clone());
+    let served = operator::webhook::on_loopback(
+        &administrator,
+        &operator,
+        super::roles::OPERATOR,
+        vitals_of_checks,
+        stop,
+    );
+    served.await.map_err(|error| {
+        Failure::new(Class::Error, "DidNotStart", format!("jobs cannot be checked at admission: {error}"))
+    })?;
+    Ok(tokio::spawn(operate(operator, vitals, shutdown.clone())))
 }
 
 /// Starts the cluster at the port asked for, at the last one used, or at any.

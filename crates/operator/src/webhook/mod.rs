@@ -100,11 +100,15 @@ impl Webhook {
 }
 
 /// Answers reviews on loopback and has the API server ask there: for the embedded cluster, in whose process this runs.
+/// `installer` writes the configurations, as whoever installs an operator does; `client` is the operator's own, which
+/// remembers quotas in `namespace`.
 ///
 /// # Errors
 /// If no port is free, no certificate can be made, or the API server refuses the configurations.
 pub async fn on_loopback(
+    installer: &Client,
     client: &Client,
+    namespace: &str,
     vitals: Vitals,
     stop: CancellationToken,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -112,10 +116,10 @@ pub async fn on_loopback(
     let place = Place::Url(format!("https://{}", listener.local_addr()?));
     let kept = Kept::make(&[Ipv4Addr::LOCALHOST.to_string()], Timestamp::now())?;
     let acceptor = Shown::new(&kept)?.acceptor()?;
-    let webhook = Arc::new(Webhook::new(client.clone(), "kube-system", vitals));
+    let webhook = Arc::new(Webhook::new(client.clone(), namespace, vitals));
     let answer = move |request| webhook.clone().answer(request);
     tokio::spawn(serve(listener, Some(acceptor), answer, stop));
-    put_in_place(client, &place, &kept.authorities).await?;
+    put_in_place(installer, &place, &kept.authorities).await?;
     Ok(())
 }
 

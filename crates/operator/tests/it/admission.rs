@@ -26,7 +26,9 @@ use crate::stage::{Stage, job};
 async fn guarded() -> (Stage, Vitals) {
     let (stage, vitals) = (Stage::new().await, Vitals::default());
     stage.in_namespace("kube-system").await;
-    on_loopback(&stage.client, vitals.clone(), CancellationToken::new()).await.unwrap();
+    on_loopback(&stage.client, &stage.client, "kube-system", vitals.clone(), CancellationToken::new())
+        .await
+        .unwrap();
     (stage, vitals)
 }
 
@@ -79,7 +81,9 @@ async fn an_invalid_job_is_refused_with_every_fault() {
 async fn an_invalid_job_from_before_the_webhook_can_still_be_touched_and_deleted() {
     let stage = Stage::new().await;
     create(&stage, &faulty("pi")).await.unwrap();
-    on_loopback(&stage.client, Vitals::default(), CancellationToken::new()).await.unwrap();
+    on_loopback(&stage.client, &stage.client, "kube-system", Vitals::default(), CancellationToken::new())
+        .await
+        .unwrap();
     let patch = json!({ "metadata": { "labels": { "looked-at": "yes" } } });
     stage.change_job("pi", patch).await;
     stage.api::<MPIJob>().delete("pi", &DeleteParams::default()).await.unwrap();

@@ -55,6 +55,14 @@ fn lets_a_colleague_work_in_a_namespace_and_takes_it_back() {
     let by_anna = audit.lines().filter(|line| line.contains(r#""username":"anna""#)).collect::<Vec<_>>();
     assert!(by_anna.iter().any(|line| line.contains(r#""verb":"create""#) && line.contains("mpijobs")));
     assert!(by_anna.iter().any(|line| line.contains(r#""authorization.k8s.io/decision":"forbid""#)));
+    // The operator made what the job needs under its own account, and asked for nothing that it may not do.
+    let operator = r#""username":"system:serviceaccount:mpi-operator:mpi-operator""#;
+    let by_operator = audit.lines().filter(|line| line.contains(operator)).collect::<Vec<_>>();
+    for made in [r#""resource":"pods""#, r#""resource":"secrets""#, r#""subresource":"status""#] {
+        assert!(by_operator.iter().any(|line| line.contains(made)), "the operator wrote no {made}");
+    }
+    let forbidden = r#""authorization.k8s.io/decision":"forbid""#;
+    assert!(!by_operator.iter().any(|line| line.contains(forbidden)), "the operator's roles do not suffice");
     for file in ["audit.log", "log", "state.json", "cluster/users.json"] {
         let text = std::fs::read_to_string(home.state().join(file)).expect("the file can be read");
         assert!(!text.contains(&secret), "{file} holds the token");
