@@ -25,6 +25,11 @@ pub mod places {
         given("ODH")
     }
 
+    /// The program `mpi-operator`, which is built beside `odh`.
+    pub fn operator() -> PathBuf {
+        odh().with_file_name("mpi-operator")
+    }
+
     /// The environment with Open MPI, mpi4py and the example programs.
     pub fn examples_environment() -> PathBuf {
         given("ODH_EXAMPLES_ENVIRONMENT")
@@ -189,6 +194,16 @@ impl Home {
     /// Types a `kubectl` command and waits for its end.
     pub fn kubectl(&self, words: &[&str]) -> Answer {
         run(self.kubectl_command(words), format!("kubectl {}", words.join(" ")))
+    }
+
+    /// Evicts a pod through the API, as a drain does it.
+    pub fn evict(&self, pod: &str) {
+        let text = format!(
+            r#"{{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {{"name": "{pod}", "namespace": "default"}}}}"#
+        );
+        let eviction = self.write("eviction.json", &text);
+        let path = format!("/api/v1/namespaces/default/pods/{pod}/eviction");
+        self.kubectl(&["create", "--raw", &path, "-f", &eviction]).ended(0);
     }
 
     /// Runs a script as a pipeline or a person would, with `odh` on its path, in the home's folder.

@@ -199,7 +199,9 @@ fn what_the_cluster_does_to_a_job_is_told() {
     let go = format!("{}/go-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
     silent.ranks = silent.ranks.replace("$GO", &go);
     let mut memory = shell("memory", "true");
-    memory.ranks = "[python3, -c, \"x = bytearray(400 << 20); print(len(x))\"]".to_owned();
+    let hungry = "import os, time; x = bytearray((400 << 20) * int(os.environ['OMPI_COMM_WORLD_RANK'])); print(len(x)); time.sleep(2)";
+    memory.ranks =
+        format!("[python3, -c, {}]", serde_json::to_string(hungry).expect("a program is a string"));
     memory.worker = "resources: {limits: {memory: 128Mi}}";
     create(
         &home,
@@ -220,10 +222,13 @@ fn what_the_cluster_does_to_a_job_is_told() {
         });
     }
     waits_for_gpus(&home, "gpus");
-    is_evicted(&home, "evicted");
+    home.evict("evicted-worker-1");
+    fails(&home, "evicted", "Evicted", Some(1), "evicted");
+    has_an_image_that_cannot_be_pulled(&home);
+    exceeds_a_quota(&home);
     fails(&home, "secret", "MissingReference", Some(0), "no-such-secret");
-    let foreign = ended(&home, "foreign", "Failed");
-    assert_eq!(foreign["failure"]["reason"], "WrongMpi", "{foreign:#}");
+    // Every Worker has the same program: it is nobody's in particular.
+    fails(&home, "foreign", "WrongMpi", None, "another MPI");
     // Here every rank is alone, and the job succeeds all the same.
     let alone = ended(&home, "alone", "Succeeded");
     let world = condition(&alone, "WorldVerified");
@@ -243,17 +248,9 @@ fn waits_for_gpus(home: &Home, name: &str) {
         (status["waiting"]["reason"] == "Unschedulable").then_some(status)
     });
     assert_eq!(waiting["phase"], "Pending", "{waiting:#}");
-}
-
-/// Evicted through the API, as a drain does it.
-fn is_evicted(home: &Home, name: &str) {
-    let eviction = home.write(
-        "eviction.json",
-        r#"{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted-worker-1", "namespace": "default"}}"#,
-    );
-    let path = "/api/v1/namespaces/default/pods/evicted-worker-1/eviction";
-    home.kubectl(&["create", "--raw", path, "-f", &eviction]).ended(0);
-    fails(home, name, "Evicted", Some(1), "evicted");
+    let told = &waiting["waiting"];
+    assert_eq!(told["message"], "Insufficient GPUs: requested 32, available 24", "{waiting:#}");
+    assert!(told["suggestion"].as_str().is_some_and(|it| it.contains("add nodes")), "{waiting:#}");
 }
 
 /// Silence is told, with what was looked at, and fails nothing.
@@ -280,27 +277,81 @@ fn wants_too_much_memory(home: &Home, name: &str) {
     if condition(&memory, "LimitsNotEnforced")["status"] == "True" {
         assert_eq!(memory["phase"], "Succeeded", "{memory:#}");
     } else {
-        // The Worker's first process lives on; that a rank was killed, and that memory may be why, is all that is known.
-        let failure = &memory["failure"];
+        // The Worker's first process lives on: that memory was the reason is what the launch agent saw.
+        fails(home, name, "OutOfMemory", Some(1), "memory limit (128 MiB) was exceeded");
         assert!(
-            ["OutOfMemory", "RankKilled"].contains(&failure["reason"].as_str().unwrap_or("")),
+            memory["failure"]["suggestion"].as_str().is_some_and(|it| it.contains("memory")),
             "{memory:#}"
         );
-        assert!(failure["suggestion"].as_str().is_some_and(|it| it.contains("memory")), "{memory:#}");
     }
+}
+
+/// As a kubelet has it whose registry wants to know who asks: this cluster pulls no images, so a node that nobody runs stands
+/// in for one that does.
+fn has_an_image_that_cannot_be_pulled(home: &Home) {
+    let node = home.write(
+        "node.yaml",
+        "apiVersion: v1\nkind: Node\nmetadata: {name: elsewhere}\nspec: {taints: [{key: elsewhere, effect: NoSchedule}]}\n",
+    );
+    home.kubectl(&["create", "-f", &node]).ended(0);
+    let mut pull = shell("pull", "true");
+    pull.annotations = "training.opendatahub.io/start-timeout: 5s";
+    pull.worker_pod = "nodeName: elsewhere".to_owned();
+    create(home, &[pull]);
+    within(PATIENCE, "its second Worker is there", || {
+        (home.kubectl(&["get", "pod", "pull-worker-1"]).code == 0).then_some(())
+    });
+    let why = r#"Back-off pulling image \"registry.example/train:1\": ErrImagePull: rpc error: code = Unknown desc = unauthorized: authentication required"#;
+    let status = format!(
+        r#"{{"status": {{"phase": "Pending", "conditions": [{{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}}],
+            "containerStatuses": [{{"name": "mpi", "image": "registry.example/train:1", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {{"waiting": {{"reason": "ImagePullBackOff", "message": "{why}"}}}}}}]}}}}"#
+    );
+    home.kubectl(&["patch", "pod", "pull-worker-1", "--subresource=status", "--type=merge", "-p", &status])
+        .ended(0);
+    fails(
+        home,
+        "pull",
+        "ImagePull",
+        Some(1),
+        "Failed to pull image 'registry.example/train:1': authentication required",
+    );
+}
+
+/// One Worker is let in, the other is not.
+fn exceeds_a_quota(home: &Home) {
+    home.kubectl(&["create", "namespace", "tight"]).ended(0);
+    home.kubectl(&["create", "quota", "pods", "--hard=pods=1", "-n", "tight"]).ended(0);
+    let manifest = home.write("quota.yaml", &shell("quota", "true").manifest());
+    home.kubectl(&["create", "-n", "tight", "-f", &manifest]).ended(0);
+    let waiting = within(PATIENCE, "the job says that a quota holds it up", || {
+        let job = home.odh(&["training", "get", "mpijob", "quota", "-n", "tight", "-o", "json"]).json();
+        let waiting = job["status"]["waiting"].clone();
+        (waiting["reason"] == "QuotaExceeded").then_some(waiting)
+    });
+    let message = waiting["message"].as_str().unwrap_or_default();
+    for words in ["Quota exceeded", "requested: pods=1, used: pods=1, limited: pods=1"] {
+        assert!(message.contains(words), "{waiting:#}");
+    }
+    assert!(
+        waiting["suggestion"].as_str().is_some_and(|it| it.contains("ask an administrator")),
+        "{waiting:#}"
+    );
+    home.odh(&["training", "explain", "mpijob", "quota", "-n", "tight"]).ended(0).says("QuotaExceeded");
 }
 
 /// A power cut.
 fn loses_its_node(home: &Home, name: &str) {
-    let pod = home.kubectl(&["get", "pod", "dark-worker-1", "-o", "jsonpath={.spec.nodeName}"]).ended(0);
-    home.odh(&["local", "node", "down", pod.stdout.trim()]).ended(0);
-    let status = ended(home, name, "Failed");
-    assert_eq!(status["failure"]["reason"], "NodeLost", "{status:#}");
-    assert!(
-        status["failure"]["message"].as_str().is_some_and(|it| it.contains(pod.stdout.trim())),
-        "{status:#}"
-    );
-    home.odh(&["local", "node", "up", pod.stdout.trim()]).ended(0);
+    let node_of = |index: i64| {
+        let pod = format!("{name}-worker-{index}");
+        home.kubectl(&["get", "pod", &pod, "-o", "jsonpath={.spec.nodeName}"]).ended(0).stdout
+    };
+    let node = node_of(1);
+    // Of two Workers on it the first is named.
+    let worker = if node_of(0) == node { 0 } else { 1 };
+    home.odh(&["local", "node", "down", &node]).ended(0);
+    fails(home, name, "NodeLost", Some(worker), &node);
+    home.odh(&["local", "node", "up", &node]).ended(0);
 }
 
 pub fn condition(status: &Value, type_: &str) -> Value {

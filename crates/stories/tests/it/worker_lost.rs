@@ -46,6 +46,7 @@ fn is_named_with_its_exit_code_within_thirty_seconds() {
         (job["status"]["phase"] == "Failed").then_some(())
     });
     assert!(killed.elapsed() < Duration::from_secs(30));
+    crate::failures::fails(&home, "long", "WorkerLost", Some(1), "exit code 137");
     home.odh(&["training", "describe", "mpijob", "long"]).ended(0).says("long-worker-1").says("137");
     // What did not fail is given back; what failed stays readable.
     stories::eventually("the other Worker is gone", || {

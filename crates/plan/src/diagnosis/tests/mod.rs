@@ -5,6 +5,7 @@ mod cluster;
 mod disturbed;
 mod documents;
 mod hostile;
+mod requirements;
 mod samples;
 mod written;
 
