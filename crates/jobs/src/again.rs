@@ -54,7 +54,7 @@ pub async fn retry(
             reason: "NotEnded".to_owned(),
             message: format!("{} \"{name}\" has not ended", kind.name()),
             advice: Some(format!(
-                "wait for it (odh training wait {word} {name}), or run another beside it: odh training clone {word} {name}",
+                "wait for it (odh training wait {word} {name} -n {namespace}), or run another beside it: odh training clone {word} {name} -n {namespace}",
                 word = kind.word()
             )),
             faults: Vec::new(),

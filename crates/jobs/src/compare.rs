@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::Outcome;
+use api::{Outcome, Phase};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde::Serialize;
@@ -61,7 +61,7 @@ pub fn jobs(objects: &[DynamicObject], now: Timestamp) -> Comparison {
         Line::new("exit code", failure(|failure| failure.exit_code.map(|code| code.to_string()))),
         Line::new("failed worker", failure(|failure| failure.worker.map(|worker| worker.to_string()))),
         Line::new("run time", of(&|row| row.runtime(now).map(view::duration))),
-        Line::new("waited", of(&|row| waited(row))),
+        Line::new("waited", rows.iter().zip(&ours).map(|(row, job)| waited(row, job, now)).collect()),
         Line::new("workers", of(&|row| Some(row.workers.to_string()))),
         Line::new("attempts", ours.iter().map(attempts).collect()),
     ];
@@ -73,8 +73,15 @@ pub fn jobs(objects: &[DynamicObject], now: Timestamp) -> Comparison {
     }
 }
 
-fn waited(row: &Row) -> Option<String> {
-    let seconds = row.started?.as_second() - row.created?.as_second();
+/// From the job's creation until its Launcher ran, or until now while it waits. Of a job whose operator does not say when
+/// the Launcher began, until it was let go.
+fn waited(row: &Row, job: &api::MPIJob, now: Timestamp) -> Option<String> {
+    let launched = job.status.as_ref().and_then(|status| status.startup.as_ref()?.launched.as_ref());
+    let until = match row.phase {
+        Phase::Pending => now,
+        _ => launched.map(|time| time.0).or(row.started)?,
+    };
+    let seconds = until.as_second() - row.created?.as_second();
     Some(view::duration(std::time::Duration::from_secs(u64::try_from(seconds).ok()?)))
 }
 
@@ -155,9 +162,11 @@ fn flatten(value: &Value, path: &str, kind: Kind, into: &mut BTreeMap<String, St
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                let name =
-                    item.get("name").and_then(Value::as_str).map_or_else(|| index.to_string(), str::to_owned);
-                flatten(item, &format!("{path}[{name}]"), kind, into);
+                match item.get("name").and_then(Value::as_str) {
+                    // Its name stands in the path.
+                    Some(name) => flatten(&without_name(item), &format!("{path}[{name}]"), kind, into),
+                    None => flatten(item, &format!("{path}[{index}]"), kind, into),
+                }
             }
         }
         Value::String(text) => {
@@ -167,6 +176,14 @@ fn flatten(value: &Value, path: &str, kind: Kind, into: &mut BTreeMap<String, St
             into.insert(path.to_owned(), other.to_string());
         }
     }
+}
+
+fn without_name(item: &Value) -> Value {
+    let mut item = item.clone();
+    if let Some(fields) = item.as_object_mut().filter(|fields| fields.len() > 1) {
+        fields.remove("name");
+    }
+    item
 }
 
 #[cfg(test)]
@@ -197,12 +214,25 @@ mod tests {
         assert_eq!(line("state"), [Some("Failed".into()), Some("Succeeded".into())]);
         assert_eq!(line("exit code"), [Some("137".into()), None]);
         assert_eq!(line("run time"), [Some("30s".into()), Some("1m".into())]);
+        assert_eq!(line("waited"), [Some("5s".into()), Some("5s".into())]);
         let fields: Vec<&str> = found.differences.iter().map(|line| line.field.as_str()).collect();
         assert_eq!(
             fields,
             ["spec.mpiReplicaSpecs[Worker].template.spec.containers[w].resources.limits.memory"]
         );
         assert_eq!(found.differences[0].values, [Some("1Gi".into()), Some("2Gi".into())]);
+    }
+
+    #[test]
+    fn a_job_that_waits_has_waited_until_now() {
+        let waiting =
+            json!({"phase": "Pending", "phaseReason": "Initializing", "startTime": "2026-01-01T00:00:00Z"});
+        let started = json!({"phase": "Running", "startTime": "2026-01-01T00:00:00Z",
+            "startup": {"launched": "2026-01-01T00:00:42Z"}});
+        let now = "2026-01-01T00:03:00Z".parse().unwrap();
+        let found = jobs(&[job("a", "1Gi", waiting), job("b", "1Gi", started)], now);
+        let waited = found.outcome.iter().find(|line| line.field == "waited").unwrap();
+        assert_eq!(waited.values, [Some("3m".into()), Some("42s".into())]);
     }
 
     #[test]

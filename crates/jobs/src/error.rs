@@ -189,6 +189,8 @@ pub enum Error {
         kind: Kind,
         /// The job.
         name: String,
+        /// Its namespace.
+        namespace: String,
         /// Its phase, in lower case.
         phase: String,
         /// How long was waited.
@@ -286,9 +288,10 @@ impl Error {
             Error::Unreachable { .. } => Some(
                 "check the kubeconfig and the network, or start a local cluster: odh local up".to_owned(),
             ),
-            Error::StillRunning { kind, name, .. } => {
-                Some(format!("look at it: odh training describe {} {name}", kind.word()))
-            }
+            Error::StillRunning { kind, name, namespace, .. } => Some(format!(
+                "what it waits for, or does: odh training explain {} {name} -n {namespace}",
+                kind.word()
+            )),
             Error::NotCleanedUp { .. } => Some(
                 "a node may be down or a finalizer may wait; --force deletes without a grace period"
                     .to_owned(),

@@ -69,7 +69,7 @@ async fn pod(
     let newest = pods.iter().filter(wanted).max_by_key(|pod| pod.creation_timestamp());
     let missing = |what: String| Error::NoPod {
         what,
-        advice: format!("see the pods: odh training describe {} {job}", kind.word()),
+        advice: format!("see the pods: odh training describe {} {job} -n {namespace}", kind.word()),
     };
     match newest {
         Some(pod) if describe::started(pod) && !describe::ended(pod) => Ok(pod.clone()),

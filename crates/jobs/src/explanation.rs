@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt};
 use plan::diagnosis::Gpus;
 use plan::{Explanation, Situation, Told};
 
-use crate::{Error, Kind, describe, list, view};
+use crate::{Error, Kind, describe, list, queue, view};
 
 /// The resource that counts NVIDIA's GPUs.
 const GPU: &str = "nvidia.com/gpu";
@@ -28,14 +28,18 @@ pub async fn explain_job(
     name: &str,
 ) -> Result<Explanation, Error> {
     let object = list::get(client, kind, namespace, name).await?;
-    let (pods, events) =
-        futures::join!(describe::pods(client, kind, namespace, name), describe::events(client, namespace));
+    let (pods, events, place) = futures::join!(
+        describe::pods(client, kind, namespace, name),
+        describe::events(client, namespace),
+        queue::place(client, namespace, &object)
+    );
     let (pods, events) = (pods.unwrap_or_default(), events.unwrap_or_default());
     let told = told(&object, &events);
     let gpus = if is_short_of_gpus(&pods) { count_gpus(client, &pods).await } else { None };
     let has_printed = has_printed(client, namespace, &pods).await;
     let job = view::in_our_words(&object);
-    Ok(plan::explain(&Situation { job: &job, pods: &pods, events: &told, gpus, has_printed }))
+    let place = place.as_ref();
+    Ok(plan::explain(&Situation { job: &job, pods: &pods, events: &told, gpus, has_printed, place }))
 }
 
 /// The events that concern the job, the oldest first.

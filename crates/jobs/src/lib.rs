@@ -34,6 +34,8 @@ pub mod usage;
 pub mod view;
 pub mod wait;
 
+mod queue;
+
 mod error;
 mod refusal;
 

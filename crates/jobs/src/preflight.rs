@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::kind::LABEL_QUEUE;
 use crate::list::{self, Selection};
-use crate::{Class, Error, Kind, view};
+use crate::{Attempt, Class, Error, Kind, explain, view};
 
 /// How long everything together may take; the requirement is 2 s.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -67,7 +67,7 @@ pub async fn preflight(client: &Client, namespace: &str, jobs: &[MPIJob]) -> Res
             allowed(client, Kind::MpiJob.group(), Kind::MpiJob.plural(), "", "create", namespace),
             room(client, namespace)
         );
-        if right == Some(false) {
+        if right? == Some(false) {
             return Err(lacks(client, "create", Kind::MpiJob, namespace).await);
         }
         Ok(room)
@@ -103,6 +103,9 @@ fn refusal(finding: &Finding) -> Error {
 }
 
 /// Whether the caller may do it; nothing where the server does not say.
+///
+/// # Errors
+/// [`Error::Unreachable`] where there is no server.
 async fn allowed(
     client: &Client,
     group: &str,
@@ -110,7 +113,7 @@ async fn allowed(
     subresource: &str,
     verb: &str,
     namespace: &str,
-) -> Option<bool> {
+) -> Result<Option<bool>, Error> {
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
@@ -127,7 +130,13 @@ async fn allowed(
         ..SelfSubjectAccessReview::default()
     };
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    Some(api.create(&PostParams::default(), &review).await.ok()?.status?.allowed)
+    match api.create(&PostParams::default(), &review).await {
+        Ok(review) => Ok(review.status.map(|status| status.allowed)),
+        Err(error) => match explain(error, Attempt { verb, what: resource, name: "", namespace }) {
+            error @ Error::Unreachable { .. } => Err(error),
+            _ => Ok(None),
+        },
+    }
 }
 
 /// The sentence of a refusal, with the name by which the cluster knows the caller.
@@ -155,15 +164,19 @@ pub async fn rights(client: &Client, kind: Kind, namespace: &str) -> Result<Vec<
     let asked = NEEDED.map(|(verb, resource, subresource, purpose)| async move {
         let (group, plural) =
             if resource.is_empty() { (kind.group(), kind.plural()) } else { ("", resource) };
-        let allowed = allowed(client, group, plural, subresource, verb, namespace).await?;
+        let Some(allowed) = allowed(client, group, plural, subresource, verb, namespace).await? else {
+            return Ok(None);
+        };
         let what = match (resource, subresource) {
             ("", _) => kind.names().to_owned(),
             (resource, "") => resource.to_owned(),
             (resource, subresource) => format!("{resource}/{subresource}"),
         };
-        Some(Right { verb: verb.to_owned(), what, purpose, allowed })
+        Ok(Some(Right { verb: verb.to_owned(), what, purpose, allowed }))
     });
-    let found: Option<Vec<Right>> = futures::future::join_all(asked).await.into_iter().collect();
+    let answers: Result<Vec<Option<Right>>, Error> =
+        futures::future::join_all(asked).await.into_iter().collect();
+    let found: Option<Vec<Right>> = answers?.into_iter().collect();
     found.ok_or_else(|| Error::Client("the cluster does not say what you may do".to_owned()))
 }
 

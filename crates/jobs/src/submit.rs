@@ -4,7 +4,7 @@
 //! In: bytes or an `MPIJob`. Out: the created objects as the server returned them. `check` asks nobody; `create` makes
 //! one request for each job.
 
-use api::MPIJob;
+use api::{MPIJob, MPIJobSpec};
 use kube::Client;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::Value;
@@ -18,9 +18,11 @@ pub(crate) const FIELD_MANAGER: &str = "odh";
 /// A job that has no fault, not yet created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
+    /// What it is.
+    pub kind: Kind,
     /// The object exactly as written.
     pub object: Value,
-    /// The same, typed.
+    /// The same, typed; of another kind than ours its metadata alone.
     pub job: MPIJob,
 }
 
@@ -63,7 +65,10 @@ pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Draft>, Error> {
 
 /// What a person should know of a job before it runs, one sentence each; no reason to refuse it.
 pub fn advice(draft: &Draft) -> Vec<String> {
-    plan::validate(&draft.job).map(|job| plan::advise(&job)).unwrap_or_default()
+    match draft.kind {
+        Kind::MpiJob => plan::validate(&draft.job).map(|job| plan::advise(&job)).unwrap_or_default(),
+        _ => Vec::new(),
+    }
 }
 
 /// A job that was built rather than written.
@@ -79,11 +84,14 @@ pub fn check(job: MPIJob) -> Result<Draft, Error> {
         return Err(Error::Invalid { faults });
     }
     let object = serde_json::to_value(&job).map_err(|error| Error::Client(error.to_string()))?;
-    Ok(Draft { object, job })
+    Ok(Draft { kind: Kind::MpiJob, object, job })
 }
 
 fn draft(document: &Document) -> Result<Draft, Vec<Fault>> {
     let mut faults = manifest::check_fields(document);
+    if let Some(kind) = Kind::named(document.kind()).filter(|kind| *kind != Kind::MpiJob) {
+        return if faults.is_empty() { draft_of(kind, document) } else { Err(faults) };
+    }
     let mut readable = document.value.clone();
     for fault in &faults {
         mend(&mut readable, &fault.path);
@@ -99,7 +107,22 @@ fn draft(document: &Document) -> Result<Draft, Vec<Fault>> {
         }
     }
     faults.sort_by_key(|fault| fault.position);
-    if faults.is_empty() { Ok(Draft { object: document.value.clone(), job }) } else { Err(faults) }
+    match faults.is_empty() {
+        true => Ok(Draft { kind: Kind::MpiJob, object: document.value.clone(), job }),
+        false => Err(faults),
+    }
+}
+
+/// A job of another operator's kind, of which the server knows the rules.
+fn draft_of(kind: Kind, document: &Document) -> Result<Draft, Vec<Fault>> {
+    let metadata = document.value.get("metadata").cloned().unwrap_or_default();
+    match serde_json::from_value(metadata) {
+        Ok(metadata) => {
+            let job = MPIJob { metadata, spec: MPIJobSpec::default(), status: None };
+            Ok(Draft { kind, object: document.value.clone(), job })
+        }
+        Err(error) => Err(vec![document.fault("metadata", error.to_string(), None)]),
+    }
 }
 
 /// Makes a faulty field readable, so that the rules can be asked about the rest: a number or boolean becomes text,

@@ -34,8 +34,8 @@ pub async fn switch(
     let row = view::row(&object);
     if row.finished() {
         let phase = view::phase_name(row.phase).to_lowercase();
-        let way = if suspend { "there is nothing to hold back" } else { "run it again" };
-        return Err(ended(kind, name, &phase, way));
+        let way = if suspend { "there is nothing to hold back" } else { "there is nothing to let go on" };
+        return Err(ended(kind, namespace, name, &phase, way));
     }
     if kind.suspended(&object) == suspend {
         return Ok(Switched { object, changed: false });
@@ -58,12 +58,12 @@ pub async fn switch(
     Ok(Switched { object, changed: true })
 }
 
-fn ended(kind: Kind, name: &str, phase: &str, way: &str) -> Error {
+fn ended(kind: Kind, namespace: &str, name: &str, phase: &str, way: &str) -> Error {
     Error::Refused {
         class: Class::Conflict,
         reason: "Ended".to_owned(),
         message: format!("{} \"{name}\" has {phase}: {way}", kind.name()),
-        advice: Some(format!("run it again: odh training retry {} {name}", kind.word())),
+        advice: Some(format!("run it again: odh training retry {} {name} -n {namespace}", kind.word())),
         faults: Vec::new(),
     }
 }

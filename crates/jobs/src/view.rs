@@ -182,8 +182,8 @@ pub fn phase(kind: Kind, object: &DynamicObject, status: &MPIJobStatus) -> (Phas
     if holds("Restarting").is_some() {
         return (Phase::Pending, Some("Restarting".to_owned()));
     }
-    let reason = if status.conditions.is_empty() { "Queued" } else { "Initializing" };
-    (Phase::Pending, Some(reason.to_owned()))
+    // Until an operator has said something of it, nobody knows why it stands there.
+    (Phase::Pending, (!status.conditions.is_empty()).then(|| "Initializing".to_owned()))
 }
 
 /// The phase's name as everyone spells it.
@@ -237,7 +237,7 @@ mod tests {
         let condition = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason});
         let created = condition("Created", "True", "MPIJobCreated");
         let table = [
-            (json!({}), Phase::Pending, Some("Queued")),
+            (json!({}), Phase::Pending, None),
             (json!({"conditions": [created]}), Phase::Pending, Some("Initializing")),
             (
                 json!({"conditions": [created, condition("Suspended", "True", "MPIJobSuspended")]}),

@@ -62,6 +62,7 @@ pub async fn wait(
         None => Err(Error::StillRunning {
             kind,
             name: name.to_owned(),
+            namespace: namespace.to_owned(),
             phase: watch.job().map_or("pending", |job| view::phase_name(view::row(job).phase)).to_lowercase(),
             after: timeout.unwrap_or_default(),
         }),

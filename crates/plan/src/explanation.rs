@@ -31,6 +31,21 @@ pub struct Situation<'a> {
     pub gpus: Option<Gpus>,
     /// Whether the Launcher has printed anything, where that is known.
     pub has_printed: Option<bool>,
+    /// The job's place in its queue, where that is known.
+    pub place: Option<&'a QueuePlace>,
+}
+
+/// A job's place in a Kueue queue, from its Workload and those of the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueuePlace {
+    /// The Workload that stands for the job.
+    pub workload: String,
+    /// Which one it is among those that wait, from 1; nothing once it has its quota.
+    pub position: Option<usize>,
+    /// How many wait, this one counted.
+    pub waiting: usize,
+    /// Why it waits, in the queue's words.
+    pub why: Option<String>,
 }
 
 /// An event of the job or of one of its pods.
@@ -132,7 +147,7 @@ pub fn explain(situation: &Situation<'_>) -> Explanation {
     let none = MPIJobStatus::default();
     let status = situation.job.status.as_ref().unwrap_or(&none);
     ended(status)
-        .or_else(|| held(situation.job, status))
+        .or_else(|| held(situation, status))
         .or_else(|| starting(situation, status))
         .unwrap_or_else(|| running(status))
 }
@@ -171,7 +186,8 @@ fn ended(status: &MPIJobStatus) -> Option<Explanation> {
 }
 
 /// A job that is held back.
-fn held(job: &MPIJob, status: &MPIJobStatus) -> Option<Explanation> {
+fn held(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation> {
+    let job = situation.job;
     let suspended = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
     if !suspended {
         return None;
@@ -182,20 +198,37 @@ fn held(job: &MPIJob, status: &MPIJobStatus) -> Option<Explanation> {
         .map(|time| time.0);
     let queue = job.metadata.labels.as_ref().and_then(|labels| labels.get(api::LABEL_QUEUE_NAME));
     Some(match queue {
-        Some(queue) => Explanation {
-            actor: Actor::Administrator,
-            advice: Some(
-                "It starts by itself when the queue has room; ask who runs the queue about its quota."
-                    .to_owned(),
-            ),
-            ..Explanation::new(Stage::Queued, format!("The job waits in the queue {queue:?}"), since)
-        },
+        Some(queue) => queued(queue, situation.place, since),
         None => Explanation {
             actor: Actor::User,
             advice: Some("odh training resume mpijob NAME lets it go on.".to_owned()),
             ..Explanation::new(Stage::Suspended, "The job is suspended", since)
         },
     })
+}
+
+/// A job that a queue holds back: which one it is, and why it waits.
+fn queued(queue: &str, place: Option<&QueuePlace>, since: Option<Timestamp>) -> Explanation {
+    let number = place.and_then(|place| Some((place.position?, place.waiting)));
+    let message = match number {
+        Some((position, waiting)) => format!(
+            "The job waits in the queue {queue:?}: number {position} of {waiting} of this namespace. \
+             Estimated wait time: unknown (the queue does not say how long its workloads take)"
+        ),
+        None => format!("The job waits in the queue {queue:?}"),
+    };
+    let evidence = place.map(|place| match &place.why {
+        Some(why) => format!("workload {}: {why}", place.workload),
+        None => format!("workload {}", place.workload),
+    });
+    Explanation {
+        actor: Actor::Administrator,
+        evidence: evidence.into_iter().collect(),
+        advice: Some(
+            "It starts by itself when the queue has room; ask who runs the queue about its quota.".to_owned(),
+        ),
+        ..Explanation::new(Stage::Queued, message, since)
+    }
 }
 
 /// A job whose pods do not all run yet: the earliest stage that any of them is in, and what keeps it there.
@@ -235,9 +268,14 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
             None => told,
         });
     }
-    if workers.len() < usize::try_from(wanted).unwrap_or(0) || (all.is_empty() && !is_running_job(status)) {
-        let message = format!("{} of {wanted} Workers are made", workers.len());
-        let told = Explanation::new(state(Stage::Creating), message, started);
+    // Of a job that runs, pods that are not seen are pods that may not be seen, or another operator's.
+    if !is_running_job(status) && (all.is_empty() || workers.len() < usize::try_from(wanted).unwrap_or(0)) {
+        let told = if status.conditions.is_empty() && all.is_empty() {
+            not_taken_up(started)
+        } else {
+            let message = format!("{} of {wanted} Workers are made", workers.len());
+            Explanation::new(state(Stage::Creating), message, started)
+        };
         return Some(match trouble(situation, &[], name) {
             Some(found) => told.because(found),
             None => told,
@@ -249,7 +287,7 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         return Some(Explanation::new(state(Stage::Launching), message, since));
     }
     let printed = situation.has_printed.unwrap_or(true);
-    (!printed).then(|| {
+    (!printed && !is_stalled(status)).then(|| {
         let since = launchers.iter().filter_map(|pod| started_at(pod)).max();
         let message =
             "The Launcher runs and has printed nothing yet: it reaches the Workers, and MPI starts up";
@@ -257,8 +295,25 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
     })
 }
 
+/// A job of which no operator has said anything.
+fn not_taken_up(since: Option<Timestamp>) -> Explanation {
+    Explanation {
+        actor: Actor::Administrator,
+        advice: Some(
+            "If it stays so for more than a few seconds, the operator does not run, or does not look after this \
+             namespace: ask who administers the cluster."
+                .to_owned(),
+        ),
+        ..Explanation::new(Stage::Creating, "No operator has taken the job up yet", since)
+    }
+}
+
 fn is_running_job(status: &MPIJobStatus) -> bool {
     status.phase == Some(Phase::Running)
+}
+
+fn is_stalled(status: &MPIJobStatus) -> bool {
+    condition(status, CONDITION_STALLED).is_some_and(|stalled| stalled.status == "True")
 }
 
 /// A job of which everything runs.
@@ -435,7 +490,7 @@ mod tests {
 
     fn told(pods: &[Pod], events: &[Told], gpus: Option<Gpus>, has_printed: Option<bool>) -> Explanation {
         let job = job(json!({ "phase": "Pending", "phaseReason": "Initializing" }), json!({}));
-        explain(&Situation { job: &job, pods, events, gpus, has_printed })
+        explain(&Situation { job: &job, pods, events, gpus, has_printed, place: None })
     }
 
     #[test]
@@ -500,9 +555,39 @@ mod tests {
     }
 
     #[test]
+    fn a_job_in_a_queue_has_its_place_there() {
+        let job = job(json!({}), json!({ "suspend": true }));
+        let why = "couldn't assign flavors to pod set worker: insufficient unused quota for nvidia.com/gpu";
+        let place = QueuePlace {
+            workload: "mpijob-pi-1a2b3".to_owned(),
+            position: Some(2),
+            waiting: 3,
+            why: Some(why.to_owned()),
+        };
+        let situation = Situation {
+            job: &job,
+            pods: &[],
+            events: &[],
+            gpus: None,
+            has_printed: None,
+            place: Some(&place),
+        };
+        let found = explain(&situation);
+        assert!(found.message.contains("\"gpus\": number 2 of 3"), "{found:?}");
+        assert_eq!(found.evidence, [format!("workload mpijob-pi-1a2b3: {why}")]);
+    }
+
+    #[test]
     fn a_job_that_is_held_says_who_holds_it() {
         let job = job(json!({}), json!({ "suspend": true }));
-        let found = explain(&Situation { job: &job, pods: &[], events: &[], gpus: None, has_printed: None });
+        let found = explain(&Situation {
+            job: &job,
+            pods: &[],
+            events: &[],
+            gpus: None,
+            has_printed: None,
+            place: None,
+        });
         assert_eq!((found.state, found.actor), (Stage::Queued, Actor::Administrator));
         assert!(found.message.contains("\"gpus\""));
     }
@@ -512,7 +597,14 @@ mod tests {
         let status = json!({ "phase": "Failed", "completionTime": "2026-01-01T00:01:00Z", "failure": {
             "reason": "OutOfMemory", "message": "Worker 1 failed", "suggestion": "more", "pod": "pi-worker-1", "exitCode": 137 } });
         let job = job(status, json!({}));
-        let found = explain(&Situation { job: &job, pods: &[], events: &[], gpus: None, has_printed: None });
+        let found = explain(&Situation {
+            job: &job,
+            pods: &[],
+            events: &[],
+            gpus: None,
+            has_printed: None,
+            place: None,
+        });
         assert_eq!((found.state, found.cause.as_deref()), (Stage::Failed, Some("OutOfMemory")));
         assert_eq!(found.evidence, ["pod pi-worker-1: exit code 137"]);
     }

@@ -30,7 +30,7 @@ pub use advice::advise;
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;
-pub use explanation::{Explanation, Situation, Stage, Told, explain, wants_gpus_counted};
+pub use explanation::{Explanation, QueuePlace, Situation, Stage, Told, explain, wants_gpus_counted};
 pub use failure::{agent_has_ended, agents_lines, wants_agent};
 pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{

@@ -21,6 +21,9 @@ const FEWEST_EXAMPLES: usize = 3;
 /// What GPUs are counted as, after the vendor's name.
 const GPU_SUFFIX: &str = "/gpu";
 
+/// The resource of a quota that counts MPIJobs.
+const COUNT_OF_JOBS: &str = "count/mpijobs.kubeflow.org";
+
 type Amounts = BTreeMap<String, Amount>;
 type Quantities = BTreeMap<String, Quantity>;
 
@@ -207,9 +210,24 @@ fn quota_faults(roles: &[Role<'_>], quota: &ResourceQuota) -> Vec<Finding> {
     hard.filter_map(|(key, limit)| {
         let limit = Amount::read(&limit.0)?;
         let used = used.get(key).and_then(|used| Amount::read(&used.0)).unwrap_or(Amount::NONE);
+        if key == COUNT_OF_JOBS {
+            return over_count(name, limit, used);
+        }
         over_quota(roles, name, key, limit, used).or_else(|| unspoken(roles, name, key))
     })
     .collect()
+}
+
+/// A quota on the number of MPIJobs that exist, ended ones too.
+fn over_count(quota: &str, limit: Amount, used: Amount) -> Option<Finding> {
+    let one = Amount::read("1")?;
+    one.plus(used).exceeds(limit).then(|| Finding {
+        weight: Weight::Refused,
+        reason: "QuotaExceeded",
+        message: format!("Quota exceeded: {}/{} MPIJobs exist (quota {quota})", used.write(), limit.write()),
+        advice: "delete one; those that have ended count too (odh training list --status succeeded,failed)"
+            .to_owned(),
+    })
 }
 
 fn over_quota(roles: &[Role<'_>], quota: &str, key: &str, limit: Amount, used: Amount) -> Option<Finding> {

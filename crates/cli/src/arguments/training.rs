@@ -118,8 +118,8 @@ impl TrainingVerb {
             TrainingVerb::Retry(retry) => retry.output,
             TrainingVerb::Clone(clone) => clone.making.output,
             TrainingVerb::Compare(compare) => compare.output,
-            // What export prints is for a person's file: prose stays prose.
-            TrainingVerb::Export(_) | TrainingVerb::Exec(_) | TrainingVerb::SupportBundle(_) => Output::Table,
+            TrainingVerb::Export(export) => Output::of_a_manifest(export.output),
+            TrainingVerb::Exec(_) | TrainingVerb::SupportBundle(_) => Output::Table,
             TrainingVerb::Templates { verb } => verb.output(),
             TrainingVerb::Preflight(preflight) => preflight.output,
             TrainingVerb::Diagnose(diagnose) => diagnose.output,

@@ -303,7 +303,8 @@ impl TemplateVerb {
         match self {
             TemplateVerb::Save { output, .. } | TemplateVerb::List { output } => *output,
             TemplateVerb::Use(asked) => asked.making.output,
-            TemplateVerb::Show { .. } | TemplateVerb::Delete { .. } => Output::Table,
+            TemplateVerb::Show { output, .. } => Output::of_a_manifest(*output),
+            TemplateVerb::Delete { .. } => Output::Table,
         }
     }
 }

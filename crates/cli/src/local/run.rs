@@ -13,7 +13,7 @@ use crate::arguments::{Global, Run};
 use crate::connect::{Connection, connect_local};
 use crate::console::{Console, FAINT, styled};
 use crate::failure::Failure;
-use crate::interrupt::{self, Interruption, interrupted};
+use crate::interrupt::{Interruption, interrupted};
 use crate::object;
 use crate::training::{Follow, draft_from_files, ending, follow_to_end, missing_mpirun};
 
@@ -108,13 +108,7 @@ async fn to_the_end(
         timeout: run.timeout,
         interrupted_hint: "the job is deleted; the cluster stays up (odh local down stops it)",
     };
-    let followed = tokio::select! {
-        followed = follow_to_end(console, &follow) => followed,
-        () = interruption.came() => {
-            Err(interrupt::failure(format!("interrupted while waiting for mpijob/{name}"), follow.interrupted_hint))
-        }
-    };
-    match followed {
+    match follow_to_end(console, &follow, interruption).await {
         Ok(ended) => {
             if run.output.shows_objects()
                 && let Some(object) = &ended.object

@@ -82,7 +82,7 @@ impl JsonPath {
     /// What is wrong with it, in a few words.
     pub fn parse(text: &str) -> Result<JsonPath, String> {
         let relaxed;
-        let text = if text.contains('{') {
+        let text = if text.contains(['{', ' ']) {
             text
         } else {
             relaxed = braced(text);
@@ -144,10 +144,26 @@ fn braced(path: &str) -> String {
 /// A value as kubectl prints it: texts bare, lists and objects as JSON in one line.
 pub fn printed(value: &Value) -> String {
     match value {
-        Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
         Value::Array(_) | Value::Object(_) => escaped(&value.to_string()),
+        Value::Number(number) if number.is_f64() => float(number.as_f64().unwrap_or_default()),
         other => other.to_string(),
+    }
+}
+
+/// A float as Go's `%v` writes it.
+fn float(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 || (1e-4..1e21).contains(&size) {
+        return value.to_string();
+    }
+    let scientific = format!("{value:e}");
+    match scientific.split_once('e') {
+        Some((digits, exponent)) => match exponent.strip_prefix('-') {
+            Some(power) => format!("{digits}e-{power:0>2}"),
+            None => format!("{digits}e+{exponent:0>2}"),
+        },
+        None => scientific,
     }
 }
 
@@ -330,6 +346,11 @@ impl<'t> Reader<'t> {
                     Some('t') => text.push('\t'),
                     Some('r') => text.push('\r'),
                     Some(other @ ('\\' | '"' | '\'' | '/')) => text.push(other),
+                    Some('u') => {
+                        let digits: String = letters.by_ref().take(4).map(|(_, digit)| digit).collect();
+                        let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
+                        text.push(code.ok_or("\\u wants four digits of a letter's number")?);
+                    }
                     _ => return Err("an escape in quotes is not understood".to_owned()),
                 },
                 letter => text.push(letter),
@@ -631,7 +652,7 @@ mod tests {
             ("{.labels['a.b/c']}", "x"),
             ("{.labels}", r#"{"a.b/c":"x","web":"\u003c1\u003e"}"#),
             ("{.missing.deeper}", ""),
-            ("{.none}", "<nil>"),
+            ("{.none}", "null"),
             ("{.items[?(@.size>2)].name}", "two three"),
             ("{.items[?(@.size<=3.5)].name}", "one three"),
             (r#"{.items[?(@.name=="two")].size}"#, "22"),
@@ -651,6 +672,29 @@ mod tests {
             let path = JsonPath::parse(template).unwrap();
             assert_eq!(path.text(&store()).as_deref(), Ok(text), "{template}");
         }
+    }
+
+    /// What kubectl printed for each template, recorded by `tests/kubectl/record.py`. Where we print something else, the
+    /// fixture says why.
+    #[test]
+    fn templates_print_what_kubectl_printed() {
+        let fixture: Value = serde_json::from_str(include_str!("../../tests/kubectl/jsonpath.json")).unwrap();
+        let cases = fixture["cases"].as_array().unwrap();
+        assert!(cases.len() > 100, "the fixture has lost its cases");
+        let mut wrong = Vec::new();
+        for case in cases {
+            let template = case["template"].as_str().unwrap();
+            let ours = JsonPath::parse(template).and_then(|path| path.text(&fixture["object"]));
+            let alike = match (&ours, case["text"].as_str()) {
+                (Ok(text), Some(expected)) => text == expected,
+                (Err(_), None) => true,
+                _ => false,
+            };
+            if alike != case["differs"].is_null() {
+                wrong.push(format!("{template}: kubectl {}{}, here {ours:?}", case["text"], case["error"]));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]

@@ -72,6 +72,11 @@ impl Output {
         settings::current().output.unwrap_or(Output::Table)
     }
 
+    /// What a command talks in that prints a manifest into a person's file: its prose stays prose, unless JSON was asked for.
+    pub fn of_a_manifest(asked: Output) -> Output {
+        if asked == Output::Json { Output::Json } else { Output::Table }
+    }
+
     /// Whether a program reads it, so that stderr must be JSON lines too.
     pub fn is_for_programs(self) -> bool {
         matches!(self, Output::Json | Output::Yaml)

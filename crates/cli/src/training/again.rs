@@ -33,15 +33,15 @@ pub async fn retry(console: &Console, global: &Global, retry: &Retry) -> Result<
         let made = jobs::again::retry(&connection.client, kind, &connection.namespace, &name, &again).await;
         match made {
             Ok(object) => objects.push(object),
-            Err(error) => each.failed(console, error.into()),
+            Err(error) => each.failed(console, &error.into()),
         }
     }
     if objects.is_empty() {
-        return each.ending();
+        return Ok(each.ending(0));
     }
     let how = Created { output: retry.output, ending: &retry.ending, dry_run: retry.dry_run };
     let code = created(console, &connection, &how, &objects).await?;
-    each.ending().map(|_| code)
+    Ok(each.ending(code))
 }
 
 /// `odh training clone KIND NAME`

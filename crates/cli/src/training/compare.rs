@@ -47,7 +47,8 @@ fn text(found: &Comparison) -> String {
     if !found.differences.is_empty() {
         text.push_str(&format!("\n{}\n", styled(STRONG, "Where they differ")));
         text.push_str(&table::table(&headings, &found.differences.iter().map(cells).collect::<Vec<_>>()));
-    } else if found.columns.len() > 1 {
+    } else if found.outcome.iter().any(|line| line.field == "kind") && found.columns.len() > 1 {
+        // Of the attempts at one job that goes without saying.
         text.push_str("\nTheir specs are the same.\n");
     }
     text

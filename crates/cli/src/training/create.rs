@@ -15,6 +15,7 @@ use crate::arguments::{Create, DryRun, Ending, Flags, Global, MpiFlavour, Output
 use crate::connect::{Connection, connect};
 use crate::console::{Console, FAINT, styled};
 use crate::failure::Failure;
+use crate::interrupt::Interruption;
 use crate::local::state::State;
 use crate::object;
 
@@ -87,7 +88,9 @@ pub async fn created(
     print(console, how.output, created.iter().map(object::value).collect(), what)?;
     if let ([one], true) = (created, console.live && how.output == Output::Table && !how.dry_run) {
         let (kind, name) = (jobs::Kind::of(one).word(), one.name_any());
-        console.note(&styled(FAINT, &format!("follow it with: odh training logs {kind} {name} -f")));
+        let namespace = one.namespace().unwrap_or_else(|| connection.namespace.clone());
+        let line = format!("follow it with: odh training logs {kind} {name} -n {namespace} -f");
+        console.note(&styled(FAINT, &line));
     }
     Ok(0)
 }
@@ -95,7 +98,8 @@ pub async fn created(
 /// What stands in the jobs' way: refusals end the command, and what they would wait for is said.
 async fn check_room(console: &Console, connection: &Connection, drafts: &[Draft]) -> Result<(), Failure> {
     let mut by_namespace: BTreeMap<&str, Vec<api::MPIJob>> = BTreeMap::new();
-    for draft in drafts {
+    // Of the other kinds only their own operators know how many pods they make.
+    for draft in drafts.iter().filter(|draft| draft.kind == jobs::Kind::MpiJob) {
         let namespace = draft.namespace().unwrap_or(&connection.namespace);
         by_namespace.entry(namespace).or_default().push(draft.job.clone());
     }
@@ -175,6 +179,12 @@ fn unreadable(name: String, source: &std::io::Error) -> Failure {
 }
 
 fn from_flags(create: &Create) -> Result<Draft, Failure> {
+    if let Some(other) = create.kind.map(jobs::Kind::from).filter(|kind| *kind != jobs::Kind::MpiJob) {
+        return Err(Failure::usage(
+            format!("flags describe an MPIJob; a {} is created from a file", other.name()),
+            "odh training create -f FILE",
+        ));
+    }
     let flags = &create.flags;
     let name = create.positional_name.clone().or_else(|| flags.name.clone());
     let missing: Vec<&str> = [(name.is_none(), "a name"), (flags.image.is_none(), "--image")]
@@ -315,6 +325,8 @@ async fn to_the_end(
     how: &Created<'_>,
     created: &[DynamicObject],
 ) -> Result<u8, Failure> {
+    // From before the first word: who reads it may press Ctrl-C at once.
+    let mut interruption = Interruption::listen();
     if !how.output.shows_objects() {
         print(console, how.output, created.iter().map(object::value).collect(), " created")?;
     }
@@ -336,7 +348,7 @@ async fn to_the_end(
             timeout: how.ending.timeout,
             interrupted_hint: &again,
         };
-        let ended = follow_to_end(console, &follow).await;
+        let ended = follow_to_end(console, &follow, &mut interruption).await;
         let seen = ended.as_ref().ok().and_then(|ended| ended.object.clone());
         objects.push(object::value(&seen.unwrap_or_else(|| job.clone())));
         let code = match ended {

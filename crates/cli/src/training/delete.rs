@@ -20,34 +20,51 @@ pub async fn run(console: &Console, global: &Global, delete: &Delete) -> Result<
     let connection = connect(console, global).await?;
     let kind = jobs::Kind::from(delete.several.kind);
     let names = several::names(&connection, &delete.several).await?;
-    let mut objects = Vec::new();
+    let mut each = several::Each::default();
+    let mut there = Vec::new();
     for name in &names {
-        objects.push(jobs::list::get(&connection.client, kind, &connection.namespace, name).await?);
+        match jobs::list::get(&connection.client, kind, &connection.namespace, name).await {
+            Ok(object) => there.push((name.clone(), object)),
+            Err(error) => each.failed(console, &error.into()),
+        }
     }
+    if there.is_empty() {
+        return Ok(each.ending(0));
+    }
+    let names: Vec<&str> = there.iter().map(|(name, _)| name.as_str()).collect();
     if !delete.yes && !ask(&connection, delete, &names) {
         return Err(Failure::new(Class::Error, "NotConfirmed", "nothing was deleted"));
     }
     let manner = Manner { force: delete.force, wait: (!delete.no_wait).then_some(delete.timeout) };
-    for name in &names {
-        jobs::delete::delete(&connection.client, kind, &connection.namespace, name, manner).await?;
-        match delete.output {
-            Output::Table | Output::Wide => console.data(&format!("{}/{name} deleted\n", kind.word()))?,
-            Output::Name => console.data(&format!("{}/{name}\n", kind.word()))?,
-            Output::Json | Output::Yaml | Output::Template(_) => {}
+    let mut deleted = Vec::new();
+    for (name, object) in &there {
+        match jobs::delete::delete(&connection.client, kind, &connection.namespace, name, manner).await {
+            Ok(()) => {
+                say(console, delete.output, &object::name(object))?;
+                deleted.push(object::value(object));
+            }
+            Err(error) => each.failed(console, &error.into()),
         }
     }
-    if delete.output.shows_objects() {
-        let values = objects.iter().map(object::value).collect();
-        console.data(&object::text(&object::together(values, false), delete.output)?)?;
+    if delete.output.shows_objects() && !deleted.is_empty() {
+        console.data(&object::text(&object::together(deleted, false), delete.output)?)?;
     }
-    Ok(0)
+    Ok(each.ending(0))
+}
+
+fn say(console: &Console, output: Output, name: &str) -> Result<(), Failure> {
+    match output {
+        Output::Table | Output::Wide => console.data(&format!("{name} deleted\n")),
+        Output::Name => console.data(&format!("{name}\n")),
+        Output::Json | Output::Yaml | Output::Template(_) => Ok(()),
+    }
 }
 
 fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-fn ask(connection: &Connection, delete: &Delete, names: &[String]) -> bool {
+fn ask(connection: &Connection, delete: &Delete, names: &[&str]) -> bool {
     let names: Vec<String> = names.iter().map(|name| styled(STRONG, name)).collect();
     let stopped = if delete.force { "killed at once" } else { "stopped" };
     let question = format!(

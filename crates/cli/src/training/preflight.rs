@@ -20,6 +20,11 @@ pub async fn run(console: &Console, global: &Global, asked: &Preflight) -> Resul
     let connection = connect(console, global).await?;
     let mut found = Vec::new();
     for draft in &drafts {
+        if draft.kind != jobs::Kind::MpiJob {
+            let name = format!("{}/{}", draft.kind.word(), draft.name());
+            console.note(&format!("{name} is not judged: only its own operator knows what it needs"));
+            continue;
+        }
         let namespace = draft.namespace().unwrap_or(&connection.namespace);
         found.extend(
             preflight::preflight(&connection.client, namespace, std::slice::from_ref(&draft.job)).await?,

@@ -1,5 +1,6 @@
 //! The same verb on several jobs: which they are, and how the command ends if it worked for some of them only.
 
+use jobs::Class;
 use jobs::list::{self, Selection};
 use kube::ResourceExt;
 
@@ -19,7 +20,7 @@ pub async fn names(connection: &Connection, which: &Several) -> Result<Vec<Strin
     let found = list::list(&connection.client, &selection).await?;
     if found.is_empty() {
         return Err(Failure::new(
-            jobs::Class::NotFound,
+            Class::NotFound,
             "NotFound",
             format!("no job in namespace \"{}\" has the labels {labels}", connection.namespace),
         )
@@ -31,30 +32,56 @@ pub async fn names(connection: &Connection, which: &Several) -> Result<Vec<Strin
     Ok(found.iter().map(ResourceExt::name_any).collect())
 }
 
+/// Exit codes of one job's part in a command for several, the worst first: what nobody foresaw, what an administrator
+/// must change, what the person must change, what time will change, and what is gone anyway.
+const WORST_FIRST: [Class; 9] = [
+    Class::Error,
+    Class::NotAllowed,
+    Class::Quota,
+    Class::Invalid,
+    Class::Conflict,
+    Class::JobFailed,
+    Class::StillRunning,
+    Class::Cancelled,
+    Class::NotFound,
+];
+
 /// What has failed until now: one failure does not keep the others from being tried.
 #[derive(Default)]
-pub struct Each {
-    last: Option<Failure>,
-    first_code: Option<u8>,
-}
+pub struct Each(Option<Class>);
 
 impl Each {
-    /// Notes a failure; those before the last are told at once.
-    pub fn failed(&mut self, console: &Console, failure: Failure) {
-        self.first_code.get_or_insert(failure.exit_code());
-        if let Some(earlier) = self.last.replace(failure) {
-            console.failure(&earlier);
-        }
+    /// Tells a failure, and remembers the worst.
+    pub fn failed(&mut self, console: &Console, failure: &Failure) {
+        console.failure(failure);
+        self.0 = self.0.into_iter().chain([failure.class]).min_by_key(|class| place(*class));
     }
 
-    /// The last failure, with the first one's exit code; 0 if there was none.
-    pub fn ending(self) -> Result<u8, Failure> {
-        match self.last {
-            None => Ok(0),
-            Some(mut failure) => {
-                failure.passed_on = self.first_code;
-                Err(failure)
+    /// The exit code of the worst failure; that of the rest if there was none.
+    pub fn ending(self, rest: u8) -> u8 {
+        self.0.map_or(rest, Class::exit_code)
+    }
+}
+
+fn place(class: Class) -> usize {
+    WORST_FIRST.iter().position(|known| *known == class).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Color, Output};
+
+    #[test]
+    fn the_worst_failure_decides_whatever_the_order() {
+        let console = Console::new(Color::Never, Output::Table);
+        for order in [[Class::NotFound, Class::NotAllowed], [Class::NotAllowed, Class::NotFound]] {
+            let mut each = Each::default();
+            for class in order {
+                each.failed(&console, &Failure::new(class, "Test", "as it should"));
             }
+            assert_eq!(each.ending(0), 4);
         }
+        assert_eq!(Each::default().ending(100), 100);
     }
 }

@@ -20,27 +20,31 @@ pub async fn run(
     let connection = connect(console, global).await?;
     let kind = jobs::Kind::from(which.kind);
     let (client, namespace) = (&connection.client, &connection.namespace);
-    let word = if suspend { "suspended" } else { "resumed" };
     let mut objects = Vec::new();
     let mut each = several::Each::default();
     for name in several::names(&connection, which).await? {
         match jobs::switch::switch(client, kind, namespace, &name, suspend).await {
             Ok(Switched { object, changed }) => {
-                let already = if changed { "" } else { " already" };
+                let became = match (suspend, changed) {
+                    (true, true) => "suspended",
+                    (true, false) => "is suspended already",
+                    (false, true) => "resumed",
+                    (false, false) => "is not suspended",
+                };
                 if !output.shows_objects() {
                     let text = match output {
                         Output::Name => object::name(&object),
-                        _ => format!("{} {word}{already}", object::name(&object)),
+                        _ => format!("{} {became}", object::name(&object)),
                     };
                     console.data(&(text + "\n"))?;
                 }
                 objects.push(object::value(&object));
             }
-            Err(error) => each.failed(console, error.into()),
+            Err(error) => each.failed(console, &error.into()),
         }
     }
     if output.shows_objects() && !objects.is_empty() {
         console.data(&object::text(&object::together(objects, false), output)?)?;
     }
-    each.ending()
+    Ok(each.ending(0))
 }

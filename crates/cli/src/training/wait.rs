@@ -45,7 +45,11 @@ pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, 
     let connection = connect(console, global).await?;
     let name = &wait.target.name;
     let kind = Kind::from(wait.target.kind);
-    let hint = format!("the job goes on; come back with: odh training wait {} {name}", kind.word());
+    let hint = format!(
+        "the job goes on; come back with: odh training wait {} {name} -n {}",
+        kind.word(),
+        connection.namespace
+    );
     let follow = Follow {
         client: &connection.client,
         kind,
@@ -55,7 +59,7 @@ pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, 
         timeout: wait.timeout,
         interrupted_hint: &hint,
     };
-    let ended = follow_to_end(console, &follow).await?;
+    let ended = follow_to_end(console, &follow, &mut Interruption::listen()).await?;
     if wait.output.shows_objects()
         && let Some(object) = &ended.object
     {
@@ -65,9 +69,11 @@ pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, 
 }
 
 /// Shows progress, and output if asked, until the job has ended.
-pub async fn follow_to_end(console: &Console, follow: &Follow<'_>) -> Result<Ended, Failure> {
-    // Before anything is seen of it, so that nobody's Ctrl-C finds no listener.
-    let interruption = Interruption::listen();
+pub async fn follow_to_end(
+    console: &Console,
+    follow: &Follow<'_>,
+    interruption: &mut Interruption,
+) -> Result<Ended, Failure> {
     let shown = Shown::begin(console, follow.name);
     let ended = until_end(console, follow, &shown, interruption).await;
     shown.end();
@@ -78,7 +84,7 @@ async fn until_end(
     console: &Console,
     follow: &Follow<'_>,
     shown: &Shown,
-    mut interruption: Interruption,
+    interruption: &mut Interruption,
 ) -> Result<Ended, Failure> {
     let mut watch = progress::watch(follow.client, follow.kind, follow.namespace, follow.name);
     let mut logs: Option<Logs> = None;
@@ -169,6 +175,7 @@ fn still_running(follow: &Follow<'_>, job: Option<&kube::api::DynamicObject>) ->
     Error::StillRunning {
         kind: follow.kind,
         name: follow.name.to_owned(),
+        namespace: follow.namespace.to_owned(),
         phase,
         after: follow.timeout.unwrap_or_default(),
     }

@@ -3,16 +3,18 @@
 //!
 //! The cluster is an API in this process, without a node: the objects of [`stage`] lie still, so that what is said of
 //! them is the same each time. Times, identifiers and ports are replaced. `UPDATE=1` rewrites the files; read the
-//! difference.
+//! difference. `TRANSCRIPT=read` replays one alone.
 //!
 //! ```text
 //! $ odh …              a command without a terminal: its stdout, its stderr after "! ", its exit code
 //! % odh …              a command on a pseudo-terminal of 100 columns: the screen as it is at the end, its exit code
 //! < y                  what is typed on that terminal, once a question or a list of keys stands there
-//! @ delete mpijob pi   what happens once the command has said something: an object is deleted, or
+//! @ delete mpijob pi   what happens once the command has said something: a job is deleted,
+//! @ fail mpijob pi     fails (or `succeed`s), or
 //! @ interrupt          the command gets SIGINT
 //! ```
 
+mod cast;
 mod stage;
 mod terminal;
 
@@ -20,7 +22,8 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, mpsc};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -29,10 +32,16 @@ use regex::Regex;
 use crate::odh::Home;
 use stage::Stage;
 
+/// A command that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 #[test]
 fn commands_on_a_cluster_say_what_their_transcripts_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/cluster");
-    let paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    if let Some(only) = std::env::var_os("TRANSCRIPT") {
+        paths.retain(|path| path.file_stem() == Some(&only));
+    }
     assert!(!paths.is_empty(), "no transcripts");
     // Each has a cluster of its own.
     let wrong: Vec<String> = std::thread::scope(|scope| {
@@ -162,22 +171,19 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// stdout, then stderr with `! ` before each line; and the exit code.
+/// stdout, then stderr with `! ` before each line; and the exit code. What happens meanwhile happens at the first word on
+/// either of them.
 fn plain(command: &mut std::process::Command, meanwhile: impl FnOnce(Pid)) -> (String, i32) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = pid(&child);
-    let mut errors = BufReader::new(child.stderr.take().unwrap());
-    let mut out = child.stdout.take().unwrap();
-    let reading = std::thread::spawn(move || {
-        let mut text = String::new();
-        out.read_to_string(&mut text).unwrap();
-        text
-    });
-    let mut err = String::new();
-    errors.read_line(&mut err).unwrap();
-    meanwhile(pid);
-    errors.read_to_string(&mut err).unwrap();
-    let mut text = reading.join().unwrap();
+    let _watchdog = Watchdog::of(pid);
+    let (said, says) = mpsc::channel();
+    let out = read(child.stdout.take().unwrap(), said.clone());
+    let err = read(child.stderr.take().unwrap(), said);
+    if says.recv().is_ok() {
+        meanwhile(pid);
+    }
+    let (mut text, err) = (out.join().unwrap(), err.join().unwrap());
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -185,6 +191,20 @@ fn plain(command: &mut std::process::Command, meanwhile: impl FnOnce(Pid)) -> (S
         writeln!(text, "! {line}").unwrap();
     }
     (text, code(child.wait().unwrap()))
+}
+
+/// Reads to the end, and says so when the first line has come.
+fn read(from: impl Read + Send + 'static, said: mpsc::Sender<()>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut text = String::new();
+        if from.read_line(&mut text).unwrap() > 0 {
+            let _ = said.send(());
+        }
+        drop(said);
+        from.read_to_string(&mut text).unwrap();
+        text
+    })
 }
 
 /// The exit code as a shell sees it.
@@ -195,6 +215,27 @@ fn code(ended: std::process::ExitStatus) -> i32 {
 
 fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap())
+}
+
+/// Ends a command that hangs, so that its transcript shows it; from when it is made until it is dropped.
+struct Watchdog(Option<mpsc::Sender<()>>);
+
+impl Watchdog {
+    fn of(pid: Pid) -> Watchdog {
+        let (over, waits) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            if waits.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+        });
+        Watchdog(Some(over))
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
 }
 
 fn interrupt(pid: Pid) {

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod golden;
+mod kubectl;
 mod odh;
 mod running;
 mod transcripts;

@@ -17,7 +17,7 @@ pub use fields::nearest;
 use node::{Node, Shape, SyntaxError};
 pub use path::{Step, steps};
 
-use crate::{Error, Fault, Position};
+use crate::{Error, Fault, Kind, Position};
 
 /// The largest manifest that is read; an API server takes no object near this size.
 pub const MAX_BYTES: usize = 3 * 1024 * 1024;
@@ -81,7 +81,7 @@ pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Document>, Error> {
         unroll(node, source, &mut documents);
     }
     if documents.is_empty() {
-        return Err(whole(source, "holds no object; an MPIJob was expected".to_owned()));
+        return Err(whole(source, "holds no object; a training job was expected".to_owned()));
     }
     Ok(documents)
 }
@@ -122,6 +122,9 @@ pub fn check_fields(document: &Document) -> Vec<Fault> {
     if let Some(fault) = check_kind(document) {
         return vec![fault];
     }
+    if Kind::named(document.kind()) != Some(Kind::MpiJob) {
+        return check_top(document);
+    }
     let mut faults: Vec<Fault> = fields::check(&document.node, &MPIJOB_SCHEMA)
         .into_iter()
         .map(|fault| Fault {
@@ -143,24 +146,52 @@ fn check_kind(document: &Document) -> Option<Fault> {
     }
     let (kind, version) = (document.kind(), document.api_version());
     let ours = "write apiVersion: kubeflow.org/v2beta1 and kind: MPIJob".to_owned();
-    match (version, kind) {
-        ("kubeflow.org/v2beta1", "MPIJob") => None,
-        ("", _) => Some(document.fault("apiVersion", "is missing", Some(ours))),
-        (_, "") => Some(document.fault("kind", "is missing", Some(ours))),
-        (old, "MPIJob") => Some(document.fault(
+    match (version, kind, Kind::named(kind)) {
+        (version, _, Some(known)) if version == known.api_version() => None,
+        ("", _, Some(known)) => Some(document.fault(
+            "apiVersion",
+            "is missing",
+            Some(format!("write apiVersion: {}", known.api_version())),
+        )),
+        ("", _, None) => Some(document.fault("apiVersion", "is missing", Some(ours))),
+        (_, "", _) => Some(document.fault("kind", "is missing", Some(ours))),
+        (old, _, Some(Kind::MpiJob)) => Some(document.fault(
             "apiVersion",
             format!("{old} is not a version of MPIJob that runs here"),
             Some("write kubeflow.org/v2beta1; in it the image needs no kubectl and hosts are reached by ssh or the launch agent".to_owned()),
         )),
-        (version, kind) => Some(document.fault(
+        (other, _, Some(known)) => Some(document.fault(
+            "apiVersion",
+            format!("{other} is not a version of {} that is known here", known.name()),
+            Some(format!("write {}", known.api_version())),
+        )),
+        (version, kind, None) => Some(document.fault(
             "kind",
-            format!("this command creates MPIJobs, and this is a {kind} ({version})"),
-            Some(match nearest(kind, &["MPIJob"]) {
+            format!("this command creates training jobs, and this is a {kind} ({version})"),
+            Some(match nearest(kind, &Kind::ALL.map(Kind::name)) {
                 Some(meant) => format!("did you mean \"{meant}\"?"),
                 None => "put it into a file of its own and use kubectl apply -f".to_owned(),
             }),
         )),
     }
+}
+
+/// What stands at the top of any object.
+const TOP: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
+
+/// What can be said of a job of another operator's kind, whose schema only the server knows.
+fn check_top(document: &Document) -> Vec<Fault> {
+    let Shape::Map(entries) = &document.node.shape else { return Vec::new() };
+    let unknown = |key: &str| {
+        let meant = nearest(key, &TOP).map(|meant| format!("did you mean \"{meant}\"?"));
+        document.fault(key, "unknown field", meant)
+    };
+    let keys = entries.iter().map(|entry| entry.key.as_str());
+    let mut faults: Vec<Fault> = keys.filter(|key| !TOP.contains(key)).map(unknown).collect();
+    if document.node.entry("spec").is_none() && faults.is_empty() {
+        faults.push(document.fault("spec", "is required", None));
+    }
+    faults
 }
 
 /// The CRD's schema, with what an API server itself knows about every object: kind, version, metadata.

@@ -217,7 +217,11 @@ impl<'text> Reader<'text> {
             let value = self.node(event, span, depth + 1)?;
             let written = key_text(&key)?;
             if written.merge {
-                merge(value, &mut merged)?;
+                let brought = merge(value)?;
+                // What is merged replaces what stands before it, and gives way to what stands behind it.
+                entries.retain(|own| !brought.iter().any(|entry| entry.key == own.key));
+                merged.retain(|own| !brought.iter().any(|entry| entry.key == own.key));
+                merged.extend(brought);
                 continue;
             }
             if let Some(first) = entries.iter().find(|entry| entry.key == written.key) {
@@ -256,7 +260,10 @@ fn key_text(node: &Node) -> Result<Key, SyntaxError> {
     };
     let key = match value {
         Value::String(text) => text.clone(),
-        Value::Null => "null".to_owned(),
+        Value::Null => {
+            return Err(SyntaxError { at: node.at, message: "a key must be a word, not nothing".to_owned() });
+        }
+        Value::Number(number) if number.is_f64() => scalar::float_key(number.as_f64().unwrap_or(0.0)),
         other => other.to_string(),
     };
     let text = plain.clone().unwrap_or_else(|| key.clone());
@@ -264,9 +271,11 @@ fn key_text(node: &Node) -> Result<Key, SyntaxError> {
     Ok(Key { key, text, merge })
 }
 
-/// YAML's merge key: what is written in the map itself wins over what is merged, earlier merges over later ones.
-fn merge(value: Node, into: &mut Vec<Entry>) -> Result<(), SyntaxError> {
+/// What YAML's merge key brings: of a list of maps, what stands in an earlier one wins. As `go.yaml.in/yaml/v2` has it
+/// (`decode.go`, `merge`), the order in which keys stand decides over the rest.
+fn merge(value: Node) -> Result<Vec<Entry>, SyntaxError> {
     let at = value.at;
+    let mut into: Vec<Entry> = Vec::new();
     let sources = match value.shape {
         Shape::List(items) => items,
         shape => vec![Node { at, shape }],
@@ -284,7 +293,7 @@ fn merge(value: Node, into: &mut Vec<Entry>) -> Result<(), SyntaxError> {
             }
         }
     }
-    Ok(())
+    Ok(into)
 }
 
 fn size(node: &Node) -> usize {
@@ -298,13 +307,16 @@ fn size(node: &Node) -> usize {
 fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, at: Position) -> Result<Node, SyntaxError> {
     let plain = style == ScalarStyle::Plain;
     let value = match tag {
-        Some(tag) if tag.suffix == "str" || tag.suffix == "binary" => Value::String(text.to_owned()),
-        Some(tag) if tag.is_yaml_core_schema() => scalar::resolve(text),
-        Some(tag) => {
-            return Err(SyntaxError {
-                at,
-                message: format!("the tag {}{} means nothing to Kubernetes", tag.handle, tag.suffix),
-            });
+        Some(tag) if tag.is_yaml_core_schema() => scalar::tagged(&tag.suffix, text)
+            .ok_or_else(|| SyntaxError { at, message: format!("{text:?} is no !!{}", tag.suffix) })?,
+        // A lone `!` says that it is text; a tag of one's own says nothing to Kubernetes.
+        Some(tag) if tag.suffix.is_empty() || tag.suffix == "!" => Value::String(text.to_owned()),
+        Some(_) if plain => scalar::resolve(text),
+        Some(_) => Value::String(text.to_owned()),
+        None if plain && scalar::is_no_json_number(text) => {
+            let message =
+                format!("{text} is a number that JSON does not know; as a text, write it in quotes");
+            return Err(SyntaxError { at, message });
         }
         None if plain => scalar::resolve(text),
         None => Value::String(text.to_owned()),

@@ -4,6 +4,8 @@
 //! booleans, `0777` is octal, `1_000` is a number, a date is text. We read the same, so that a manifest means here
 //! what it means there.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Number, Value};
 
 /// The value of a word that stands without quotes.
@@ -18,6 +20,12 @@ pub fn resolve(text: &str) -> Value {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         _ => number(text).unwrap_or_else(|| Value::String(text.to_owned())),
     }
+}
+
+/// Whether this plain word is an infinity or no number at all, which kubectl refuses to write as JSON.
+pub fn is_no_json_number(text: &str) -> bool {
+    let infinite = [".inf", ".Inf", ".INF"];
+    infinite.contains(&text.trim_start_matches(['+', '-'])) || [".nan", ".NaN", ".NAN"].contains(&text)
 }
 
 /// Whether this plain word is read as something else than a reader of YAML 1.2 would think.
@@ -44,7 +52,53 @@ fn number(text: &str) -> Option<Value> {
     if !looks_like_float(&plain) {
         return None;
     }
-    plain.trim_start_matches('+').parse::<f64>().ok().and_then(Number::from_f64).map(Value::Number)
+    float(&plain)
+}
+
+/// The largest whole number up to which every one has a float of its own.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// A float; one that is whole is a whole number, as it is once kubectl has written it as JSON.
+fn float(text: &str) -> Option<Value> {
+    let value = text.trim_start_matches('+').parse::<f64>().ok().filter(|value| value.is_finite())?;
+    if value.fract() == 0.0 && value.abs() < MAX_EXACT {
+        // Exact by the check before it.
+        return format!("{value:.0}").parse::<i64>().ok().map(Value::from);
+    }
+    Number::from_f64(value).map(Value::Number)
+}
+
+/// What a scalar with one of YAML's own tags means; nothing where its text does not fit the tag.
+pub fn tagged(tag: &str, text: &str) -> Option<Value> {
+    let value = resolve(text);
+    let fits = match tag {
+        "str" | "timestamp" => return Some(Value::String(text.to_owned())),
+        "binary" => return decoded(text).map(Value::String),
+        "null" => text.is_empty() || value.is_null(),
+        "bool" => value.is_boolean(),
+        "int" => value.is_i64() || value.is_u64(),
+        "float" => value.is_number(),
+        _ => true,
+    };
+    fits.then_some(if tag == "null" { Value::Null } else { value })
+}
+
+/// The text that stands in Base64; nothing where it is none, or no text.
+fn decoded(text: &str) -> Option<String> {
+    let letters: String = text.split_whitespace().collect();
+    String::from_utf8(STANDARD.decode(letters).ok()?).ok()
+}
+
+/// A map's key of a number that is not whole, or too large to be, as Go's `strconv.FormatFloat(f, 'g', -1, 64)` has it.
+pub fn float_key(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..21).contains(&exponent) && value.abs() < 1e6 {
+        return value.to_string();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
 /// Go's `strconv.ParseInt(text, 0, 64)`, then `ParseUint`: the prefix decides the base.
@@ -121,14 +175,15 @@ mod tests {
             ("0x1F", json!(31)),
             ("0b101", json!(5)),
             ("-0b11", json!(-3)),
-            ("08", json!(8.0)),
+            ("08", json!(8)),
             ("1_000", json!(1000)),
             ("+12", json!(12)),
             ("-7", json!(-7)),
             ("0", json!(0)),
-            ("1e3", json!(1000.0)),
+            ("1e3", json!(1000)),
+            ("1e400", json!("1e400")),
             (".5", json!(0.5)),
-            ("1.", json!(1.0)),
+            ("1.", json!(1)),
             ("1.5", json!(1.5)),
             ("18446744073709551615", json!(18446744073709551615u64)),
             ("60:30", json!("60:30")),
@@ -145,6 +200,26 @@ mod tests {
         ];
         for (word, meant) in table {
             assert_eq!(resolve(word), meant, "{word:?}");
+        }
+    }
+
+    #[test]
+    fn a_tag_says_what_is_meant() {
+        let table = [
+            ("str", "0777", Some(json!("0777"))),
+            ("int", "3", Some(json!(3))),
+            ("int", "x", None),
+            ("float", "3", Some(json!(3))),
+            ("bool", "yes", Some(json!(true))),
+            ("bool", "x", None),
+            ("null", "", Some(json!(null))),
+            ("null", "x", None),
+            ("binary", "aGVsbG8=", Some(json!("hello"))),
+            ("binary", "aGk", None),
+            ("binary", "a=Vs", None),
+        ];
+        for (tag, text, meant) in table {
+            assert_eq!(tagged(tag, text), meant, "!!{tag} {text:?}");
         }
     }
 

@@ -115,12 +115,21 @@ fn other_kinds_and_versions_are_refused_with_advice() {
         ),
         (
             "apiVersion: v1\nkind: ConfigMap\n",
-            "job.yaml:2:7: kind: this command creates MPIJobs, and this is a ConfigMap",
+            "job.yaml:2:7: kind: this command creates training jobs, and this is a ConfigMap",
         ),
         (
             "apiVersion: kubeflow.org/v2beta1\nkind: MPIjob\n",
-            "job.yaml:2:7: kind: this command creates MPIJobs",
+            "job.yaml:2:7: kind: this command creates training jobs, and this is a MPIjob (kubeflow.org/v2beta1); did you mean",
         ),
+        (
+            "apiVersion: trainer.kubeflow.org/v1\nkind: TrainJob\n",
+            "job.yaml:1:13: apiVersion: trainer.kubeflow.org/v1 is not a version of TrainJob that is known here",
+        ),
+        (
+            "apiVersion: kubeflow.org/v1\nkind: TFJob\nspecs: {}\n",
+            "job.yaml:3:1: specs: unknown field; did you mean",
+        ),
+        ("apiVersion: kubeflow.org/v1\nkind: TFJob\n", "job.yaml:1:1: spec: is required"),
         ("- 1\n", "job.yaml:1:1: is not an object"),
         ("# nothing\n---\n", "job.yaml: holds no object"),
     ];

@@ -2,17 +2,22 @@
 
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use cluster::apiserver::kubelet::{Kubelet, LogError, LogRequest, LogStream};
+use cluster::apiserver::kubelet::{
+    ExecRequest, Kubelet, LogError, LogRequest, LogStream, Process, StreamError,
+};
 use cluster::{Cluster, Options};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
 use kube::Client;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use super::cast::{self, CAST, MIXED};
 use crate::odh::Home;
 
 /// The namespace of most of it.
@@ -20,10 +25,14 @@ const TEAM: &str = "team-cv";
 /// The one that may not create anything more.
 const FULL: &str = "team-full";
 /// Files that transcripts speak of.
-const FILES: [(&str, &str); 2] = [
+const FILES: [(&str, &str); 4] = [
     ("good.yaml", include_str!("../../manifests/good.yaml")),
     ("faults.yaml", include_str!("../../manifests/faults.yaml")),
+    ("kinds.yaml", include_str!("../../manifests/kinds.yaml")),
+    ("wrong-kind.yaml", include_str!("../../manifests/wrong-kind.yaml")),
 ];
+/// How long what happens to a job meanwhile waits for that job.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster with objects that nobody moves.
 pub struct Stage {
@@ -72,12 +81,43 @@ impl Stage {
         match what.map(|what| what.split(' ').collect::<Vec<_>>()).as_deref() {
             None => {}
             Some(["interrupt"]) => super::interrupt(command),
-            Some(["delete", "mpijob", name]) => {
-                let api = self.api("kubeflow.org/v2beta1", "MPIJob", "mpijobs", TEAM);
-                self.runtime.block_on(api.delete(name, &DeleteParams::default())).unwrap();
+            Some([what @ ("delete" | "fail" | "succeed"), "mpijob", name]) => {
+                self.runtime.block_on(self.befall(what, name));
             }
             Some(other) => panic!("what is {other:?}?"),
         }
+    }
+
+    /// What happens to a job, in whichever namespace it is, once it is there.
+    async fn befall(&self, what: &str, name: &str) {
+        let began = Instant::now();
+        let namespace = loop {
+            let all = self.api("kubeflow.org/v2beta1", "MPIJob", "mpijobs", "");
+            let found = all.list(&ListParams::default()).await.unwrap();
+            if let Some(job) = found.into_iter().find(|job| job.metadata.name.as_deref() == Some(name)) {
+                break job.metadata.namespace.unwrap();
+            }
+            assert!(began.elapsed() < PATIENCE, "{name} never came");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let api = self.api("kubeflow.org/v2beta1", "MPIJob", "mpijobs", &namespace);
+        let ended = |phase: &str| json!({"phase": phase, "startTime": "2026-01-01T00:00:01Z", "completionTime": "2026-01-01T00:00:09Z"});
+        let status = match what {
+            "delete" => {
+                api.delete(name, &DeleteParams::default()).await.unwrap();
+                return;
+            }
+            "fail" => {
+                let mut status = ended("Failed");
+                status["phaseReason"] = "RankExited".into();
+                status["failure"] = json!({"reason": "RankExited", "message": "rank 1 exited with code 3", "worker": 1, "exitCode": 3,
+                    "suggestion": "Look at the end of the output: odh training logs."});
+                status
+            }
+            _ => ended("Succeeded"),
+        };
+        let patch = Patch::Merge(json!({ "status": status }));
+        api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     fn api(&self, version: &str, kind: &str, plural: &str, namespace: &str) -> Api<DynamicObject> {
@@ -95,7 +135,8 @@ impl Stage {
         }
     }
 
-    async fn put(&self, api: &Api<DynamicObject>, object: Value) {
+    async fn put(&self, api: &Api<DynamicObject>, mut object: Value) {
+        object.as_object_mut().unwrap().retain(|_, field| !field.is_null());
         let status = object.get("status").cloned();
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
@@ -108,13 +149,15 @@ impl Stage {
     async fn objects(&self) {
         operator::install_crd(&self.client).await.unwrap();
         let namespaces = self.api("v1", "Namespace", "namespaces", "");
-        for name in [TEAM, FULL] {
+        for name in [TEAM, FULL, CAST, MIXED] {
             self.put(
                 &namespaces,
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
             )
             .await;
         }
+        let full = self.api("kubeflow.org/v2beta1", "MPIJob", "mpijobs", FULL);
+        self.put(&full, job("old", 1, "nlp", json!({"phase": "Succeeded"}))).await;
         let quotas = self.api("v1", "ResourceQuota", "resourcequotas", FULL);
         let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "jobs"},
             "spec": {"hard": {"count/mpijobs.kubeflow.org": "0"}},
@@ -128,6 +171,35 @@ impl Stage {
         for pod in pods_of_them() {
             self.put(&pods, pod).await;
         }
+        self.cast().await;
+    }
+
+    async fn cast(&self) {
+        let definitions =
+            self.api("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", "");
+        for definition in cast::definitions() {
+            self.put(&definitions, definition).await;
+        }
+        for (version, kind, plural, job) in cast::jobs_of_other_kinds() {
+            self.put(&self.api(version, kind, plural, MIXED), job).await;
+        }
+        let jobs = self.api("kubeflow.org/v2beta1", "MPIJob", "mpijobs", CAST);
+        for job in cast::jobs() {
+            self.put(&jobs, job).await;
+        }
+        let queued = jobs.get("queued").await.unwrap().metadata.uid.unwrap();
+        let workloads = self.api("kueue.x-k8s.io/v1beta1", "Workload", "workloads", CAST);
+        for workload in cast::workloads(&queued) {
+            self.put(&workloads, workload).await;
+        }
+        let pods = self.api("v1", "Pod", "pods", CAST);
+        for pod in cast::pods() {
+            self.put(&pods, pod).await;
+        }
+        let events = self.api("v1", "Event", "events", CAST);
+        for event in cast::events(Timestamp::now()) {
+            self.put(&events, event).await;
+        }
     }
 }
 
@@ -139,7 +211,7 @@ fn with_token(kubeconfig: &Value, token: &str) -> Value {
     other
 }
 
-fn job(name: &str, workers: i32, team: &str, status: Value) -> Value {
+pub fn job(name: &str, workers: i32, team: &str, status: Value) -> Value {
     let template = |image: &str, memory: &str| {
         json!({"spec": {"containers": [{"name": "mpi", "image": image, "command": ["mpirun", "python", "train.py"],
             "resources": {"limits": {"memory": memory}}}]}})
@@ -209,7 +281,7 @@ fn jobs_of_every_phase() -> [Value; 6] {
     ]
 }
 
-fn pod(job: &str, role: &str, name: &str, phase: &str, state: Value) -> Value {
+pub fn pod(job: &str, role: &str, name: &str, phase: &str, state: Value) -> Value {
     let ready = if phase == "Running" { "True" } else { "False" };
     json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "labels": {api::LABEL_JOB_NAME: job, api::LABEL_JOB_ROLE: role}},
@@ -264,6 +336,7 @@ fn written(pod: &str) -> Vec<(u32, String)> {
         "done-launcher-c8d2w" => {
             &["[1,0]<stdout>:rank 0 of 2", "[1,1]<stdout>:rank 1 of 2", "[1,1]<stderr>:a warning"]
         }
+        "live-launcher-q9w2e" => &["epoch 1 loss=0.91"],
         "flaky-launcher-m3z8v" => &["one", "two", "three", "four", "five", "six", "seven"],
         "pi-launcher-b4n9q" => {
             &["epoch 1 loss=0.91", "mpirun noticed that process rank 3 exited on signal 9 (Killed)."]
@@ -304,5 +377,29 @@ impl Kubelet for Scribe {
             Ok(text.chain(broken).boxed())
         }
         .boxed()
+    }
+
+    /// `echo` and `hostname` as everywhere, `exit N` as in a shell; nothing else is to be found.
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'static, Result<Process, StreamError>> {
+        let (stdout, code) = match &request.command.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["echo", words @ ..] => (words.join(" ") + "\n", 0),
+            ["hostname"] => ("a-pod\n".to_owned(), 0),
+            ["exit", code] => (String::new(), code.parse().unwrap()),
+            [other, ..] => {
+                let why = format!("exec: \"{other}\": executable file not found in $PATH");
+                return async move { Err(StreamError::Start(why)) }.boxed();
+            }
+            [] => (String::new(), 0),
+        };
+        let said = futures::stream::iter([stdout.into()]).boxed();
+        let nothing = || futures::stream::empty().boxed();
+        let process = Process {
+            stdin: None,
+            stdout: request.stream.stdout.then_some(said),
+            stderr: request.stream.stderr.then(nothing),
+            resize: None,
+            ended: async move { Some(code) }.boxed(),
+        };
+        async move { Ok(process) }.boxed()
     }
 }

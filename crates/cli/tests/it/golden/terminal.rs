@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use nix::pty::{Winsize, openpty};
 use nix::unistd::Pid;
@@ -11,8 +10,6 @@ use nix::unistd::Pid;
 /// Rows and columns of the terminal.
 const ROWS: u16 = 50;
 const COLUMNS: u16 = 100;
-/// A command that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// All that a command writes to a terminal of its own, control sequences included.
 pub fn raw(command: Command) -> String {
@@ -24,7 +21,7 @@ pub fn raw(command: Command) -> String {
 /// Runs a command on a terminal of its own; the screen as it is at the end, and the exit code.
 pub fn run(command: Command, typed: Option<&str>, meanwhile: impl FnOnce(Pid)) -> (String, i32) {
     let mut screen = vt100::Parser::new(ROWS.try_into().unwrap(), COLUMNS.try_into().unwrap(), 0);
-    let (began, mut typed, mut meanwhile) = (Instant::now(), typed, Some(meanwhile));
+    let (mut typed, mut meanwhile) = (typed, Some(meanwhile));
     let code = attend(command, |chunk, keyboard, pid| {
         screen.process(chunk);
         if let Some(meanwhile) = meanwhile.take() {
@@ -34,7 +31,6 @@ pub fn run(command: Command, typed: Option<&str>, meanwhile: impl FnOnce(Pid)) -
         if typed.is_some() && asked(&screen.screen().contents()) {
             writeln!(keyboard, "{}", typed.take().unwrap()).unwrap();
         }
-        assert!(began.elapsed() < PATIENCE, "hangs:\n{}", screen.screen().contents());
     });
     (screen.screen().contents(), code)
 }
@@ -46,6 +42,7 @@ fn attend(mut command: Command, mut seen: impl FnMut(&[u8], &mut File, Pid)) -> 
     let end = || Stdio::from(terminal.slave.try_clone().unwrap());
     command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm-256color");
     let mut child = command.spawn().unwrap();
+    let _watchdog = super::Watchdog::of(super::pid(&child));
     // Once the last end is closed, reading the terminal ends.
     drop((command, terminal.slave));
     let mut keyboard = File::from(terminal.master.try_clone().unwrap());
