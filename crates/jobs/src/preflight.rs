@@ -2,7 +2,7 @@
 //! there room.
 //!
 //! In: a client, a namespace and jobs. Out: refusals as an [`Error`] with the class of the exit code, and what the job
-//! would wait for as [`plan::Finding`]s. All is read at once and within [`PATIENCE`]; what the caller may not read, or what
+//! would wait for as [`plan::Finding`]s. All is read at once and within the caller's patience; what the caller may not read, or what
 //! does not come in time, is not judged, and the server has the last word anyway.
 
 use std::time::Duration;
@@ -24,8 +24,8 @@ use crate::kind::LABEL_QUEUE;
 use crate::list::{self, Selection};
 use crate::{Attempt, Class, Error, Kind, explain, view};
 
-/// How long everything together may take; the requirement is 2 s.
-const PATIENCE: Duration = Duration::from_millis(1500);
+/// How long everything together may take before a job is created; the requirement is 2 s.
+pub const PATIENCE: Duration = Duration::from_millis(1500);
 /// No more nodes or pods than this are counted.
 const MOST_COUNTED: u32 = 5_000;
 
@@ -61,7 +61,12 @@ const NEEDED: [(&str, &str, &str, &str); 9] = [
 ///
 /// # Errors
 /// [`Error::Refused`] with class `NotAllowed`, `Quota` or `Invalid`.
-pub async fn preflight(client: &Client, namespace: &str, jobs: &[MPIJob]) -> Result<Vec<Finding>, Error> {
+pub async fn preflight(
+    client: &Client,
+    namespace: &str,
+    jobs: &[MPIJob],
+    patience: Duration,
+) -> Result<Vec<Finding>, Error> {
     let room = async {
         let (right, room) = futures::join!(
             allowed(client, Kind::MpiJob.group(), Kind::MpiJob.plural(), "", "create", namespace),
@@ -72,7 +77,7 @@ pub async fn preflight(client: &Client, namespace: &str, jobs: &[MPIJob]) -> Res
         }
         Ok(room)
     };
-    let Ok(room) = tokio::time::timeout(PATIENCE, room).await else { return Ok(Vec::new()) };
+    let Ok(room) = tokio::time::timeout(patience, room).await else { return Ok(Vec::new()) };
     let mut room = room?;
     let mut waits = Vec::new();
     for job in jobs {
@@ -81,7 +86,7 @@ pub async fn preflight(client: &Client, namespace: &str, jobs: &[MPIJob]) -> Res
             return Err(refusal(refused));
         }
         waits.extend(found);
-        if let Ok(Some(finding)) = tokio::time::timeout(PATIENCE, queue(client, namespace, job)).await {
+        if let Ok(Some(finding)) = tokio::time::timeout(patience, queue(client, namespace, job)).await {
             waits.push(finding);
         }
         // The next one of the same file finds this one there.

@@ -134,7 +134,7 @@ fn apiserver(folder: &Path) -> Result<(), Stop> {
 }
 
 /// A module that exists for its dependencies only.
-fn module(folder: &Path, name: &str) -> Result<PathBuf, Stop> {
+pub fn module(folder: &Path, name: &str) -> Result<PathBuf, Stop> {
     let module = folder.join(format!("module-{name}"));
     // Left from a build that was broken off.
     let _ = fs::remove_dir_all(&module);

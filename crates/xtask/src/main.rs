@@ -17,6 +17,7 @@ mod specs;
 mod steps;
 mod test;
 mod upstream;
+mod verbs;
 
 use std::process::ExitCode;
 
@@ -35,6 +36,9 @@ cargo xtask TASK
                     the same requests to the embedded cluster and a real kube-apiserver
   upstream [--binaries DIR] [FILTER | --controllers [FILTER]]
                     the operator's tests of upstream's behaviours that need no pod, on a real kube-apiserver
+  verbs [--binaries DIR]
+                    every verb of odh training: on the embedded cluster, and on a real kube-apiserver with our operator
+                    and with upstream's
   specs [--kubeconfig FILE] [NAME]
                     the conformance specs that Kubernetes publishes for its API, against the embedded cluster
   clients           the official Python client and client-go against the embedded cluster
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         ["bench", names @ ..] => bench::run(names),
         ["conformance", words @ ..] => conformance::run(words),
         ["upstream", words @ ..] => upstream::run(words),
+        ["verbs", words @ ..] => verbs::run(words),
         ["clients"] => clients::run(),
         ["specs", words @ ..] => specs::run(words),
         ["setup"] => demo::set_up().map(|_| ()),

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use jobs::build::{Mpi, Request};
+use jobs::preflight::PATIENCE;
 use jobs::submit::{self, Draft};
 use jobs::{Class, Error};
 use kube::ResourceExt;
@@ -104,7 +105,7 @@ async fn check_room(console: &Console, connection: &Connection, drafts: &[Draft]
         by_namespace.entry(namespace).or_default().push(draft.job.clone());
     }
     for (namespace, jobs) in by_namespace {
-        let found = jobs::preflight::preflight(&connection.client, namespace, &jobs).await?;
+        let found = jobs::preflight::preflight(&connection.client, namespace, &jobs, PATIENCE).await?;
         super::preflight::tell(console, &found);
     }
     Ok(())
@@ -353,6 +354,10 @@ async fn to_the_end(
         objects.push(object::value(&seen.unwrap_or_else(|| job.clone())));
         let code = match ended {
             Ok(ended) => ending(console, &follow, &ended, how.ending.propagate_exit_code).await,
+            // It was there a moment ago.
+            Err(failure) if failure.class == Class::NotFound => {
+                Err(Error::Deleted { kind: follow.kind, name: name.clone() }.into())
+            }
             Err(failure) => Err(failure),
         };
         if last.is_ok() {

@@ -1,5 +1,7 @@
 //! `preflight`: what the caller may do, or what stands in a job's way; creates nothing.
 
+use std::time::Duration;
+
 use jobs::preflight::{self, Right};
 use plan::Finding;
 
@@ -9,6 +11,9 @@ use crate::connect::connect;
 use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
 use crate::failure::Failure;
 use crate::{object, table};
+
+/// Who asks for nothing else waits for the answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `odh training preflight`
 pub async fn run(console: &Console, global: &Global, asked: &Preflight) -> Result<u8, Failure> {
@@ -27,7 +32,8 @@ pub async fn run(console: &Console, global: &Global, asked: &Preflight) -> Resul
         }
         let namespace = draft.namespace().unwrap_or(&connection.namespace);
         found.extend(
-            preflight::preflight(&connection.client, namespace, std::slice::from_ref(&draft.job)).await?,
+            preflight::preflight(&connection.client, namespace, std::slice::from_ref(&draft.job), PATIENCE)
+                .await?,
         );
     }
     if asked.output.shows_objects() {

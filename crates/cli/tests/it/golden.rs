@@ -253,6 +253,8 @@ fn normal(text: &str, home: &Home) -> String {
             (r"(?m)^(! )? *\d+\.\ds ", "${1}SPAN "),
             (r"\b\d+(s|m|h|d)(\d+(s|m|h))?\b", "SPAN"),
             (r"(\S) {2,}", "$1   "),
+            // What is gone before it was looked at for the first time is told without this line.
+            (r"(?m)^! SPAN deleted\n", ""),
             // Which of these are told depends on which list the server answers first.
             (r"(?m)^! SPAN (accepted|.* pods have a node|workers ready .*|launcher running .*)\n", ""),
             (r#"(?m)^! \{"progress":\{.*"step":"(Accepted|Scheduled|WorkersReady|LauncherRunning)".*\n"#, ""),

@@ -5,6 +5,8 @@
 mod cluster;
 mod golden;
 mod kubectl;
+mod many_logs;
 mod odh;
 mod running;
+mod shells;
 mod transcripts;

@@ -291,6 +291,13 @@ fn brought_by(directory: &Path) -> Vec<(String, String)> {
     }
 }
 
+/// An image's name without tag and digest.
+fn repository_of(image: &str) -> &str {
+    let name = image.split('@').next().unwrap_or(image);
+    let last = name.rfind('/').map_or(0, |slash| slash + 1);
+    name[last..].find(':').map_or(name, |colon| &name[..last + colon])
+}
+
 /// Bytes in lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -299,7 +306,28 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 impl LocalNode {
     /// The local environment that an image name stands for.
     fn environment_of(&self, image: &str) -> Option<&PathBuf> {
-        self.images.get(image)
+        // A name without a tag is that with the tag `latest`.
+        let untagged = || image.strip_suffix(":latest").and_then(|name| self.images.get(name));
+        let tagged = || self.images.get(&format!("{image}:latest"));
+        self.images.get(image).or_else(untagged).or_else(tagged)
+    }
+
+    /// Why a container of this image cannot be started: its repository is mapped by other tags than this one, so that this one is
+    /// a slip, or an image that nobody brought. Of a repository that is not mapped at all nothing is known.
+    fn pull_fault(&self, image: &str) -> Option<String> {
+        if self.environment_of(image).is_some() {
+            return None;
+        }
+        let repository = repository_of(image);
+        let known: Vec<&str> = self
+            .images
+            .keys()
+            .map(String::as_str)
+            .filter(|known| repository_of(known) == repository)
+            .collect();
+        (!known.is_empty()).then(|| {
+            format!("manifest unknown: nothing is pulled here, and of it there is only {}", known.join(", "))
+        })
     }
 
     /// What runs where a container of this image names no command.
@@ -513,5 +541,24 @@ impl Kubelet for LocalNode {
                 sandbox.cancelled().await;
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::repository_of;
+
+    #[test]
+    fn a_repository_is_an_image_without_its_tag() {
+        for (image, repository) in [
+            ("train", "train"),
+            ("train:1", "train"),
+            ("host:5000/team/train", "host:5000/team/train"),
+            ("host:5000/team/train:1", "host:5000/team/train"),
+            ("quay.io/train@sha256:abc", "quay.io/train"),
+            ("quay.io/train:1@sha256:abc", "quay.io/train"),
+        ] {
+            assert_eq!(repository_of(image), repository, "{image}");
+        }
     }
 }

@@ -34,10 +34,69 @@ exit $code
 #[test]
 fn a_pipeline_a_change_and_a_failure_that_is_understood() {
     let home = Home::with_cluster_and("command_line::alone", &["--gpus", "2"]);
+    let shut = shut_off(&home);
     a_pipeline(&home);
     a_change(&home);
     a_failure_understood(&home);
     mistakes(&home);
+    a_wrong_image(&home);
+    if shut {
+        is_told_what_shuts_it_off(&home);
+    }
+}
+
+/// How long a Launcher waits for Workers that it cannot reach; long enough for them to start on a busy machine.
+const START_TIMEOUT: &str = "training.opendatahub.io/start-timeout=45s";
+
+/// A job in a namespace whose Workers nobody may connect to; `false` where policies are not enforced.
+fn shut_off(home: &Home) -> bool {
+    if home.mode() == "plain" || !machine_has(home, "nft") {
+        return false;
+    }
+    home.kubectl(&["create", "namespace", "shut"]).ended(0);
+    let policy = home.write(
+        "policy.yaml",
+        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: shut, namespace: shut}\nspec:\n  podSelector: {matchLabels: {training.kubeflow.org/job-role: worker}}\n  policyTypes: [Ingress]\n",
+    );
+    home.kubectl(&["create", "-f", &policy]).ended(0);
+    let words = ["training", "create", "mpijob", "alone", "-n", "shut", "--workers", "2", "--retries", "0"];
+    let more = ["--annotation", START_TIMEOUT, "--image", EXAMPLES_IMAGE, "--", "hostname"];
+    home.odh(&[&words[..], &more[..]].concat()).ended(0);
+    true
+}
+
+fn is_told_what_shuts_it_off(home: &Home) {
+    let job = ["mpijob", "alone", "-n", "shut"];
+    home.odh(&[&["training", "wait"], &job[..], &["--timeout", "150s"]].concat())
+        .ended(100)
+        .says("check NetworkPolicies");
+    home.odh(&[&["training", "explain"], &job[..]].concat())
+        .ended(0)
+        .says("Cause:")
+        .says("Allow traffic between all pods of the job");
+    home.odh(&[&["training", "delete"], &job[..], &["--yes"]].concat()).ended(0);
+}
+
+/// A tag that there is not: the image is not pulled, and the way out is to clone the job with the right one.
+fn a_wrong_image(home: &Home) {
+    let wrong = EXAMPLES_IMAGE.replace("openmpi", "openmip");
+    let words = ["training", "create", "mpijob", "slip", "--workers", "1", "--retries", "0"];
+    home.odh(&[&words[..], &["--image", &wrong, "--", "echo", "here"]].concat()).ended(0);
+    within(Duration::from_secs(60), "it is explained that the image cannot be had", || {
+        let why = home.odh(&["training", "explain", "mpijob", "slip", "-o", "json"]).ended(0).json();
+        (why["cause"] == "ImagePull").then_some(())
+    });
+    home.odh(&["training", "explain", "mpijob", "slip"])
+        .ended(0)
+        .says(&format!("Failed to pull image '{wrong}': no such image or tag"))
+        .says("there is only")
+        .says("Correct the image's name and tag");
+    home.odh(&["training", "describe", "mpijob", "slip"]).ended(0).says("Pull");
+    home.odh(&["training", "logs", "mpijob", "slip", "--worker", "0"]).ended(3).says("Pull");
+    let image = format!("image={EXAMPLES_IMAGE}");
+    let clone = ["training", "clone", "mpijob", "slip", "--name", "right", "--set", &image];
+    home.odh(&[&clone[..], &["--wait", "--timeout", "90s"]].concat()).ended(0);
+    home.odh(&["training", "delete", "mpijob", "slip", "right", "--yes"]).ended(0);
 }
 
 fn a_pipeline(home: &Home) {

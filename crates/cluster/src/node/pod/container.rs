@@ -31,6 +31,11 @@ const BACK_OFF_RESET: Duration = Duration::from_secs(600);
 const FIRST_CONFIG_RETRY: Duration = Duration::from_millis(500);
 /// The longest such pause.
 const LAST_CONFIG_RETRY: Duration = Duration::from_secs(10);
+/// Between two tries to have an image: the kubelet's.
+const FIRST_PULL_RETRY: Duration = Duration::from_secs(10);
+const LAST_PULL_RETRY: Duration = Duration::from_secs(300);
+/// How long a container is in `ErrImagePull` before it backs off.
+const PULL_FAULT_SHOWN: Duration = Duration::from_secs(1);
 /// What a preStop hook leaves at least for SIGTERM (`minimumGracePeriodInSeconds`).
 const LEAST_GRACE: Duration = Duration::from_secs(2);
 /// Bounds of a termination message (`pkg/kubelet/kuberuntime`).
@@ -178,6 +183,10 @@ async fn start_patiently(
     stop: &CancellationToken,
 ) -> Option<Result<Started, Failure>> {
     let mut pause = FIRST_CONFIG_RETRY;
+    if let Some(fault) = run.node.pull_fault(container.image.as_deref().unwrap_or_default()) {
+        never_pulled(run, slot, container, &fault, stop).await;
+        return None;
+    }
     loop {
         if stop.is_cancelled() {
             return None;
@@ -197,6 +206,44 @@ async fn start_patiently(
             () = stop.cancelled() => return None,
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(LAST_CONFIG_RETRY),
         }
+    }
+}
+
+/// An image that this node cannot have: tried again and again, as the kubelet does, until the pod is to end.
+async fn never_pulled(
+    run: &Arc<PodRun>,
+    slot: Slot,
+    container: &Container,
+    fault: &str,
+    stop: &CancellationToken,
+) {
+    let image = container.image.as_deref().unwrap_or_default();
+    let warn =
+        |message: String| run.node.events.warning(&run.pod(), Some(&container.name), "Failed", message);
+    let waits = |reason: &'static str, message: String| {
+        run.update(|record| slot.of(record).state = State::Waiting(reason, Some(message)));
+    };
+    let failed = format!("Failed to pull image \"{image}\": {fault}");
+    let mut pause = FIRST_PULL_RETRY;
+    loop {
+        run.node.events.normal(
+            &run.pod(),
+            Some(&container.name),
+            "Pulling",
+            format!("Pulling image \"{image}\""),
+        );
+        warn(failed.clone());
+        warn("Error: ErrImagePull".to_owned());
+        waits("ErrImagePull", failed.clone());
+        if stop.run_until_cancelled(tokio::time::sleep(PULL_FAULT_SHOWN)).await.is_none() {
+            return;
+        }
+        warn("Error: ImagePullBackOff".to_owned());
+        waits("ImagePullBackOff", format!("Back-off pulling image \"{image}\": ErrImagePull: {fault}"));
+        if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+        pause = (pause * 2).min(LAST_PULL_RETRY);
     }
 }
 
