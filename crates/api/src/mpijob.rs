@@ -44,7 +44,7 @@ pub struct MPIJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_policy: Option<RunPolicy>,
     /// The Launcher and the Workers, under the keys `Launcher` and `Worker`.
-    pub mpi_replica_specs: BTreeMap<String, ReplicaSpec>,
+    pub mpi_replica_specs: BTreeMap<String, Box<ReplicaSpec>>,
     /// Where the job's SSH key is mounted; `/root/.ssh` if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh_auth_mount_path: Option<String>,

@@ -106,20 +106,20 @@ pub fn build(request: &Request) -> Result<MPIJob, Error> {
     let replicas = BTreeMap::from([
         (
             LAUNCHER.to_owned(),
-            ReplicaSpec {
+            Box::new(ReplicaSpec {
                 replicas: Some(1),
                 template: template(request, launcher(request, slots)),
                 // With OnFailure, Kubernetes deletes the pod when the Job gives up, and its output with it.
                 restart_policy: Some("Never".to_owned()),
-            },
+            }),
         ),
         (
             WORKER.to_owned(),
-            ReplicaSpec {
+            Box::new(ReplicaSpec {
                 replicas: Some(request.workers),
                 template: template(request, worker(request)),
                 ..ReplicaSpec::default()
-            },
+            }),
         ),
     ]);
     let spec = MPIJobSpec {

@@ -135,7 +135,7 @@ pub fn in_our_words(object: &DynamicObject) -> MPIJob {
     }
     if kind != Kind::MpiJob {
         let workers = ReplicaSpec { replicas: Some(kind.workers(object)), ..ReplicaSpec::default() };
-        spec.mpi_replica_specs.insert(WORKER.to_owned(), workers);
+        spec.mpi_replica_specs.insert(WORKER.to_owned(), Box::new(workers));
     }
     MPIJob { metadata: object.metadata.clone(), spec, status: Some(status) }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::client::ConfigExt;
 use kube::{Client, Config};
 use tokio::net::TcpStream;
@@ -24,6 +24,10 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 /// How long connecting may take, as in kube's own client.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection that is idle this long is closed: one that is kept holds some 60 KB, and a burst of writes opens many.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most that is read at once from a connection; a watch's buffer grows to it.
+const READ_BYTES: usize = 64 * 1024;
 
 /// Open until a moment that can be put off.
 #[derive(Debug)]
@@ -83,7 +87,11 @@ pub fn fenced_client(config: &Config, fence: Arc<Fence>) -> Result<Client, kube:
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let connector = config.rustls_https_connector_with_connector(Fenced { inner: connector, fence })?;
-    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .http1_max_buf_size(READ_BYTES)
+        .build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .layer(config.extra_headers_layer()?)

@@ -60,7 +60,7 @@ pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> 
         }
     }
     let Some(pod) = pod else {
-        seen.launcher_failed = remembered.map(|(_, run)| run);
+        seen.launcher_failed = remembered.map(|known| known.1);
         return Ok(());
     };
     let failed = failed_run(&pod);
@@ -69,7 +69,7 @@ pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> 
         (pod.metadata.uid.clone().unwrap_or_default(), run.container.clone(), number)
     });
     let id = id.unwrap_or_else(|| (pod.metadata.uid.clone().unwrap_or_default(), String::new(), 0));
-    let run = match (remembered, failed) {
+    let run = match (remembered.map(|known| *known), failed) {
         (Some((known, run)), _) if known == id => LauncherRun { pod, ..run },
         (_, Some(failed)) => read(context, pod, &failed.container, failed.previous).await,
         (_, None) => LauncherRun { pod, ..LauncherRun::default() },
@@ -80,7 +80,7 @@ pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> 
         let words = ask_agent(context, &worker).await;
         seen.launcher_failed.as_mut().into_iter().for_each(|run| run.agent = Some(words.clone()));
     }
-    let remembered = seen.launcher_failed.clone().map(|run| (id, run));
+    let remembered = seen.launcher_failed.clone().map(|run| Box::new((id, run)));
     context.memory.of(&job.uid, |memory| memory.launcher_failed = remembered);
     Ok(())
 }

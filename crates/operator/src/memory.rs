@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use plan::diagnosis::failed_run;
-use plan::{Child, ChildKind, LauncherRun, OutputSeen};
+use plan::{Child, ChildKind, LauncherRun, Notice, OutputSeen};
 
 use crate::launcher_log::RunId;
 
@@ -32,7 +32,7 @@ pub(crate) struct JobMemory {
     /// Children that were created and that no watch has shown yet.
     pub created: HashMap<(ChildKind, String), (Instant, Child)>,
     /// The Launcher's last run that failed.
-    pub launcher_failed: Option<(RunId, LauncherRun)>,
+    pub launcher_failed: Option<Box<(RunId, LauncherRun)>>,
     /// Of which attempt the rest is.
     pub attempt: u32,
     /// The last look at what a running Launcher prints.
@@ -41,6 +41,8 @@ pub(crate) struct JobMemory {
     pub success_log: Option<String>,
     /// Whether GPUs were counted for this attempt.
     pub gpus_counted: bool,
+    /// What is said first of a job, not written yet.
+    pub held: Option<Held>,
     /// The last status written, and the job's resource version after it.
     pub written: Option<(u64, MPIJobStatus)>,
     /// Since when pod counts are other than written.
@@ -51,6 +53,17 @@ pub(crate) struct JobMemory {
     pub failures: u32,
 }
 
+/// A status, and what is told with it, that waits to be written together with the next.
+#[derive(Clone)]
+pub(crate) struct Held {
+    /// Since when it waits.
+    pub since: Instant,
+    /// The status.
+    pub status: MPIJobStatus,
+    /// What is told with it.
+    pub notices: Vec<Notice>,
+}
+
 /// Entries beyond twice the number of jobs and this many are of jobs that are gone.
 const SPARE_ENTRIES: usize = 64;
 
@@ -58,7 +71,7 @@ const SPARE_ENTRIES: usize = 64;
 /// see [`Memory::sweep`].
 #[derive(Default)]
 pub(crate) struct Memory {
-    jobs: Mutex<HashMap<String, JobMemory>>,
+    jobs: Mutex<HashMap<String, Box<JobMemory>>>,
     /// By namespace and job: the last pod of its Launcher that the watch showed to have failed. A store shows only what
     /// is there now, and a Job that gives up deletes such a pod at once.
     failed_launchers: Mutex<HashMap<(String, String), Pod>>,

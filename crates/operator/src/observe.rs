@@ -130,7 +130,11 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
             memory.gpus_counted = false;
         }
         add_created(memory, &mut seen);
-        seen.status = newest_status(memory, job);
+        if memory.written.as_ref().is_some_and(|(written, _)| *written <= version(job)) {
+            memory.written = None;
+        }
+        let known = newest_status(memory, job);
+        seen.status = memory.held.as_ref().map_or(known, |held| held.status.clone());
         seen.network_policy = memory.network_policy_present;
         seen.secret = if memory.secret_present { SecretSeen::Present } else { SecretSeen::Absent };
     });
@@ -228,8 +232,8 @@ fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
     }
 }
 
-/// The job's status as the watch shows it, or as it was written last where the watch lags behind.
-fn newest_status(memory: &JobMemory, job: &MPIJob) -> MPIJobStatus {
+/// The job's status as the server has it: as the watch shows it, or as it was written last where the watch lags behind.
+pub(crate) fn newest_status(memory: &JobMemory, job: &MPIJob) -> MPIJobStatus {
     let shown = version(job);
     match &memory.written {
         Some((written, status)) if shown < *written => status.clone(),

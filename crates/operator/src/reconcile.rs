@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::{MPIJob, MPIJobStatus};
+use api::MPIJob;
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use plan::{Change, Child, Outlook, Report, SecretSeen, Seen, Urgency, ValidJob};
@@ -13,8 +13,8 @@ use crate::error::{Class, Error, backoff};
 use crate::events::tell;
 use crate::keys::new_key_pair;
 use crate::launcher_log::add_last_words;
-use crate::memory::WATCH_LAG;
-use crate::observe::observe;
+use crate::memory::{Held, WATCH_LAG};
+use crate::observe::{newest_status, observe};
 use crate::run::Context;
 use crate::status::write_status;
 
@@ -48,7 +48,7 @@ pub(crate) async fn reconcile(job: Arc<MPIJob>, context: Arc<Context>) -> Result
     let now = Timestamp::now();
     let outcome = match plan::validate(&job) {
         Ok(valid) => walk(&context, &job, &valid, now).await,
-        Err(faults) => refuse(&context, &job, &plan::reject(&job, &faults, now), now).await,
+        Err(faults) => refuse(&context, &job, plan::reject(&job, &faults, now), now).await,
     };
     if outcome.is_ok() {
         context.memory.of(&uid, |memory| memory.failures = 0);
@@ -72,7 +72,7 @@ async fn walk(context: &Context, job: &MPIJob, valid: &ValidJob, now: Timestamp)
     {
         keep_record(context, valid, &record).await;
     }
-    let later = publish(context, job, &seen.status, &report, now).await?;
+    let later = publish(context, job, report, now).await?;
     if matches!(plan.outlook, Outlook::Restarting(_)) {
         begin_next_attempt(context, valid).await?;
     }
@@ -80,9 +80,8 @@ async fn walk(context: &Context, job: &MPIJob, valid: &ValidJob, now: Timestamp)
 }
 
 /// The status and the event of a job that cannot be run.
-async fn refuse(context: &Context, job: &MPIJob, report: &Report, now: Timestamp) -> Result<Action, Error> {
-    let old = job.status.clone().unwrap_or_default();
-    publish(context, job, &old, report, now).await?;
+async fn refuse(context: &Context, job: &MPIJob, report: Report, now: Timestamp) -> Result<Action, Error> {
+    publish(context, job, report, now).await?;
     Ok(Action::requeue(LOOK_AGAIN))
 }
 
@@ -119,24 +118,33 @@ async fn key_for(
 async fn publish(
     context: &Context,
     job: &MPIJob,
-    old: &MPIJobStatus,
-    report: &Report,
+    mut report: Report,
     now: Timestamp,
 ) -> Result<Option<Duration>, Error> {
-    tell(context, job, &report.notices, old.start_time.as_ref(), now).await;
-    let wait = match plan::urgency(old, &report.status) {
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    let (known, held) = context.memory.of(uid, |memory| (newest_status(memory, job), memory.held.take()));
+    let since = held.as_ref().map_or_else(Instant::now, |held| held.since);
+    report.notices.splice(0..0, held.into_iter().flat_map(|held| held.notices));
+    let urgency = plan::urgency(&known, &report.status);
+    let wait = context.settings.first_wait.saturating_sub(since.elapsed());
+    if urgency == Urgency::Soon && !wait.is_zero() {
+        let Report { status, notices } = report;
+        context.memory.of(uid, |memory| memory.held = Some(Held { since, status, notices }));
+        return Ok(Some(wait));
+    }
+    tell(context, job, &report.notices, known.start_time.as_ref(), now).await;
+    let wait = match urgency {
         Urgency::Never => {
-            let uid = job.metadata.uid.as_deref().unwrap_or_default();
             context.memory.of(uid, |memory| memory.counts_differ_since = None);
             return Ok(None);
         }
         Urgency::Later => counts_wait(context, job),
-        Urgency::Now => Duration::ZERO,
+        Urgency::Soon | Urgency::Now => Duration::ZERO,
     };
     if !wait.is_zero() {
         return Ok(Some(wait));
     }
-    write_status(context, job, old, &report.status).await.map(|()| None)
+    write_status(context, job, &known, &report.status).await.map(|()| None)
 }
 
 /// How long counts still have to wait.

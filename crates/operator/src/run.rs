@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use api::MPIJob;
 use futures::StreamExt;
@@ -24,6 +24,8 @@ use crate::watch::{Stores, controller};
 
 /// Writes in flight unless the settings say otherwise: past this a local API server gets no faster.
 const DEFAULT_WRITES: usize = 64;
+/// ... and this long for the first words about a job.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Jobs looked at at once.
 const JOBS_AT_ONCE: u16 = 32;
 
@@ -39,11 +41,18 @@ pub struct Settings {
     pub plan: plan::Settings,
     /// The most writes to be in flight at once.
     pub writes: usize,
+    /// What is said first of a job waits this long for what is said next: of one that starts faster, both are one write.
+    pub first_wait: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { namespace: None, plan: plan::Settings::default(), writes: DEFAULT_WRITES }
+        Self {
+            namespace: None,
+            plan: plan::Settings::default(),
+            writes: DEFAULT_WRITES,
+            first_wait: FIRST_WAIT,
+        }
     }
 }
 

@@ -130,6 +130,8 @@ pub enum Urgency {
     Never,
     /// In a moment, or with the next write: pod counts alone have changed.
     Later,
+    /// Soon, or with the next write: the job was begun, which is also said by whatever is written next of it.
+    Soon,
     /// Now.
     Now,
 }
@@ -155,11 +157,20 @@ pub fn urgency(old: &MPIJobStatus, new: &MPIJobStatus) -> Urgency {
     let (old, new) = (without_times(old), without_times(new));
     if old == new {
         Urgency::Never
-    } else if facts(old) == facts(new) {
+    } else if facts(old.clone()) == facts(new.clone()) {
         Urgency::Later
+    } else if old == MPIJobStatus::default() && is_begun(&facts(new)) {
+        Urgency::Soon
     } else {
         Urgency::Now
     }
+}
+
+/// Whether a status says no more than that the job was seen and its pods are being made.
+fn is_begun(status: &MPIJobStatus) -> bool {
+    status.conditions.iter().all(|condition| condition.type_ == CONDITION_CREATED)
+        && status.phase_reason.as_deref() == Some(PHASE_REASON_INITIALIZING)
+        && status.waiting.is_none()
 }
 
 fn report_created(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {

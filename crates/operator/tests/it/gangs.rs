@@ -1,14 +1,14 @@
 //! Gangs: the PodGroup is there before the pods, follows the job, goes with it, and never waits for what waits for it.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use plan::Gang;
 use serde_json::{Value, json};
 
 use crate::gate::Gate;
-use crate::stage::{PATIENCE, Running, Stage, job};
+use crate::stage::{PATIENCE, Running, Stage, job, running};
 
 /// A stage with Volcano's PodGroups and an operator that makes them.
 async fn with_volcano() -> (Stage, Api<DynamicObject>, Running) {
@@ -115,6 +115,94 @@ async fn a_launcher_that_waits_for_its_workers_stands_outside_its_gang() {
     stage.start_worker("pi", 0).await;
     stage.start_worker("pi", 1).await;
     stage.until::<Job>("pi-launcher", "came", |_| true).await;
+}
+
+/// A node with room for so many pods of one CPU, and a stranger's pod that takes this many.
+async fn a_node_with_a_stranger(stage: &Stage, cpus: usize, taken: usize) {
+    let room = json!({ "cpu": cpus.to_string(), "memory": "64Gi", "pods": "110" });
+    let node = json!({ "metadata": { "name": "only" }, "status": { "capacity": room, "allocatable": room,
+        "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    nodes.create(&PostParams::default(), &serde_json::from_value(node.clone()).unwrap()).await.unwrap();
+    let status = Patch::Merge(json!({ "status": node["status"] }));
+    nodes.patch_status("only", &PatchParams::default(), &status).await.unwrap();
+    let stranger = json!({ "metadata": { "name": "stranger" }, "spec": { "nodeName": "only", "terminationGracePeriodSeconds": 0,
+        "containers": [{ "name": "main", "image": "i", "resources": { "requests": { "cpu": taken.to_string() } } }] } });
+    let stranger = serde_json::from_value(stranger).unwrap();
+    stage.api::<Pod>().create(&PostParams::default(), &stranger).await.unwrap();
+}
+
+/// A job each of whose pods wants a CPU.
+fn wanting(name: &str, workers: usize, launcher: &str) -> Value {
+    let mut wanting = job(name, workers, json!({}));
+    wanting["spec"]["launcherCreationPolicy"] = json!(launcher);
+    for role in ["Launcher", "Worker"] {
+        wanting["spec"]["mpiReplicaSpecs"][role]["template"]["spec"]["containers"][0]["resources"] =
+            json!({ "requests": { "cpu": "1" } });
+    }
+    wanting
+}
+
+/// The job's pods, by name, that have a node.
+async fn placed(stage: &Stage, job: &str) -> Vec<String> {
+    let of_job = ListParams::default().labels(&format!("{}={job}", api::LABEL_JOB_NAME));
+    let pods = stage.api::<Pod>().list(&of_job).await.unwrap().items;
+    let on_node = pods.into_iter().filter(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
+    on_node.map(|pod| pod.metadata.name.unwrap()).collect()
+}
+
+fn is_told_to_wait(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|it| it.type_ == "PodScheduled" && it.status == "False")
+}
+
+fn has_node(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|pod| pod.node_name.is_some())
+}
+
+#[tokio::test]
+async fn together_with_a_gang_scheduler_a_job_waits_whole_and_starts_whole() {
+    let stage = Stage::with_controllers().await;
+    let gang = Gang::named("scheduler-plugins-scheduler").unwrap();
+    stage.install_pod_groups(&gang).await;
+    let _operator = operate(&stage, gang);
+    // Room for three of the job's four pods: its Launcher and three Workers.
+    a_node_with_a_stranger(&stage, 4, 1).await;
+    stage.submit(&wanting("pi", 3, "AtStartup")).await;
+    let launcher = stage.launcher_pod("pi", &[]).await;
+    let workers = [0, 1, 2].map(|index| plan::worker_name("pi", index));
+    for pod in workers.iter().chain([&launcher]) {
+        stage.until::<Pod>(pod, "was told to wait", is_told_to_wait).await;
+    }
+    assert_eq!(placed(&stage, "pi").await, Vec::<String>::new(), "it waits whole");
+    stage.api::<Pod>().delete("stranger", &DeleteParams::default().grace_period(0)).await.unwrap();
+    for pod in workers.iter().chain([&launcher]) {
+        stage.until::<Pod>(pod, "got a node", has_node).await;
+    }
+}
+
+#[tokio::test]
+async fn together_with_a_gang_scheduler_a_launcher_that_waits_comes_after_its_gang() {
+    let stage = Stage::with_controllers().await;
+    let gang = Gang::named("scheduler-plugins-scheduler").unwrap();
+    stage.install_pod_groups(&gang).await;
+    let _operator = operate(&stage, gang);
+    a_node_with_a_stranger(&stage, 4, 3).await;
+    stage.submit(&wanting("pi", 2, "WaitForWorkersReady")).await;
+    let workers = [0, 1].map(|index| plan::worker_name("pi", index));
+    for pod in &workers {
+        stage.until::<Pod>(pod, "was told to wait", is_told_to_wait).await;
+    }
+    assert_eq!(placed(&stage, "pi").await, Vec::<String>::new(), "half a gang gets nothing");
+    stage.api::<Pod>().delete("stranger", &DeleteParams::default().grace_period(0)).await.unwrap();
+    for (index, pod) in workers.iter().enumerate() {
+        stage.until::<Pod>(pod, "got a node", has_node).await;
+        stage.start_worker("pi", index).await;
+    }
+    let launcher = stage.launcher_pod("pi", &[]).await;
+    stage.until::<Pod>(&launcher, "got a node", has_node).await;
+    stage.set_pod(&launcher, running("main")).await;
+    stage.until_true("pi", "Running").await;
 }
 
 #[tokio::test]

@@ -211,11 +211,22 @@ impl Stage {
         self.operate_with(gate, plan::Settings::default())
     }
 
+    /// With one that writes the first words about a job at once.
     pub fn operate_with(&self, gate: Arc<Gate>, plan: plan::Settings) -> Running {
+        let first_wait = Duration::ZERO;
+        self.operate_as(gate, operator::Settings { plan, first_wait, ..operator::Settings::default() })
+    }
+
+    /// With one that writes the first words about a job with the next, however slow this machine is.
+    pub fn operate_patiently(&self, gate: Arc<Gate>) -> Running {
+        self.operate_as(gate, operator::Settings { first_wait: PATIENCE, ..operator::Settings::default() })
+    }
+
+    fn operate_as(&self, gate: Arc<Gate>, settings: operator::Settings) -> Running {
         let client = Client::new(Gated { inner: self.api.clone(), gate: gate.clone() }, TEAM);
         // In a namespace of its own, an operator looks after that one only.
         let namespace = (self.namespace != TEAM).then(|| self.namespace.clone());
-        let settings = operator::Settings { namespace, plan, ..operator::Settings::default() };
+        let settings = operator::Settings { namespace, ..settings };
         let vitals = operator::Vitals::default();
         let run = operator::operate(client, settings, vitals.clone(), std::future::pending());
         Running { gate, vitals, task: tokio::spawn(run) }

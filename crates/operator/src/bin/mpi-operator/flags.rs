@@ -170,6 +170,7 @@ impl Flags {
                 gang: plan::Gang::named(&self.gang_scheduling),
             },
             writes: self.writes,
+            ..Settings::default()
         }
     }
 
