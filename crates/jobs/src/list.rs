@@ -60,6 +60,8 @@ async fn gather<T>(
 
 /// What could be listed; the first kind's refusal, which is ours, where nothing could.
 fn together<T>(answers: Vec<Result<Vec<T>, Error>>) -> Result<Vec<T>, Error> {
+    // Ours is the first; a role for it may well say nothing of kinds that are not even installed.
+    let ours_seen = answers.first().is_some_and(Result::is_ok);
     let mut found = None;
     let mut refusal = None;
     for answer in answers {
@@ -73,7 +75,11 @@ fn together<T>(answers: Vec<Result<Vec<T>, Error>>) -> Result<Vec<T>, Error> {
     }
     match (found, refusal) {
         // Nothing seen where something may not be seen is no empty list.
-        (Some(found), Some(error)) if found.is_empty() && error.class() == Class::NotAllowed => Err(error),
+        (Some(found), Some(error))
+            if found.is_empty() && !ours_seen && error.class() == Class::NotAllowed =>
+        {
+            Err(error)
+        }
         (Some(found), _) => Ok(found),
         (None, Some(error)) => Err(error),
         (None, None) => Ok(Vec::new()),
@@ -141,4 +147,27 @@ pub async fn not_found(client: &Client, kind: Kind, namespace: &str, name: &str)
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
     let meant = manifest::nearest(name, &known).map(str::to_owned);
     Error::NotFound { kind, name: name.to_owned(), namespace: namespace.to_owned(), meant }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused() -> Result<Vec<u8>, Error> {
+        Err(Error::Refused {
+            class: Class::NotAllowed,
+            reason: "Forbidden".to_owned(),
+            message: "no".to_owned(),
+            advice: None,
+            faults: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn an_empty_list_of_ours_is_no_refusal_of_another_kind() {
+        assert_eq!(together(vec![Ok(vec![]), refused()]).unwrap(), [] as [u8; 0]);
+        assert_eq!(together(vec![refused(), Ok(vec![1])]).unwrap(), [1]);
+        assert!(together(vec![refused(), Ok(vec![])]).is_err());
+        assert!(together(vec![refused(), refused()]).is_err());
+    }
 }

@@ -20,8 +20,11 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
     machine::prepare_for_tests()?;
     let environment = environment::examples()?;
     let odh = build::programs(Profile::Release)?;
-    steps::cargo(&["build", "--release", "--package", "cluster", "--example", "api_load"])?;
-    steps::cargo(&["build", "--release", "--package", "cli", "--example", "bench_stage"])?;
+    for (name, package, example) in [("api", "cluster", "api_load"), ("cli", "cli", "bench_stage")] {
+        if names.is_empty() || names.contains(&name) {
+            steps::cargo(&["build", "--release", "--package", package, "--example", example])?;
+        }
+    }
     let client = client_alone(names)?;
     for name in known.iter().filter(|name| names.is_empty() || names.contains(&name.as_str())) {
         steps::step(&format!("Measuring {name}"));
