@@ -1,5 +1,6 @@
 //! The machines fail under a job that writes checkpoints: it goes on by itself where it was.
 
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -33,8 +34,8 @@ fn restarted(home: &Home, name: &str) {
     });
 }
 
-/// It has succeeded at the second attempt, and the first is on record.
-fn succeeded(home: &Home, name: &str) {
+/// It has succeeded at the second attempt, and the first is on record with its cause.
+fn succeeded(home: &Home, name: &str, cause: &str) {
     let status = within(PATIENCE, &format!("{name} has succeeded"), || {
         let status = job(home, name)["status"].clone();
         assert!(status["phase"] != "Failed", "{name}: {status:#}");
@@ -44,13 +45,11 @@ fn succeeded(home: &Home, name: &str) {
     assert_eq!(outcomes.len(), 2, "{status:#}");
     assert_eq!(
         (&outcomes[0]["outcome"], &outcomes[0]["reason"]),
-        (&"Failed".into(), &"WorkerLost".into()),
+        (&"Failed".into(), &cause.into()),
         "{status:#}"
     );
     assert_eq!(outcomes[1]["outcome"], "Succeeded", "{status:#}");
-    home.kubectl(&["get", "configmap", &format!("{name}-attempt-1"), "-o", "yaml"])
-        .ended(0)
-        .says("WorkerLost");
+    home.kubectl(&["get", "configmap", &format!("{name}-attempt-1"), "-o", "yaml"]).ended(0).says(cause);
     home.odh(&["training", "describe", "mpijob", name]).ended(0).says("MPIJobRestarting");
 }
 
@@ -122,9 +121,94 @@ fn a_gang_that_loses_a_worker_goes_on_from_its_checkpoint() {
     restarted(&home, "running");
 
     for name in ["pending", "starting", "running"] {
-        succeeded(&home, name);
+        succeeded(&home, name, "WorkerLost");
     }
     std::fs::remove_file(&gate).expect("the file can be removed");
-    let logs = home.odh(&["training", "logs", "mpijob", "running"]).ended(0).says("going on after epoch");
+    went_on(&home, "running");
+}
+
+/// Its second attempt began where the first was.
+fn went_on(home: &Home, name: &str) {
+    let logs = home.odh(&["training", "logs", "mpijob", name]).ended(0).says("going on after epoch");
     assert!(!logs.stdout.contains("epoch  1 "), "it began anew:\n{}", logs.stdout);
+}
+
+fn has_begun(home: &Home, name: &str) {
+    within(PATIENCE, &format!("{name} has done two epochs"), || {
+        home.odh(&["training", "logs", "mpijob", name]).stdout.contains("epoch  2").then_some(())
+    });
+}
+
+/// The operator as a process of its own, which ends with the story.
+struct Operator(Child);
+
+impl Operator {
+    fn start(home: &Home) -> Operator {
+        // The file is written by the first command that needs it.
+        home.kubectl(&["version"]).ended(0);
+        let mut command = Command::new(places::operator());
+        command.args([
+            "--default-launch",
+            "agent",
+            "--health-address",
+            "127.0.0.1:0",
+            "--lease-duration",
+            "5",
+        ]);
+        command.args(["--lock-namespace", "default"]).env("KUBECONFIG", home.path().join("kubeconfig"));
+        command.env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Operator(command.spawn().expect("the operator can be started"))
+    }
+}
+
+impl Drop for Operator {
+    /// With SIGKILL.
+    fn drop(&mut self) {
+        self.0.kill().expect("it can be killed");
+        self.0.wait().expect("it has ended");
+    }
+}
+
+#[test]
+fn an_eviction_and_a_lost_node_restart_the_gang_though_the_operator_is_killed_meanwhile() {
+    let words = ["--nodes", "3", "--node-grace", "10s", "--no-operator"];
+    let home = Home::with_cluster_and("restart::operator", &words);
+    if home.mode() == "plain" {
+        return;
+    }
+    let definition = places::repository("deploy/crd/kubeflow.org_mpijobs.yaml");
+    home.kubectl(&["apply", "--server-side", "-f", &definition.to_string_lossy()]).ended(0);
+    let established = "--for=condition=Established";
+    home.kubectl(&["wait", established, "crd/mpijobs.kubeflow.org", "--timeout=60s"]).ended(0);
+    let claim = places::repository("examples/checkpoint-claim.yaml");
+    home.kubectl(&["apply", "-f", &claim.to_string_lossy()]).ended(0);
+    let operator = Operator::start(&home);
+    let start = |name: &str| {
+        let manifest = home.write(&format!("{name}.yaml"), &example(name, 60, "", ""));
+        home.kubectl(&["create", "-f", &manifest]).ended(0);
+        has_begun(&home, name);
+    };
+
+    start("evicted");
+    home.evict("evicted-worker-1");
+    within(PATIENCE, "the eviction is seen", || {
+        let pod =
+            home.kubectl(&["get", "pod", "evicted-worker-1", "-o", "jsonpath={.metadata.deletionTimestamp}"]);
+        (pod.code != 0 || !pod.stdout.is_empty()).then_some(())
+    });
+    // In the middle of whatever it is doing about that.
+    drop(operator);
+    let operator = Operator::start(&home);
+    restarted(&home, "evicted");
+    succeeded(&home, "evicted", "Evicted");
+    went_on(&home, "evicted");
+
+    start("dark");
+    let node = home.kubectl(&["get", "pod", "dark-worker-1", "-o", "jsonpath={.spec.nodeName}"]).ended(0);
+    home.odh(&["local", "node", "down", node.stdout.trim()]).ended(0);
+    restarted(&home, "dark");
+    drop(operator);
+    let _operator = Operator::start(&home);
+    succeeded(&home, "dark", "NodeLost");
+    went_on(&home, "dark");
 }

@@ -45,7 +45,8 @@ fn short_of_gpus() -> Facts {
     facts
 }
 
-fn sentences() -> Vec<Sentence> {
+/// What Kubernetes says.
+fn of_cluster() -> Vec<Sentence> {
     let of_cluster = |facts, cause, says, advises| Sentence {
         facts,
         ending: Ending::Unknown,
@@ -54,15 +55,6 @@ fn sentences() -> Vec<Sentence> {
         says,
         advises,
     };
-    let of_output = |code, printed, cause, says, advises| Sentence {
-        facts: Facts::default(),
-        ending: Ending::Exited(code),
-        printed,
-        cause,
-        says,
-        advises,
-    };
-    let network = "MPI communication failure – check NetworkPolicies";
     vec![
         of_cluster(
             ended("OOMKilled", 137),
@@ -71,13 +63,6 @@ fn sentences() -> Vec<Sentence> {
             "Increase memory allocation",
         ),
         of_cluster(ended("OOMKilled", 137), "OutOfMemory", "OOMKilled", "Reduce batch size"),
-        of_output(
-            1,
-            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB\n",
-            "GpuOutOfMemory",
-            "CUDA out of memory",
-            "Reduce batch size",
-        ),
         of_cluster(
             told(
                 "Failed",
@@ -86,27 +71,6 @@ fn sentences() -> Vec<Sentence> {
             "ImagePull",
             "Failed to pull image 'registry.example/train:1': authentication required",
             "pull secret",
-        ),
-        of_output(
-            1,
-            "A process or daemon was unable to complete a TCP connection\nto another process:\n  Local host:    train-worker-1\n  Remote host:   train-launcher\n",
-            "CallbackBlocked",
-            network,
-            "NetworkPolicies",
-        ),
-        of_output(
-            255,
-            "[[1,1],1][btl_tcp_endpoint.c:793:mca_btl_tcp_endpoint_start_connect] from train-worker-1 to: train-worker-2 Unable to connect to the peer 10.77.1.5 on port 1024: No route to host\n",
-            "PeerUnreachable",
-            network,
-            "NetworkPolicies",
-        ),
-        of_output(
-            1,
-            "Open MPI detected a mismatch in versions between two processes.  This\n  Local Open MPI version: v4.1.4\n  Peer host:              train-worker-0\n  Peer Open MPI version:  v5.0.3\n",
-            "VersionMismatch",
-            "Versions do not match",
-            "Use one image for launcher and workers",
         ),
         of_cluster(
             short_of_gpus(),
@@ -136,6 +100,49 @@ fn sentences() -> Vec<Sentence> {
             "Node gpu-7, on which train-worker-1 ran, was lost",
             "run the job again",
         ),
+    ]
+}
+
+/// What the launcher prints.
+fn of_output() -> Vec<Sentence> {
+    let of_output = |code, printed, cause, says, advises| Sentence {
+        facts: Facts::default(),
+        ending: Ending::Exited(code),
+        printed,
+        cause,
+        says,
+        advises,
+    };
+    let network = "MPI communication failure – check NetworkPolicies";
+    vec![
+        of_output(
+            1,
+            "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB\n",
+            "GpuOutOfMemory",
+            "CUDA out of memory",
+            "Reduce batch size",
+        ),
+        of_output(
+            1,
+            "A process or daemon was unable to complete a TCP connection\nto another process:\n  Local host:    train-worker-1\n  Remote host:   train-launcher\n",
+            "CallbackBlocked",
+            network,
+            "NetworkPolicies",
+        ),
+        of_output(
+            255,
+            "[[1,1],1][btl_tcp_endpoint.c:793:mca_btl_tcp_endpoint_start_connect] from train-worker-1 to: train-worker-2 Unable to connect to the peer 10.77.1.5 on port 1024: No route to host\n",
+            "PeerUnreachable",
+            network,
+            "NetworkPolicies",
+        ),
+        of_output(
+            1,
+            "Open MPI detected a mismatch in versions between two processes.  This\n  Local Open MPI version: v4.1.4\n  Peer host:              train-worker-0\n  Peer Open MPI version:  v5.0.3\n",
+            "VersionMismatch",
+            "Versions do not match",
+            "Use one image for launcher and workers",
+        ),
         of_output(
             3,
             "mpirun detected that one or more processes exited with non-zero status, thus causing\n\n  Process name: [[1,1],1]\n  Exit code:    3\n",
@@ -148,8 +155,9 @@ fn sentences() -> Vec<Sentence> {
 
 #[test]
 fn the_sentences_of_the_requirements_stand_word_for_word_where_they_apply() {
-    let wrong: Vec<String> = sentences()
+    let wrong: Vec<String> = of_cluster()
         .iter()
+        .chain(&of_output())
         .filter_map(|sentence| {
             let found = diagnose(&Output::from(sentence.printed), sentence.ending, &sentence.facts);
             let fits = |found: &Diagnosis| {
