@@ -69,7 +69,11 @@ fn has_variable(pid: i32, wanted: impl Fn(&[u8]) -> bool) -> bool {
 /// Runs a command in the network of a process; only root may.
 pub fn in_network_of(pid: i32, command: &[&str]) {
     let target = pid.to_string();
-    let output = Command::new("nsenter").args(["--net", "--target", &target]).args(command).output();
+    // People's paths often lack the folders of what only root runs.
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let mut enter = Command::new("nsenter");
+    enter.args(["--net", "--target", &target]).args(command).env("PATH", path);
+    let output = enter.output();
     let output = output.expect("nsenter can be started");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use stories::{EXAMPLES_IMAGE, Home, within};
 
 /// What a check of `odh local doctor` found.
-fn machine_has(home: &Home, check: &str) -> bool {
+pub fn machine_has(home: &Home, check: &str) -> bool {
     let found = home.odh(&["local", "doctor", "-o", "json"]).json();
     let checks = found["checks"].as_array().expect("the doctor lists checks");
     checks.iter().any(|known| known["name"] == check && known["verdict"] == "ok")
