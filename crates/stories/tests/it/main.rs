@@ -9,6 +9,7 @@ mod documents;
 mod examples;
 mod failures;
 mod implementations;
+mod isolation;
 mod kept_state;
 mod kubectl;
 mod main_job;

@@ -1,0 +1,96 @@
+//! Two teams' jobs run beside one another; the one that asks for it is closed to all but its own ranks.
+
+use std::time::Duration;
+
+use stories::{EXAMPLES_IMAGE, Home, record, within};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Each rank listens, and says so once it has reached the other's.
+const RANKS: &str = "import os, socket, threading, time
+rank, job = int(os.environ['OMPI_COMM_WORLD_RANK']), os.environ['JOB']
+server = socket.create_server(('', 7000))
+def serve():
+    while True: server.accept()[0].close()
+threading.Thread(target=serve, daemon=True).start()
+other = f'{job}-worker-{1 - rank}.{job}'
+while True:
+    try:
+        socket.create_connection((other, 7000), timeout=1).close()
+        break
+    except OSError:
+        time.sleep(0.2)
+print('rank', rank, 'reached', other, flush=True)
+time.sleep(600)";
+/// Ends well only where a connection is made.
+const REACH: &str = "import socket, sys; socket.create_connection((sys.argv[1], 7000), timeout=2)";
+
+fn job(name: &str, annotations: &str) -> String {
+    let program = serde_json::to_string(RANKS).expect("a program is a string");
+    let environment = format!("env: [{{name: JOB, value: {name}}}]");
+    format!(
+        "apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata:
+  name: {name}
+  annotations: {{{annotations}}}
+spec:
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        spec:
+          containers:
+          - name: mpi
+            image: {EXAMPLES_IMAGE}
+            command: [mpirun, --allow-run-as-root]
+            args: [-n, '2', -x, JOB, python3, -c, {program}]
+            {environment}
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - name: mpi
+            image: {EXAMPLES_IMAGE}
+            {environment}
+"
+    )
+}
+
+#[test]
+fn an_isolated_job_is_reached_by_its_own_ranks_only() {
+    let home = Home::with_cluster("isolation");
+    if home.mode() == "plain" {
+        record("isolation", "pods share the machine's network here", true);
+        return;
+    }
+    let jobs = [job("walled", "training.opendatahub.io/network-policy: isolated"), job("open", "")];
+    let file = home.write("jobs.yaml", &jobs.join("---\n"));
+    home.kubectl(&["create", "-f", &file]).ended(0);
+    for name in ["walled", "open"] {
+        for rank in 0..2 {
+            let said = format!("rank {rank} reached {name}-worker-{}.{name}", 1 - rank);
+            within(PATIENCE, &said, || {
+                home.odh(&["training", "logs", "mpijob", name]).stdout.contains(&said).then_some(())
+            });
+        }
+    }
+    let events =
+        home.kubectl(&["get", "events", "-o", "name", "--field-selector", "reason=NetworkPolicyNotEnforced"]);
+    if !events.ended(0).stdout.trim().is_empty() {
+        record("isolation", "policies are not enforced here", true);
+        return;
+    }
+    let reach = |from: &str, to: &str| {
+        home.kubectl(&["exec", from, "-c", "mpi", "--", "python3", "-c", REACH, to]).code == 0
+    };
+    assert!(reach("open-worker-0", "open-worker-1.open"), "the program finds who can be reached");
+    assert!(reach("walled-worker-0", "walled-worker-1.walled"), "own ranks reach each other");
+    assert!(
+        reach("walled-worker-0", "open-worker-0.open"),
+        "what an isolated job connects to is not restricted"
+    );
+    for worker in ["walled-worker-0.walled", "walled-worker-1.walled"] {
+        assert!(!reach("open-worker-0", worker), "{worker} was reached by another job");
+    }
+}
