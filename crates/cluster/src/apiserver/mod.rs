@@ -269,11 +269,8 @@ where
             permit(server, &user, &ask, trail)?;
             let entry = find(server, &action).map_err(|refusal| deprecated(server, &action, refusal))?;
             let is_stream = streams::is_stream(&action);
-            let form = if is_stream || action.subresource == "log" {
-                Ok(Form::Object)
-            } else {
-                negotiate::accepted(&parts.headers)
-            };
+            let has_form = !is_stream && action.subresource != "log";
+            let form = if has_form { negotiate::accepted(&parts.headers) } else { Ok(Form::Object) };
             let form = form.map_err(|refusal| deprecated(server, &action, refusal))?;
             let call = Call {
                 server,

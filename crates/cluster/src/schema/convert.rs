@@ -34,17 +34,8 @@ impl Schema {
         if value.is_null() || node.quantity {
             return Ok(());
         }
-        let into_value = |found: &str, wanted: &str| {
-            Err(format!("json: cannot unmarshal {found} into Go value of type {wanted}"))
-        };
         if node.int_or_string {
-            return match &*value {
-                Value::Number(number) if number.as_i64().is_none_or(|n| i32::try_from(n).is_err()) => {
-                    into_value(&format!("number {number}"), "int32")
-                }
-                Value::Number(_) | Value::String(_) => Ok(()),
-                other => into_value(json_kind(other), "int32"),
-            };
+            return int_or_string(value);
         }
         if matches!(node.format.as_deref(), Some("date-time" | "micro-time")) {
             return match &*value {
@@ -112,6 +103,21 @@ impl Schema {
                 Err(format!("unrecognized type: {}", node.format.as_deref().unwrap_or("int64")))
             }
         }
+    }
+}
+
+/// The refusal of a value that reads its own JSON.
+fn into_value(found: &str, wanted: &str) -> Result<(), String> {
+    Err(format!("json: cannot unmarshal {found} into Go value of type {wanted}"))
+}
+
+fn int_or_string(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Number(number) if number.as_i64().is_none_or(|n| i32::try_from(n).is_err()) => {
+            into_value(&format!("number {number}"), "int32")
+        }
+        Value::Number(_) | Value::String(_) => Ok(()),
+        other => into_value(json_kind(other), "int32"),
     }
 }
 
