@@ -23,12 +23,13 @@ const WITHOUT_CONTROLLERS: [&str; 10] = [
     "crashes::",
 ];
 /// Of them what goes with the controllers or a scheduler, asks a node for logs, or for a server of its own.
-const NOT_WITHOUT: [&str; 9] = [
+const NOT_WITHOUT: [&str; 10] = [
     "is_deleted_leaves_nothing",
     "when_its_ttl_is_over",
     "together_with_a_gang_scheduler",
     "explained_by_what_the_launcher_printed",
     "a_long_log",
+    "diagnosed_by_one_log",
     "a_node_that_gives_no_log",
     "launcher_refused",
     "without_the_definition",
