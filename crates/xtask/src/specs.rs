@@ -134,7 +134,7 @@ impl Runner {
             .args(["--provider=skeleton", "--ginkgo.v", "--ginkgo.no-color", TIMEOUT])
             .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
             .arg(format!("--kubectl-path={}", self.kubectl.display()))
-            .arg(format!("--ginkgo.focus={} ", pattern(name)))
+            .arg(format!("--ginkgo.focus={}", pattern(name)))
             .stdin(Stdio::null())
             .output();
         let (said, ended_well) = match output {
@@ -150,7 +150,8 @@ impl Runner {
     }
 }
 
-/// A regular expression that matches the name and nothing else.
+/// A regular expression that matches the name and nothing else: no other that begins with it, as what follows a whole name is
+/// `[Conformance]`.
 fn pattern(name: &str) -> String {
     let mut pattern = String::new();
     for letter in name.chars() {
@@ -159,7 +160,7 @@ fn pattern(name: &str) -> String {
         }
         pattern.push(letter);
     }
-    pattern
+    pattern + r" \["
 }
 
 /// The program with the specs, built if it is not there or its source has changed.
@@ -216,6 +217,6 @@ mod tests {
         let text = "| Spec | Embedded |\n|---|---|\n| `Watchers (a) [b]` | passes | passes |\n| `x` | fails: no | - |\n| y | passes |";
         let found: Vec<(String, bool)> = table(text).into_iter().map(|s| (s.name, s.passes)).collect();
         assert_eq!(found, [("Watchers (a) [b]".to_owned(), true), ("x".to_owned(), false)]);
-        assert_eq!(pattern("A [b] c."), r"A \[b\] c\.");
+        assert_eq!(pattern("A [b] c."), r"A \[b\] c\. \[");
     }
 }

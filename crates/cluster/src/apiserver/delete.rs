@@ -200,7 +200,7 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
         // A namespace's deletion is its own, and names the resource (`pkg/registry/core/namespace/storage`).
         let is_namespace = call.entry.kind.is("", "Namespace");
         let about = if is_namespace { call.about_name(&name) } else { of_kind(call, &name) };
-        check_preconditions(about, options, &record.value)?;
+        check_preconditions(about, options, &record.value, is_namespace)?;
         refuse_protected(call, &name)?;
         admit(call, options, &name, &record.value).await?;
         let mut next = record.value.clone();
@@ -448,7 +448,12 @@ fn of_kind<'a>(call: &'a Call<'_>, name: &'a str) -> About<'a> {
     About { group, resource: &call.entry.kind.kind, name }
 }
 
-fn check_preconditions(about: About<'_>, options: &Options, value: &Value) -> Result<(), Refusal> {
+fn check_preconditions(
+    about: About<'_>,
+    options: &Options,
+    value: &Value,
+    is_namespace: bool,
+) -> Result<(), Refusal> {
     let own = &value["metadata"];
     let checks = [
         ("UID", &options.uid, "uid", "The object might have been deleted and then recreated"),
@@ -462,9 +467,15 @@ fn check_preconditions(about: About<'_>, options: &Options, value: &Value) -> Re
     for (what, wanted, field, perhaps) in checks {
         let found = own[field].as_str().unwrap_or_default();
         if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
-            let why = format!(
-                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {perhaps}"
-            );
+            let why = if is_namespace {
+                format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                )
+            } else {
+                format!(
+                    "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). {perhaps}"
+                )
+            };
             return Err(status::conflict(about, &why));
         }
     }

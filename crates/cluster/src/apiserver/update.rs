@@ -38,8 +38,10 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
         create::admit_into_namespace(call)?;
         check_uid(call, &Value::Null, &value)?;
         check_version(version_of(&value))?;
-        // There is nothing yet that could be of a revision.
-        rules::metadata(&mut value)?.remove("resourceVersion");
+        if !call.query.dry_run {
+            // There is nothing yet that could be of a revision.
+            rules::metadata(&mut value)?.remove("resourceVersion");
+        }
         return Ok((create::complete(call, value).await?, true));
     }
     let Some(record) = call.server.store.get(&call.entry.resource, &call.key()) else {
@@ -245,7 +247,10 @@ fn check_name(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
     let metadata = rules::metadata(value)?;
     let given = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
     if given.is_empty() {
-        return Err(status::bad_request("name must be provided"));
+        let name = call.action.name;
+        let message =
+            format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+        return Err(status::bad_request(message));
     }
     if given != call.action.name {
         let message = format!(
