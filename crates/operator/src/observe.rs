@@ -64,9 +64,12 @@ async fn count_gpus(context: &Context, seen: &Seen) -> Option<Gpus> {
     let all = ListParams::default().limit(MOST_COUNTED);
     let bound = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
     let (nodes, pods) = futures::join!(nodes.list(&all), pods.list(&bound));
-    let own: Vec<Pod> =
-        seen.workers.iter().map(|pod| Pod::clone(pod)).chain(seen.launcher_pods.clone()).collect();
-    Some(gpus(&own, &nodes.ok()?.items, &pods.ok()?.items))
+    let (nodes, pods) = (nodes.ok()?.items, pods.ok()?.items);
+    // Of the pods in the stores nothing is kept that says how many GPUs they ask for.
+    let ours: HashSet<&str> = seen.workers.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
+    let is_ours = |pod: &&Pod| pod.metadata.uid.as_deref().is_some_and(|uid| ours.contains(uid));
+    let own: Vec<Pod> = pods.iter().filter(is_ours).cloned().collect();
+    Some(gpus(&own, &nodes, &pods))
 }
 
 /// What priority classes say of the gang, asked for once.
