@@ -29,7 +29,7 @@ static VERSIONS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(resource version: |current: |object meta: |precondition: |resourceVersion: |the precondition \(|in record \(|"resourceVersion":")(\d+)"#).ok()
 });
 static NODE_PORT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(:|Duplicate value: |duplicate nodePort: \{[A-Z]+ )3\d{4}([/,\]}]|$)").ok()
+    Regex::new(r"(:|Duplicate value: |duplicate nodePort: \{[A-Z]+ )3\d{4}([/,\]} ]|$)").ok()
 });
 
 /// A flat object of an internal type, its fields in the order of that type.

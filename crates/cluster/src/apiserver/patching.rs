@@ -47,7 +47,15 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
         let mut next = rules::patched(&call.entry.kind, patch_type, present, &patch.value)?;
         let patched = next.clone();
         if patch_type == PatchType::Strategic {
-            // What it says of its type is not read.
+            // What it says of its type is a text, and not read.
+            for field in ["apiVersion", "kind"] {
+                let found = match &patched[field] {
+                    Value::Null | Value::String(_) => continue,
+                    Value::Number(number) if !number.is_f64() => "cannot convert int64 to string",
+                    _ => "unrecognized type: string",
+                };
+                return Err(undecodable(&patched, &status::bad_request(found)));
+            }
             let kind = &call.entry.kind;
             (next["apiVersion"], next["kind"]) = (kind.api_version().into(), kind.kind.as_str().into());
         } else {
@@ -156,8 +164,10 @@ fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
         return Ok(());
     }
     if !call.entry.kind.is_builtin() {
-        rules::check_metadata(&call.entry.kind, next).map_err(|why| undecodable(next, &why))?;
         let is_null = next.get("apiVersion").is_some_and(Value::is_null);
+        if !is_null {
+            rules::check_metadata(&call.entry.kind, next).map_err(|why| undecodable(next, &why))?;
+        }
         return Err(if is_null {
             let text = ".apiVersion accessor error: <nil> is of the type <nil>, expected string";
             undecodable(next, &status::bad_request(text))

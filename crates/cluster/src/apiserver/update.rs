@@ -122,7 +122,9 @@ async fn commit(
     }
     let is_final = is_final(kind, &present, &next);
     let next = versions::stored(kind, next, call.query.dry_run);
-    if managed::is_unchanged(&record.value, &next) {
+    // A Scale that is sent whole is written even where it changes nothing.
+    let is_scale = call.action.subresource == "scale" && call.action.verb == "update";
+    if !is_scale && managed::is_unchanged(&record.value, &next) {
         return Ok(Some(Shown::Stored(record.clone())));
     }
     if call.query.dry_run {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::super::{metadata, printed};
+use super::super::{NameRule, metadata, printed};
 use super::{FieldFault, Kind, scale, text};
 
 /// Everything that is wrong; where only the status is written, only that is judged.
@@ -16,10 +16,8 @@ pub(super) fn validate(
     let schema = kind.schema();
     let mut faults = of_type(kind, object);
     // Of an object that says to be of another type nothing else is asked at first.
-    if faults.is_empty() {
-        if let Some(old) = old {
-            faults.extend(metadata::validate_update(object, old));
-        }
+    let is_typed = faults.is_empty();
+    if is_typed {
         faults.extend(metadata::validate(kind, object));
         match old.filter(|_| status_only) {
             Some(old) => faults.extend(schema.status_bounds(object, old)),
@@ -28,7 +26,15 @@ pub(super) fn validate(
         faults.extend(scale::validate(kind, object, status_only));
     }
     faults.extend(schema.structure(object, old, !status_only));
-    schema.conclude(object, old, faults)
+    let mut faults = schema.conclude(object, old, faults);
+    // Metadata is judged before all this, by the rules of any object (`rest.BeforeCreate`, `rest.BeforeUpdate`).
+    if let Some(old) = old {
+        faults.extend(metadata::validate_update(object, old));
+    }
+    if !is_typed {
+        faults.extend(metadata::validate(&kind.clone().named(NameRule::PathSegment), object));
+    }
+    faults
 }
 
 fn of_type(kind: &Kind, object: &Value) -> Vec<FieldFault> {

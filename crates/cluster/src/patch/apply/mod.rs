@@ -123,20 +123,36 @@ pub fn apply(
     let empty = skeleton(kind, applied);
     let before = live.unwrap_or(&empty);
     let mut entries = managed::read(before).unwrap_or_default();
+    let named = |object: &Value| {
+        let name = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        format!(
+            "({}/{}; {}/{}, Kind={})",
+            name("namespace"),
+            name("name"),
+            kind.group,
+            kind.version,
+            kind.kind
+        )
+    };
+    let strange = live.and_then(|live| Some((live, typed::check(root, live, true).err()?)));
+    if let (Some((live, faults)), true) = (&strange, entries.is_empty()) {
+        let (at, why) = (named(live), typed::join(faults));
+        let what = "failed to create manager for existing fields: failed to convert new object";
+        return Err(PatchError::Untyped(format!("{what} {at} to smd typed: {why}")).into());
+    }
     if let (Some(live), true) = (live, entries.is_empty()) {
         let first = Writer { manager: BEFORE, subresource: None, ..by };
         record(kind, &mut entries, typed::compare(root, &empty, live), &first);
     }
     let bare = without_managers(before);
     let untyped = |text: String| {
-        let name = |field: &str| applied["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let (namespace, name) = (name("namespace"), name("name"));
-        PatchError::Untyped(format!(
-            "failed to create typed patch object ({namespace}/{name}; {}/{}, Kind={}): {text}",
-            kind.group, kind.version, kind.kind
-        ))
+        PatchError::Untyped(format!("failed to create typed patch object {}: {text}", named(applied)))
     };
     typed::check(root, applied, false).map_err(|faults| untyped(typed::join(&faults)))?;
+    if let Some((live, faults)) = strange {
+        let (at, why) = (named(live), typed::join(&faults));
+        return Err(PatchError::Untyped(format!("failed to create typed live object {at}: {why}")).into());
+    }
     let wanted = owned(kind, by.subresource, typed::field_set(root, applied));
     let merged = typed::merge(root, Some(&bare), Some(applied), 0).map_err(untyped)?.unwrap_or_default();
     let mut mine = Entry {

@@ -107,7 +107,7 @@ impl<'a> Place<'a> {
         let At::Node { id, .. } = self.at else { return Atom::ANY };
         let node = self.schema.node(id);
         let only = |scalar| Atom { map: false, scalar: Some(scalar), list: false };
-        if node.quantity || node.int_or_string && self.schema.is_builtin() {
+        if node.quantity {
             return only(Scalar::Any);
         }
         match (node.kind, node.format.as_deref()) {
