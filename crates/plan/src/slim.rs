@@ -53,7 +53,8 @@ fn slim_status(status: &mut PodStatus) {
     if let Some(conditions) = &mut status.conditions {
         conditions.retain(|condition| !UNREAD_CONDITIONS.contains(&condition.type_.as_str()));
     }
-    (status.host_ip, status.host_ips, status.pod_ip, status.pod_ips) = (None, None, None, None);
+    // The address stays: a diagnosis tells whose it is.
+    (status.host_ip, status.host_ips, status.pod_ips) = (None, None, None);
     let containers = status.container_statuses.iter_mut().chain(&mut status.init_container_statuses);
     containers.flatten().for_each(slim_container_status);
 }
