@@ -117,8 +117,11 @@ fn jobs_are_created_found_and_deleted() {
         .says("namespace \"nowhere\" not found");
 
     home.run("training delete mpijob hello").ends(2).says("--yes");
-    home.run("training delete mpijob hello helo --yes").ends(3);
-    home.run("training delete mpijob hello --yes").ends(0).prints("mpijob/hello deleted");
+    home.run("training delete mpijob helo hello --yes")
+        .ends(3)
+        .prints("mpijob/hello deleted")
+        .says("MPIJob \"helo\" not found");
+    home.run("training delete mpijob hello --yes").ends(3);
     home.run("training list -o name").ends(0);
     home.run("training wait mpijob hello").ends(3);
 }

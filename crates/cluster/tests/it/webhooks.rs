@@ -199,8 +199,9 @@ async fn a_validating_webhook_sees_every_write_and_refuses_in_its_own_words() {
 
     let change = Patch::Merge(json!({"data": {"a": "bad"}}));
     assert_eq!(refused(maps(&client).patch("m", &PatchParams::default(), &change).await).0, 422);
-    let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "bad"}});
     for name in ["m", "new"] {
+        let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+            "data": {"a": "bad"}});
         let apply =
             maps(&client).patch(name, &PatchParams::apply("me").force(), &Patch::Apply(&applied)).await;
         assert_eq!(refused(apply).2, message);
