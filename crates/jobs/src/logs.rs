@@ -17,7 +17,7 @@ mod read;
 mod resume;
 pub mod sieve;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,6 +103,7 @@ type Sender = mpsc::Sender<Batch>;
 pub struct Logs {
     batches: mpsc::Receiver<Batch>,
     items: VecDeque<Result<Item, Error>>,
+    evidence: BTreeSet<String>,
     _readers: JoinSet<()>,
 }
 
@@ -113,6 +114,11 @@ impl Logs {
             self.items.extend(self.batches.recv().await?);
         }
         self.items.pop_front()
+    }
+
+    /// Whether the cause of the job's failure rests on this line (`status.failure.evidence`).
+    pub fn is_evidence(&self, line: &str) -> bool {
+        !self.evidence.is_empty() && self.evidence.contains(&plan::diagnosis::as_evidence(line))
     }
 
     /// Whether [`Logs::next`] would have to wait: the moment to show what was read.
@@ -149,6 +155,9 @@ pub async fn logs(
 ) -> Result<Logs, Error> {
     let object = list::get(client, kind, namespace, job).await?;
     let workers = view::row(&object).workers;
+    let failure = view::status(&object).failure;
+    let evidence = failure.into_iter().flat_map(|failure| failure.evidence);
+    let evidence = evidence.filter(|line| !line.trim().is_empty()).collect();
     let targets = targets(&choice.which, workers)?;
     if targets.len() > MAX_PODS {
         return Err(Error::NoPod {
@@ -188,7 +197,7 @@ pub async fn logs(
         }
     }
     readers.spawn(merge::merge(arrivals, sender, patience));
-    Ok(Logs { batches, items: VecDeque::new(), _readers: readers })
+    Ok(Logs { batches, items: VecDeque::new(), evidence, _readers: readers })
 }
 
 /// The pods that have something to read, and what is to be said of the others.

@@ -25,6 +25,8 @@ const COLORS: [AnsiColor; 6] = [
 ];
 /// What was looked for.
 const FOUND: Style = AnsiColor::Red.on_default().bold();
+/// What the cause of a failure rests on.
+const EVIDENCE: Style = AnsiColor::Red.on_default().bold().underline();
 /// How much is gathered before it is written, in bytes.
 const MAX_GATHERED_BYTES: usize = 64 * 1024;
 
@@ -39,17 +41,23 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
     };
     let choice = choice(logs, which);
     let job = &logs.target.name;
-    let kind = logs.target.kind.into();
+    let kind: jobs::Kind = logs.target.kind.into();
     let mut lines = jobs::logs::logs(&connection.client, kind, &connection.namespace, job, choice)
         .await
         .map_err(|error| named(error, job))?;
     let mut text = Text::new(logs, several);
     let mut any = false;
+    let mut evidence = None;
     while let Some(item) = lines.next().await {
         match item {
             Ok(Item::Line { pod, at, rank, text: line }) => {
                 any = true;
-                text.push(&pod, at.map(|at| at.to_string()).as_deref(), rank, &line);
+                let is_evidence = lines.is_evidence(&line);
+                if is_evidence && evidence.is_none() {
+                    evidence = Some(line.clone());
+                }
+                let at = at.map(|at| at.to_string());
+                text.push(&pod, at.as_deref(), rank, &Said { line: &line, is_evidence });
             }
             other => {
                 // What was read before it is shown before it.
@@ -68,6 +76,14 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
         }
     }
     text.show(console)?;
+    if let Some(line) = evidence.filter(|_| console.live) {
+        console.note(&format!(
+            "the cause of the failure rests on the line: {}\nwhat to do: odh training explain {} {job} -n {}",
+            line.trim(),
+            kind.word(),
+            connection.namespace
+        ));
+    }
     if let (false, Some(ranks)) = (any, &logs.rank) {
         let ranks: Vec<String> = ranks.0.iter().map(ToString::to_string).collect();
         console.warn(&format!(
@@ -112,6 +128,12 @@ fn named(error: jobs::Error, job: &str) -> Failure {
     failure
 }
 
+/// A line, and whether the job's failure is told by it.
+struct Said<'a> {
+    line: &'a str,
+    is_evidence: bool,
+}
+
 /// Lines as they are shown, gathered.
 struct Text<'a> {
     asked: &'a Logs,
@@ -125,12 +147,13 @@ impl<'a> Text<'a> {
         Text { asked, several, prefixes: BTreeMap::new(), gathered: String::new() }
     }
 
-    fn push(&mut self, pod: &Arc<str>, at: Option<&str>, rank: Option<u32>, line: &str) {
+    fn push(&mut self, pod: &Arc<str>, at: Option<&str>, rank: Option<u32>, said: &Said<'_>) {
         let Text { asked, several, prefixes, gathered } = self;
         if asked.output == Output::Json {
-            let mut object = json!({ "pod": &**pod, "time": at, "line": line });
-            if let (Some(rank), Some(fields)) = (rank, object.as_object_mut()) {
-                fields.insert("rank".to_owned(), rank.into());
+            let mut object = json!({ "pod": &**pod, "time": at, "line": said.line });
+            if let Some(fields) = object.as_object_mut() {
+                fields.extend(rank.map(|rank| ("rank".to_owned(), rank.into())));
+                fields.extend(said.is_evidence.then(|| ("evidence".to_owned(), true.into())));
             }
             gathered.push_str(&object.to_string());
             gathered.push('\n');
@@ -150,7 +173,11 @@ impl<'a> Text<'a> {
             gathered.push_str(&styled(FAINT, at));
             gathered.push(' ');
         }
-        highlight(line, &[&asked.grep, &asked.highlight], gathered);
+        if said.is_evidence {
+            gathered.push_str(&styled(EVIDENCE, said.line));
+        } else {
+            highlight(said.line, &[&asked.grep, &asked.highlight], gathered);
+        }
         gathered.push('\n');
     }
 

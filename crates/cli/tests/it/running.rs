@@ -76,6 +76,11 @@ fn a_failure_has_its_exit_code_and_its_reason() {
     assert_eq!(said.error()["code"], 100);
     assert_eq!(said.json()["status"]["phase"], "Failed");
     home.run("training describe mpijob fails").ends(0).prints("Exit code").prints("3");
+    // The line on which the cause rests is marked, for programs and for people.
+    home.run("training logs mpijob fails -o json").ends(0).prints(r#""evidence":true,"line":"giving up""#);
+    let marked = home.run("--color always training logs mpijob fails").ends(0);
+    marked.prints("\u{1b}[1m\u{1b}[4m\u{1b}[31mgiving up\u{1b}[0m");
+    assert_eq!(home.run("training logs mpijob fails").ends(0).out, "giving up\n");
 }
 
 #[test]

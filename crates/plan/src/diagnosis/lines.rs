@@ -167,6 +167,11 @@ fn without_escapes(raw: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
+/// How a line of a program's output stands among the evidence for a cause: without prefixes of ranks, escaped, cut to length.
+pub fn as_evidence(line: &str) -> String {
+    escaped(&read_line(1, line).text)
+}
+
 /// Text as it may be shown: no control character, no direction override, not longer than evidence may be.
 pub(crate) fn escaped(text: &str) -> String {
     let mut shown = String::new();

@@ -31,7 +31,7 @@ pub use collect::{Collector, Output};
 pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
 pub use gpus::gpus;
 pub use guide::troubleshooting;
-pub use lines::rank_of;
+pub use lines::{as_evidence, rank_of};
 pub use pods::{FailedRun, failed_run};
 pub(crate) use pods::{
     PodFailure, lost_with_node, of_infrastructure, of_missing_worker, of_slow_worker, of_unstartable,
