@@ -214,10 +214,13 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
             Step::Remove if is_marked_first(&call.entry.kind, &record.value) => {
                 mark_and_remove(call, &record, next).await
             }
-            Step::Remove => store
-                .remove(&call.entry.resource, &record.key, record.revision, next)
-                .await
-                .map(|record| Outcome::Gone(Shown::Stored(record))),
+            Step::Remove => {
+                // What goes at once goes as it was stored, with the finalizers that this deletion would have taken
+                // from it (`errDeleteNow`); a namespace is marked first.
+                let last = if call.entry.kind.is("", "Namespace") { next } else { record.value.clone() };
+                let removed = store.remove(&call.entry.resource, &record.key, record.revision, last).await;
+                removed.map(|record| Outcome::Gone(Shown::Stored(record)))
+            }
             Step::Mark | Step::Nothing => store
                 .replace(&call.entry.resource, &record.key, record.revision, next)
                 .await

@@ -175,6 +175,17 @@ fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
             status::internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
         });
     }
+    let (group, given) = (&call.entry.kind.group, next["kind"].as_str().unwrap_or_default());
+    if !given.is_empty()
+        && !given.ends_with("List")
+        && !given.ends_with("Options")
+        && rules::builtin_kind(group, given).is_none()
+    {
+        let text = format!(
+            "no kind {given:?} is registered for the internal version of group {group:?} in scheme \"pkg/runtime/scheme.go:111\""
+        );
+        return Err(undecodable(next, &status::bad_request(text)));
+    }
     // Without a version it is read as the internal type, which has none of these fields.
     let fields = next.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     let unknown = fields.filter(|name| !matches!(*name, "apiVersion" | "kind"));

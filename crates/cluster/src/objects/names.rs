@@ -178,7 +178,7 @@ pub fn label_value(text: &str) -> Option<String> {
 pub fn config_key(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > SUBDOMAIN_BYTES {
-        faults.push(too_long(SUBDOMAIN_BYTES));
+        faults.push(too_many(SUBDOMAIN_BYTES));
     }
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
         faults.push(CONFIG_KEY.to_owned());

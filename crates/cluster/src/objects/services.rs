@@ -287,7 +287,8 @@ fn is_settled(new: &Value, old: Option<&Value>) -> bool {
     let Some(old) = old else { return false };
     let prefers =
         |spec: &Value| spec["ipFamilyPolicy"].is_null() || spec["ipFamilyPolicy"] == "PreferDualStack";
-    !texts(new, "clusterIPs").is_empty()
+    let says_so = new["ipFamilyPolicy"] == "PreferDualStack" && new["type"] == old["type"];
+    (says_so || !texts(new, "clusterIPs").is_empty())
         && prefers(new)
         && prefers(old)
         && texts(new, "clusterIPs") == texts(old, "clusterIPs")
@@ -350,8 +351,9 @@ fn wants(spec: &Value, old: &Value) -> Wants {
 
 fn wanted_address(spec: &Value, old: &Value) -> Option<Option<String>> {
     let first = texts(spec, "clusterIPs").into_iter().next().filter(|address| !address.is_empty());
-    let was_given = !old.is_null() && !is_named(old) && !texts(old, "clusterIPs").is_empty();
-    if is_named(spec) || first.as_deref() == Some("None") || was_given {
+    // Only a name has to get one when it changes (`updateClusterIPs`).
+    let had_its_chance = !old.is_null() && !is_named(old);
+    if is_named(spec) || first.as_deref() == Some("None") || had_its_chance {
         return None;
     }
     Some(first)

@@ -90,6 +90,12 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
             ));
         }
     }
+    list("volumes").for_each(|volume| overlaps(volume, &mut texts));
+    for field in ["initContainers", "containers"] {
+        for (index, container) in list(field).enumerate() {
+            hidden_variables(container, &format!("{path}.{field}[{index}]"), &mut texts);
+        }
+    }
     for which in ["podAffinity", "podAntiAffinity"] {
         for (list, term_at) in [
             ("requiredDuringSchedulingIgnoredDuringExecution", ""),
@@ -106,8 +112,22 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
             }
         }
     }
-    list("volumes").for_each(|volume| overlaps(volume, &mut texts));
     texts
+}
+
+/// Variables of a container that are set again without a word of what they were.
+fn hidden_variables(container: &Value, path: &str, texts: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for (index, variable) in container["env"].as_array().into_iter().flatten().enumerate() {
+        let [name, value] = ["name", "value"].map(|field| variable[field].as_str().unwrap_or_default());
+        let before = format!("$({name})");
+        let extends = variable["valueFrom"].is_null() && value != before && value.contains(&before);
+        if !seen.insert(name) && !extends {
+            texts.push(format!(
+                "{path}.env[{index}]: hides previous definition of {name:?}, which may be dropped when using apply"
+            ));
+        }
+    }
 }
 
 /// A file of a volume: its path, and where it comes from.
@@ -229,6 +249,20 @@ mod tests {
             ]
         );
         assert!(warnings(&kind, &new, Some(&object(&["plain"]))).is_empty());
+    }
+
+    #[test]
+    fn a_variable_that_is_set_again_hides_the_first() {
+        let kind = builtin_kind("", "Pod").unwrap();
+        let env = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"},
+            {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "B", "value": "$(B)"}]);
+        let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "env": env}]}});
+        assert_eq!(
+            warnings(kind, &pod, None),
+            [
+                "spec.containers[0].env[2]: hides previous definition of \"A\", which may be dropped when using apply"
+            ]
+        );
     }
 
     #[test]

@@ -27,12 +27,13 @@ pub(super) fn validate(
     }
     faults.extend(schema.structure(object, old, !status_only));
     let mut faults = schema.conclude(object, old, faults);
-    // Metadata is judged before all this, by the rules of any object (`rest.BeforeCreate`, `rest.BeforeUpdate`).
+    // An update's metadata is judged before all this, by the rules of any object (`rest.BeforeUpdate`); a new object's
+    // only where nothing else is wrong (`rest.BeforeCreate`).
     if let Some(old) = old {
         faults.extend(metadata::validate_update(object, old));
-    }
-    if !is_typed {
-        faults.extend(metadata::validate(&kind.clone().named(NameRule::PathSegment), object));
+        if !is_typed {
+            faults.extend(metadata::validate(&kind.clone().named(NameRule::PathSegment), object));
+        }
     }
     faults
 }

@@ -110,7 +110,8 @@ pub fn validate_update(kind: &Kind, subresource: &str, new: &Value, old: &Value)
     faults.extend(metadata::validate_update(new, old));
     faults.extend(of_schema(kind, new, Some(old)));
     // An object that was let in once may keep its shape while only its metadata or status moves, or it is deleted.
-    if kind.kind == "Event" || content(new) != content(old) {
+    let is_other = new["metadata"]["uid"] != old["metadata"]["uid"];
+    if kind.kind == "Event" || is_other || content(new) != content(old) {
         faults.extend(of_kind(kind, new, Some(old)));
     }
     faults.extend(of_update(kind, new, old));
@@ -143,7 +144,7 @@ fn of_kind(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> 
         ("", "Node") => nodes::node(object),
         ("", "Namespace") if old.is_none() => nodes::namespace(object),
         ("", "Endpoints") => traffic::endpoints(object),
-        ("discovery.k8s.io", "EndpointSlice") => traffic::slice(object),
+        ("discovery.k8s.io", "EndpointSlice") => traffic::slice(object, old),
         ("", "Event") => events::legacy(object, "reportingComponent"),
         ("events.k8s.io", "Event") => {
             let event = of_core(object);

@@ -52,10 +52,16 @@ impl Entry {
     }
 }
 
-/// Reads the entries of an object; none if any of them is malformed.
+/// Reads the entries of an object, of two of one manager the last; none if any of them is malformed.
 pub(super) fn read(object: &Value) -> Option<Vec<Entry>> {
     let entries = object["metadata"]["managedFields"].as_array().map_or(&[][..], Vec::as_slice);
-    entries.iter().map(entry).collect()
+    let mut read: Vec<Entry> = Vec::new();
+    for entry in entries.iter().map(entry) {
+        let entry = entry?;
+        read.retain(|other| !other.same_manager(&entry));
+        read.push(entry);
+    }
+    Some(read)
 }
 
 fn entry(entry: &Value) -> Option<Entry> {

@@ -319,13 +319,36 @@ pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value,
         difference = Comparison { removed: removed.union(&added).union(&modified), ..Comparison::default() };
     }
     record(kind, &mut entries, difference, &by);
+    if by.subresource == Some(SCALE) {
+        part(kind, &mut entries);
+    }
     managed::write(new, entries);
+}
+
+/// The steps to the field by which an object says how many replicas it wants.
+fn replicas_path(kind: &Kind) -> impl Iterator<Item = &str> {
+    let path = kind.scale.as_ref().map_or(".spec.replicas", |paths| paths.spec_replicas.as_str());
+    path.trim_start_matches('.').split('.')
 }
 
 /// How many replicas an object wants.
 fn replicas(kind: &Kind, object: &Value) -> Option<i64> {
-    let path = kind.scale.as_ref().map_or(".spec.replicas", |paths| paths.spec_replicas.as_str());
-    path.trim_start_matches('.').split('.').fold(object, |value, part| &value[part]).as_i64()
+    replicas_path(kind).fold(object, |value, part| &value[part]).as_i64()
+}
+
+/// Notes the updater that owns the number of replicas apart from what else it owns, and without a time: a Scale is of
+/// another version, by which its owner is taken for somebody else (`managedfields.ScaleHandler.ToParent`).
+fn part(kind: &Kind, entries: &mut Vec<Entry>) {
+    let mut number = FieldSet::default();
+    number.insert(&replicas_path(kind).map(fieldset::field).collect::<Vec<_>>());
+    let mut parted = Vec::new();
+    let owners = entries.iter_mut().filter(|entry| entry.operation == Operation::Update);
+    for entry in owners.filter(|entry| !entry.set.intersection(&number).is_empty()) {
+        entry.set.subtract(&number);
+        parted.push(Entry { time: String::new(), set: number.clone(), ..entry.clone() });
+    }
+    entries.retain(|entry| !entry.set.is_empty());
+    entries.extend(parted);
 }
 
 /// Gives the writer of an update what it changed, and takes it from the others.

@@ -74,6 +74,24 @@ fn an_apply_that_changes_nothing_changes_nothing() {
 }
 
 #[test]
+fn who_scales_to_what_is_there_parts_the_number_from_its_owner() {
+    let kind = Kind::new("example.com", "v1", "Widget", "widgets", true);
+    let mut live = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
+        "spec": {"replicas": 1, "size": 2}});
+    update_managed_fields(&kind, None, &mut live, by("x"));
+    let mut scaled = live.clone();
+    update_managed_fields(&kind, Some(&live), &mut scaled, Writer { subresource: Some(SCALE), ..by("x") });
+    let (number, rest) = (json!({"f:spec": {"f:replicas": {}}}), json!({"f:spec": {".": {}, "f:size": {}}}));
+    assert_eq!(owners(&scaled), json!([["x", "Update", number], ["x", "Update", rest]]));
+    assert_eq!(scaled["metadata"]["managedFields"][0].get("time"), None);
+    // Both are of one manager, and the last counts.
+    let mut next = scaled.clone();
+    next["spec"]["size"] = json!(3);
+    update_managed_fields(&kind, Some(&scaled), &mut next, by("x"));
+    assert_eq!(owners(&next), json!([["x", "Update", rest]]));
+}
+
+#[test]
 fn what_was_there_before_the_first_apply_has_an_owner() {
     let kind = map_kind();
     let live = config_map(json!({"a": "1", "b": "2"}));
