@@ -101,12 +101,22 @@ pub fn ended(home: &Home, name: &str, phase: &str) -> Value {
     })
 }
 
+/// Whether Open MPI's mpirun ended without its last text, the one that names the rank, as it does now and then on a busy
+/// machine: then nobody knows the Worker.
+fn is_rank_untold(home: &Home, name: &str, cause: &str) -> bool {
+    let told = ["noticed that process rank", "detected that one or more processes"];
+    let record = home.kubectl(&["get", "configmap", &format!("{name}-attempt-1"), "-o", "yaml"]).stdout;
+    ["RankKilled", "RankCrashed", "RankExited"].contains(&cause)
+        && !told.iter().any(|text| record.contains(text))
+}
+
 /// The job has failed for this cause, on this Worker, and says what to do and where to read more.
 pub fn fails(home: &Home, name: &str, cause: &str, worker: Option<i64>, words: &str) {
     let status = ended(home, name, "Failed");
     let failure = &status["failure"];
-    let found = (failure["reason"].as_str(), failure["worker"].as_i64());
-    assert_eq!(found, (Some(cause), worker), "{name}: {status:#}");
+    assert_eq!(failure["reason"], cause, "{name}: {status:#}");
+    let named = failure["worker"].as_i64();
+    assert!(named == worker || named.is_none() && is_rank_untold(home, name, cause), "{name}: {status:#}");
     let message = failure["message"].as_str().unwrap_or_default();
     assert!(message.contains(words), "{name} does not say {words:?}: {status:#}");
     assert!(failure["suggestion"].as_str().is_some_and(|advice| advice.len() > 20), "{name}: {status:#}");
