@@ -100,7 +100,7 @@ pub fn page(list: &[Known]) -> String {
          and fails where the answers differ in any other way than these. Identities, times, resourceVersions (but for their\n\
          order), drawn names and addresses, the order and repetition of faults in one refusal, and objects printed within a\n\
          message are not compared.\n\n\
-         Of 10,000 programs in one run (`--seed 1`, 63,439 requests to each server) 48 still differed in ways that do not\n\
+         Of 10,000 programs in one run (`--seed 1`, 63,439 requests to each server) 12 still differed in ways that do not\n\
          stand here. What is won is held by recorded answers (`crates/conformance/recorded.jsonl`), which\n\
          `cargo xtask test` checks.\n\n\
          | what | why |\n|---|---|\n",
