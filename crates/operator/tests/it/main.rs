@@ -16,6 +16,7 @@ mod leader;
 mod life;
 mod metrics;
 mod program;
+mod restarts;
 mod role;
 mod rotation;
 mod scale;
