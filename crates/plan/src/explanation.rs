@@ -490,7 +490,12 @@ mod tests {
 
     fn told(pods: &[Pod], events: &[Told], gpus: Option<Gpus>, has_printed: Option<bool>) -> Explanation {
         let job = job(json!({ "phase": "Pending", "phaseReason": "Initializing" }), json!({}));
-        explain(&Situation { job: &job, pods, events, gpus, has_printed, place: None })
+        explain(&Situation { pods, events, gpus, has_printed, ..alone(&job) })
+    }
+
+    /// A job of which nothing else is known.
+    fn alone(job: &MPIJob) -> Situation<'_> {
+        Situation { job, pods: &[], events: &[], gpus: None, has_printed: None, place: None }
     }
 
     #[test]
@@ -564,15 +569,7 @@ mod tests {
             waiting: 3,
             why: Some(why.to_owned()),
         };
-        let situation = Situation {
-            job: &job,
-            pods: &[],
-            events: &[],
-            gpus: None,
-            has_printed: None,
-            place: Some(&place),
-        };
-        let found = explain(&situation);
+        let found = explain(&Situation { place: Some(&place), ..alone(&job) });
         assert!(found.message.contains("\"gpus\": number 2 of 3"), "{found:?}");
         assert_eq!(found.evidence, [format!("workload mpijob-pi-1a2b3: {why}")]);
     }
@@ -580,14 +577,7 @@ mod tests {
     #[test]
     fn a_job_that_is_held_says_who_holds_it() {
         let job = job(json!({}), json!({ "suspend": true }));
-        let found = explain(&Situation {
-            job: &job,
-            pods: &[],
-            events: &[],
-            gpus: None,
-            has_printed: None,
-            place: None,
-        });
+        let found = explain(&alone(&job));
         assert_eq!((found.state, found.actor), (Stage::Queued, Actor::Administrator));
         assert!(found.message.contains("\"gpus\""));
     }
@@ -597,14 +587,7 @@ mod tests {
         let status = json!({ "phase": "Failed", "completionTime": "2026-01-01T00:01:00Z", "failure": {
             "reason": "OutOfMemory", "message": "Worker 1 failed", "suggestion": "more", "pod": "pi-worker-1", "exitCode": 137 } });
         let job = job(status, json!({}));
-        let found = explain(&Situation {
-            job: &job,
-            pods: &[],
-            events: &[],
-            gpus: None,
-            has_printed: None,
-            place: None,
-        });
+        let found = explain(&alone(&job));
         assert_eq!((found.state, found.cause.as_deref()), (Stage::Failed, Some("OutOfMemory")));
         assert_eq!(found.evidence, ["pod pi-worker-1: exit code 137"]);
     }
