@@ -9,6 +9,7 @@
 mod home;
 mod machine;
 mod modes;
+mod mpi_job;
 mod waiting;
 
 pub use home::{Answer, EXAMPLES_IMAGE, Home, places};
@@ -16,4 +17,5 @@ pub use machine::{
     Leftovers, a_process_of, first_process_of, in_network_of, kill_process, permits_root, permits_rootless,
 };
 pub use modes::{Mode, record};
+pub use mpi_job::{Job, quoted};
 pub use waiting::{eventually, within};

@@ -154,7 +154,7 @@ causes! {
     }
     RankExited {
         title: "A rank exited with an error",
-        meaning: "A process of the job ended with an exit code other than 0; the launcher then ended the others.",
+        meaning: "A process of the job ended with an exit code other than 0; the launcher then ended the others. mpirun of Open MPI 4 does not say which if it ended before mpirun knew that all others had begun.",
         message: "{who|A rank} exited with code {code|other than 0}",
         suggestion: "Read what that rank printed before it ended: the reason is in the program, its arguments or its input.",
     }

@@ -27,11 +27,10 @@ fn a_rank_that_fails_fails_the_job_and_says_so() {
     home.odh(&["local", "run", &example("fails.yaml")]).ended(100);
     let job = home.odh(&["training", "get", "mpijob", "fails", "-o", "json"]).ended(0).json();
     assert_eq!(job["status"]["phase"], "Failed", "{job:#}");
-    // Which rank it was mpirun says last, and now and then, on a busy machine, not at all.
     home.odh(&["training", "describe", "mpijob", "fails"])
         .ended(0)
         .says("Failed (RankExited)")
-        .says("exited with code 3");
+        .says("Rank 1 exited with code 3");
     home.odh(&["training", "create", "-f", &example("fails.yaml")]).ended(7).says("already exists");
     home.odh(&["training", "delete", "mpijob", "fails", "--yes"]).ended(0);
     home.odh(&["training", "create", "-f", &example("fails.yaml"), "--wait", "--propagate-exit-code"])

@@ -1,10 +1,8 @@
 //! Two teams' jobs run beside one another; the one that asks for it is closed to all but its own ranks.
 
-use std::time::Duration;
+use stories::{Home, Job, quoted, record, within};
 
-use stories::{EXAMPLES_IMAGE, Home, record, within};
-
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::failures::{PATIENCE, create};
 
 /// Each rank listens, and says so once it has reached the other's.
 const RANKS: &str = "import os, socket, threading, time
@@ -25,36 +23,11 @@ time.sleep(600)";
 /// Ends well only where a connection is made.
 const REACH: &str = "import socket, sys; socket.create_connection((sys.argv[1], 7000), timeout=2)";
 
-fn job(name: &str, annotations: &str) -> String {
-    let program = serde_json::to_string(RANKS).expect("a program is a string");
+fn job(name: &'static str, annotations: &'static str) -> Job {
     let environment = format!("env: [{{name: JOB, value: {name}}}]");
-    format!(
-        "apiVersion: kubeflow.org/v2beta1
-kind: MPIJob
-metadata:
-  name: {name}
-  annotations: {{{annotations}}}
-spec:
-  mpiReplicaSpecs:
-    Launcher:
-      template:
-        spec:
-          containers:
-          - name: mpi
-            image: {EXAMPLES_IMAGE}
-            command: [mpirun, --allow-run-as-root]
-            args: [-n, '2', -x, JOB, python3, -c, {program}]
-            {environment}
-    Worker:
-      replicas: 2
-      template:
-        spec:
-          containers:
-          - name: mpi
-            image: {EXAMPLES_IMAGE}
-            {environment}
-"
-    )
+    let mut job = Job::new(name, &format!("[-n, '2', -x, JOB, python3, -c, {}]", quoted(RANKS)));
+    (job.annotations, job.launcher, job.worker) = (annotations, environment.clone(), environment);
+    job
 }
 
 #[test]
@@ -65,8 +38,7 @@ fn an_isolated_job_is_reached_by_its_own_ranks_only() {
         return;
     }
     let jobs = [job("walled", "training.opendatahub.io/network-policy: isolated"), job("open", "")];
-    let file = home.write("jobs.yaml", &jobs.join("---\n"));
-    home.kubectl(&["create", "-f", &file]).ended(0);
+    create(&home, &jobs);
     for name in ["walled", "open"] {
         for rank in 0..2 {
             let said = format!("rank {rank} reached {name}-worker-{}.{name}", 1 - rank);

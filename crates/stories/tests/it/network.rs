@@ -1,12 +1,12 @@
-//! Packets between a job's pods are dropped or rejected, or ssh is turned away: the job says between whom, and what to look
-//! at.
+//! Packets between a job's pods are dropped or rejected, from the beginning or from some moment on, or ssh is turned away:
+//! the job says between whom, and what to look at.
 
 use std::path::PathBuf;
 
-use stories::{EXAMPLES_IMAGE, Home, a_process_of, in_network_of, permits_root, within};
+use stories::{EXAMPLES_IMAGE, Home, Job, a_process_of, in_network_of, permits_root, quoted, within};
 
 use crate::command_line::machine_has;
-use crate::failures::{Job, PATIENCE, condition, create, fails, job, status};
+use crate::failures::{PATIENCE, condition, create, fails, status};
 use crate::implementations::{image, image_name, implementations};
 
 /// Ports at which Open MPI's ranks listen for one another, and those at which mpirun listens for its daemons.
@@ -23,8 +23,7 @@ fn gate() -> PathBuf {
 fn adding(name: &'static str) -> Job {
     let program =
         "from mpi4py import MPI; print('begun', flush=True); print(MPI.COMM_WORLD.allreduce(1), flush=True)";
-    let program = serde_json::to_string(program).expect("a program is a string");
-    let mut adding = job(name, &format!("[python3, -c, {program}]"));
+    let mut adding = Job::python(name, program);
     adding.annotations = "training.opendatahub.io/stall-timeout: 5s";
     adding.launcher_pod = format!(
         "initContainers:
@@ -36,14 +35,29 @@ fn adding(name: &'static str) -> Job {
     adding
 }
 
+/// Two ranks that talk to each other all the time, and say when they have begun. A rank that waits leaves the processor to
+/// others.
+fn talking(name: &'static str) -> Job {
+    let program = "import time\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\nworld.allreduce(1)\nif world.rank == 0: print('they talk', flush=True)\nwhile True: time.sleep(0.1); world.allreduce(1)";
+    let ranks = format!("[--mca, mpi_yield_when_idle, '1', python3, -c, {}]", quoted(program));
+    let mut talking = Job::new(name, &ranks);
+    talking.annotations = "training.opendatahub.io/stall-timeout: 5s";
+    talking
+}
+
 /// Shuts these ports of a pod to another pod's new connections, as a firewall does.
 fn shut(home: &Home, pod: &str, ports: &str, other: &str, verdict: &str) {
+    filter(home, pod, other, &format!("tcp dport {ports} ct state new {verdict}"));
+}
+
+/// Adds what is to become of packets that one pod gets from another.
+fn filter(home: &Home, pod: &str, other: &str, rule: &str) {
     let address = within(PATIENCE, &format!("{other} has an address"), || {
         let pod = home.kubectl(&["get", "pod", other, "-o", "jsonpath={.status.podIP}"]);
         (pod.code == 0 && !pod.stdout.is_empty()).then_some(pod.stdout)
     });
     let rules = format!(
-        "add table inet shut; add chain inet shut in {{ type filter hook input priority 0; }}; add rule inet shut in ip saddr {address} tcp dport {ports} ct state new {verdict}"
+        "add table inet shut; add chain inet shut in {{ type filter hook input priority 0; }}; add rule inet shut in ip saddr {address} {rule}"
     );
     in_network_of(process_of(pod), &["nft", &rules]);
 }
@@ -61,7 +75,8 @@ fn packets_that_do_not_arrive_are_told_with_both_ends() {
     let verdicts = ["drop", "reject with tcp reset"];
     let ranks = ["ranks-dropped", "ranks-rejected"];
     let back = ["back-dropped", "back-rejected"];
-    let jobs: Vec<Job> = ranks.iter().chain(&back).map(|name| adding(name)).collect();
+    let mut jobs: Vec<Job> = ranks.iter().chain(&back).map(|name| adding(name)).collect();
+    jobs.push(talking("parted"));
     create(&home, &jobs);
     for (name, verdict) in ranks.iter().zip(verdicts) {
         let workers = [format!("{name}-worker-0"), format!("{name}-worker-1")];
@@ -74,11 +89,15 @@ fn packets_that_do_not_arrive_are_told_with_both_ends() {
         // By default the kernel tries for one or two minutes.
         in_network_of(process_of(&worker), &["sh", "-c", "echo 2 >/proc/sys/net/ipv4/tcp_syn_retries"]);
     }
+    within(PATIENCE, "the ranks of a job talk to each other", || {
+        home.odh(&["training", "logs", "mpijob", "parted"]).stdout.contains("they talk").then_some(())
+    });
+    filter(&home, "parted-worker-0", "parted-worker-1", "drop");
     std::fs::write(gate(), "").expect("the file can be written");
     for name in back {
         fails(&home, name, "CallbackBlocked", Some(1), CAUSE);
     }
-    for name in ranks {
+    for name in ranks.into_iter().chain(["parted"]) {
         hangs(&home, name);
     }
     std::fs::remove_file(gate()).expect("the file can be removed");

@@ -4,36 +4,15 @@
 
 use std::time::{Duration, Instant};
 
-use stories::{Home, first_process_of, kill_process, within};
-
-/// Two Workers that would run for an hour.
-const LONG: &str = r#"
-apiVersion: kubeflow.org/v2beta1
-kind: MPIJob
-metadata:
-  name: long
-spec:
-  mpiReplicaSpecs:
-    Launcher:
-      template:
-        spec:
-          containers:
-          - name: mpi
-            image: quay.io/opendatahub/mpi-examples:openmpi
-            command: [mpirun, sh, -c, "echo started on $(hostname); exec sleep 3600"]
-    Worker:
-      replicas: 2
-      template:
-        spec:
-          containers:
-          - name: mpi
-            image: quay.io/opendatahub/mpi-examples:openmpi
-"#;
+use stories::{Home, Job, first_process_of, kill_process, within};
 
 #[test]
 fn is_named_with_its_exit_code_within_thirty_seconds() {
     let home = Home::with_cluster("worker_lost::killed");
-    let manifest = home.write("long.yaml", LONG);
+    // Retries of the Launcher do not put off the end.
+    let mut long = Job::shell("long", "echo started on $(hostname); exec sleep 3600");
+    (long.run_policy, long.restart_policy) = ("{}", "OnFailure");
+    let manifest = home.write("long.yaml", &long.manifest());
     home.odh(&["training", "create", "-f", &manifest]).ended(0);
     within(Duration::from_secs(30), "both ranks started", || {
         let logs = home.odh(&["training", "logs", "mpijob", "long"]);
