@@ -2,6 +2,7 @@
 //! up deletes the pod of a Launcher that it restarts in place, so this is read when the run is seen to have failed,
 //! once for each run, and remembered. A log that cannot be read is none: it never fails a pass, nor holds it up long.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE};
@@ -85,8 +86,8 @@ pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> 
     Ok(())
 }
 
-/// What the launch agent of a Worker has written into its log, once it has told of the end of the Launcher's call: that it may
-/// do a moment after the Launcher has ended.
+/// What the launch agent of a Worker has written into its log, once it has told of the end of the calls that it told of: that
+/// it may do a moment after the Launcher has ended.
 async fn ask_agent(context: &Context, worker: &Pod) -> String {
     let Some(container) = worker.spec.as_ref().and_then(|spec| spec.containers.first()) else {
         return String::new();
@@ -96,12 +97,21 @@ async fn ask_agent(context: &Context, worker: &Pod) -> String {
         let log = read(context, worker.clone(), &container.name, false).await.log;
         let Some(log) = log.filter(|log| !log.is_empty()) else { break };
         words = plan::agents_lines(&log);
-        if plan::agent_has_ended(&words) || words.is_empty() {
+        if !plan::is_agent_busy(&words) {
             break;
         }
         tokio::time::sleep(LOOK_PAUSE).await;
     }
     words
+}
+
+/// What the launch agents of Workers have to say of a run that succeeded, by the Workers' indices, where nothing else tells
+/// where its ranks ran; only those that were heard from their first word.
+async fn ask_agents(context: &Context, job: &ValidJob, seen: &Seen) -> BTreeMap<usize, String> {
+    let asked = plan::agents_to_ask(job, seen);
+    let told = asked.into_iter().map(|(index, pod)| async move { (index, ask_agent(context, pod).await) });
+    let told = futures::future::join_all(told).await;
+    told.into_iter().filter(|(_, words)| plan::is_agent_heard_out(words)).collect()
 }
 
 /// The pod of this very Launcher that a watch showed to have failed.
@@ -125,8 +135,9 @@ pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) {
     if seen.status.completion_time.is_some() || job.suspended || job.worker_count() < 1 {
         return;
     }
-    (seen.output, seen.success_log) =
-        context.memory.of(&job.uid, |memory| (memory.output.clone(), memory.success_log.clone()));
+    (seen.output, seen.success_log, seen.agents) = context
+        .memory
+        .of(&job.uid, |memory| (memory.output.clone(), memory.success_log.clone(), memory.agents.clone()));
     let succeeded = seen.has_launcher_succeeded();
     let now = Timestamp::now();
     let unread = succeeded && seen.success_log.is_none();
@@ -135,14 +146,19 @@ pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) {
     }
     let Some((pod, container)) = newest_pod(seen) else { return };
     if succeeded {
-        seen.success_log = Some(read(context, pod, &container, false).await.log.unwrap_or_default());
+        let log = read(context, pod, &container, false).await.log;
+        let was_read = log.is_some();
+        seen.success_log = Some(log.unwrap_or_default());
+        if was_read {
+            seen.agents = ask_agents(context, job, seen).await;
+        }
     } else if let Some((last, log)) = last_output(context, &pod, &container).await {
         let silent = plan::silence(seen, last, now);
         let found = silent.and_then(|silent| plan::hang(job, seen, &log, silent));
         seen.output = Some(OutputSeen { looked: now, last, found });
     }
-    let (output, log) = (seen.output.clone(), seen.success_log.clone());
-    context.memory.of(&job.uid, |memory| (memory.output, memory.success_log) = (output, log));
+    let kept = (seen.output.clone(), seen.success_log.clone(), seen.agents.clone());
+    context.memory.of(&job.uid, |memory| (memory.output, memory.success_log, memory.agents) = kept);
 }
 
 /// The Launcher's newest pod and the container of it that launches.

@@ -39,6 +39,8 @@ pub(crate) struct JobMemory {
     pub output: Option<OutputSeen>,
     /// The end of what the Launcher printed, which succeeded.
     pub success_log: Option<String>,
+    /// What the Workers' launch agents had to say of that.
+    pub agents: BTreeMap<usize, String>,
     /// Whether GPUs were counted for this attempt.
     pub gpus_counted: bool,
     /// What is said first of a job, not written yet.

@@ -130,6 +130,7 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
     context.memory.of(&valid.uid, |memory| {
         if std::mem::replace(&mut memory.attempt, valid.attempt) != valid.attempt {
             (memory.launcher_failed, memory.output, memory.success_log) = (None, None, None);
+            memory.agents.clear();
             memory.gpus_counted = false;
         }
         add_created(memory, &mut seen);

@@ -5,8 +5,8 @@ use api::Failure;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::diagnosis::{
-    Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, World, diagnose, failed_run,
-    of_infrastructure, of_worker,
+    Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, World, agent_begins, diagnose,
+    failed_run, of_infrastructure, of_worker,
 };
 use crate::objects::worker_name;
 use crate::observed::{Seen, is_failed, worker_index};
@@ -94,14 +94,17 @@ pub fn agents_lines(log: &str) -> String {
     log.lines().filter(|line| line.starts_with(AGENT_PREFIX)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Whether the launch agent has told of the end of a call: what it found before stands before that.
+/// Whether the launch agent has still to tell of the end of a call: what it found it says before that.
 #[must_use]
-pub fn agent_has_ended(log: &str) -> bool {
-    let told = |line: &str| {
-        line.starts_with(AGENT_PREFIX)
-            && (line.contains(" ended with code ") || line.contains(" lost its caller"))
-    };
-    log.lines().any(told)
+pub fn is_agent_busy(log: &str) -> bool {
+    let ends = |line: &&str| line.contains(" ended with code ") || line.contains(" lost its caller");
+    log.lines().filter(|line| agent_begins(line)).count() > log.lines().filter(ends).count()
+}
+
+/// Whether the launch agent's lines are there from its first.
+#[must_use]
+pub fn is_agent_heard_out(log: &str) -> bool {
+    log.lines().any(|line| line.starts_with(&format!("{AGENT_PREFIX}serving on ")))
 }
 
 /// What the launch agent's own lines begin with.

@@ -31,7 +31,7 @@ pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;
 pub use explanation::{Explanation, QueuePlace, Situation, Stage, Told, explain, wants_gpus_counted};
-pub use failure::{agent_has_ended, agents_lines, wants_agent};
+pub use failure::{agents_lines, is_agent_busy, is_agent_heard_out, wants_agent};
 pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{
     KeyPair, launcher_name, owner_reference, record, record_name, recorded, secret_name, worker_name,
@@ -48,6 +48,7 @@ pub use validate::{
     Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob, is_ours,
     validate,
 };
+pub use world_check::agents_to_ask;
 
 /// What the operator's configuration decides for every job.
 #[derive(Clone, Debug, PartialEq, Eq)]

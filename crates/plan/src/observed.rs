@@ -63,6 +63,9 @@ pub struct Seen {
     pub output: Option<OutputSeen>,
     /// The end of what a Launcher that succeeded has printed.
     pub success_log: Option<String>,
+    /// What the launch agents of Workers have to say of that run, by the Workers' indices, where they were asked and all of it
+    /// is known.
+    pub agents: BTreeMap<usize, String>,
     /// Nodes on which earlier attempts failed, by their records.
     pub failed_nodes: Vec<String>,
     /// What was recorded of this attempt's failure, though its status may not say so yet.

@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::attempts::{end_attempt, report_attempt};
 use crate::conditions::{condition, is_finished, is_true, set_condition};
 use crate::explanation::{has_numbers, hindrance};
-use crate::failure::{launcher_failure, world};
+use crate::failure::launcher_failure;
 use crate::observed::{
     LauncherEnd, Seen, condition_since, is_failed, is_ready, is_running, phase, started_at,
 };
@@ -305,7 +305,7 @@ fn report_launcher_end(job: &ValidJob, seen: &Seen, report: &mut Report, now: Ti
                 seen.launcher.as_ref().and_then(|launcher| launcher.status.as_ref()?.completion_time.clone());
             report.status.completion_time.get_or_insert(ended.unwrap_or(Time(now)));
             if let Some(log) = &seen.success_log {
-                report_world(world(job).as_ref(), log, report, now);
+                report_world(job, log, &seen.agents, report, now);
             }
             if let Some(counts) = report.status.replica_statuses.get_mut(LAUNCHER) {
                 counts.succeeded = Some(1);

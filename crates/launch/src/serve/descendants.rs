@@ -67,6 +67,16 @@ pub fn belonging(processes: &[Process], root: Pid) -> Vec<Process> {
         .collect()
 }
 
+/// The children of a process, by the kernel's lists of those that each of its threads has (proc(5), `children`); none where
+/// the kernel keeps no such lists. Costs nothing for processes that are not its own.
+pub fn children_of(process: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
 /// Whether a process that began under this one holds the socket with this inode.
 pub fn hold_socket(inode: u64) -> bool {
     let wanted = format!("socket:[{inode}]");

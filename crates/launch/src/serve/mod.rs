@@ -7,6 +7,7 @@ mod descendants;
 mod greeting;
 mod listen;
 mod memory;
+mod ranks;
 mod session;
 mod spawn;
 mod trouble;
@@ -28,6 +29,7 @@ use nix::unistd::Pid;
 use self::descendants::Process;
 use self::greeting::{Greeting, Verdict};
 use self::listen::{Announcement, ListenFault};
+use self::ranks::Ranks;
 use self::session::{Parting, Session, Terms, code_of};
 use self::trouble::Watch;
 use crate::key::{Key, KeyFault};
@@ -100,6 +102,7 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
         complaints: Complaints { next: Instant::now(), kept_back: 0 },
         // In plain mode the network and the memory are the machine's, and what is seen of them would be anybody's.
         watch: settings.registry.is_none().then(Watch::begin),
+        ranks: Ranks::begin(Instant::now()),
         stopping: None,
     };
     server.run()
@@ -118,6 +121,7 @@ struct Server {
     accept_from: Instant,
     complaints: Complaints,
     watch: Option<Watch>,
+    ranks: Ranks,
     stopping: Option<Stopping>,
 }
 
@@ -237,8 +241,8 @@ impl Server {
         if let Some(stopping) = &self.stopping {
             due = due.min(stopping.until);
         }
-        if let Some(watch) = self.watch.as_ref().filter(|_| self.callers().next().is_some()) {
-            due = due.min(watch.next);
+        if self.callers().next().is_some() {
+            due = self.watch.iter().map(|watch| watch.next).fold(due.min(self.ranks.next), Instant::min);
         }
         let endings = self.endings.iter().chain(self.stopping.as_ref().map(|stopping| &stopping.ending));
         let moments = self.greetings.iter().map(|greeting| greeting.until);
@@ -296,6 +300,7 @@ impl Server {
                 Verdict::Dismiss(Some(reason)) => self.complaints.add(greeting.peer, &reason),
                 Verdict::Admit(sealed) => {
                     self.calls += 1;
+                    self.ranks.expect(now);
                     let terms = Terms { number: self.calls, peer_timeout: self.peer_timeout };
                     self.sessions.push(Session::begin(terms, greeting.peer, greeting.socket, sealed));
                 }
@@ -335,9 +340,12 @@ impl Server {
         self.sessions.iter().filter(|session| session.running().is_some()).map(|session| session.peer.ip())
     }
 
-    /// While a command runs, looks now and then for what ails it from outside.
+    /// While a command runs, looks now and then for the ranks that it started, and for what ails it from outside.
     fn look_around(&mut self, now: Instant) {
         let callers: Vec<IpAddr> = self.callers().collect();
+        if !callers.is_empty() && now >= self.ranks.next {
+            self.ranks.look(Pid::this().as_raw(), now);
+        }
         let Some(watch) = self.watch.as_mut().filter(|watch| !callers.is_empty() && now >= watch.next) else {
             return;
         };
@@ -359,7 +367,7 @@ impl Server {
         let mut partings = Vec::new();
         for (index, session) in self.sessions.iter_mut().enumerate() {
             match session.tick(now) {
-                Ok(Some(code)) => log_end(session, &format!("ended with code {code}")),
+                Ok(Some(code)) => log_end(session, &mut self.ranks, &format!("ended with code {code}")),
                 Ok(None) => {}
                 Err(parting) => {
                     partings.push((index, parting));
@@ -379,7 +387,7 @@ impl Server {
         for (index, parting) in partings {
             let session = self.sessions.swap_remove(index);
             if let (Parting::Lost(reason), false) = (&parting, session.is_over()) {
-                log_end(&session, &format!("lost its caller: {reason}"));
+                log_end(&session, &mut self.ranks, &format!("lost its caller: {reason}"));
             }
             if let Some(shell) = session.running() {
                 self.endings.push(begin_ending(shell));
@@ -434,7 +442,9 @@ fn attend(session: &mut Session, events: PollFlags, buffer: &mut [u8]) -> Result
     Ok(())
 }
 
-fn log_end(session: &Session, how: &str) {
+/// Says how a session ended, and before that which ranks were seen.
+fn log_end(session: &Session, ranks: &mut Ranks, how: &str) {
+    ranks.take().iter().for_each(|line| report::line(line));
     let (number, seconds) = (session.terms.number, session.begun.elapsed().as_secs_f64());
     let (peer, program) = (session.peer, session.program());
     report::line(&format!("session {number} from {peer}: {program} {how} after {seconds:.1} s"));

@@ -304,6 +304,8 @@ impl Session {
                 return Ok(());
             }
         };
+        // Who was never called has no such line: that is read to tell where a job ran.
+        report::line(&format!("session {} from {}: {} begins", self.terms.number, self.peer, self.program()));
         let file = |pipe: Option<OwnedFd>| pipe.map(File::from);
         let shell = Pid::from_raw(i32::try_from(child.id()).map_err(lost)?);
         let stdout = file(child.stdout.take().map(OwnedFd::from));

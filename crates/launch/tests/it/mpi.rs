@@ -52,6 +52,27 @@ fn open_mpi_starts_ranks_on_every_host_with_and_without_tree() {
     wait_until("no daemon is left", || !processes().iter().any(|p| agents.contains(&p.parent)));
 }
 
+/// Each agent says which ranks ran with it, though they print nothing.
+fn told_of_ranks(job: &Job) {
+    for index in 0..3 {
+        let wanted = format!("odh-launch: ranks {}-{} of 6 ran here\n", 2 * index, 2 * index + 1);
+        wait_until(&format!("agent {index} says: {wanted}"), || job.log(index).contains(&wanted));
+        assert!(job.log(index).contains(" begins\n"), "{}", job.log(index));
+    }
+}
+
+#[test]
+fn ranks_that_print_nothing_are_seen() {
+    let job = Job::start(3);
+    let output = run(mpirun(&job, &[], &["sleep", "3"]));
+    assert_eq!((output.status.code(), stdout_of(&output).as_str()), (Some(0), ""), "{}", stderr_of(&output));
+    told_of_ranks(&job);
+    let job = Job::start(3);
+    let output = hydra(&job, &["sleep", "3"]);
+    assert_eq!((output.status.code(), stdout_of(&output).as_str()), (Some(0), ""), "{}", stderr_of(&output));
+    told_of_ranks(&job);
+}
+
 #[test]
 fn open_mpi_passes_on_the_exit_code_of_a_rank() {
     let job = Job::start(3);

@@ -289,3 +289,29 @@ async fn a_hundred_workers_are_diagnosed_by_one_log() {
     assert_eq!((failure.reason.as_str(), failure.worker), ("RankExited", Some(1)), "{failure:?}");
     assert_eq!(reads(), 1, "{:#?}", operator.gate.requests());
 }
+
+#[tokio::test]
+async fn agents_are_asked_only_where_a_program_ran_that_said_nothing_of_it() {
+    let stage = Stage::new().await;
+    // Launcher and Workers have the same log here: agents that nobody called.
+    stage.add_node("node", Some("odh-launch: serving on [::]:7222\nloss 0.1\n"));
+    let operator = stage.operate();
+    for (name, launch, reads) in [("by-agent", "agent", 3), ("by-ssh", "ssh", 1)] {
+        let mut silent = job(name, 2, json!({}));
+        silent["metadata"]["annotations"] = json!({ api::ANNOTATION_LAUNCH: launch });
+        for kind in ["Launcher", "Worker"] {
+            silent["spec"]["mpiReplicaSpecs"][kind]["template"]["spec"]["nodeName"] = json!("node");
+        }
+        stage.submit(&silent).await;
+        stage.bring_up(name, 2).await;
+        stage.complete_launcher(name).await;
+        let status = stage.until_true(name, "Succeeded").await;
+        let world = plan::condition(&status, api::CONDITION_WORLD_VERIFIED);
+        let told = world.map(|world| (world.status.as_str(), world.reason.as_deref()));
+        assert_eq!(told, (launch == "agent").then_some(("False", Some(api::REASON_COLLAPSED))));
+        let path = format!("/pods/{name}-");
+        let requests = operator.gate.requests();
+        let logs = requests.iter().filter(|request| request.contains(&path) && request.contains("/log"));
+        assert_eq!(logs.count(), reads, "{requests:#?}");
+    }
+}

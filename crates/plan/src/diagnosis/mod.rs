@@ -37,7 +37,7 @@ pub(crate) use pods::{
     PodFailure, lost_with_node, of_infrastructure, of_missing_worker, of_slow_worker, of_unstartable,
     of_worker,
 };
-pub(crate) use world::{Placement, placement};
+pub(crate) use world::{Placement, agent_begins, placement, placement_by_agents};
 
 /// How the launcher ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

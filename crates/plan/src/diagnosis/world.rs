@@ -15,6 +15,8 @@ use super::lines::{Line, lines};
 
 /// Lines of that kind that are looked at.
 const MAX_GREETINGS: usize = 4096;
+/// Ranks of one line of an agent that are looked at.
+const MAX_RANKS: usize = 1 << 16;
 
 static RANK_OF_SIZE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)\b(?:rank|process|processor|proc|task|worker|node|id|am) *[:=#]? *(?P<rank>\d+) *(?:/|,? *(?:out )?of:?) *(?P<size>\d+)\b").ok()
@@ -56,6 +58,10 @@ pub(crate) enum Placement {
     Spread { ranks: usize, hosts: usize },
     /// On fewer hosts than can hold them by their slots.
     Collapsed { ranks: usize, hosts: Vec<String> },
+    /// However many there were: something was started on this host, and on no other.
+    Alone { host: String },
+    /// Nothing was started on any host that the job was given.
+    Elsewhere,
 }
 
 /// Where the ranks of a run said that they ran: told only if every rank of one world of several named one host that the
@@ -63,16 +69,68 @@ pub(crate) enum Placement {
 pub(crate) fn placement(output: &Output, world: &World) -> Option<Placement> {
     let head = String::from_utf8_lossy(&output.head);
     let tail = String::from_utf8_lossy(&output.tail);
+    let printed = lines(&head, &tail, output);
+    let said = printed.iter().filter(|line| line.text.contains('-')).filter_map(|line| {
+        let (rank, size) = rank_and_size(&line.text).filter(|(rank, size)| rank < size)?;
+        let host = HOST.as_ref()?.captures(&line.text)?["host"].to_owned();
+        Some(Sighting { rank, size, host: host.split('.').next().unwrap_or_default().to_owned() })
+    });
+    place(said, world)
+}
+
+/// Where the ranks of a run were seen by the launch agents of the hosts, whose words these are by the hosts' places in the
+/// world. Ranks that no agent saw may have been too quick: what was started where still tells of a world that was none.
+pub(crate) fn placement_by_agents(agents: &BTreeMap<usize, String>, world: &World) -> Option<Placement> {
+    let heard: Vec<(&String, &String)> =
+        agents.iter().filter_map(|(at, words)| Some((world.workers.get(*at)?, words))).collect();
+    let seen = heard.iter().flat_map(|(host, words)| {
+        words.lines().flat_map(ranks_seen).map(|(rank, size)| Sighting { rank, size, host: (*host).clone() })
+    });
+    if let Some(placement) = place(seen, world) {
+        return Some(placement);
+    }
+    if heard.len() < world.workers.len() {
+        return None;
+    }
+    let called: Vec<&String> =
+        heard.iter().filter(|(_, words)| words.lines().any(agent_begins)).map(|(host, _)| *host).collect();
+    match called[..] {
+        [] => Some(Placement::Elsewhere),
+        [host] => Some(Placement::Alone { host: host.clone() }),
+        _ => None,
+    }
+}
+
+/// Whether a launch agent tells in this line that it starts something for a caller.
+pub(crate) fn agent_begins(line: &str) -> bool {
+    line.contains(": session ") && line.ends_with(" begins")
+}
+
+/// The ranks, each with the size of its world, that a launch agent saw: `odh-launch: ranks 0-2,5 of 8 ran here`.
+fn ranks_seen(line: &str) -> impl Iterator<Item = (u64, u64)> {
+    let told =
+        line.split_once(": ranks ").and_then(|(_, rest)| rest.strip_suffix(" ran here")?.split_once(" of "));
+    let (ranks, size) = told.and_then(|(ranks, size)| Some((ranks, size.parse().ok()?))).unwrap_or(("", 0));
+    let ranges = ranks.split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse::<u64>().ok()?..=last.parse().ok()?)
+    });
+    ranges.flatten().take_while(move |rank| *rank < size).take(MAX_RANKS).map(move |rank| (rank, size))
+}
+
+/// A rank that was seen.
+struct Sighting {
+    rank: u64,
+    size: u64,
+    host: String,
+}
+
+/// Where ranks ran, if every one of one world of several was seen, each on one host that the job was given.
+fn place(sightings: impl Iterator<Item = Sighting>, world: &World) -> Option<Placement> {
     let mut placed: BTreeMap<u64, String> = BTreeMap::new();
-    let mut size = None;
-    for line in lines(&head, &tail, output).iter().filter(|line| line.text.contains('-')) {
-        let Some((rank, of)) = rank_and_size(&line.text).filter(|(rank, of)| rank < of) else { continue };
-        let Some(host) = HOST.as_ref().and_then(|host| Some(host.captures(&line.text)?["host"].to_owned()))
-        else {
-            continue;
-        };
-        let host = host.split('.').next().unwrap_or_default().to_owned();
-        if !world.workers.contains(&host) || *size.get_or_insert(of) != of {
+    let mut world_size = None;
+    for Sighting { rank, size, host } in sightings {
+        if !world.workers.contains(&host) || *world_size.get_or_insert(size) != size {
             return None;
         }
         if *placed.entry(rank).or_insert_with(|| host.clone()) != host {
@@ -80,7 +138,7 @@ pub(crate) fn placement(output: &Output, world: &World) -> Option<Placement> {
         }
     }
     let ranks = placed.len();
-    if ranks < 2 || size != u64::try_from(ranks).ok() {
+    if ranks < 2 || world_size != u64::try_from(ranks).ok() {
         return None;
     }
     let hosts: BTreeSet<String> = placed.into_values().collect();
@@ -139,5 +197,31 @@ mod tests {
         assert_eq!(said("rank 0 of 4 on pi-worker-0\nrank 1 of 4 on pi-worker-0\n"), None, "two are missing");
         assert_eq!(said(&lines([0, 0, 1, 7])), None, "a host of somebody else");
         assert_eq!(said("epoch 1 of 4\n"), None);
+    }
+
+    #[test]
+    fn agents_place_the_ranks_of_programs_that_print_nothing() {
+        let workers = ["pi-worker-0", "pi-worker-1"].map(str::to_owned).to_vec();
+        let world = World { workers, slots: 2 };
+        let told = |words: &[&str]| {
+            let words = words.iter().map(|words| format!("odh-launch: serving on [::]:7222\n{words}"));
+            placement_by_agents(&words.enumerate().collect(), &world)
+        };
+        let called = "odh-launch: session 1 from 10.0.0.7:40112: orted begins\n";
+        let ran = |ranks: &str| format!("{called}odh-launch: ranks {ranks} ran here\n");
+        let collapsed = Placement::Collapsed { ranks: 4, hosts: vec!["pi-worker-0".to_owned()] };
+        assert_eq!(
+            told(&[&ran("0-1 of 4"), &ran("2-3 of 4")]),
+            Some(Placement::Spread { ranks: 4, hosts: 2 })
+        );
+        assert_eq!(told(&[&ran("0-3 of 4"), called]), Some(collapsed.clone()));
+        assert_eq!(told(&[&ran("0-3 of 4")]), Some(collapsed), "the other was not heard");
+        assert_eq!(told(&[&ran("0-1 of 2"), ""]), Some(Placement::Spread { ranks: 2, hosts: 1 }));
+        assert_eq!(told(&[&ran("0-1 of 4"), &ran("2 of 4")]), None, "one was too quick");
+        assert_eq!(told(&[called, called]), None, "all were too quick");
+        assert_eq!(told(&["", ""]), Some(Placement::Elsewhere));
+        assert_eq!(told(&["", called]), Some(Placement::Alone { host: "pi-worker-1".to_owned() }));
+        assert_eq!(told(&[called]), None, "the other was not heard");
+        assert_eq!(told(&[&ran("0-99999999999 of 99999999999"), called]), None, "bounded");
     }
 }

@@ -27,6 +27,7 @@ pub(crate) use pod_group::{drift, pod_group};
 pub use record::{record, record_name, recorded};
 pub(crate) use secret::secret;
 pub(crate) use service::service;
+pub(crate) use transport::runs_agent;
 pub(crate) use worker::worker;
 
 /// The key pair of a job, made by whoever has randomness: both parts as they stand in the Secret.

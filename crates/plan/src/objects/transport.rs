@@ -2,7 +2,7 @@
 //! agent with its program, its key and the settings that point the MPI at it.
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, EnvVar, KeyToPath, PodSpec, ResourceRequirements,
+    Capabilities, Container, EmptyDirVolumeSource, EnvVar, KeyToPath, Pod, PodSpec, ResourceRequirements,
     SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -38,6 +38,12 @@ pub(crate) fn launch(job: &ValidJob, settings: &Settings) -> Launch {
         }
         _ => Launch::Ssh,
     }
+}
+
+/// Whether a pod was made with the launch agent in it.
+pub(crate) fn runs_agent(pod: &Pod) -> bool {
+    let containers = pod.spec.iter().filter_map(|spec| spec.init_containers.as_ref()).flatten();
+    containers.into_iter().any(|container| container.name == AGENT)
 }
 
 /// Whether the image's own entry point is to run, where upstream puts sshd.

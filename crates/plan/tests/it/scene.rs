@@ -58,6 +58,9 @@ pub struct Scene {
     pub output_looked: Option<Timestamp>,
     #[serde(default)]
     pub output_last: Option<Timestamp>,
+    /// What the Workers' launch agents say, by index.
+    #[serde(default)]
+    pub agents: BTreeMap<usize, String>,
 }
 
 /// The Launcher's Job.
@@ -198,6 +201,7 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
         scene.output_looked.map(|looked| plan::OutputSeen { looked, last: scene.output_last, found: None });
     seen.success_log =
         scene.launcher.as_ref().filter(|it| it.completed.is_some()).and_then(|it| it.log.clone());
+    seen.agents = scene.agents.clone();
     seen.recorded = scene
         .record
         .clone()

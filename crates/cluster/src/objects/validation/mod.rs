@@ -54,8 +54,7 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
 
 /// What the schema says, where no rules of the kind say it all.
 fn of_schema(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
-    const JUDGED: [&str; 23] = [
-        "ConfigMap",
+    const JUDGED: [&str; 21] = [
         "Endpoints",
         "EndpointSlice",
         "Event",
@@ -74,7 +73,6 @@ fn of_schema(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault
         "ClusterRole",
         "ClusterRoleBinding",
         "Job",
-        "Secret",
         "Service",
         "ServiceAccount",
         "StorageClass",

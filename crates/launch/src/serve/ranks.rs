@@ -1,0 +1,180 @@
+//! Which ranks of an MPI job run here, by the environment that MPI gives each: proof of where a program ran that prints
+//! nothing. A rank that is gone before the next look goes by unseen: what is told is what was seen, and no more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use super::descendants::children_of;
+
+/// Rank and size of the world: Open MPI's, and those of MPICH and Intel MPI.
+const NAMES: [(&str, &str); 2] = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")];
+/// The pause between two looks while a call is young, and how many such looks there are; then it doubles.
+const PAUSE: Duration = Duration::from_millis(100);
+const EARLY_LOOKS: u32 = 50;
+/// So often it doubles, to about a minute.
+const MOST_DOUBLINGS: u32 = 9;
+/// No more processes than this are looked at in one look, and no more ranks are remembered.
+const MOST_LOOKED_AT: usize = 512;
+const MOST_RANKS: usize = 4096;
+/// No more of an environment than this is read.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// A rank, below the size of the world that it is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    size: u32,
+    number: u32,
+}
+
+/// The ranks that were seen.
+pub struct Ranks {
+    /// When to look again.
+    pub next: Instant,
+    looks: u32,
+    seen: BTreeSet<Rank>,
+    /// The processes that were seen to be ranks.
+    known: BTreeSet<i32>,
+}
+
+impl Ranks {
+    /// Nothing seen so far.
+    pub fn begin(now: Instant) -> Self {
+        Self { next: now, looks: 0, seen: BTreeSet::new(), known: BTreeSet::new() }
+    }
+
+    /// A call begins: its ranks will be there soon.
+    pub fn expect(&mut self, now: Instant) {
+        (self.next, self.looks) = (now + PAUSE, 0);
+    }
+
+    /// Looks at what descends from the process `root`, as far down as the first rank of each line.
+    pub fn look(&mut self, root: i32, now: Instant) {
+        self.looks = self.looks.saturating_add(1);
+        self.next = now + PAUSE * (1 << self.looks.saturating_sub(EARLY_LOOKS).min(MOST_DOUBLINGS));
+        let mut parents = vec![root];
+        for _ in 0..MOST_LOOKED_AT {
+            let Some(parent) = parents.pop() else { break };
+            for child in children_of(parent) {
+                if self.known.contains(&child) || self.known.len() >= MOST_RANKS {
+                    continue;
+                }
+                match rank_of(&environment_of(child)) {
+                    Some(rank) => {
+                        self.known.insert(child);
+                        self.seen.insert(rank);
+                    }
+                    None => parents.push(child),
+                }
+            }
+        }
+    }
+
+    /// Puts into words what was seen since this was asked last, one line for each size of world.
+    pub fn take(&mut self) -> Vec<String> {
+        self.known.clear();
+        let mut worlds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for rank in std::mem::take(&mut self.seen) {
+            worlds.entry(rank.size).or_default().push(rank.number);
+        }
+        let line = |(size, ranks): (&u32, &Vec<u32>)| format!("ranks {} of {size} ran here", ranges(ranks));
+        worlds.iter().map(line).collect()
+    }
+}
+
+/// Ascending numbers as people write them: `0-2,5`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let run = |(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(",")
+}
+
+fn environment_of(process: i32) -> Vec<u8> {
+    let mut environment = Vec::new();
+    let file = File::open(format!("/proc/{process}/environ"));
+    // A process that has ended meanwhile, or is somebody else's, has none.
+    let _ = file.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut environment));
+    environment
+}
+
+fn rank_of(environment: &[u8]) -> Option<Rank> {
+    let variables = || environment.split(|byte| *byte == 0).filter_map(|it| std::str::from_utf8(it).ok());
+    let number = |name: &str| -> Option<u32> {
+        variables().find_map(|variable| variable.strip_prefix(name)?.strip_prefix('='))?.parse().ok()
+    };
+    NAMES.iter().find_map(|(rank, size)| {
+        let rank = Rank { size: number(size)?, number: number(rank)? };
+        (rank.number < rank.size).then_some(rank)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn ranks_are_known_by_what_mpi_tells_them() {
+        let rank = |size, number| Some(Rank { size, number });
+        assert_eq!(rank_of(b"A=1\0OMPI_COMM_WORLD_SIZE=4\0OMPI_COMM_WORLD_RANK=3\0"), rank(4, 3));
+        assert_eq!(rank_of(b"PMI_RANK=0\0PMI_SIZE=2\0"), rank(2, 0));
+        for not in
+            ["", "PMI_RANK=0", "PMI_RANK=2\0PMI_SIZE=2", "PMI_RANK=x\0PMI_SIZE=2", "XPMI_RANK=0\0PMI_SIZE=2"]
+        {
+            assert_eq!(rank_of(not.as_bytes()), None, "{not:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_seen_is_told_once_and_in_short() {
+        let mut ranks = Ranks::begin(Instant::now());
+        ranks.seen = [0, 1, 2, 5].map(|number| Rank { size: 8, number }).into();
+        ranks.seen.insert(Rank { size: 2, number: 1 });
+        assert_eq!(ranks.take(), ["ranks 1 of 2 ran here", "ranks 0-2,5 of 8 ran here"]);
+        assert_eq!(ranks.take(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_rank_is_found_below_what_started_it() {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "PMI_RANK=1 PMI_SIZE=2 cat & PMI_RANK=0 PMI_SIZE=2 cat; wait"])
+            .stdin(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let (mut ranks, own) = (Ranks::begin(Instant::now()), i32::try_from(std::process::id()).unwrap());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // Other tests' children may be there too; none of them is a rank.
+        while ranks.seen.is_empty() {
+            assert!(Instant::now() < deadline, "no rank was seen");
+            ranks.look(own, Instant::now());
+            std::thread::yield_now();
+        }
+        drop(shell.stdin.take());
+        assert!(shell.wait().unwrap().success());
+        assert!(ranks.take()[0].ends_with(" of 2 ran here"));
+    }
+
+    #[test]
+    fn looks_become_rare() {
+        let now = Instant::now();
+        let mut ranks = Ranks::begin(now);
+        ranks.expect(now);
+        assert_eq!(ranks.next, now + PAUSE);
+        // There is no such process.
+        (0..EARLY_LOOKS).for_each(|_| ranks.look(i32::MAX, now));
+        assert_eq!(ranks.next, now + PAUSE);
+        (0..1000).for_each(|_| ranks.look(i32::MAX, now));
+        assert_eq!(ranks.next, now + PAUSE * 512);
+    }
+}
