@@ -4,8 +4,9 @@
 //! those of lists and bookmarks, which count what others write too, only stay present. UIDs become their rank of
 //! appearance. Times of the run become `<now>`, generated names lose what was drawn, allocated addresses and ports
 //! their number. The order of several faults in one refusal is not compared, nor how often one is told: the real server
-//! takes some from maps and finds some twice. Objects within messages, which it prints in the form of its internal types,
-//! are left out.
+//! takes some from maps and finds some twice. Nor is that of unknown fields after a JSON patch: it is the order in which
+//! the real server wrote down what was copied, that of its types' fields. Objects within messages, which it prints in the
+//! form of its internal types, are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -39,6 +40,9 @@ static TOKEN_VOLUME: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new("kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}").ok());
 static ADDRESS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\b10\.96\.\d+\.\d+\b").ok());
 
+/// What stands before the list of fields that a strict reader does not know.
+const UNKNOWN: &str = "strict decoding error: ";
+
 /// What is replaced in one program's answers of one side.
 struct Run {
     began: Timestamp,
@@ -61,7 +65,7 @@ pub fn normalise(program: &Program, answers: &[Answer], namespace: &str, began: 
         uids: BTreeMap::new(),
         generated: program.steps.iter().filter_map(|step| generated(&step.body)).collect(),
     };
-    answers
+    let mut normal = answers
         .iter()
         .map(|answer| Answer {
             code: answer.code,
@@ -69,7 +73,34 @@ pub fn normalise(program: &Program, answers: &[Answer], namespace: &str, began: 
             warnings: answer.warnings.iter().map(|warning| run.text(warning)).collect(),
             body: run.body(&answer.body),
         })
-        .collect()
+        .collect::<Vec<_>>();
+    for (_, answer) in program.steps.iter().zip(&mut normal).filter(|(step, _)| step.verb() == "PATCH json") {
+        order_unknown(answer);
+    }
+    normal
+}
+
+/// Sorts the unknown fields that an answer tells of.
+fn order_unknown(answer: &mut Answer) {
+    if answer.warnings.iter().all(|warning| warning.starts_with("unknown field ")) {
+        answer.warnings.sort_unstable();
+    }
+    if let Some(Value::String(message)) = answer.body.get_mut("message") {
+        *message = with_sorted_fields(message);
+    }
+    let causes = answer.body.pointer_mut("/details/causes").and_then(Value::as_array_mut);
+    for cause in causes.into_iter().flatten() {
+        if let Some(Value::String(message)) = cause.get_mut("message") {
+            *message = with_sorted_fields(message);
+        }
+    }
+}
+
+fn with_sorted_fields(message: &str) -> String {
+    let Some((start, fields)) = message.split_once(UNKNOWN) else { return message.to_owned() };
+    let mut fields = fields.split(", ").collect::<Vec<_>>();
+    fields.sort_unstable();
+    format!("{start}{UNKNOWN}{}", fields.join(", "))
 }
 
 /// What names look like that are generated for this body.
@@ -375,6 +406,20 @@ mod tests {
             json!({"kind": "PodList", "metadata": {"resourceVersion": "<some>", "continue": "<continue>"}, "items": [{"metadata": {"resourceVersion": "rv-0"}}]}),
         ];
         assert_eq!(normal("2026-01-01T10:00:00Z", &seen), expected);
+    }
+
+    #[test]
+    fn the_order_of_unknown_fields_does_not_count() {
+        let answer = |fields: [&str; 2]| Answer {
+            warnings: fields.map(|field| format!("unknown field {field:?}")).to_vec(),
+            body: json!({"message": format!("{UNKNOWN}{}", fields.join(", "))}),
+            ..Answer::default()
+        };
+        let (mut one, mut other) = (answer(["a", "b"]), answer(["b", "a"]));
+        order_unknown(&mut one);
+        order_unknown(&mut other);
+        assert_eq!(one, other);
+        assert_eq!(one.warnings, ["unknown field \"a\"", "unknown field \"b\""]);
     }
 
     #[test]

@@ -112,7 +112,7 @@ async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result
     }
     let key = Key::new(call.action.namespace, &name);
     let is_generated = value["metadata"]["generateName"].as_str().is_some_and(|prefix| !prefix.is_empty());
-    let value = versions::stored(kind, value, call.query.dry_run);
+    let value = versions::stored(kind, value);
     if call.query.dry_run {
         return match call.server.store.get(&call.entry.resource, &key) {
             Some(_) => Err(taken(call, &name, is_generated)),
@@ -202,20 +202,13 @@ pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result
 
 /// Why the type of a body cannot be read, if it cannot.
 pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<String> {
-    let name = |value: &Value| match value {
-        Value::Object(_) => "object",
-        Value::Array(_) => "array",
-        Value::Bool(_) => "bool",
-        Value::String(_) => "string",
-        _ => "number",
-    };
     if value.is_null() {
         return None;
     }
     if !value.is_object() {
         let why = format!(
             "{UNREADABLE}json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            name(value)
+            rules::json_kind(value)
         );
         return Some(why);
     }
@@ -223,7 +216,7 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<String
         if !value[field].is_null() && !value[field].is_string() {
             let why = format!(
                 "{UNREADABLE}json: cannot unmarshal {} into Go struct field .{field} of type string",
-                name(&value[field])
+                rules::json_kind(&value[field])
             );
             return Some(why);
         }
@@ -258,8 +251,10 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
             kind.kind
         )));
     }
-    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if !kind.is_builtin() && version != kind.api_version() {
+        // That its metadata can be read is asked before of what it is (`unstructuredSchemaCoercer.apply`).
+        rules::check_metadata(kind, value)?;
         let message = format!(
             "the API version in the data ({version}) does not match the expected API version ({})",
             kind.api_version()
@@ -301,13 +296,8 @@ fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>)
     let version = given_version.rsplit('/').next().unwrap_or_default();
     if given == "Status" {
         // It is of every version, and is read as what it is before it turns out to be nothing else.
-        if let Some(found) = object.get("status").and_then(|status| match status {
-            Value::Object(_) => Some("object"),
-            Value::Array(_) => Some("array"),
-            Value::Number(_) => Some("number"),
-            Value::Bool(_) => Some("bool"),
-            Value::String(_) | Value::Null => None,
-        }) {
+        let found = object.get("status").filter(|status| !status.is_string() && !status.is_null());
+        if let Some(found) = found.map(rules::json_kind) {
             return Err(status::bad_request(format!(
                 "Status in version {version:?} cannot be handled as a {name}: json: cannot unmarshal {found} into Go struct field Status.status of type string"
             )));

@@ -203,7 +203,8 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
         check_preconditions(about, options, &record.value, is_namespace)?;
         refuse_protected(call, &name)?;
         admit(call, options, &name, &record.value).await?;
-        let mut next = record.value.clone();
+        let mut next =
+            rules::read_back(&call.entry.kind, &record.value).unwrap_or_else(|| record.value.clone());
         let step = plan(&call.entry.kind, options, &mut next, call.now);
         let store = &call.server.store;
         if options.dry_run || step == Step::Nothing {

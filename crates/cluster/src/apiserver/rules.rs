@@ -13,7 +13,8 @@ use super::query::{FieldValidation, Query};
 use super::status::{self, About, Refusal};
 use crate::objects::{self, FieldSelector, IncludeObject, LabelSelector, SelectorError};
 pub use crate::objects::{
-    FieldFault, Kind, builtin_kinds, convert_autoscaler, convert_event, v2_definitions, v3_schemas,
+    FieldFault, Kind, builtin_kinds, convert_autoscaler, convert_event, json_kind, read_back, v2_definitions,
+    v3_schemas,
 };
 use crate::patch::{self, apply};
 
@@ -141,9 +142,14 @@ pub fn settle(kind: &Kind, value: &mut Value) {
     let schema = kind.stored_schema().unwrap_or_else(|| kind.schema());
     schema.prune(value);
     schema.drop_nulls(value);
+    // A label without a value is written so, and empty only as it is read back.
+    let nulls = objects::null_labels(value);
     // What cannot be read was let in, and stays as it is.
     let _ = objects::decode_metadata(&mut value["metadata"]);
     let _ = schema.coerce_embedded(value, &objects::decode_metadata);
+    for (field, name) in nulls {
+        value["metadata"][field][name] = Value::Null;
+    }
 }
 
 /// Whether a custom object says to be of this kind, in whichever version.
@@ -162,7 +168,8 @@ pub fn fill_in(kind: &Kind, value: &mut Value) {
 /// 400 for a body that cannot be read; a custom kind's may say to be of another.
 fn strange(value: &Value, kind: &Kind, why: &str) -> Refusal {
     let given = value["kind"].as_str().unwrap_or(&kind.kind);
-    let (version, kind) = (&kind.version, &kind.kind);
+    let version = value["apiVersion"].as_str().and_then(|version| version.rsplit('/').next());
+    let (version, kind) = (version.unwrap_or(&kind.version), &kind.kind);
     status::bad_request(format!("{given} in version \"{version}\" cannot be handled as a {kind}: {why}"))
 }
 

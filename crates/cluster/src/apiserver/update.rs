@@ -121,7 +121,7 @@ async fn commit(
         kind.schema().settle(&mut next);
     }
     let is_final = is_final(kind, &present, &next);
-    let next = versions::stored(kind, next, call.query.dry_run);
+    let next = versions::stored(kind, next);
     // A Scale that is sent whole is written even where it changes nothing.
     let is_scale = call.action.subresource == "scale" && call.action.verb == "update";
     if !is_scale && managed::is_unchanged(&record.value, &next) {

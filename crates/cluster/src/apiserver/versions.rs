@@ -2,7 +2,8 @@
 //!
 //! Versions of a CustomResourceDefinition differ in `apiVersion` only (conversion strategy `None`). `events.k8s.io`
 //! and the core group share their events; the fields are named otherwise. Autoscalers are stored as `v2`. Defaults that
-//! came into a definition after an object was stored are filled in as it is read.
+//! came into a definition after an object was stored are filled in as it is read, and so is what Kubernetes itself leaves
+//! out of what it writes: whoever then writes the same again does write.
 
 use std::borrow::Cow;
 
@@ -14,6 +15,13 @@ use crate::store::Record;
 
 /// An object in the version of `kind`.
 pub fn served<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
+    match rules::read_back(kind, value) {
+        Some(read) => Cow::Owned(in_version(kind, &read).into_owned()),
+        None => in_version(kind, value),
+    }
+}
+
+fn in_version<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
     // It is read as of the version in which it is stored, with that version's defaults.
     let schema = kind.stored_schema().unwrap_or_else(|| kind.schema());
     let lacks_default = !kind.is_builtin() && schema.lacks_default(value);
@@ -38,9 +46,9 @@ pub fn served_json(kind: &Kind, record: &Record) -> Bytes {
     }
 }
 
-/// An object as it came in, in the version in which it is stored; a dry run's is not read back from there, but it is
-/// brought from one version to another.
-pub fn stored(kind: &Kind, mut value: Value, is_draft: bool) -> Value {
+/// An object as it came in, in the version in which it is stored and the form in which it is read back from there; a dry
+/// run's is brought into both, too (`DryRunnableStorage.copyInto`).
+pub fn stored(kind: &Kind, mut value: Value) -> Value {
     if kind.is("events.k8s.io", "Event")
         && let Some(core) = rules::builtin_kind("", "Event")
     {
@@ -53,8 +61,7 @@ pub fn stored(kind: &Kind, mut value: Value, is_draft: bool) -> Value {
     }
     if kind.is_builtin() {
         kind.schema().settle(&mut value);
-    }
-    if !kind.is_builtin() && (!is_draft || kind.stored_schema().is_some()) {
+    } else {
         rules::settle(kind, &mut value);
     }
     value
@@ -66,12 +73,28 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn what_is_left_out_of_the_store_is_filled_in_as_it_is_read() {
+        let claim = rules::builtin_kind("", "PersistentVolumeClaim").unwrap();
+        let mut new = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {}});
+        rules::prepare_create(&claim, &mut new);
+        assert_eq!(new["status"], json!({}));
+        let read = served(&claim, &new).into_owned();
+        assert_eq!(read["status"], json!({"phase": "Pending"}));
+        assert!(matches!(served(&claim, &read), Cow::Borrowed(_)));
+        let secret = rules::builtin_kind("", "Secret").unwrap();
+        let mut new = json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": null, "b": "AA=="}});
+        rules::fill_in(&secret, &mut new);
+        assert_eq!(new["data"], json!({"a": null, "b": "AA=="}));
+        assert_eq!(served(&secret, &new)["data"], json!({"a": "", "b": "AA=="}));
+    }
+
+    #[test]
     fn events_are_renamed_both_ways() {
         let Some(kind) = rules::builtin_kind("events.k8s.io", "Event") else {
             panic!("events.k8s.io is not served")
         };
         let new = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "note": "n", "regarding": {"name": "p"}});
-        let core = stored(&kind, new.clone(), false);
+        let core = stored(&kind, new.clone());
         assert_eq!(
             core,
             json!({"apiVersion": "v1", "kind": "Event", "message": "n", "involvedObject": {"name": "p"}})

@@ -88,6 +88,43 @@ fn set_absent(object: &mut Value, field: &str, value: Value) {
 }
 
 /// The phase of an object that has none.
+/// The labels and annotations of an object that have no value: where they stand, and their names.
+pub fn null_labels(object: &Value) -> Vec<(&'static str, String)> {
+    let of = |field: &'static str| {
+        let texts = object["metadata"][field].as_object().into_iter().flatten();
+        texts.filter(|(_, text)| text.is_null()).map(move |(name, _)| (field, name.clone()))
+    };
+    of("labels").chain(of("annotations")).collect()
+}
+
+/// An object as it is read from the store, if that is not how it was written: a new claim is written without its phase
+/// (`persistentvolumeclaimStrategy.PrepareForCreate`), bytes that are `null` are read as none, and so are labels of a
+/// custom object.
+pub fn read_back(kind: &Kind, written: &Value) -> Option<Value> {
+    if !kind.is_builtin() {
+        let nulls = null_labels(written);
+        let mut read = (!nulls.is_empty()).then(|| written.clone())?;
+        nulls.into_iter().for_each(|(field, name)| read["metadata"][field][name] = json!(""));
+        return Some(read);
+    }
+    let has_null =
+        |field: &str| written[field].as_object().is_some_and(|bytes| bytes.values().any(Value::is_null));
+    let mut read = match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "PersistentVolumeClaim") if written["status"]["phase"].is_null() => written.clone(),
+        ("", "Secret") if has_null("data") => written.clone(),
+        ("", "ConfigMap") if has_null("binaryData") => written.clone(),
+        _ => return None,
+    };
+    if kind.kind == "PersistentVolumeClaim" {
+        status_phase(&mut read, "Pending");
+    }
+    for field in ["data", "binaryData"] {
+        let bytes = read.get_mut(field).and_then(Value::as_object_mut).into_iter().flatten();
+        bytes.filter(|(_, value)| value.is_null()).for_each(|(_, value)| *value = json!(""));
+    }
+    Some(read)
+}
+
 fn status_phase(object: &mut Value, phase: &str) {
     if !object["status"].is_object() {
         object["status"] = Value::Object(Map::new());

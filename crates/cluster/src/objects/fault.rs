@@ -187,6 +187,18 @@ impl fmt::Display for FieldFault {
     }
 }
 
+/// A value's JSON type as Go's `encoding/json` names it.
+pub fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// A value as Go prints it (`%v`).
 pub fn printed(value: &Value) -> String {
     match value {

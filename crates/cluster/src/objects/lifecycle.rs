@@ -62,7 +62,6 @@ fn first_status(kind: &Kind, object: &Value) -> Option<Value> {
         ("", "PersistentVolume") => {
             json!({"phase": "Pending", "lastPhaseTransitionTime": object["metadata"]["creationTimestamp"]})
         }
-        ("", "PersistentVolumeClaim") => json!({"phase": "Pending"}),
         ("", "Service") => json!({"loadBalancer": {}}),
         _ if kind.is_builtin() => json!({}),
         _ => return None,

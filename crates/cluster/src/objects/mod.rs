@@ -36,8 +36,8 @@ use crate::schema::DecodeError;
 pub use age::{human_duration, since};
 pub use autoscaler::convert_autoscaler;
 pub use crd::{established_status, kinds_of_crd, validate_crd, validate_crd_update, version_rank};
-pub use defaults::{default_object, tolerate_unreachable_nodes};
-pub use fault::{FieldFault, MAX_FAULTS, Reason, invalid_status, printed};
+pub use defaults::{default_object, null_labels, read_back, tolerate_unreachable_nodes};
+pub use fault::{FieldFault, MAX_FAULTS, Reason, invalid_status, json_kind, printed};
 pub use jsonpath::{BadPath, JsonPath};
 pub use kinds::{
     ALL_VERBS, Column, Kind, NameRule, ScalePaths, Subresource, builtin_kind, builtin_kinds,
@@ -59,15 +59,11 @@ pub use warnings::warnings;
 /// # Errors
 /// What is not of its type.
 pub fn decode_metadata(metadata: &mut Value) -> Result<(), String> {
-    let found = match metadata {
-        Value::Null => return Ok(()),
-        Value::Object(_) => "",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-    };
-    if !found.is_empty() {
+    if metadata.is_null() {
+        return Ok(());
+    }
+    if !metadata.is_object() {
+        let found = json_kind(metadata);
         return Err(format!("json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"));
     }
     let Some(kind) = builtin_kind("", "ConfigMap") else { return Ok(()) };

@@ -13,6 +13,14 @@ const NANOS: i128 = 1_000_000_000;
 const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
 /// How many bytes a quantity may have.
 const MAX_BYTES: usize = 128;
+/// No power of ten beyond this makes a difference.
+const MAX_POWER: i64 = 100;
+/// The letters of all suffixes.
+const SUFFIX_LETTERS: &str = "eEinumkKMGTP";
+/// The power of ten of a nano-unit.
+const SMALLEST: i32 = -9;
+/// The greatest power of two that upstream reads without large numbers.
+const QUICK_BINARY: u32 = 40;
 const DECIMAL: &[(&str, i32)] = &[
     ("E", 18),
     ("P", 15),
@@ -27,10 +35,19 @@ const DECIMAL: &[(&str, i32)] = &[
 ];
 const BINARY: &[(&str, u32)] = &[("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
 
-/// Why a text is no quantity; the text is upstream's.
+/// Why a text is no quantity; the texts are upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
-pub struct NotAQuantity;
+pub enum NotAQuantity {
+    /// It has not the form of one.
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    Form,
+    /// It has no number.
+    #[error("unable to parse numeric part of quantity")]
+    Number,
+    /// Its suffix is none.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
@@ -70,9 +87,9 @@ impl Quantity {
     /// Parses a JSON string or number.
     pub fn of(value: &Value) -> Result<Quantity, NotAQuantity> {
         match value {
-            Value::String(text) => text.parse(),
+            Value::String(text) => text.trim().parse(),
             Value::Number(number) => number.to_string().parse(),
-            _ => Err(NotAQuantity),
+            _ => Err(NotAQuantity::Form),
         }
     }
 
@@ -130,23 +147,34 @@ impl FromStr for Quantity {
 
     fn from_str(text: &str) -> Result<Self, NotAQuantity> {
         if text.is_empty() || text.len() > MAX_BYTES {
-            return Err(NotAQuantity);
+            return Err(NotAQuantity::Form);
         }
-        let (negative, rest) = match text.as_bytes()[0] {
-            b'-' => (true, &text[1..]),
-            b'+' => (false, &text[1..]),
-            _ => (false, text),
-        };
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, suffix) = rest.split_at(end);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-            return Err(NotAQuantity);
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let (whole, rest) = digits(unsigned);
+        let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
+        if !is_suffix(suffix) {
+            return Err(NotAQuantity::Form);
         }
         let (exponent, binary, form) = scale(suffix)?;
+        // Without a digit it is nothing, unless the suffix asks for more than a quick look (`ParseQuantity`).
+        if whole.is_empty() && fraction.is_empty() && (exponent < SMALLEST || binary > QUICK_BINARY) {
+            return Err(NotAQuantity::Number);
+        }
+        let negative = text.starts_with('-');
         let nanos = scaled(whole, fraction, exponent, binary);
         Ok(Quantity { nanos: if negative { -nanos } else { nanos }, form })
     }
+}
+
+/// The digits at the beginning, and the rest.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// Whether a text may be a suffix at all: letters of suffixes, then perhaps a whole number.
+fn is_suffix(text: &str) -> bool {
+    let number = text.trim_start_matches(|c: char| SUFFIX_LETTERS.contains(c));
+    digits(number.strip_prefix(['-', '+']).unwrap_or(number)).1.is_empty()
 }
 
 /// The power of ten, the power of two and the form that a suffix stands for.
@@ -157,9 +185,10 @@ fn scale(suffix: &str) -> Result<(i32, u32, Form), NotAQuantity> {
     if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
         return Ok((0, *power, Form::Binary));
     }
-    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(NotAQuantity)?;
-    let power: i32 = exponent.parse().map_err(|_| NotAQuantity)?;
-    Ok((power.clamp(-100, 100), 0, Form::Exponent))
+    let exponent = suffix.strip_prefix(['e', 'E']).ok_or(NotAQuantity::Suffix)?;
+    let power: i64 = exponent.parse().map_err(|_| NotAQuantity::Suffix)?;
+    let power = i32::try_from(power.clamp(-MAX_POWER, MAX_POWER)).unwrap_or_default();
+    Ok((power, 0, Form::Exponent))
 }
 
 /// `whole.fraction` × 10^`exponent` × 2^`binary` in nano-units, rounded up and capped.
@@ -272,6 +301,9 @@ mod tests {
             ("1e90", "9223372036854775807"),
             ("1m", "1m"),
             ("001", "1"),
+            ("-", "0"),
+            (".", "0"),
+            ("Gi", "0"),
         ];
         for (text, canonical) in cases {
             assert_eq!(text.parse::<Quantity>().map(|q| q.to_string()), Ok(canonical.to_owned()), "{text}");
@@ -280,8 +312,14 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "a", "1.2.3", "1 Gi", "Gi", "1gi", "--1", "1e", "1ee3", ".", "1K", "1Gib"] {
-            assert_eq!(text.parse::<Quantity>(), Err(NotAQuantity), "{text}");
+        for text in ["", "a", "1.2.3", "1 Gi", "1gi", "1Gib", "1e1.5", "ü"] {
+            assert_eq!(text.parse::<Quantity>(), Err(NotAQuantity::Form), "{text}");
+        }
+        for text in ["--1", "1e", "1ee3", "1K", "1-2", "kk", "1e99999999999999999999"] {
+            assert_eq!(text.parse::<Quantity>(), Err(NotAQuantity::Suffix), "{text}");
+        }
+        for text in ["Ei", "-.Pi", "e-10"] {
+            assert_eq!(text.parse::<Quantity>(), Err(NotAQuantity::Number), "{text}");
         }
     }
 

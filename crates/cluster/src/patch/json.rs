@@ -7,6 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::PatchError;
+use crate::objects::json_kind;
 
 /// How many operations one patch may have (`apiserver/pkg/endpoints/handlers/patch.go`).
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -21,7 +22,7 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Some(operations) = patch.as_array() else {
         return Err(PatchError::Malformed(format!(
             "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
-            kind_of(patch)
+            json_kind(patch)
         )));
     };
     if operations.len() > MAX_OPERATIONS {
@@ -45,29 +46,18 @@ fn fields(operation: &Value) -> Result<&Map<String, Value>, PatchError> {
         PatchError::Malformed(format!("error decoding patch: json: cannot unmarshal {found} into Go {into}"))
     };
     let Some(fields) = operation.as_object() else {
-        return Err(malformed(kind_of(operation), "value of type handlers.jsonPatchOp"));
+        return Err(malformed(json_kind(operation), "value of type handlers.jsonPatchOp"));
     };
     for name in ["op", "path", "from"] {
         match fields.get(name) {
             None | Some(Value::Null | Value::String(_)) => {}
             Some(other) => {
                 let into = format!("struct field jsonPatchOp.{name} of type string");
-                return Err(malformed(kind_of(other), &into));
+                return Err(malformed(json_kind(other), &into));
             }
         }
     }
     Ok(fields)
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 fn misfit(text: impl Into<String>) -> PatchError {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::normalize::zero;
 use super::{MAX_DEPTH, NodeId, Schema, Type};
+use crate::objects::json_kind;
 
 impl Schema {
     /// Converts numbers and `null`s of a built-in kind's object as Kubernetes does, ahead of [`Schema::normalize`].
@@ -152,17 +153,6 @@ fn go_kind(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "slice",
         Value::Object(_) => "map",
-    }
-}
-
-fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{MAX_DEPTH, Node, NodeId, Schema, Type, Zero};
-use crate::objects::Quantity;
+use crate::objects::{NotAQuantity, Quantity, json_kind};
 
 /// Why an object cannot be decoded; the text follows Go's `encoding/json`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,8 +27,8 @@ pub enum DecodeError {
         wanted: String,
     },
     /// A string that is no quantity.
-    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
-    Quantity,
+    #[error(transparent)]
+    Quantity(#[from] NotAQuantity),
     /// A string that is no time.
     #[error("parsing time {text} as {layout:?}: cannot parse {text} as \"2006\"", text = quoted(.0), layout = .1)]
     Time(String, &'static str),
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
                 Value::String(_) => Ok(()),
                 Value::Number(number) if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => Ok(()),
                 Value::Number(number) => Err(self.wrong(&format!("number {number}"), "int32")),
-                other => Err(self.wrong(found(other), "int32")),
+                other => Err(self.wrong(json_kind(other), "int32")),
             };
         }
         let Some(kind) = node.kind else { return Ok(()) };
@@ -169,6 +169,9 @@ impl<'a> Walk<'a> {
             let Some(field) = schema.field(id, name) else { continue };
             if child.is_null() && !is_struct {
                 *child = zero(schema.node(field));
+                if child.is_null() {
+                    continue;
+                }
             }
             let length = self.path.len();
             if is_struct {
@@ -215,13 +218,8 @@ impl<'a> Walk<'a> {
     }
 
     fn quantity(&self, value: &mut Value) -> Result<(), DecodeError> {
-        match Quantity::of(value) {
-            Ok(quantity) => {
-                *value = Value::String(quantity.to_string());
-                Ok(())
-            }
-            Err(_) => Err(DecodeError::Quantity),
-        }
+        *value = Value::String(Quantity::of(value)?.to_string());
+        Ok(())
     }
 
     fn string(&mut self, node: &Node, text: &mut String) -> Result<(), DecodeError> {
@@ -255,7 +253,7 @@ impl<'a> Walk<'a> {
             if number.is_none() && !one.is_null() {
                 let found = match one {
                     Value::Number(number) => format!("number {number}"),
-                    other => found(other).to_owned(),
+                    other => json_kind(other).to_owned(),
                 };
                 let fault = self.wrong(&found, "uint8");
                 self.first.get_or_insert(fault);
@@ -273,7 +271,7 @@ impl<'a> Walk<'a> {
     /// A value of another type: one that has a reader of its own ends the reading.
     fn mistyped(&mut self, node: &Node, value: &Value) -> Result<(), DecodeError> {
         if matches!(node.format.as_deref(), Some("date-time" | "micro-time")) {
-            return Err(self.wrong(found(value), "string"));
+            return Err(self.wrong(json_kind(value), "string"));
         }
         let fault = self.mismatch(node, value);
         self.first.get_or_insert(fault);
@@ -284,7 +282,7 @@ impl<'a> Walk<'a> {
         let holder = self.holder.to_owned();
         let found = match (value, node.kind) {
             (Value::Number(number), Some(Type::Integer)) => format!("number {number}"),
-            (value, _) => found(value).to_owned(),
+            (value, _) => json_kind(value).to_owned(),
         };
         if let Some(wanted) = self.declared {
             return DecodeError::Type { found, holder, path: self.path.clone(), wanted: wanted.to_owned() };
@@ -363,10 +361,11 @@ fn is_empty_list(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// What `null` becomes in a list or a map.
+/// What `null` becomes in a list or a map; bytes that are not there stay `null` until they are read back from the store.
 pub(super) fn zero(node: &Node) -> Value {
     match node.kind {
         _ if node.quantity => Value::from("0"),
+        Some(Type::String) if node.format.as_deref() == Some("byte") => Value::Null,
         Some(Type::String) => Value::from(""),
         Some(Type::Integer | Type::Number) => Value::from(0),
         Some(Type::Boolean) => Value::from(false),
@@ -394,17 +393,6 @@ fn vanishes(node: &Node, zero: Zero, value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.is_empty() && node.map_values().is_some(),
         _ => false,
-    }
-}
-
-fn found(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 
@@ -459,6 +447,11 @@ mod tests {
                 "json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
             ),
             ("Secret", json!({"data": {"a": "?"}}), "illegal base64 data at input byte 0"),
+            (
+                "PersistentVolumeClaim",
+                json!({"spec": {"resources": {"requests": {"storage": "1e"}}}}),
+                "unable to parse quantity's suffix",
+            ),
         ];
         for (kind, mut object, text) in cases {
             let error = builtin_kind("", kind).unwrap().schema().normalize(&mut object).unwrap_err();

@@ -57,7 +57,10 @@ pub(super) fn secret(object: &Value) -> Vec<FieldFault> {
         faults.push(FieldFault::required("data[username]", ""));
         faults.push(FieldFault::required("data[password]", ""));
     }
-    if kind == "kubernetes.io/ssh-auth" && object["data"]["ssh-privatekey"] == "" {
+    if kind == "kubernetes.io/ssh-auth"
+        && has("ssh-privatekey")
+        && text(&object["data"], "ssh-privatekey").is_empty()
+    {
         faults.push(FieldFault::required("data[ssh-privatekey]", ""));
     }
     for (_, required) in REQUIRED_KEYS.iter().filter(|(name, _)| *name == kind) {

@@ -54,7 +54,8 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
 
 /// What the schema says, where no rules of the kind say it all.
 fn of_schema(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
-    const JUDGED: [&str; 21] = [
+    const JUDGED: [&str; 23] = [
+        "ConfigMap",
         "Endpoints",
         "EndpointSlice",
         "Event",
@@ -73,6 +74,7 @@ fn of_schema(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault
         "ClusterRole",
         "ClusterRoleBinding",
         "Job",
+        "Secret",
         "Service",
         "ServiceAccount",
         "StorageClass",
