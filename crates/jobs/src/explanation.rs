@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DynamicObject, ListParams, LogParams};
 use kube::{Client, ResourceExt};
 use plan::diagnosis::Gpus;
-use plan::{Explanation, Situation, Told};
+use plan::{Explanation, Situation, Told, kept};
 
 use crate::{Error, Kind, describe, list, queue, view};
 
@@ -39,6 +39,7 @@ pub async fn explain_job(
     let has_printed = has_printed(client, namespace, &pods).await;
     let job = view::in_our_words(&object);
     let place = place.as_ref();
+    let pods: Vec<kept::Pod> = pods.into_iter().map(kept::Pod::from).collect();
     Ok(plan::explain(&Situation { job: &job, pods: &pods, events: &told, gpus, has_printed, place }))
 }
 

@@ -2,22 +2,25 @@
 //! bound in flight. A failure is a value: it ends neither the group nor the pass, only the groups after it.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Instant;
 
 use api::{ANNOTATION_ATTEMPT, MPIJob};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{Api, DeleteParams, Patch as KubePatch, PatchParams, PostParams, Preconditions};
+use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
+use plan::kept::{Job, Pod};
 use plan::{ApplyFailure, Change, Child, ChildKind, Patch, PodGroup, SecretSeen, Target, ValidJob};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::error::{Class, Error, classify};
+use crate::memory::Made;
 use crate::observe::{is_controlled_by, secret_state};
 use crate::pod_groups;
 use crate::run::Context;
@@ -155,50 +158,47 @@ async fn write(context: &Context, job: &ValidJob, change: &Change) -> Result<(),
 
 async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), Failed> {
     let client = &context.client;
-    let created = match child {
-        Child::Service(object) => Child::Service(Box::new(create_one(client, job, &**object).await?)),
-        Child::ConfigMap(object) => Child::ConfigMap(Box::new(create_one(client, job, &**object).await?)),
-        Child::Pod(object) => {
-            let mut pod = create_one(client, job, &**object).await?;
-            plan::slim_pod(&mut pod);
-            Child::Pod(Box::new(pod))
-        }
-        Child::Job(object) => {
-            let mut launcher = create_one(client, job, &**object).await?;
-            plan::slim_job(&mut launcher);
-            Child::Job(Box::new(launcher))
-        }
+    let made = match child {
+        Child::Service(object) => Made::Service(Box::new(create_one(client, job, &**object).await?)),
+        Child::ConfigMap(object) => Made::ConfigMap(Box::new(create_one(client, job, &**object).await?)),
+        Child::Pod(object) => Made::Pod(Arc::new(create_one(client, job, &**object).await?)),
+        Child::Job(object) => Made::Job(Box::new(create_one(client, job, &**object).await?)),
         Child::NetworkPolicy(object) => {
-            create_one(client, job, &**object).await?;
+            let _: NetworkPolicy = create_one(client, job, &**object).await?;
             context.memory.of(&job.uid, |memory| memory.network_policy_present = true);
             return Ok(());
         }
         Child::PodGroup(object) => {
             create_pod_group(context, job, object).await?;
-            Child::PodGroup(object.clone())
+            Made::PodGroup(object.clone())
         }
         Child::Secret(object) => {
-            let secret = create_one(client, job, &**object).await?;
+            let secret: Secret = create_one(client, job, &**object).await?;
             let present = secret_state(&secret) == SecretSeen::Present;
             context.memory.of(&job.uid, |memory| memory.secret_present = present);
             return Ok(());
         }
     };
     let entry = (child.kind(), child.name().to_owned());
-    context.memory.of(&job.uid, |memory| memory.created.insert(entry, (Instant::now(), created)));
+    context.memory.of(&job.uid, |memory| memory.created.insert(entry, (Instant::now(), made)));
     Ok(())
 }
 
-/// Creates an object. One that is there already is as good if the job controls it: an earlier pass made it, and its
-/// answer was lost or the watch lags.
-async fn create_one<K>(client: &Client, job: &ValidJob, object: &K) -> Result<K, Failed>
+/// Creates an object, and reads of the answer what `A` keeps of it. One that is there already is as good if the job
+/// controls it: an earlier pass made it, and its answer was lost or the watch lags.
+async fn create_one<K, A>(client: &Client, job: &ValidJob, object: &K) -> Result<A, Failed>
 where
-    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
-    K: Clone + Debug + Serialize + DeserializeOwned,
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Serialize,
+    A: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    A: Clone + Debug + DeserializeOwned,
 {
-    let children: Api<K> = Api::namespaced(client.clone(), &job.namespace);
-    match children.create(&PostParams::default(), object).await {
+    let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+    let path = K::url_path(&(), Some(&job.namespace));
+    let request =
+        Request::new(path).create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    match client.request(request).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let children: Api<A> = Api::namespaced(client.clone(), &job.namespace);
             let existing = children.get(&object.name_any()).await?;
             if is_controlled_by(&existing, &job.uid) { Ok(existing) } else { Err(Failed::Foreign) }
         }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::Pod as WholePod;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, LogParams};
 use plan::diagnosis::failed_run;
+use plan::kept::Pod;
 use plan::{LauncherRun, Outlook, OutputSeen, Seen, ValidJob};
 
 use crate::error::Error;
@@ -178,7 +179,7 @@ async fn last_output(context: &Context, pod: &Pod, container: &str) -> Option<(O
 /// The end of a container's log, with times. A server that is asked for so many bytes of so many lines gives the first of
 /// those lines and may cut off the last: of longer lines fewer are asked for.
 async fn tail(context: &Context, pod: &Pod, container: &str, previous: bool) -> Result<String, kube::Error> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace().unwrap_or_default());
+    let pods: Api<WholePod> = Api::namespaced(context.client.clone(), &pod.namespace().unwrap_or_default());
     let mut log = String::new();
     for lines in TAILS {
         let wanted = LogParams {

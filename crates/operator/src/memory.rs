@@ -2,16 +2,16 @@
 //! on a restart, and the next pass finds out anew at the cost of some requests.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob, MPIJobStatus};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use plan::diagnosis::failed_run;
-use plan::{Child, ChildKind, LauncherRun, Notice, OutputSeen};
+use plan::kept::{Job, Pod};
+use plan::{ChildKind, LauncherRun, Notice, OutputSeen, PodGroup};
 
 use crate::launcher_log::RunId;
 
@@ -30,7 +30,7 @@ pub(crate) struct JobMemory {
     /// Values of priority classes that decide about the gang, once they were asked for.
     pub priorities: Option<BTreeMap<String, i32>>,
     /// Children that were created and that no watch has shown yet.
-    pub created: HashMap<(ChildKind, String), (Instant, Child)>,
+    pub created: HashMap<(ChildKind, String), (Instant, Made)>,
     /// The Launcher's last run that failed.
     pub launcher_failed: Option<Box<(RunId, LauncherRun)>>,
     /// Of which attempt the rest is.
@@ -53,6 +53,16 @@ pub(crate) struct JobMemory {
     pub written_at: Option<Instant>,
     /// Passes that failed in a row.
     pub failures: u32,
+}
+
+/// A child as the server answered its create.
+#[derive(Clone)]
+pub(crate) enum Made {
+    Service(Box<Service>),
+    ConfigMap(Box<ConfigMap>),
+    Job(Box<Job>),
+    Pod(Arc<Pod>),
+    PodGroup(Box<PodGroup>),
 }
 
 /// A status, and what is told with it, that waits to be written together with the next.
@@ -88,6 +98,14 @@ impl Memory {
         // A panic elsewhere leaves entries that are merely incomplete, which costs a request.
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         act(jobs.entry(uid.to_owned()).or_default())
+    }
+
+    /// Notes that a pass over a job has not failed.
+    pub(crate) fn passed(&self, uid: &str) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(memory) = jobs.get_mut(uid) {
+            memory.failures = 0;
+        }
     }
 
     /// Forgets the jobs that are gone, once they may be more than those that are there.
@@ -150,6 +168,16 @@ impl Memory {
 
     fn failed_launchers(&self) -> MutexGuard<'_, HashMap<(String, String), Pod>> {
         self.failed_launchers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets a job that has ended, unless the watch has yet to show what was written or made last: the end of a log
+    /// may be kept with it, and it is looked at only when it changes.
+    pub(crate) fn settle(&self, uid: &str) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_settled = |memory: &JobMemory| memory.written.is_none() && memory.created.is_empty();
+        if jobs.get(uid).is_some_and(|memory| is_settled(memory) && memory.held.is_none()) {
+            jobs.remove(uid);
+        }
     }
 
     /// Forgets a job.

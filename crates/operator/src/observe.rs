@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use api::{CONDITION_CREATED, CONDITION_RUNNING, LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob, MPIJobStatus};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod as WholePod, Secret, Service};
 use kube::api::{Api, ListParams};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
 use plan::diagnosis::{Gpus, gpus};
-use plan::{Child, ChildKind, SecretSeen, Seen, ValidJob};
+use plan::kept::{Job, Pod};
+use plan::{ChildKind, SecretSeen, Seen, ValidJob};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 use crate::launcher_log;
-use crate::memory::{JobMemory, WATCH_LAG};
+use crate::memory::{JobMemory, Made, WATCH_LAG};
 use crate::pod_groups;
 use crate::run::Context;
 
@@ -59,7 +59,7 @@ pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -
 
 /// GPUs that the job asks for, and those that are free; nothing where nodes or everybody's pods may not be listed.
 async fn count_gpus(context: &Context, seen: &Seen) -> Option<Gpus> {
-    let (nodes, pods): (Api<Node>, Api<Pod>) =
+    let (nodes, pods): (Api<Node>, Api<WholePod>) =
         (Api::all(context.client.clone()), Api::all(context.client.clone()));
     let all = ListParams::default().limit(MOST_COUNTED);
     let bound = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
@@ -67,8 +67,8 @@ async fn count_gpus(context: &Context, seen: &Seen) -> Option<Gpus> {
     let (nodes, pods) = (nodes.ok()?.items, pods.ok()?.items);
     // Of the pods in the stores nothing is kept that says how many GPUs they ask for.
     let ours: HashSet<&str> = seen.workers.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
-    let is_ours = |pod: &&Pod| pod.metadata.uid.as_deref().is_some_and(|uid| ours.contains(uid));
-    let own: Vec<Pod> = pods.iter().filter(is_ours).cloned().collect();
+    let is_ours = |pod: &&WholePod| pod.metadata.uid.as_deref().is_some_and(|uid| ours.contains(uid));
+    let own: Vec<WholePod> = pods.iter().filter(is_ours).cloned().collect();
     Some(gpus(&own, &nodes, &pods))
 }
 
@@ -226,12 +226,11 @@ fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
     });
     for (_, child) in memory.created.values() {
         match child.clone() {
-            Child::Service(service) => seen.service = Some(*service),
-            Child::ConfigMap(config_map) => seen.config_map = Some(*config_map),
-            Child::Job(job) => seen.launcher = Some(*job),
-            Child::Pod(pod) => seen.workers.push(Arc::new(*pod)),
-            Child::PodGroup(group) => seen.pod_group = Some(*group),
-            Child::Secret(_) | Child::NetworkPolicy(_) => {}
+            Made::Service(service) => seen.service = Some(*service),
+            Made::ConfigMap(config_map) => seen.config_map = Some(*config_map),
+            Made::Job(job) => seen.launcher = Some(*job),
+            Made::Pod(pod) => seen.workers.push(pod),
+            Made::PodGroup(group) => seen.pod_group = Some(*group),
         }
     }
 }

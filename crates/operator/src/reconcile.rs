@@ -51,7 +51,7 @@ pub(crate) async fn reconcile(job: Arc<MPIJob>, context: Arc<Context>) -> Result
         Err(faults) => refuse(&context, &job, plan::reject(&job, &faults, now), now).await,
     };
     if outcome.is_ok() {
-        context.memory.of(&uid, |memory| memory.failures = 0);
+        context.memory.passed(&uid);
     }
     outcome
 }
@@ -76,7 +76,12 @@ async fn walk(context: &Context, job: &MPIJob, valid: &ValidJob, now: Timestamp)
     if matches!(plan.outlook, Outlook::Restarting(_)) {
         begin_next_attempt(context, valid).await?;
     }
-    finish(context, valid, &applied, [plan.wake_after, later])
+    let has_ended = seen.status.completion_time.is_some();
+    let action = finish(context, valid, &applied, [plan.wake_after, later])?;
+    if has_ended && later.is_none() {
+        context.memory.settle(&valid.uid);
+    }
+    Ok(action)
 }
 
 /// The status and the event of a job that cannot be run.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use api::{LABEL_JOB_NAME, LABEL_OPERATOR_NAME, MPIJob, OPERATOR_NAME};
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::controller::Controller;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use plan::Gang;
+use plan::kept::{Job, Pod};
 use serde::de::DeserializeOwned;
 
 use crate::health::Health;
@@ -72,12 +72,12 @@ pub(crate) fn controller(
     let (controller, services) = watch(controller, scoped(client, namespace), health, whole);
     let whole = |child: &mut ConfigMap| child.managed_fields_mut().clear();
     let (controller, config_maps) = watch(controller, scoped(client, namespace), health, whole);
-    let (controller, pods) = watch(controller, scoped(client, namespace), health, move |pod| {
-        plan::slim_pod(pod);
+    let (controller, pods) = watch(controller, scoped(client, namespace), health, move |pod: &mut Pod| {
+        pod.metadata.managed_fields = None;
         pods_seen.note(pod);
     });
-    let (controller, jobs) = watch(controller, scoped(client, namespace), health, move |job| {
-        plan::slim_job(job);
+    let (controller, jobs) = watch(controller, scoped(client, namespace), health, move |job: &mut Job| {
+        job.metadata.managed_fields = None;
         jobs_seen.note_end(job);
     });
     let (controller, pod_groups) = match gang {
@@ -157,13 +157,13 @@ where
     }
 }
 
-/// Adds the watch of one kind of child; `slim` sees every version of it that passes, the last before it goes too, and
-/// leaves of it what is kept.
+/// Adds the watch of one kind of child; `look` sees every version of it that passes, the last before it goes too, and
+/// may drop what is not kept.
 fn watch<K>(
     controller: Controller<MPIJob>,
     children: Api<K>,
     health: &Arc<Health>,
-    slim: impl Fn(&mut K) + Send + 'static,
+    look: impl Fn(&mut K) + Send + 'static,
 ) -> (Controller<MPIJob>, Store<K>)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
@@ -172,7 +172,7 @@ where
     let (store, writer) = reflector::store();
     let stream = watcher(children, ours().page_size(PAGE))
         .default_backoff()
-        .modify(slim)
+        .modify(look)
         .reflect(writer)
         .touched_objects();
     let health = health.clone();

@@ -6,11 +6,11 @@
 
 use api::{CONDITION_STALLED, CONDITION_WORLD_VERIFIED, MPIJob, MPIJobStatus, Phase, WORKER};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 
 use crate::conditions::condition;
 use crate::diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
+use crate::kept::Pod;
 use crate::observed::{
     Seen, condition_since, is_going, is_ready, is_running, phase, started_at, worker_index,
 };

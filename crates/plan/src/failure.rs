@@ -2,12 +2,12 @@
 //! Launcher printed explains the rest. A cause that is known is never replaced by one that says less.
 
 use api::Failure;
-use k8s_openapi::api::core::v1::Pod;
 
 use crate::diagnosis::{
     Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, World, agent_begins, diagnose,
     failed_run, of_infrastructure, of_worker,
 };
+use crate::kept::Pod;
 use crate::objects::worker_name;
 use crate::observed::{Seen, is_failed, worker_index};
 use crate::validate::ValidJob;
@@ -85,7 +85,7 @@ pub fn wants_agent<'a>(job: &ValidJob, seen: &'a Seen) -> Option<&'a Pod> {
     let pod = *seen.by_index(job).get(index)?;
     let container = pod?.spec.as_ref()?.containers.first()?;
     let limits = container.resources.as_ref()?.limits.as_ref()?;
-    pod.filter(|_| limits.contains_key("memory"))
+    pod.filter(|_| limits.memory.is_some())
 }
 
 /// The lines of a Worker's log that its launch agent wrote itself.

@@ -13,6 +13,7 @@ pub mod diagnosis;
 mod duration;
 mod explanation;
 mod failure;
+pub mod kept;
 mod objects;
 mod observed;
 mod planning;
@@ -20,7 +21,6 @@ mod precheck;
 mod quantity;
 mod report;
 mod restart;
-mod slim;
 mod stall;
 mod startup;
 mod validate;
@@ -42,7 +42,6 @@ pub use precheck::{Finding, Room, Weight, precheck};
 pub use quantity::quantity_nanos;
 pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency};
 pub use restart::attempt_of;
-pub use slim::{slim_job, slim_pod};
 pub use stall::{hang, silence, wants_look};
 pub use validate::{
     Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob, is_ours,

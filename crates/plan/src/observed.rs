@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use api::{Failure, MPIJobStatus};
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Service};
 
 use crate::diagnosis::{Diagnosis, Gpus, failed_run};
+use crate::kept::{Job, Pod};
 use crate::objects::{KeyPair, PodGroup};
 use crate::restart::attempt_of;
 use crate::validate::ValidJob;

@@ -11,8 +11,8 @@ use api::{
     REASON_VALIDATION, WORKER,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::batch::v1::Job as WholeJob;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod as WholePod, Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Map, Value, json};
 
@@ -22,6 +22,7 @@ use crate::diagnosis::{
     PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
 };
 use crate::failure::{failure_of, launcher_failure, users_error};
+use crate::kept::{Job, Pod};
 use crate::objects::{
     PodGroup, config_map, config_map_name, discover_hosts, drift, launcher_job, launcher_name,
     network_policy, pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker,
@@ -76,9 +77,9 @@ pub enum Child {
     /// The key.
     Secret(Box<Secret>),
     /// A Worker.
-    Pod(Box<Pod>),
+    Pod(Box<WholePod>),
     /// The Launcher.
-    Job(Box<Job>),
+    Job(Box<WholeJob>),
     /// The gang.
     PodGroup(Box<PodGroup>),
     /// Who may connect to the pods.

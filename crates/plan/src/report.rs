@@ -13,13 +13,13 @@ use api::{
     REASON_VALIDATION, ReplicaStatus, WORKER, Waiting, WorkerCounts,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::attempts::{end_attempt, report_attempt};
 use crate::conditions::{condition, is_finished, is_true, set_condition};
 use crate::explanation::{has_numbers, hindrance};
 use crate::failure::launcher_failure;
+use crate::kept::Pod;
 use crate::observed::{
     LauncherEnd, Seen, condition_since, is_failed, is_ready, is_running, phase, started_at,
 };

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use api::{ANNOTATION_ATTEMPT, Failure};
 use k8s_openapi::api::core::v1::{
-    Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec,
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec,
     PreferredSchedulingTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::diagnosis::Cause;
+use crate::kept::Pod;
 use crate::observed::{Seen, is_going};
 use crate::planning::{Change, ChildKind, Target};
 use crate::validate::{Avoidance, ValidJob};

@@ -3,9 +3,9 @@
 
 use api::MPIJobStatus;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::kept::Pod;
 use crate::observed::{Seen, condition_since, started_at};
 use crate::validate::ValidJob;
 

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use api::{CONDITION_WORLD_VERIFIED, REASON_COLLAPSED, REASON_RANKS_SEEN};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
 use crate::conditions::set_condition;
 use crate::diagnosis::{
     Cause, Ending, Facts, Output, Placement, World, diagnose, placement, placement_by_agents,
 };
 use crate::failure::world;
+use crate::kept::Pod;
 use crate::objects::runs_agent;
 use crate::observed::Seen;
 use crate::report::{Notice, Report};

@@ -2,7 +2,7 @@
 //!
 //! The caller fills these structs from statuses and events, or takes them from a [`Pod`]; nothing is fetched here.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use crate::kept::{ContainerStatus, Pod, PodStatus};
 
 /// No more events of one object are looked at.
 const MAX_EVENTS: usize = 50;
@@ -153,7 +153,7 @@ fn memory_limit(pod: &Pod, container: &str) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let found = all.into_iter().find(|candidate| candidate.name == container)?;
-    Some(found.resources.as_ref()?.limits.as_ref()?.get("memory")?.0.clone())
+    Some(found.resources.as_ref()?.limits.as_ref()?.memory.as_ref()?.0.clone())
 }
 
 /// The facts as lines, in the forms that the rules of [`super::rules`] read.

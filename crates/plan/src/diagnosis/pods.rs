@@ -2,10 +2,11 @@
 //! while it runs. A wrong cause is worse than none, so what a status cannot tell is not named here; what a pod's
 //! runtime says in words is read by the same [`super::rules`] as everything else.
 
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated};
 
 use super::facts::PodFacts;
 use super::{Cause, Diagnosis, Ending, Facts, Output, diagnose};
+use crate::kept::{ContainerStatus, Pod};
 use crate::observed::{condition_since, is_going};
 
 /// Why a pod failed.
@@ -66,12 +67,9 @@ fn container_statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
 
 /// The run that ended last; of a pod that is being deleted the one before it, as the last is ended by that.
 fn failed_run_of(status: &ContainerStatus, going: bool) -> Option<FailedRun> {
-    let ended_badly = |state: &Option<_>| {
-        let state: &k8s_openapi::api::core::v1::ContainerState = state.as_ref()?;
-        state.terminated.clone().filter(|ended| ended.exit_code != 0)
-    };
-    let now = ended_badly(&status.state).map(|ended| (ended, false));
-    let before = ended_badly(&status.last_state).map(|ended| (ended, true));
+    let ended_badly = |state: &ContainerState| state.terminated.clone().filter(|ended| ended.exit_code != 0);
+    let now = status.state.as_ref().and_then(ended_badly).map(|ended| (ended, false));
+    let before = status.last_state.as_deref().and_then(ended_badly).map(|ended| (ended, true));
     let (ended, previous) = if going { before.or(now) } else { now.or(before) }?;
     Some(FailedRun { container: status.name.clone(), restarts: status.restart_count, previous, ended })
 }

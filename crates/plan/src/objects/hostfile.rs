@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::{launcher_name, metadata, watched_labels, worker_name};
 use crate::Settings;
+use crate::kept::Pod;
 use crate::observed::{is_running, worker_index};
 use crate::validate::{Implementation, ValidJob};
 

@@ -12,6 +12,7 @@ use super::pod_group::join;
 use super::transport::{equip, launch, launcher_environment, mount};
 use super::{env, launcher_name, metadata, name_host, owner_reference, pod_labels, watched_labels};
 use crate::Settings;
+use crate::kept;
 use crate::restart::mark;
 use crate::validate::ValidJob;
 
@@ -40,7 +41,7 @@ pub(crate) fn launcher_job(job: &ValidJob, settings: &Settings) -> Job {
 
 /// A merge patch that gives a suspended Launcher what a queue injected into the MPIJob meanwhile (KEP-2926): labels and
 /// annotations beside those that it has, as upstream; the rest in place of what an earlier admission injected.
-pub(crate) fn scheduling_directives(job: &ValidJob, launcher: &Job, settings: &Settings) -> Value {
+pub(crate) fn scheduling_directives(job: &ValidJob, launcher: &kept::Job, settings: &Settings) -> Value {
     let template = pod_template(job, settings);
     let metadata = template.metadata.unwrap_or_default();
     let pod = template.spec.unwrap_or_default();

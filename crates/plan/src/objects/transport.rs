@@ -2,7 +2,7 @@
 //! agent with its program, its key and the settings that point the MPI at it.
 
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, EnvVar, KeyToPath, Pod, PodSpec, ResourceRequirements,
+    Capabilities, Container, EmptyDirVolumeSource, EnvVar, KeyToPath, PodSpec, ResourceRequirements,
     SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -11,6 +11,7 @@ use super::secret::{PRIVATE_KEY, PUBLIC_KEY};
 use super::{env, secret_name};
 use crate::Settings;
 use crate::defaults::DEFAULT_SSH_MOUNT_PATH;
+use crate::kept;
 use crate::validate::{Implementation, Launch, ValidJob};
 
 /// The volume with the job's key.
@@ -41,7 +42,7 @@ pub(crate) fn launch(job: &ValidJob, settings: &Settings) -> Launch {
 }
 
 /// Whether a pod was made with the launch agent in it.
-pub(crate) fn runs_agent(pod: &Pod) -> bool {
+pub(crate) fn runs_agent(pod: &kept::Pod) -> bool {
     let containers = pod.spec.iter().filter_map(|spec| spec.init_containers.as_ref()).flatten();
     containers.into_iter().any(|container| container.name == AGENT)
 }

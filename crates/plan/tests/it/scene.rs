@@ -13,7 +13,9 @@ use k8s_openapi::api::core::v1::{
     ContainerStatus, Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use plan::{Change, Child, KeyPair, Launch, LauncherRun, PodGroup, SecretSeen, Seen, Settings, ValidJob};
+use plan::{
+    Change, Child, KeyPair, Launch, LauncherRun, PodGroup, SecretSeen, Seen, Settings, ValidJob, kept,
+};
 use serde::Deserialize;
 
 /// What a golden input says.
@@ -211,16 +213,7 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
         pod.metadata.name = Some(plan::worker_name(&job.name, worker.index));
         seen.workers.push(Arc::new(pod_of(&pod, worker)));
     }
-    slim(&mut seen);
     seen
-}
-
-/// What the operator's watches keep.
-fn slim(seen: &mut Seen) {
-    seen.workers.iter_mut().for_each(|pod| plan::slim_pod(Arc::make_mut(pod)));
-    seen.launcher_pods.iter_mut().for_each(plan::slim_pod);
-    seen.launcher.iter_mut().for_each(plan::slim_job);
-    seen.launcher_failed.iter_mut().for_each(|run| plan::slim_pod(&mut run.pod));
 }
 
 fn add_launcher(seen: &mut Seen, mut launcher: Job, scene: Option<&LauncherScene>) {
@@ -261,10 +254,11 @@ fn add_launcher(seen: &mut Seen, mut launcher: Job, scene: Option<&LauncherScene
     let failed = seen.failed_launcher_pod().cloned().or(scene.gone.as_ref().map(|gone| pod_number(9, gone)));
     seen.launcher_failed =
         failed.map(|pod| LauncherRun { pod, log: scene.log.clone(), ..LauncherRun::default() });
-    seen.launcher = Some(launcher);
+    seen.launcher = Some(launcher.into());
 }
 
-fn pod_of(pod: &Pod, scene: &PodScene) -> Pod {
+/// The pod as the operator's watches keep it.
+fn pod_of(pod: &Pod, scene: &PodScene) -> kept::Pod {
     let mut pod = pod.clone();
     pod.metadata.uid = Some(format!("uid-of-{}", pod.metadata.name.as_ref().unwrap()));
     if let Some(mode) = &scene.mode {
@@ -307,7 +301,7 @@ fn pod_of(pod: &Pod, scene: &PodScene) -> Pod {
         container_statuses: Some(statuses.into_iter().collect()),
         ..PodStatus::default()
     });
-    pod
+    pod.into()
 }
 
 fn running_since(scene: &PodScene) -> ContainerState {

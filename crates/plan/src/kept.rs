@@ -1,0 +1,283 @@
+//! Pods and Launchers as far as anything reads them: what [`plan`](crate::plan), [`report`](crate::report) and the
+//! diagnosis are given. They are by far the most of what an operator keeps in memory, and the types of the API are some
+//! kilobytes each, mostly of fields that are empty. Names and shapes are the API's, so that an object of the API server
+//! decodes to them as it is; what is not here is skipped while it is read. Whoever reads more of a pod adds the field.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::batch::v1::{Job as WholeJob, JobStatus};
+use k8s_openapi::api::core::v1::{
+    Container as WholeContainer, ContainerState, ContainerStatus as WholeContainerStatus, Pod as WholePod,
+    PodCondition,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+
+/// A pod (`core/v1`).
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Pod {
+    /// Whole, but for the fields' managers where it came from a watch.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// What was asked for.
+    pub spec: Option<PodSpec>,
+    /// What was last heard.
+    pub status: Option<PodStatus>,
+}
+
+/// A pod's spec.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// The node that the pod is bound to.
+    pub node_name: Option<String>,
+    /// Its containers, the MPI container first.
+    pub containers: Vec<Container>,
+    /// Those that run before.
+    pub init_containers: Option<Vec<Container>>,
+}
+
+/// A container in a pod's spec.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Container {
+    /// Its name, unique in the pod.
+    pub name: String,
+    /// What it may use.
+    pub resources: Option<Resources>,
+}
+
+/// A container's resources.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    /// The most that it may use.
+    pub limits: Option<Limits>,
+}
+
+/// Limits of a container.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Bytes of memory.
+    pub memory: Option<Quantity>,
+}
+
+/// A pod's status.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    pub phase: Option<String>,
+    /// Why it is so, in one word, e.g. `Evicted`.
+    pub reason: Option<String>,
+    /// Why it is so, in a sentence.
+    pub message: Option<String>,
+    /// Its address: a diagnosis tells whose an address in the output is.
+    #[serde(rename = "podIP")]
+    pub pod_ip: Option<String>,
+    /// Its conditions.
+    pub conditions: Option<Vec<PodCondition>>,
+    /// Of the containers.
+    pub container_statuses: Option<Vec<ContainerStatus>>,
+    /// Of the init containers.
+    pub init_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+/// A container in a pod's status.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    /// Its name in the spec.
+    pub name: String,
+    /// Whether its readiness probe succeeded last.
+    pub ready: bool,
+    /// How often it was started again.
+    pub restart_count: i32,
+    /// How it is.
+    pub state: Option<ContainerState>,
+    /// How the run before ended.
+    pub last_state: Option<Box<ContainerState>>,
+}
+
+/// A Launcher's Job (`batch/v1`).
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Job {
+    /// Whole, but for the fields' managers where it came from a watch.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// What was asked for.
+    pub spec: Option<JobSpec>,
+    /// What was last heard.
+    pub status: Option<JobStatus>,
+}
+
+/// The spec of a Launcher's Job.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct JobSpec {
+    /// Whether its pod is held back.
+    pub suspend: Option<bool>,
+    /// Of its pod's template, what a resumed job replaces.
+    pub template: PodTemplate,
+}
+
+/// The template of a Launcher's pod.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct PodTemplate {
+    /// The pod's spec.
+    pub spec: Option<TemplateSpec>,
+}
+
+/// The spec in a template.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TemplateSpec {
+    /// Labels of the nodes that will do.
+    pub node_selector: Option<BTreeMap<String, String>>,
+}
+
+/// Tells the client which resource of the API decodes to a type.
+macro_rules! of_the_api {
+    ($kept:ty, $whole:ty) => {
+        impl k8s_openapi::Resource for $kept {
+            const API_VERSION: &'static str = <$whole as k8s_openapi::Resource>::API_VERSION;
+            const GROUP: &'static str = <$whole as k8s_openapi::Resource>::GROUP;
+            const KIND: &'static str = <$whole as k8s_openapi::Resource>::KIND;
+            const URL_PATH_SEGMENT: &'static str = <$whole as k8s_openapi::Resource>::URL_PATH_SEGMENT;
+            const VERSION: &'static str = <$whole as k8s_openapi::Resource>::VERSION;
+            type Scope = NamespaceResourceScope;
+        }
+
+        impl k8s_openapi::Metadata for $kept {
+            type Ty = ObjectMeta;
+
+            fn metadata(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn metadata_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+of_the_api!(Pod, WholePod);
+of_the_api!(Job, WholeJob);
+
+impl From<WholePod> for Pod {
+    fn from(pod: WholePod) -> Self {
+        let spec = pod.spec.map(|spec| PodSpec {
+            node_name: spec.node_name,
+            containers: all(spec.containers),
+            init_containers: spec.init_containers.map(all),
+        });
+        let status = pod.status.map(|status| PodStatus {
+            phase: status.phase,
+            reason: status.reason,
+            message: status.message,
+            pod_ip: status.pod_ip,
+            conditions: status.conditions,
+            container_statuses: status.container_statuses.map(all),
+            init_container_statuses: status.init_container_statuses.map(all),
+        });
+        Self { metadata: pod.metadata, spec, status }
+    }
+}
+
+fn all<A, B: From<A>>(list: Vec<A>) -> Vec<B> {
+    list.into_iter().map(B::from).collect()
+}
+
+impl From<WholeContainer> for Container {
+    fn from(container: WholeContainer) -> Self {
+        let resources = container.resources.map(|resources| Resources {
+            limits: resources.limits.map(|mut limits| Limits { memory: limits.remove("memory") }),
+        });
+        Self { name: container.name, resources }
+    }
+}
+
+impl From<WholeContainerStatus> for ContainerStatus {
+    fn from(status: WholeContainerStatus) -> Self {
+        Self {
+            name: status.name,
+            ready: status.ready,
+            restart_count: status.restart_count,
+            state: status.state,
+            last_state: status.last_state.map(Box::new),
+        }
+    }
+}
+
+impl From<WholeJob> for Job {
+    fn from(job: WholeJob) -> Self {
+        let spec = job.spec.map(|spec| JobSpec {
+            suspend: spec.suspend,
+            template: PodTemplate {
+                spec: spec.template.spec.map(|pod| TemplateSpec { node_selector: pod.node_selector }),
+            },
+        });
+        Self { metadata: job.metadata, spec, status: job.status }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_of_the_api_decodes_to_what_its_whole_type_gives() {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "pi-worker-0", "labels": { "a": "b" } },
+            "spec": {
+                "nodeName": "node-1", "restartPolicy": "Never",
+                "initContainers": [{ "name": "wait", "image": "i" }],
+                "containers": [
+                    { "name": "mpi", "image": "i", "resources": { "limits": { "memory": "2Gi", "cpu": "1" } } },
+                    { "name": "log", "resources": {} },
+                ],
+            },
+            "status": {
+                "phase": "Failed", "reason": "Evicted", "message": "no room", "podIP": "10.0.0.7", "hostIP": "10.0.0.1",
+                "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": null }],
+                "containerStatuses": [{
+                    "name": "mpi", "ready": true, "restartCount": 2, "image": "i", "imageID": "sha256:0",
+                    "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },
+                    "lastState": { "terminated": { "exitCode": 137, "reason": "OOMKilled" } },
+                }],
+                "initContainerStatuses": [],
+            },
+        });
+        let direct: Pod = serde_json::from_value(pod.clone()).unwrap();
+        let whole: WholePod = serde_json::from_value(pod).unwrap();
+        let limits = direct.spec.as_ref().unwrap().containers[0].resources.as_ref().unwrap().limits.as_ref();
+        assert_eq!(limits.unwrap().memory.as_ref().unwrap().0, "2Gi");
+        let status = &direct.status.as_ref().unwrap();
+        assert_eq!(status.pod_ip.as_deref(), Some("10.0.0.7"));
+        let last = status.container_statuses.as_ref().unwrap()[0].last_state.as_ref().unwrap();
+        assert_eq!(last.terminated.as_ref().unwrap().exit_code, 137);
+        assert_eq!(direct, Pod::from(whole));
+    }
+
+    #[test]
+    fn a_launchers_job_decodes_to_what_its_whole_type_gives() {
+        let job = json!({
+            "metadata": { "name": "pi-launcher" },
+            "spec": { "suspend": true, "backoffLimit": 2, "template": { "metadata": { "labels": {} },
+                "spec": { "nodeSelector": { "zone": "a" }, "containers": [{ "name": "mpi" }] } } },
+            "status": { "startTime": "2026-01-01T00:00:00Z", "active": 1 },
+        });
+        let direct: Job = serde_json::from_value(job.clone()).unwrap();
+        let whole: WholeJob = serde_json::from_value(job).unwrap();
+        let selector = direct.spec.as_ref().unwrap().template.spec.as_ref().unwrap().node_selector.as_ref();
+        assert_eq!(selector.unwrap()["zone"], "a");
+        assert_eq!(direct, Job::from(whole));
+    }
+}
