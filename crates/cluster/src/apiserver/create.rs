@@ -187,17 +187,15 @@ pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
 pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result<(), Refusal> {
     let Some(why) = type_fault(call, value, bytes) else { return Ok(()) };
     // Only a reader that is not strict has read a version by then.
-    let is_lenient = why.starts_with(NO_KIND) && call.query.field_validation == FieldValidation::Ignore;
-    let version = value["apiVersion"].as_str().filter(|version| is_lenient && !version.is_empty());
-    match version {
-        Some(version) => {
-            let (kind, version) = (&call.entry.kind.kind, version.rsplit('/').next().unwrap_or_default());
-            Err(status::bad_request(format!(
-                "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
-            )))
-        }
-        None => Err(unrecognized(call, &why, bytes)),
+    if why.starts_with(NO_KIND) && call.query.field_validation == FieldValidation::Ignore {
+        let (kind, version) = (&call.entry.kind.kind, &call.entry.kind.version);
+        let given = value["apiVersion"].as_str().filter(|version| !version.is_empty()).unwrap_or(version);
+        let version = given.rsplit('/').next().unwrap_or_default();
+        return Err(status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+        )));
     }
+    Err(unrecognized(call, &why, bytes))
 }
 
 /// Why the type of a body cannot be read, if it cannot.

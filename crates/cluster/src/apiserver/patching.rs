@@ -167,6 +167,7 @@ fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
         let is_null = next.get("apiVersion").is_some_and(Value::is_null);
         if !is_null {
             rules::check_metadata(&call.entry.kind, next).map_err(|why| undecodable(next, &why))?;
+            check_name(call, next)?;
         }
         return Err(if is_null {
             let text = ".apiVersion accessor error: <nil> is of the type <nil>, expected string";

@@ -173,10 +173,11 @@ fn strange(value: &Value, kind: &Kind, why: &str) -> Refusal {
     status::bad_request(format!("{given} in version \"{version}\" cannot be handled as a {kind}: {why}"))
 }
 
-/// Fills in what the client left out. A custom object that says to be of a version which is not there has no defaults.
+/// Fills in what the client left out. A custom object that says to be of another kind, or of a version which is not
+/// there, has no defaults.
 pub fn default(kind: &Kind, value: &mut Value) {
     let version = value["apiVersion"].as_str().and_then(|version| version.rsplit('/').next());
-    if kind.is_builtin() || version == Some(&kind.version) {
+    if kind.is_builtin() || (version == Some(&kind.version) && is_of(kind, value)) {
         objects::default_object(kind, value);
     }
 }

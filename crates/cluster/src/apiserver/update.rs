@@ -122,9 +122,10 @@ async fn commit(
     }
     let is_final = is_final(kind, &present, &next);
     let next = versions::stored(kind, next);
-    // A Scale that is sent whole is written even where it changes nothing.
+    // What changes who owns a Scale's number, if only since when, is written (`managedfields.ScaleHandler.ToParent`).
     let is_scale = call.action.subresource == "scale" && call.action.verb == "update";
-    if !is_scale && managed::is_unchanged(&record.value, &next) {
+    let is_same = if is_scale { record.value == next } else { managed::is_unchanged(&record.value, &next) };
+    if is_same {
         return Ok(Some(Shown::Stored(record.clone())));
     }
     if call.query.dry_run {

@@ -516,7 +516,7 @@ fn network_policy(object: &mut Value) {
     for (rules, _) in [("/spec/ingress", ()), ("/spec/egress", ())] {
         for rule in items(object, rules) {
             for port in items(rule, "/ports") {
-                set(port, "protocol", json!("TCP"));
+                set_absent(port, "protocol", json!("TCP"));
             }
         }
     }

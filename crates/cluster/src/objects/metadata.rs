@@ -86,8 +86,10 @@ fn owners(owners: &Value, faults: &mut Vec<FieldFault>) {
             ("name", "must not be empty"),
             ("uid", "must not be empty"),
         ] {
-            if owner[field].as_str().unwrap_or_default().is_empty() {
-                faults.push(FieldFault::invalid(format!("{path}.{field}"), "", text));
+            let given = owner[field].as_str().unwrap_or_default();
+            // What is no group and version has no version (`schema.FromAPIVersionAndKind`).
+            if given.is_empty() || (field == "apiVersion" && given.matches('/').count() > 1) {
+                faults.push(FieldFault::invalid(format!("{path}.{field}"), given, text));
             }
         }
         if owner["apiVersion"] == "v1" && owner["kind"] == "Event" {

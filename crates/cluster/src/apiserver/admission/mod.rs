@@ -213,6 +213,7 @@ pub async fn validate(
         limit_range::validate(at, object, old)?;
         pod_security::check(at, object, old)?;
         pods::validate_class(at, object)?;
+        storage_class::validate(at, object, old)?;
     }
     policy::validate(at, object, old)?;
     webhook::validate(at, object, old).await?;

@@ -1,17 +1,53 @@
-//! The default StorageClass, for claims that name none.
+//! The default StorageClass, for claims that name none, and whether a claim's class lets it grow.
 //!
-//! Source: `plugin/pkg/admission/storage/storageclass/setdefault`, `pkg/volume/util/storageclass.go`.
+//! Source: `plugin/pkg/admission/storage/storageclass/setdefault`, `plugin/pkg/admission/storage/persistentvolume/resize`,
+//! `pkg/volume/util/storageclass.go`.
 
 use serde_json::Value;
 
 use super::{Attributes, Operation};
-use crate::store::Resource;
+use crate::apiserver::status::Refusal;
+use crate::objects::Quantity;
+use crate::store::{Key, Resource};
 
 /// Annotations that mark the default class.
 const DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 /// The old way to name a claim's class.
 const NAMED: &str = "volume.beta.kubernetes.io/storage-class";
+
+fn classes() -> Resource {
+    Resource::new("storage.k8s.io", "storageclasses")
+}
+
+/// Refuses to let a claim grow whose class does not say that it may.
+///
+/// # Errors
+/// 403.
+pub fn validate(at: &Attributes<'_>, claim: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+    let is_claim = at.kind().is("", "PersistentVolumeClaim") && at.subresource().is_empty();
+    let Some(old) = old.filter(|_| is_claim) else { return Ok(()) };
+    let size = |claim: &Value| {
+        Quantity::of(&claim["spec"]["resources"]["requests"]["storage"]).unwrap_or_else(|_| Quantity::zero())
+    };
+    if size(claim) <= size(old) {
+        return Ok(());
+    }
+    if old["status"]["phase"] != "Bound" {
+        return Err(at.forbidden(Some(claim), "Only bound persistent volume claims can be expanded"));
+    }
+    let [class, before] = [claim, old].map(|claim| {
+        let named = &claim["metadata"]["annotations"][NAMED];
+        named.as_str().or(claim["spec"]["storageClassName"].as_str()).unwrap_or_default()
+    });
+    let found = at.call.server.store.get(&classes(), &Key::new(None, class));
+    let may_grow = found.is_some_and(|class| class.value["allowVolumeExpansion"] == true);
+    if class == before && may_grow {
+        return Ok(());
+    }
+    let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+    Err(at.forbidden(Some(claim), why))
+}
 
 /// Sets a new claim's class, where there is a default; of several, the newest.
 pub fn fill_in(at: &Attributes<'_>, claim: &mut Value) {
@@ -21,7 +57,7 @@ pub fn fill_in(at: &Attributes<'_>, claim: &mut Value) {
     if !is_claim || at.operation != Operation::Create || is_named {
         return;
     }
-    let records = at.call.server.store.list(&Resource::new("storage.k8s.io", "storageclasses"), None).records;
+    let records = at.call.server.store.list(&classes(), None).records;
     let is_default = |class: &Value| {
         DEFAULT.iter().any(|annotation| class["metadata"]["annotations"][annotation] == "true")
     };

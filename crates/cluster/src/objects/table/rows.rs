@@ -499,7 +499,7 @@ fn volume(volume: &Value, now: Timestamp) -> Vec<Value> {
     };
     vec![
         name(volume),
-        json!(text(&spec["capacity"], "storage")),
+        json!(spec["capacity"]["storage"].as_str().unwrap_or("0")),
         json!(access_modes(&spec["accessModes"])),
         json!(text(spec, "persistentVolumeReclaimPolicy")),
         phase(volume),

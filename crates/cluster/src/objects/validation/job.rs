@@ -1,6 +1,8 @@
 //! Jobs (`pkg/apis/batch/validation`): counts, the generated selector, an immutable template and what may change in it
 //! while the job is suspended (KEP-2926 and its successors).
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
@@ -185,12 +187,31 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     faults
 }
 
+/// Numbers of pods are none below nothing, and no pod is counted twice (`validateJobStatus`).
+fn counts(status: &Value, faults: &mut Vec<FieldFault>) {
+    for field in ["active", "succeeded", "failed", "ready", "terminating"] {
+        not_negative(status, field, "status", faults);
+    }
+    for field in ["succeeded", "failed"] {
+        let mut seen = BTreeSet::new();
+        for (index, uid) in items(&status["uncountedTerminatedPods"], field) {
+            let at = format!("status.uncountedTerminatedPods.{field}[{index}]");
+            if uid == "" {
+                faults.push(FieldFault::invalid(at, "", "must not be empty"));
+            } else if !seen.insert(uid.as_str()) {
+                faults.push(FieldFault::duplicate(at, uid.clone()));
+            }
+        }
+    }
+}
+
 /// Times and counters of a job do not go back (`ValidateJobStatusUpdate`).
 fn status(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
     let (after, before) = (&new["status"], &old["status"]);
     if after == before {
         return;
     }
+    counts(after, faults);
     let holds = |status: &Value, word: &str| {
         items(status, "conditions").any(|(_, c)| c["type"] == "Suspended" && c["status"] == word)
     };

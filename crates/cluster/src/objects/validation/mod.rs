@@ -46,6 +46,11 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
     if !kind.is_builtin() {
         return bounded(custom::validate(kind, object, None, false));
     }
+    if kind.is("policy", "PodDisruptionBudget") {
+        // Its strategy does not look at metadata, which is judged only where nothing else is wrong (`rest.BeforeCreate`).
+        let faults = of_kind(kind, object, None);
+        return bounded(if faults.is_empty() { metadata::validate(kind, object) } else { faults });
+    }
     let mut faults = metadata::validate(kind, object);
     faults.extend(of_schema(kind, object, None));
     faults.extend(of_kind(kind, object, None));

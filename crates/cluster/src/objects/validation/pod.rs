@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{FieldFault, Reason, items, network, not_negative, one_of, placement, pod_volumes, text};
 use crate::objects::{Quantity, names, selectors::LabelSelector};
@@ -625,7 +625,9 @@ fn node_affinity_additions(munged: &mut Value, old: &Value, faults: &mut Vec<Fie
     let is_alone = munged["affinity"]
         .as_object()
         .is_none_or(|map| map.iter().all(|(name, value)| name == "nodeAffinity" || value.is_null()));
-    if (old["affinity"].is_null() || munged["affinity"].is_null()) && is_alone {
+    if munged["affinity"].is_null() {
+        munged["affinity"] = json!({"nodeAffinity": before});
+    } else if old["affinity"].is_null() && is_alone {
         restore(munged, old, "affinity");
     } else {
         restore(&mut munged["affinity"], &old["affinity"], "nodeAffinity");
