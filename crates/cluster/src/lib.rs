@@ -200,14 +200,20 @@ impl Cluster {
         make_system_priorities(&client).await?;
         apiserver::bootstrap::roles(server.store()).await.map_err(Error::Roles)?;
         apiserver::services::keep_own(&server, address.port()).await?;
-        let node = start_node(&options, &server).await?;
+        let mut node = start_node(&options, &server).await?;
         if node.is_some() {
             make_storage_class(&client).await?;
         }
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let endpoint = Endpoint::with_credentials(server.clone());
-        tasks.spawn(apiserver::listen::listen(listener, identity.acceptor, endpoint, stop.clone()));
+        // Pods come by a way of their own, and are asked for the same credentials.
+        for listener in
+            [Some(listener), node.as_mut().and_then(NodeHandle::take_api_listener)].into_iter().flatten()
+        {
+            let (acceptor, endpoint) = (identity.acceptor.clone(), endpoint.clone());
+            tasks.spawn(apiserver::listen::listen(listener, acceptor, endpoint, stop.clone()));
+        }
         tasks.spawn(apiserver::expiry::run(server.store().clone(), stop.clone()));
         tasks.spawn(apiserver::past::run(server.clone(), stop.clone()));
         tasks.spawn(apiserver::admission::quota::run(server.clone(), stop.clone()));

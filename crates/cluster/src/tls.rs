@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
+
+use crate::apiserver::services::OWN_ADDRESS;
 
 /// The names by which the API server may be called, in the cluster and outside.
 const NAMES: [&str; 5] = [
@@ -79,6 +81,9 @@ pub fn load_or_make(directory: &Path, address: IpAddr) -> Result<Identity, Error
     let (ca, certificate, key) = (file("ca.crt"), file("server.crt"), file("server.key"));
     if !(ca.exists() && certificate.exists() && key.exists()) {
         make(&directory, address)?;
+    } else if file(AUTHORITY_KEY).exists() && !holds_for(&read(&certificate)?, OWN_ADDRESS) {
+        // State of before pods could reach the API.
+        renew(&directory, address)?;
     }
     let ca_pem = read(&ca)?;
     let acceptor = acceptor(&ca_pem, &read(&certificate)?, &read(&key)?)
@@ -90,21 +95,46 @@ fn make(directory: &Path, address: IpAddr) -> Result<(), Error> {
     fs::create_dir_all(directory).map_err(|source| Error::File { path: directory.to_owned(), source })?;
     let authority = CertifiedIssuer::self_signed(authority()?, KeyPair::generate()?)?;
 
+    let key = KeyPair::generate()?;
+    let certificate = server(address, &key, &authority)?;
+
+    // The keys come first and the authority last: an interrupted start begins anew.
+    write(&directory.join(AUTHORITY_KEY), &authority.key().serialize_pem())?;
+    write(&directory.join("server.key"), &key.serialize_pem())?;
+    write(&directory.join("server.crt"), &certificate)?;
+    write(&directory.join("ca.crt"), &authority.pem())
+}
+
+/// The same authority and key, and a certificate for all names that the API server has now.
+fn renew(directory: &Path, address: IpAddr) -> Result<(), Error> {
+    let key = |name: &str| Ok::<_, Error>(KeyPair::from_pem(&read(&directory.join(name))?)?);
+    let issuer = Issuer::new(authority()?, key(AUTHORITY_KEY)?);
+    let certificate = server(address, &key("server.key")?, &issuer)?;
+    // At once or not at all: half a certificate would be worse than an old one.
+    let (whole, place) = (directory.join("server.crt.new"), directory.join("server.crt"));
+    write(&whole, &certificate)?;
+    fs::rename(&whole, &place).map_err(|source| Error::File { path: place, source })
+}
+
+/// The API server's certificate in PEM, for `address` and for what pods call it by.
+fn server(address: IpAddr, key: &KeyPair, issuer: &Issuer<'_, KeyPair>) -> Result<String, rcgen::Error> {
     let mut names = NAMES.map(String::from).to_vec();
-    names.extend(["127.0.0.1".to_owned(), "::1".to_owned(), address.to_string()]);
+    names.extend(["127.0.0.1", "::1"].map(String::from));
+    names.extend([OWN_ADDRESS.to_string(), address.to_string()]);
     names.dedup();
     let mut params = CertificateParams::new(names)?;
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     name_and_date(&mut params, "kube-apiserver");
-    let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, &authority)?;
+    Ok(params.signed_by(key, issuer)?.pem())
+}
 
-    // The keys come first and the authority last: an interrupted start begins anew.
-    write(&directory.join(AUTHORITY_KEY), &authority.key().serialize_pem())?;
-    write(&directory.join("server.key"), &key.serialize_pem())?;
-    write(&directory.join("server.crt"), &certificate.pem())?;
-    write(&directory.join("ca.crt"), &authority.pem())
+/// Whether a certificate in PEM holds for an address: an `iPAddress` of its alternative names (RFC 5280, 4.2.1.6), in DER.
+fn holds_for(certificate: &str, address: Ipv4Addr) -> bool {
+    let [a, b, c, d] = address.octets();
+    let wanted = [0x87, 4, a, b, c, d];
+    let certificates = CertificateDer::pem_slice_iter(certificate.as_bytes()).filter_map(Result::ok);
+    certificates.into_iter().any(|der| der.windows(wanted.len()).any(|bytes| bytes == wanted))
 }
 
 /// What the authority's certificate says.
@@ -195,4 +225,36 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
         file.sync_all()
     };
     attempt().map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_before_is_renewed_for_what_pods_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path();
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        load_or_make(place, loopback).unwrap();
+        let made = read(&place.join("server.crt")).unwrap();
+        assert!(holds_for(&made, OWN_ADDRESS) && holds_for(&made, Ipv4Addr::LOCALHOST));
+        assert!(!holds_for(&made, Ipv4Addr::new(10, 96, 0, 2)));
+
+        // As it was: signed by the same authority, for the same key, for loopback alone.
+        let key = |name: &str| KeyPair::from_pem(&read(&place.join(name)).unwrap()).unwrap();
+        let mut before = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        name_and_date(&mut before, "kube-apiserver");
+        let issuer = Issuer::new(authority().unwrap(), key(AUTHORITY_KEY));
+        let before = before.signed_by(&key("server.key"), &issuer).unwrap().pem();
+        write(&place.join("server.crt"), &before).unwrap();
+        let authority = read(&place.join("ca.crt")).unwrap();
+
+        let identity = load_or_make(place, loopback).unwrap();
+        let renewed = read(&place.join("server.crt")).unwrap();
+        assert!(holds_for(&renewed, OWN_ADDRESS) && renewed != before);
+        assert_eq!(identity.ca_pem, authority, "kubeconfigs of before stay good");
+        load_or_make(place, loopback).unwrap();
+        assert_eq!(read(&place.join("server.crt")).unwrap(), renewed, "and once is enough");
+    }
 }

@@ -21,6 +21,8 @@ use crate::store::{Key, Resource};
 pub const RANGE: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 16);
 /// The cluster IP of the API itself, in every cluster the first of the range.
 pub const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+/// And its port there.
+pub const OWN_PORT: u16 = 443;
 /// Addresses of the range that are given to those alone who name them (`calculateRangeOffset`).
 const NAMED_ADDRESSES: u32 = 256;
 /// The node ports (`--service-node-port-range`), the last included.
@@ -270,7 +272,7 @@ fn random() -> u32 {
 /// When the store cannot make the write durable.
 pub async fn keep_own(server: &super::ApiServer, port: u16) -> Result<(), crate::store::Error> {
     let (resource, key) = (Resource::new("", "services"), Key::new(Some("default"), "kubernetes"));
-    let ports = json!([{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}]);
+    let ports = json!([{"name": "https", "port": OWN_PORT, "protocol": "TCP", "targetPort": port}]);
     let own = OWN_ADDRESS.to_string();
     let written = match server.store.get(&resource, &key) {
         Some(present)

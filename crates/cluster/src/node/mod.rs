@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -107,6 +108,7 @@ pub enum NodeError {
 /// A running node. [`NodeHandle::stop`] ends it; dropping it ends it too, but does not wait.
 pub struct NodeHandle {
     node: Arc<LocalNode>,
+    api: Option<TcpListener>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -120,6 +122,11 @@ impl NodeHandle {
     /// The names under which the node is registered.
     pub fn names(&self) -> &[String] {
         &self.node.names
+    }
+
+    /// Where pods knock for the API, in their own network; once, and nothing where they have no such network.
+    pub fn take_api_listener(&mut self) -> Option<TcpListener> {
+        self.api.take()
     }
 
     /// Who answers for logs.
@@ -168,6 +175,8 @@ pub struct LocalNode {
     hosts: Mutex<Hosts>,
     /// Whether pods have a name server.
     serves_names: bool,
+    /// Whether the API can be reached from pods.
+    serves_api: bool,
     events: Events,
     logs: Mutex<Logs>,
     /// The containers that run now.
@@ -208,6 +217,13 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
             .ok(),
         false => None,
     };
+    let api = match mode.kind.isolates() {
+        true => services::listen_for_api(&sandbox)
+            .await
+            .map_err(|why| tracing::warn!(%why, "pods cannot reach the API"))
+            .ok(),
+        false => None,
+    };
     let tasks = TaskTracker::new();
     let (events, writer) = Events::new(client.clone());
     let node = Arc::new_cyclic(|own| LocalNode {
@@ -223,6 +239,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         images: options.images,
         hosts: Mutex::new(Hosts::new(runtime.join("hosts"))),
         serves_names: sockets.is_some(),
+        serves_api: api.is_some(),
         log_folder: options.state.join("logs"),
         runtime,
         host_ip: HOST_IP.to_owned(),
@@ -256,7 +273,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
             }
         });
     }
-    Ok(NodeHandle { node, stop, tasks })
+    Ok(NodeHandle { node, api, stop, tasks })
 }
 
 /// What runs where a container names no command, as an image's `ENTRYPOINT`: the lines of the local environment's file
@@ -403,6 +420,11 @@ impl LocalNode {
         variables.set("HOSTNAME", pod::hostname(pod));
         if let Ok(language) = std::env::var("LANG") {
             variables.set("LANG", language);
+        }
+        if self.serves_api {
+            for (name, value) in services::api_variables() {
+                variables.set(name, value);
+            }
         }
         let devices = self.devices_of(pod, container);
         if !devices.is_empty() {

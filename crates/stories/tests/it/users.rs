@@ -1,6 +1,11 @@
-//! Someone lets a colleague use the local cluster, and takes it back.
+//! Someone lets a colleague use the local cluster, and takes it back; a program in a pod uses it by its service account.
 
-use stories::{Home, places};
+use std::time::Duration;
+
+use stories::{EXAMPLES_IMAGE, Home, places, record, within};
+
+/// How long a policy may take to be in force.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The token of a kubeconfig.
 fn token(kubeconfig: &str) -> String {
@@ -79,4 +84,74 @@ fn who_is_no_person_cannot_be_made() {
     home.odh(&["local", "user", "anna", "-A", "-n", "team"]).ended(2).says("cannot be meant together");
     home.odh(&["local", "user"]).ended(0).says("There are no users yet");
     assert!(!home.state().join("audit.log").exists(), "the audit log is written though it is off");
+}
+
+/// A pod under the account `watcher`, with the programs of this story.
+fn pod(home: &Home) {
+    let folder = |program: std::path::PathBuf| {
+        program.parent().expect("a program lies in a folder").to_string_lossy().into_owned()
+    };
+    let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "robot"}, "spec": {
+        "serviceAccountName": "watcher",
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": EXAMPLES_IMAGE, "command": ["sleep", "600"],
+            // Whoever runs this story may have a kubeconfig at home.
+            "env": [{"name": "HOME", "value": "/tmp"}],
+            "volumeMounts": [{"name": "odh", "mountPath": "/mnt/odh"}, {"name": "kubectl", "mountPath": "/mnt/kubectl"}]}],
+        "volumes": [{"name": "odh", "hostPath": {"path": folder(places::odh())}},
+            {"name": "kubectl", "hostPath": {"path": folder(places::kubectl())}}]}});
+    let pod = home.write("robot.yaml", &pod.to_string());
+    home.kubectl(&["create", "-n", "team", "-f", &pod]).ended(0);
+    home.kubectl(&["wait", "-n", "team", "--for=condition=Ready", "pod/robot", "--timeout=60s"]).ended(0);
+}
+
+#[test]
+fn a_program_in_a_pod_works_with_its_service_account() {
+    let home = Home::with_cluster("users::pod");
+    if home.mode() == "plain" {
+        record("users::pod", "pods share the machine's network here", true);
+        return;
+    }
+    home.kubectl(&["create", "namespace", "team"]).ended(0);
+    home.kubectl(&["create", "serviceaccount", "watcher", "-n", "team"]).ended(0);
+    let account = "--serviceaccount=team:watcher";
+    home.kubectl(&["create", "rolebinding", "watcher", "-n", "team", "--clusterrole=view", account]).ended(0);
+    let create =
+        ["training", "create", "mpijob", "held", "--suspend", "--image", "local", "-n", "team", "--", "true"];
+    home.odh(&create).ended(0);
+    pod(&home);
+    let inside = |words: &[&str]| {
+        let mut all = vec!["exec", "-n", "team", "robot", "--"];
+        all.extend(words);
+        home.kubectl(&all)
+    };
+    // By the account's token, the authority's certificate and the namespace that lie in the pod, as on any cluster.
+    let jobs = inside(&["/mnt/odh/odh", "training", "list", "-o", "json"]).ended(0).json();
+    assert_eq!(jobs["items"][0]["metadata"]["name"], "held");
+    inside(&["/mnt/kubectl/kubectl", "get", "mpijobs"]).ended(0).says("held");
+    inside(&["/mnt/odh/odh", "training", "list", "-n", "default"])
+        .ended(4)
+        .says("User 'system:serviceaccount:team:watcher' lacks 'list' permission for MPIJobs in namespace 'default'");
+    inside(&["/mnt/odh/odh", "training", "delete", "mpijob", "held", "--yes"])
+        .ended(4)
+        .says("lacks 'delete' permission");
+
+    // Its certificate holds for the name, and who shows no token is nobody.
+    let ask = "import ssl, sys, urllib.request as web
+known = ssl.create_default_context(cafile='/var/run/secrets/kubernetes.io/serviceaccount/ca.crt')
+print(web.urlopen('https://kubernetes.default.svc' + sys.argv[1], context=known, timeout=30).status)";
+    inside(&["python3", "-c", ask, "/version"]).ended(0).says("200");
+    inside(&["python3", "-c", ask, "/api/v1/namespaces/team/pods"]).ended(1).says("HTTP Error 401");
+
+    let closed = serde_json::json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": "closed"}, "spec": {"podSelector": {}, "policyTypes": ["Egress"]}});
+    let closed = home.write("closed.yaml", &closed.to_string());
+    let reach = "import socket; socket.create_connection(('10.96.0.1', 443), timeout=2)";
+    inside(&["python3", "-c", reach]).ended(0);
+    home.kubectl(&["create", "-n", "team", "-f", &closed]).ended(0);
+    within(PATIENCE, "the policy is in force, or is said not to be", || {
+        let reasons = ["-n", "team", "--field-selector", "reason=NetworkPolicyNotEnforced", "-o", "name"];
+        let said = home.kubectl(&[&["get", "events"], &reasons[..]].concat()).ended(0).stdout;
+        (!said.trim().is_empty() || inside(&["python3", "-c", reach]).code != 0).then_some(())
+    });
 }

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::apiserver::services::OWN_ADDRESS;
 use crate::scheduler::selectors::labels_match;
 
 /// The table that holds all of it; nothing else is touched.
@@ -128,7 +129,14 @@ pub fn ruleset(
             let _ = writeln!(text, "    ip {field} vmap {{ {} }}", jumps.join(", "));
         }
     }
-    text.push_str("  }\n}\n");
+    text.push_str("  }\n");
+    // The API is no pod: what goes there is not forwarded, and leaves a pod all the same.
+    if let Some(jumps) = jumps.get(&Way::Out) {
+        text.push_str("  chain input {\n    type filter hook input priority 0; policy accept;\n");
+        text.push_str("    ct state established,related accept\n");
+        let _ = writeln!(text, "    ip daddr {OWN_ADDRESS} ip saddr vmap {{ {} }}\n  }}", jumps.join(", "));
+    }
+    text.push_str("}\n");
     text
 }
 
@@ -333,6 +341,19 @@ mod tests {
                 expected.iter().map(|line| format!("{line} return").trim().to_owned()).collect();
             assert_eq!(chains(with(rule))[1..], lines, "{name}");
         }
+    }
+
+    #[test]
+    fn the_way_to_the_api_is_one_out() {
+        let policy = |way: &str| -> NetworkPolicy {
+            let spec = json!({"podSelector": {"matchLabels": {"role": "worker"}}, "policyTypes": [way]});
+            serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "team"}, "spec": spec}))
+                .unwrap()
+        };
+        let rules = |way: &str| ruleset(&[policy(way)], &members(), &BTreeMap::new());
+        let line = "ip daddr 10.96.0.1 ip saddr vmap { 10.77.0.2 : jump e_10_77_0_2 }";
+        assert!(rules("Egress").contains(line), "{}", rules("Egress"));
+        assert!(!rules("Ingress").contains("chain input"), "{}", rules("Ingress"));
     }
 
     #[test]

@@ -20,6 +20,8 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+use crate::apiserver::services::OWN_ADDRESS;
+
 /// The neighbour that every pod sends through; link-local, as Calico and GKE do it.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 /// The loopback interface's index in every new network namespace.
@@ -73,12 +75,13 @@ impl Network {
         Ok(Network { socket, sequence: 0 })
     }
 
-    /// Sets up the outer namespace: loopback, and forwarding between pods.
+    /// Sets up the outer namespace: loopback, the address at which pods find the API, and forwarding between pods.
     ///
     /// # Errors
-    /// Where the kernel refuses either.
+    /// Where the kernel refuses one of them.
     pub fn prepare_outer(&mut self) -> Result<(), NetworkError> {
         self.raise(LOOPBACK_INDEX)?;
+        self.add_address(LOOPBACK_INDEX, OWN_ADDRESS)?;
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")
             .map_err(|source| NetworkError::Refused { step: "allow forwarding between pods", source })
     }

@@ -1,5 +1,5 @@
 //! Services in the pods' network: their addresses are routed to endpoints ([`routing`]), their names are answered
-//! ([`dns`], [`names`]).
+//! ([`dns`], [`names`]). The API itself is at home there: its Service's address is the network's own, and needs no rule.
 //!
 //! `nft` loads the rules inside the sandbox's own network, so that the machine's firewall is never touched. Where that is
 //! not possible (plain mode, no `nft`), each Service with an address and endpoints gets a Warning event that says so.
@@ -23,6 +23,7 @@ use super::LocalNode;
 use super::policy::load;
 use super::sandbox::client::Sandbox;
 use super::sandbox::protocol::{Failure, ListenSpec};
+use crate::apiserver::services::{OWN_ADDRESS, OWN_PORT};
 use crate::controllers::cache::{Cache, Key, follow};
 use crate::controllers::record::{Note, Recorder};
 use names::Directory;
@@ -48,6 +49,34 @@ impl Directory for Known {
     fn services(&self) -> Vec<Arc<Service>> {
         self.services.list()
     }
+}
+
+/// Opens the door at which pods find the API, in their network: the port of the Service `kubernetes`, whose address is one of that
+/// network's own (`sandbox::network`).
+///
+/// # Errors
+/// Where the pods have no network of their own.
+pub async fn listen_for_api(sandbox: &Sandbox) -> Result<TcpListener, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("the pods' way to the API: {error}"));
+    let door = sandbox.listen(ListenSpec { port: OWN_PORT, stream: true }).await?;
+    let door = std::net::TcpListener::from(door);
+    door.set_nonblocking(true).map_err(failed)?;
+    TcpListener::from_std(door).map_err(failed)
+}
+
+/// The variables by which programs in pods find the API (`pkg/kubelet/envvars`).
+pub fn api_variables() -> [(&'static str, String); 8] {
+    let url = format!("tcp://{OWN_ADDRESS}:{OWN_PORT}");
+    [
+        ("KUBERNETES_SERVICE_HOST", OWN_ADDRESS.to_string()),
+        ("KUBERNETES_SERVICE_PORT", OWN_PORT.to_string()),
+        ("KUBERNETES_SERVICE_PORT_HTTPS", OWN_PORT.to_string()),
+        ("KUBERNETES_PORT", url.clone()),
+        ("KUBERNETES_PORT_443_TCP", url),
+        ("KUBERNETES_PORT_443_TCP_PROTO", "tcp".to_owned()),
+        ("KUBERNETES_PORT_443_TCP_PORT", OWN_PORT.to_string()),
+        ("KUBERNETES_PORT_443_TCP_ADDR", OWN_ADDRESS.to_string()),
+    ]
 }
 
 /// Opens the name server's sockets in the pods' network.
