@@ -305,6 +305,18 @@ def check(place: Place, line: str, code: int, text: str) -> tuple[int, str, floa
         time.sleep(0.2)
 
 
+def untyped(odh: str) -> list[str]:
+    """The verbs of the program's own command tree that no step types."""
+    tree = json.loads(subprocess.run([odh, "help", "training", "-o", "json"], capture_output=True, text=True, check=True, timeout=60).stdout)
+
+    def verbs(command: dict) -> list[str]:
+        below = command["commands"]
+        return [verb for inner in below for verb in verbs(inner)] if below else [command["command"].removeprefix("odh training ")]
+
+    typed = [line.removeprefix("…") + " " for line, _, _ in STEPS]
+    return [verb for verb in verbs(tree) if not any(line.startswith(verb + " ") for line in typed)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--odh", required=True)
@@ -314,6 +326,8 @@ def main() -> None:
     parser.add_argument("--crd")
     parser.add_argument("--binaries", default=".")
     options = parser.parse_args()
+    if missing := untyped(options.odh):
+        raise SystemExit(f"no step types these verbs: {', '.join(missing)}")
     place = Place(options.odh)
     wrong = 0
     try:

@@ -42,7 +42,8 @@ pub use verbs::{
 
 With a cluster at hand, odh uses your kubeconfig, as kubectl does:
   odh training list                              what runs in your namespace
-  odh training describe mpijob NAME              what it does, or why it failed
+  odh training explain mpijob NAME               why it waits or failed, and what to do
+  odh training describe mpijob NAME              all there is to know about it
   odh training logs mpijob NAME --follow         its output
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not allowed, 5 invalid job, 6 quota, 7 conflict,
@@ -96,7 +97,18 @@ pub enum Color {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create, watch, understand and delete training jobs
-    #[command(arg_required_else_help = true)]
+    #[command(
+        arg_required_else_help = true,
+        after_help = "A job from its beginning to its end:
+  odh training create mpijob digits --workers 4 --image IMAGE -- python train.py
+  odh training logs mpijob digits --follow              its output, as it comes
+  odh training wait mpijob digits                       its end, as an exit code
+  odh training explain mpijob digits                    why it waits or has failed, and what to do
+  odh training clone mpijob digits --set worker.memory=32Gi
+  odh training delete mpijob digits
+
+Kinds of jobs: mpijob, trainjob, pytorchjob, tfjob. Each verb has examples: odh training create --help"
+    )]
     Training {
         /// What to do.
         #[command(subcommand)]

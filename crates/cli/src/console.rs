@@ -4,6 +4,7 @@
 //! Colours go through anstream, which drops them where nobody can see them (`NO_COLOR`, not a terminal, `--color`).
 //! A reader who has gone away (`odh … | head`) ends the command quietly.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -55,7 +56,8 @@ impl Console {
 
     /// Data for stdout; the text ends with its own line end.
     pub fn data(&self, text: &str) -> Result<(), Failure> {
-        let mut out = anstream::stdout().lock();
+        let mut out = io::stdout().lock();
+        let text = seen(text, anstream::AutoStream::choice(&out));
         written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
@@ -97,9 +99,7 @@ impl Console {
             self.event(&failure_json(failure));
             return;
         }
-        for line in failure_lines(failure) {
-            error_line(&line);
-        }
+        error_line(&failure_lines(failure).join("\n"));
     }
 }
 
@@ -168,9 +168,20 @@ pub fn failure_lines(failure: &Failure) -> Vec<String> {
     lines
 }
 
-/// A line on stderr; nobody is left to be told if that fails.
+/// A line on stderr, or lines that belong together, at once; nobody is left to be told if that fails.
 pub fn error_line(line: &str) {
-    let _ = writeln!(anstream::stderr().lock(), "{line}");
+    let mut err = io::stderr().lock();
+    let line = seen(line, anstream::AutoStream::choice(&err)).into_owned() + "\n";
+    let _ = err.write_all(line.as_bytes());
+}
+
+/// A text as it is written, colours and all or without them: a stream that strips them would write it in pieces, and who is
+/// interrupted would have said half of it.
+fn seen(text: &str, colours: anstream::ColorChoice) -> Cow<'_, str> {
+    match colours {
+        anstream::ColorChoice::Never => Cow::Owned(strip(text)),
+        _ => Cow::Borrowed(text),
+    }
 }
 
 fn written(result: io::Result<()>) -> Result<(), Failure> {

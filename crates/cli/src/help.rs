@@ -1,6 +1,7 @@
 //! `odh help`: a command's help, the whole command tree for programs, and man pages. All of it is made of the one
 //! definition that also reads the command line (`arguments`).
 
+mod codes;
 #[cfg(test)]
 mod reference;
 
@@ -89,15 +90,24 @@ pub fn tree(command: &Command) -> Value {
         "options": command.get_arguments().filter(is_option).map(argument).collect::<Vec<_>>(),
         "commands": visible(command).map(tree).collect::<Vec<_>>(),
     });
+    let own = command.get_bin_name().and_then(|name| codes::of(name.strip_prefix("odh ")?));
+    if let Some(own) = own {
+        value["exitCodes"] = explained(own);
+    }
     if command.get_name() == "odh" {
-        let codes = EXIT_CODES.iter().map(|(code, meaning)| json!({ "code": code, "meaning": meaning }));
         value["version"] = json!(env!("CARGO_PKG_VERSION"));
         let formats =
             output::formats().map(|(format, meaning)| json!({ "format": format, "meaning": meaning }));
         value["formats"] = Value::from(formats.collect::<Vec<_>>());
-        value["exitCodes"] = Value::from(codes.collect::<Vec<_>>());
+        value["exitCodes"] = explained(&EXIT_CODES.map(|(code, _)| code));
     }
     value
+}
+
+/// Exit codes with their meanings, for programs.
+fn explained(codes: &[u8]) -> Value {
+    let these = EXIT_CODES.iter().filter(|(code, _)| codes.contains(code));
+    Value::from(these.map(|(code, meaning)| json!({ "code": code, "meaning": meaning })).collect::<Vec<_>>())
 }
 
 fn argument(argument: &Arg) -> Value {
@@ -178,6 +188,24 @@ mod tests {
         ];
         let codes: Vec<u8> = std::iter::once(0).chain(classes.map(jobs::Class::exit_code)).collect();
         assert_eq!(codes, EXIT_CODES.map(|(code, _)| code));
+    }
+
+    #[test]
+    fn every_command_that_does_something_says_how_it_can_end() {
+        fn check(value: &Value) {
+            let (command, inner) = (&value["command"], value["commands"].as_array().unwrap());
+            if inner.is_empty() {
+                let own: Vec<u64> = value["exitCodes"]
+                    .as_array()
+                    .unwrap_or_else(|| panic!("help/codes.rs does not know {command}"))
+                    .iter()
+                    .map(|code| code["code"].as_u64().unwrap())
+                    .collect();
+                assert!(own.contains(&0) && own.contains(&2), "{command}: {own:?}");
+            }
+            inner.iter().for_each(check);
+        }
+        check(&tree(&built()));
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::{Attempt, Class, Error, Kind, explain};
 
 /// How often in a row the watches may break before they are given up.
 const MAX_BREAKS: u32 = 20;
+/// The same of each watch before anything was heard.
+const FIRST_BREAKS: usize = 1;
 
 /// What a job of a list is known by: its kind, namespace and name.
 pub type Key = (Kind, String, String);
@@ -44,6 +46,8 @@ pub struct Live {
     unlisted: BTreeSet<Kind>,
     refusal: Option<Error>,
     breaks: u32,
+    /// How many breaks in a row are too many.
+    most_breaks: u32,
     pending: Vec<Change>,
 }
 
@@ -72,6 +76,7 @@ pub fn live(client: &Client, selection: &Selection) -> Live {
         selection: selection.clone(),
         rows: BTreeMap::new(),
         naming: BTreeMap::new(),
+        most_breaks: u32::try_from(kinds.len() * FIRST_BREAKS).unwrap_or(MAX_BREAKS),
         unlisted: kinds.into_iter().collect(),
         refusal: None,
         breaks: 0,
@@ -104,8 +109,10 @@ impl Live {
                 None => return Err(self.refusal.take().unwrap_or_else(ended)),
             };
             match event {
+                // A list is about to be asked for, nothing was answered yet.
+                Ok(event @ watcher::Event::Init) => self.take_in(kind, event),
                 Ok(event) => {
-                    self.breaks = 0;
+                    (self.breaks, self.most_breaks) = (0, MAX_BREAKS);
                     self.take_in(kind, event);
                 }
                 Err(error) => self.broken(kind, error)?,
@@ -183,7 +190,7 @@ impl Live {
             return Ok(());
         }
         self.breaks += 1;
-        if final_refusal || self.breaks > MAX_BREAKS { Err(explained) } else { Ok(()) }
+        if final_refusal || self.breaks > self.most_breaks { Err(explained) } else { Ok(()) }
     }
 }
 

@@ -20,6 +20,8 @@ use crate::{Attempt, Error, Kind, explain, list};
 
 /// How often in a row the watch may break before it is given up.
 const MAX_BREAKS: u32 = 20;
+/// The same before anything was heard: the watches of the job and of its pods may each fail once.
+const FIRST_BREAKS: u32 = 2;
 /// How many warnings are told; a pod that cannot start repeats itself for ever.
 const MAX_WARNINGS: usize = 50;
 
@@ -227,6 +229,8 @@ pub struct Watch {
     told: Told,
     pending: VecDeque<Progress>,
     breaks: u32,
+    /// Whether the server has answered at all.
+    heard: bool,
     pods_listed: bool,
 }
 
@@ -245,6 +249,7 @@ pub fn watch(client: &Client, kind: Kind, namespace: &str, name: &str) -> Watch 
         told: Told::default(),
         pending: VecDeque::new(),
         breaks: 0,
+        heard: false,
         pods_listed: false,
     }
 }
@@ -352,12 +357,17 @@ impl Watch {
                 return Err(list::not_found(&self.client, self.kind, &self.namespace, &self.name).await);
             }
             Change::Job(None) => self.seen.gone = true,
+            // A list is about to be asked for, nothing was answered yet.
+            Change::Pod(event) if matches!(*event, watcher::Event::Init) => {
+                take_in_pod(&mut self.seen.pods, *event);
+                return Ok(());
+            }
             Change::Pod(event) => {
                 self.pods_listed |= matches!(*event, watcher::Event::InitDone);
                 take_in_pod(&mut self.seen.pods, *event);
             }
         }
-        self.breaks = 0;
+        (self.breaks, self.heard) = (0, true);
         self.pending.extend(tell(&mut self.told, &self.seen));
         Ok(())
     }
@@ -371,7 +381,8 @@ impl Watch {
             }
             _ => false,
         };
-        if !final_refusal && self.breaks <= MAX_BREAKS {
+        let most = if self.heard { MAX_BREAKS } else { FIRST_BREAKS };
+        if !final_refusal && self.breaks <= most {
             return Ok(());
         }
         let attempt =

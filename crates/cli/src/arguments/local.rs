@@ -10,21 +10,21 @@ use super::{Output, read_duration};
 /// What to do with the cluster on this machine.
 #[derive(Debug, Subcommand)]
 pub enum LocalVerb {
-    /// Start it; returns when jobs can be created
+    /// Start the cluster; returns when jobs can be created
     Up(Up),
-    /// Stop it and every process of its jobs
+    /// Stop the cluster and every process of its jobs
     Down(Down),
-    /// Whether it is up, where, and in which mode
+    /// Whether the cluster is up, where, and in which mode
     Status(Status),
-    /// Print its kubeconfig
+    /// Print the cluster's kubeconfig
     Kubeconfig(Kubeconfig),
-    /// Start it if need be, run a job, show its output, end as the job ends
+    /// Run a job: start the cluster if need be, show the job's output, end as the job ends
     Run(Run),
     /// Make a kubeconfig for a person with a role, list who has one, or take it back
     User(User),
     /// What this machine can and cannot do, and what to install
     Doctor(Doctor),
-    /// Its nodes: list them, cut the power of one, empty one
+    /// The cluster's nodes: list them, cut the power of one, empty one
     Node {
         /// What to do with them.
         #[command(subcommand)]
@@ -40,19 +40,19 @@ pub enum LocalVerb {
   odh local node down node-2                         as a power cut: processes die, no heartbeat
   odh local node up node-2")]
 pub enum NodeVerb {
-    /// Show them: state, place, what they have, what runs
+    /// Show the nodes: state, place, what they have, what runs
     List(NodeList),
-    /// Cut the power of one: its pods' processes die, and the cluster hears nothing more of it
+    /// Cut the power of a node: its pods' processes die, and the cluster hears nothing more of it
     Down {
         /// The node's name
         name: String,
     },
-    /// Give one power again, and let it take pods
+    /// Give a node power again, and let it take pods
     Up {
         /// The node's name
         name: String,
     },
-    /// Let one take no more pods, and evict those that are there, in order
+    /// Let a node take no more pods, and evict those that are there, in order
     Drain(NodeDrain),
 }
 

@@ -68,11 +68,11 @@ pub enum TrainingVerb {
     Wait(Wait),
     /// Say where a job stands: what it waits for or why it failed, who must act, what to do
     Explain(Explain),
-    /// Show what was told of a job and its pods
+    /// Show the events of a job and its pods: what the cluster says that it did with them
     Events(Events),
     /// Hold jobs back: their pods go, the jobs stay
     Suspend(Suspend),
-    /// Let suspended jobs go on
+    /// Let suspended jobs start again, from their beginning
     Resume(Resume),
     /// Run jobs again as they were
     Retry(Retry),
@@ -93,7 +93,7 @@ pub enum TrainingVerb {
     },
     /// Collect what somebody else needs to understand a job, without secrets
     SupportBundle(SupportBundle),
-    /// Ask before: may I, is there quota, is there room
+    /// Check before creating: may I, is there quota, is there room
     Preflight(Preflight),
     /// Find out from a saved output why a launch failed; asks no cluster
     Diagnose(Diagnose),
@@ -184,7 +184,7 @@ pub struct Create {
     /// A YAML or JSON file, a folder of them, or - for standard input; may be given more than once
     #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE")]
     pub file: Vec<PathBuf>,
-    /// Check only, create nothing: here (client, if no word follows) or by the server (server)
+    /// Only check, and create nothing; --dry-run=server has the cluster check too
     #[arg(long, value_enum, value_name = "WHERE", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub dry_run: Option<DryRun>,
     /// Do not ask first whether you may, and whether there is quota and room; the server decides anyway
@@ -211,7 +211,8 @@ pub struct Flags {
     /// How many workers
     #[arg(long, conflicts_with = "file", value_name = "N", allow_negative_numbers = true)]
     pub workers: Option<i32>,
-    /// The image of launcher and workers; for a local cluster, a name given to odh local up --image
+    /// The image of launcher and workers; on a local cluster a name given to odh local up --image, or any
+    /// other, e.g. local, for this machine's own programs
     #[arg(long, conflicts_with = "file")]
     pub image: Option<String>,
     /// The command as one text, split as a shell would; or put it after --
@@ -382,7 +383,9 @@ fn read_moment(text: &str) -> Result<Timestamp, String> {
 /// Show all about a job.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  odh training describe mpijob pi")]
+  odh training describe mpijob pi
+
+Why it waits or has failed, and what to do, in a few lines: odh training explain mpijob pi")]
 pub struct Describe {
     /// Which job.
     #[command(flatten)]
@@ -626,8 +629,8 @@ pub struct Diagnose {
     /// How long it has printed nothing: 90, 5m
     #[arg(long, value_parser = read_duration, value_name = "SECONDS", requires = "still_running")]
     pub silent_for: Option<Duration>,
-    /// The format
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true)]
+    /// The format: table, json, yaml, name, jsonpath=…, jq=…
+    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 

@@ -160,8 +160,9 @@ pub struct Compare {
 
 /// Say where a job stands and why.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  odh training explain mpijob pi")]
+#[command(after_help = "Examples:
+  odh training explain mpijob pi               state, cause, evidence, who must act, what to do
+  odh training explain mpijob pi -o name       the cause in one word, for scripts")]
 pub struct Explain {
     /// Which job.
     #[command(flatten)]
@@ -185,7 +186,7 @@ pub struct Export {
     pub output: Output,
 }
 
-/// Show what was told of a job and its pods.
+/// Show the events of a job and its pods.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training events mpijob pi
@@ -202,7 +203,7 @@ pub struct Events {
     pub output: Output,
 }
 
-/// Ask before: may I, is there quota, is there room.
+/// Check before creating: may I, is there quota, is there room.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training preflight                       what you may do in the namespace

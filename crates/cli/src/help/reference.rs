@@ -19,6 +19,12 @@ What is data goes to stdout, everything else to stderr. With `-o json` and `-o y
 `{\"error\":{\"code\",\"reason\",\"message\",\"hint\"}}` where the command did not succeed.
 ";
 
+/// What stands below the exit codes.
+const CODES: &str = "
+Each command below says which of these it can end with. One that is interrupted ends with 130 whatever it does; there, 130 stands where a
+command goes on until something happens. `exec` passes on the exit code of what it runs, and `--propagate-exit-code` the launcher's.
+";
+
 /// What stands between formats and commands.
 const SETTINGS: &str = "
 ## Which cluster, which defaults
@@ -47,6 +53,7 @@ fn reference(root: &Value) -> String {
     for (code, meaning) in EXIT_CODES {
         let _ = writeln!(text, "| {code} | {meaning} |");
     }
+    text.push_str(CODES);
     text.push_str("\n## Formats\n\n| `-o` | prints |\n|---|---|\n");
     for (format, meaning) in output::formats() {
         let _ = writeln!(text, "| `{format}` | {meaning} |");
@@ -82,6 +89,8 @@ fn section(text: &mut String, command: &Value) {
         if !notes.is_empty() {
             let _ = write!(text, "\n```\n{notes}\n```\n");
         }
+        let codes: Vec<String> = list(command, "exitCodes").map(|code| code["code"].to_string()).collect();
+        let _ = write!(text, "\nExit codes: {}.\n", codes.join(", "));
     }
     for inner in list(command, "commands") {
         section(text, inner);

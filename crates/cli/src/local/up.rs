@@ -28,6 +28,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How many lines of the log are shown of a cluster that died without a word.
 const LAST_WORDS: usize = 8;
 
+/// Of this every pod has one of its own.
+const PODS_OWN: &str = "/tmp";
+
 /// What the background process says, in one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message {
@@ -231,6 +234,27 @@ pub fn limits(console: &Console, state: &State) {
     if let Some(reason) = &state.limits_not_enforced {
         console.warn(&format!("limits of memory and CPU are not enforced ({reason})"));
     }
+    for (name, directory) in state.images.iter().filter(|_| state.mode != "plain") {
+        if let Some((program, target)) = hidden_program(directory) {
+            console.warn(&format!(
+                "--image {name}: {} leads to {}, which pods do not see: each has a /tmp of its own; put it elsewhere, or into {}",
+                program.display(),
+                target.display(),
+                directory.display()
+            ));
+        }
+    }
+}
+
+/// A program of an environment that is a link to somewhere below the machine's `/tmp`, and where it leads. The environment
+/// itself is seen by pods wherever it is.
+fn hidden_program(directory: &Path) -> Option<(PathBuf, PathBuf)> {
+    let programs = std::fs::read_dir(directory.join("bin")).ok()?;
+    programs.filter_map(Result::ok).map(|entry| entry.path()).find_map(|program| {
+        let target = program.canonicalize().ok()?;
+        let hidden = target.starts_with(PODS_OWN) && !target.starts_with(directory);
+        hidden.then_some((program, target))
+    })
 }
 
 /// Options that a running cluster does not take on.

@@ -169,7 +169,8 @@ fn read_file(file: &Path) -> Result<(Vec<u8>, String), Failure> {
     }
 }
 
-fn unreadable(name: String, source: &std::io::Error) -> Failure {
+/// Why a file that was named cannot be read.
+pub fn unreadable(name: String, source: &std::io::Error) -> Failure {
     use std::io::ErrorKind;
     let (class, reason, text) = match source.kind() {
         ErrorKind::NotFound => (Class::NotFound, "FileNotFound", format!("there is no file {name}")),

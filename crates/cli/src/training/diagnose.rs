@@ -7,6 +7,7 @@ use std::path::Path;
 use plan::diagnosis::{Collector, Confidence, Diagnosis, Ending, Facts, Output as Printed, diagnose};
 use serde_json::{Value, json};
 
+use super::create::unreadable;
 use crate::arguments::{Diagnose, Output};
 use crate::console::{ACCENT, BAD, CAREFUL, Console, FAINT, GOOD, styled};
 use crate::failure::Failure;
@@ -47,7 +48,7 @@ fn ending(asked: &Diagnose) -> Ending {
 /// Head and tail of a file, or of standard input.
 fn read(file: &Path) -> Result<Printed, Failure> {
     let name = file.display().to_string();
-    let failed = |source: io::Error| Failure::from(jobs::Error::Read { name: name.clone(), source });
+    let failed = |source: io::Error| unreadable(name.clone(), &source);
     if file.as_os_str() == "-" {
         return collect(io::stdin().lock()).map_err(failed);
     }

@@ -28,21 +28,28 @@ pub use wait::{Follow, ending, follow_to_end};
 use crate::arguments::{Global, TrainingVerb};
 use crate::console::Console;
 use crate::failure::Failure;
+use crate::interrupt::{self, Interruption};
 
 /// Runs a verb; the exit code.
 pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Result<u8, Failure> {
     match verb {
         TrainingVerb::Create(create) => create::run(console, global, create).await,
-        TrainingVerb::Get(get) => get::get(console, global, get).await,
-        TrainingVerb::List(list) => get::list(console, global, list).await,
+        TrainingVerb::Get(get) => unless_interrupted(console, get::get(console, global, get)).await,
+        TrainingVerb::List(list) => unless_interrupted(console, get::list(console, global, list)).await,
         TrainingVerb::Describe(describe) => describe::run(console, global, describe).await,
-        TrainingVerb::Logs(logs) => logs::run(console, global, logs).await,
+        TrainingVerb::Logs(logs) => unless_interrupted(console, logs::run(console, global, logs)).await,
+        // Who is asked first ends the question by the signal itself.
+        TrainingVerb::Delete(delete) if delete.yes => {
+            unless_interrupted(console, delete::run(console, global, delete)).await
+        }
         TrainingVerb::Delete(delete) => delete::run(console, global, delete).await,
         TrainingVerb::Diagnose(asked) => diagnose::run(console, asked),
         TrainingVerb::Top(top) => top::run(console, global, top).await,
         TrainingVerb::Wait(wait) => wait::run(console, global, wait).await,
         TrainingVerb::Explain(explain) => explain::run(console, global, explain).await,
-        TrainingVerb::Events(events) => events::run(console, global, events).await,
+        TrainingVerb::Events(events) => {
+            unless_interrupted(console, events::run(console, global, events)).await
+        }
         TrainingVerb::Suspend(suspend) => {
             switch::run(console, global, &suspend.several, suspend.output, true).await
         }
@@ -57,5 +64,24 @@ pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Res
         TrainingVerb::Templates { verb } => templates::run(console, global, verb).await,
         TrainingVerb::SupportBundle(bundle) => bundle::run(console, global, bundle).await,
         TrainingVerb::Preflight(preflight) => preflight::run(console, global, preflight).await,
+    }
+}
+
+/// A command that a person may end at any time. The signal ends the process as it ends every other; a program that reads
+/// JSON is told so in JSON.
+async fn unless_interrupted(
+    console: &Console,
+    verb: impl Future<Output = Result<u8, Failure>>,
+) -> Result<u8, Failure> {
+    if !console.output.is_for_programs() {
+        return verb.await;
+    }
+    let mut interruption = Interruption::listen();
+    tokio::select! {
+        ended = verb => ended,
+        () = interruption.came() => Err(interrupt::failure(
+            "interrupted",
+            "what the server was told to do goes on; see what there is: odh training list",
+        )),
     }
 }

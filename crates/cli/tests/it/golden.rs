@@ -11,7 +11,7 @@
 //! < y                  what is typed on that terminal, once a question or a list of keys stands there
 //! @ delete mpijob pi   what happens once the command has said something: a job is deleted,
 //! @ fail mpijob pi     fails (or `succeed`s), or
-//! @ interrupt          the command gets SIGINT
+//! @ interrupt          the command gets SIGINT; with "after WORD" behind it, once the terminal shows that word
 //! ```
 
 mod cast;
@@ -133,7 +133,11 @@ fn replay(transcript: &str) -> String {
         let words = words(line);
         let (said, code) = match terminal {
             true => {
-                terminal::run(stage.command(&words), step.typed, |pid| stage.meanwhile(step.meanwhile, pid))
+                let (what, after) = match step.meanwhile.and_then(|what| what.split_once(" after ")) {
+                    Some((what, after)) => (Some(what), after),
+                    None => (step.meanwhile, ""),
+                };
+                terminal::run(stage.command(&words), step.typed, after, |pid| stage.meanwhile(what, pid))
             }
             false => {
                 plain(stage.command(&words).stdin(Stdio::null()), |pid| stage.meanwhile(step.meanwhile, pid))
@@ -254,10 +258,10 @@ fn normal(text: &str, home: &Home) -> String {
             (r"\b\d+(s|m|h|d)(\d+(s|m|h))?\b", "SPAN"),
             (r"(\S) {2,}", "$1   "),
             // What is gone before it was looked at for the first time is told without this line.
-            (r"(?m)^! SPAN deleted\n", ""),
+            (r"(?m)^(! )?SPAN deleted\n", ""),
             // Which of these are told depends on which list the server answers first.
-            (r"(?m)^! SPAN (accepted|.* pods have a node|workers ready .*|launcher running .*)\n", ""),
-            (r#"(?m)^! \{"progress":\{.*"step":"(Accepted|Scheduled|WorkersReady|LauncherRunning)".*\n"#, ""),
+            (r"(?m)^(! )?SPAN (accepted|.* pods have a node|workers ready .*|launcher running .*)\n", ""),
+            (r#"(?m)^(! )?\{"progress":\{.*"step":"(Accepted|Scheduled|WorkersReady|LauncherRunning)".*\n"#, ""),
         ]
         .map(|(pattern, name)| (Regex::new(pattern).unwrap(), name))
         .into_iter()

@@ -84,6 +84,29 @@ fn a_failure_has_its_exit_code_and_its_reason() {
 }
 
 #[test]
+fn an_environment_below_tmp_is_seen_by_pods() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let home = Home::new();
+    let programs = home.path().join("env/bin");
+    std::fs::create_dir_all(&programs).unwrap();
+    std::fs::write(programs.join("greet"), "#!/bin/sh\necho hello\n").unwrap();
+    std::fs::set_permissions(programs.join("greet"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Pods see the environment, and nothing else of what lies below the machine's /tmp.
+    symlink(home.file("elsewhere", "#!/bin/sh\n"), programs.join("astray")).unwrap();
+    let said = home.odh(&["local", "up", "--image", &format!("env={}", home.path().join("env").display())]);
+    let said = said.ends(0);
+    let isolates = home.odh(&["local", "status", "-o", "json"]).json()["mode"] != "plain";
+    assert_eq!(
+        said.err.contains("bin/astray leads to"),
+        isolates && home.path().starts_with("/tmp"),
+        "{}",
+        said.err
+    );
+    home.run("training create mpijob greet --image env --in-launcher --wait --timeout 60s -- greet").ends(0);
+    assert_eq!(home.run("training logs mpijob greet").ends(0).out, "hello\n");
+}
+
+#[test]
 fn an_interrupted_run_deletes_its_job() {
     let home = Home::new();
     home.run("local up").ends(0);

@@ -25,11 +25,15 @@ const TEAM: &str = "team-cv";
 /// The one that may not create anything more.
 const FULL: &str = "team-full";
 /// Files that transcripts speak of.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("good.yaml", include_str!("../../manifests/good.yaml")),
     ("faults.yaml", include_str!("../../manifests/faults.yaml")),
     ("kinds.yaml", include_str!("../../manifests/kinds.yaml")),
     ("wrong-kind.yaml", include_str!("../../manifests/wrong-kind.yaml")),
+    (
+        "output.log",
+        "There are not enough slots available in the system to satisfy the 8\nslots that were requested by the application:\n\n  ./train\n",
+    ),
 ];
 /// How long what happens to a job meanwhile waits for that job.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -18,13 +18,16 @@ pub fn raw(command: Command) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Runs a command on a terminal of its own; the screen as it is at the end, and the exit code.
-pub fn run(command: Command, typed: Option<&str>, meanwhile: impl FnOnce(Pid)) -> (String, i32) {
+/// Runs a command on a terminal of its own; the screen as it is at the end, and the exit code. What happens meanwhile happens
+/// once the screen shows `after`.
+pub fn run(command: Command, typed: Option<&str>, after: &str, meanwhile: impl FnOnce(Pid)) -> (String, i32) {
     let mut screen = vt100::Parser::new(ROWS.try_into().unwrap(), COLUMNS.try_into().unwrap(), 0);
     let (mut typed, mut meanwhile) = (typed, Some(meanwhile));
     let code = attend(command, |chunk, keyboard, pid| {
         screen.process(chunk);
-        if let Some(meanwhile) = meanwhile.take() {
+        if screen.screen().contents().contains(after)
+            && let Some(meanwhile) = meanwhile.take()
+        {
             meanwhile(pid);
         }
         let asked = |contents: &str| contents.contains("[y/N]") || contents.contains("q quit");
