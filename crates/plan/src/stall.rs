@@ -7,7 +7,7 @@ use api::{CONDITION_RUNNING, CONDITION_STALLED, REASON_ENDED, REASON_NO_OUTPUT, 
 use jiff::Timestamp;
 
 use crate::conditions::{condition, is_finished, is_true, set_condition};
-use crate::diagnosis::{Cause, Diagnosis, Ending, Facts, Output, diagnose};
+use crate::diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, diagnose};
 use crate::failure::{pod_facts, world};
 use crate::observed::{Seen, is_ready, is_running};
 use crate::planning::elapsed;
@@ -85,7 +85,9 @@ pub fn hang(job: &ValidJob, seen: &Seen, log: &str, silent: Duration) -> Option<
     let ending = Ending::Running { silent_seconds: silent.as_secs() };
     let facts = Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
     diagnose(&Output::from(log), ending, &facts)
-        .filter(|found| ![Cause::Unknown, Cause::SilentHang].contains(&found.cause))
+        .filter(|found| found.cause != Cause::Unknown)
+        // Silence alone says nothing that is not known.
+        .filter(|found| found.cause != Cause::SilentHang || found.confidence > Confidence::Low)
 }
 
 /// A diagnosis as part of a sentence: what, on what evidence, what to do.

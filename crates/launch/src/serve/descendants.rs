@@ -67,6 +67,12 @@ pub fn belonging(processes: &[Process], root: Pid) -> Vec<Process> {
         .collect()
 }
 
+/// When a living process began, in clock ticks since the machine started: another of the same id began later.
+pub fn began(process: i32) -> Option<u64> {
+    let found = parse(&fs::read(format!("/proc/{process}/stat")).ok()?)?;
+    (!found.zombie).then_some(found.begun)
+}
+
 /// The children of a process, by the kernel's lists of those that each of its threads has (proc(5), `children`); none where
 /// the kernel keeps no such lists. Costs nothing for processes that are not its own.
 pub fn children_of(process: i32) -> Vec<i32> {

@@ -88,6 +88,7 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
     let (listener, announcement) = listen::listen(settings)?;
     listener.set_nonblocking(true)?;
     report::line(&format!("serving on {}", listener.local_addr()?));
+    let pod = settings.pod_name.clone().unwrap_or_else(name_of_host);
     let mut server = Server {
         listener: Some(listener),
         announcement,
@@ -101,11 +102,18 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
         accept_from: Instant::now(),
         complaints: Complaints { next: Instant::now(), kept_back: 0 },
         // In plain mode the network and the memory are the machine's, and what is seen of them would be anybody's.
-        watch: settings.registry.is_none().then(Watch::begin),
+        watch: settings.registry.is_none().then(|| Watch::begin(&pod)),
+        pod,
         ranks: Ranks::begin(Instant::now()),
         stopping: None,
     };
     server.run()
+}
+
+/// The first label of the host's name, which in a pod is the pod's.
+fn name_of_host() -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    host.split('.').next().unwrap_or_default().to_owned()
 }
 
 struct Server {
@@ -121,6 +129,8 @@ struct Server {
     accept_from: Instant,
     complaints: Complaints,
     watch: Option<Watch>,
+    /// The name of the pod that this is the agent of.
+    pod: String,
     ranks: Ranks,
     stopping: Option<Stopping>,
 }
@@ -344,7 +354,8 @@ impl Server {
     fn look_around(&mut self, now: Instant) {
         let callers: Vec<IpAddr> = self.callers().collect();
         if !callers.is_empty() && now >= self.ranks.next {
-            self.ranks.look(Pid::this().as_raw(), now);
+            let ended = self.ranks.look(Pid::this().as_raw(), now);
+            self.tell(ended.map(|text| format!("{}: {text}", self.pod)));
         }
         let Some(watch) = self.watch.as_mut().filter(|watch| !callers.is_empty() && now >= watch.next) else {
             return;

@@ -6,18 +6,20 @@ use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use super::descendants::children_of;
+use super::descendants::{began, children_of};
 
 /// Rank and size of the world: Open MPI's, and those of MPICH and Intel MPI.
 const NAMES: [(&str, &str); 2] = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")];
 /// The pause between two looks while a call is young, and how many such looks there are; then it doubles.
-const PAUSE: Duration = Duration::from_millis(100);
-const EARLY_LOOKS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(200);
+const EARLY_LOOKS: u32 = 25;
 /// So often it doubles, to about a minute.
-const MOST_DOUBLINGS: u32 = 9;
+const MOST_DOUBLINGS: u32 = 8;
 /// No more processes than this are looked at in one look, and no more ranks are remembered.
 const MOST_LOOKED_AT: usize = 512;
 const MOST_RANKS: usize = 4096;
+/// For so long no rank may live before that is told.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// No more of an environment than this is read.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -33,15 +35,26 @@ pub struct Ranks {
     /// When to look again.
     pub next: Instant,
     looks: u32,
-    seen: BTreeSet<Rank>,
-    /// The processes that were seen to be ranks.
-    known: BTreeSet<i32>,
+    /// The processes that were seen to be ranks, with when each began.
+    seen: BTreeMap<i32, (Rank, Option<u64>)>,
+    end: End,
+}
+
+/// How far the end of all ranks has come, while what started them goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// One lives, or none was seen so far.
+    None,
+    /// Since this moment none lives.
+    Since(Instant),
+    /// That was told.
+    Told,
 }
 
 impl Ranks {
     /// Nothing seen so far.
     pub fn begin(now: Instant) -> Self {
-        Self { next: now, looks: 0, seen: BTreeSet::new(), known: BTreeSet::new() }
+        Self { next: now, looks: 0, seen: BTreeMap::new(), end: End::None }
     }
 
     /// A call begins: its ranks will be there soon.
@@ -49,37 +62,69 @@ impl Ranks {
         (self.next, self.looks) = (now + PAUSE, 0);
     }
 
-    /// Looks at what descends from the process `root`, as far down as the first rank of each line.
-    pub fn look(&mut self, root: i32, now: Instant) {
+    /// Looks at what descends from the process `root`, as far down as the first rank of each line. Tells, once, of ranks that
+    /// have all ended while what started them goes on: the ranks of other pods may wait for them for ever.
+    pub fn look(&mut self, root: i32, now: Instant) -> Option<String> {
         self.looks = self.looks.saturating_add(1);
         self.next = now + PAUSE * (1 << self.looks.saturating_sub(EARLY_LOOKS).min(MOST_DOUBLINGS));
         let mut parents = vec![root];
         for _ in 0..MOST_LOOKED_AT {
             let Some(parent) = parents.pop() else { break };
             for child in children_of(parent) {
-                if self.known.contains(&child) || self.known.len() >= MOST_RANKS {
+                if self.seen.contains_key(&child) || self.seen.len() >= MOST_RANKS {
                     continue;
                 }
                 match rank_of(&environment_of(child)) {
                     Some(rank) => {
-                        self.known.insert(child);
-                        self.seen.insert(rank);
+                        self.seen.insert(child, (rank, began(child)));
                     }
                     None => parents.push(child),
                 }
             }
         }
+        self.look_for_end(now)
+    }
+
+    fn look_for_end(&mut self, now: Instant) -> Option<String> {
+        // Its environment does not tell: a rank may have started another program in its place.
+        let lives = |(process, (_, begun)): (&i32, &(Rank, Option<u64>))| {
+            begun.is_some() && began(*process) == *begun
+        };
+        if self.seen.is_empty() || self.seen.iter().any(lives) {
+            self.end = End::None;
+            return None;
+        }
+        match self.end {
+            End::None => self.end = End::Since(now),
+            End::Since(then) if now.saturating_duration_since(then) >= PATIENCE => {
+                self.end = End::Told;
+                let worlds = self.worlds();
+                return Some(format!("{} have ended, and what started them goes on", worlds.join(" and ")));
+            }
+            End::Since(_) | End::Told => {}
+        }
+        if self.end != End::Told {
+            self.next = self.next.min(now + PATIENCE);
+        }
+        None
+    }
+
+    /// The ranks that were seen, for each size of world.
+    fn worlds(&self) -> Vec<String> {
+        let ranks: BTreeSet<Rank> = self.seen.values().map(|(rank, _)| *rank).collect();
+        let mut worlds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for rank in ranks {
+            worlds.entry(rank.size).or_default().push(rank.number);
+        }
+        worlds.iter().map(|(size, numbers)| format!("ranks {} of {size}", ranges(numbers))).collect()
     }
 
     /// Puts into words what was seen since this was asked last, one line for each size of world.
     pub fn take(&mut self) -> Vec<String> {
-        self.known.clear();
-        let mut worlds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for rank in std::mem::take(&mut self.seen) {
-            worlds.entry(rank.size).or_default().push(rank.number);
-        }
-        let line = |(size, ranks): (&u32, &Vec<u32>)| format!("ranks {} of {size} ran here", ranges(ranks));
-        worlds.iter().map(line).collect()
+        let lines = self.worlds().into_iter().map(|world| format!("{world} ran here")).collect();
+        self.seen.clear();
+        self.end = End::None;
+        lines
     }
 }
 
@@ -139,8 +184,9 @@ mod tests {
     #[test]
     fn what_was_seen_is_told_once_and_in_short() {
         let mut ranks = Ranks::begin(Instant::now());
-        ranks.seen = [0, 1, 2, 5].map(|number| Rank { size: 8, number }).into();
-        ranks.seen.insert(Rank { size: 2, number: 1 });
+        let seen = [(8, 0), (8, 1), (8, 2), (8, 5), (8, 5), (2, 1)];
+        let seen = seen.into_iter().map(|(size, number)| (Rank { size, number }, None));
+        ranks.seen = (1..).zip(seen).collect();
         assert_eq!(ranks.take(), ["ranks 1 of 2 ran here", "ranks 0-2,5 of 8 ran here"]);
         assert_eq!(ranks.take(), Vec::<String>::new());
     }
@@ -161,8 +207,21 @@ mod tests {
             std::thread::yield_now();
         }
         drop(shell.stdin.take());
-        assert!(shell.wait().unwrap().success());
-        assert!(ranks.take()[0].ends_with(" of 2 ran here"));
+        // What started the rank goes on: that is told once it has been so for a while, and once only.
+        let rank = *ranks.seen.keys().next().unwrap();
+        while began(rank).is_some() {
+            assert!(Instant::now() < deadline, "the rank did not end");
+            std::thread::yield_now();
+        }
+        let ended = Instant::now();
+        assert_eq!(ranks.look(own, ended), None);
+        assert!(ranks.next <= ended + PATIENCE);
+        let told = "ranks 0 of 2 have ended, and what started them goes on";
+        assert_eq!(ranks.look(own, ended + PATIENCE).as_deref(), Some(told));
+        assert_eq!(ranks.look(own, ended + PATIENCE * 2), None);
+        assert_eq!(ranks.take(), ["ranks 0 of 2 ran here"]);
+        shell.kill().unwrap();
+        shell.wait().unwrap();
     }
 
     #[test]
@@ -172,9 +231,9 @@ mod tests {
         ranks.expect(now);
         assert_eq!(ranks.next, now + PAUSE);
         // There is no such process.
-        (0..EARLY_LOOKS).for_each(|_| ranks.look(i32::MAX, now));
+        (0..EARLY_LOOKS).for_each(|_| assert_eq!(ranks.look(i32::MAX, now), None));
         assert_eq!(ranks.next, now + PAUSE);
-        (0..1000).for_each(|_| ranks.look(i32::MAX, now));
-        assert_eq!(ranks.next, now + PAUSE * 512);
+        (0..1000).for_each(|_| assert_eq!(ranks.look(i32::MAX, now), None));
+        assert_eq!(ranks.next, now + PAUSE * 256);
     }
 }

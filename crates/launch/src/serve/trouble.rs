@@ -22,11 +22,9 @@ pub struct Watch {
 
 impl Watch {
     /// Begins with what is there now, which is told of nobody.
-    pub fn begin() -> Self {
-        let host =
-            nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
-        let pod = host.split('.').next().unwrap_or_default().to_owned();
-        Self { next: Instant::now(), pod, connections: Connections::default(), memory: Memory::find() }
+    pub fn begin(pod: &str) -> Self {
+        let connections = Connections::default();
+        Self { next: Instant::now(), pod: pod.to_owned(), connections, memory: Memory::find() }
     }
 
     /// Looks at everything; `callers` are the addresses of those whose commands run.

@@ -136,6 +136,10 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
     if candidate.from_cluster {
         return true;
     }
+    // A job that has ended does not hang.
+    if rule.cause == Cause::SilentHang && !matches!(material.ending, Ending::Running { .. }) {
+        return false;
+    }
     let firm = !candidate.weak && (candidate.score >= FIRM || rule.phase == Phase::Report);
     let recent = material.lines.len() - candidate.finding.at <= LINES_AFTER;
     match material.ending {

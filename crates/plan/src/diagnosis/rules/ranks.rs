@@ -15,6 +15,17 @@ pub(super) const RULES: &[Rule] = &[
     )
     .run()
     .says("A rank on {host|a worker} was killed because the memory limit ({name|}) was exceeded"),
+    rule(
+        "agent-ranks-ended",
+        Cause::SilentHang,
+        CONSEQUENCE,
+        " have ended, and what started them goes on",
+        r"^odh-launch: (?P<host>\S+): ranks (?P<name>[0-9,-]+) of \d+ have ended, and what started them goes on",
+        "odh-launch: train-worker-1: ranks 4-7 of 8 have ended, and what started them goes on",
+    )
+    .run()
+    .says("Ranks {name|} on {host|a worker} have ended, and the launcher goes on: other ranks may wait for them for ever")
+    .advice("Read what those ranks printed before they ended. If they ended well, the others may simply work on; otherwise delete the job or run it again, and have a rank that cannot go on call MPI_Abort, which ends all others too."),
     // Open MPI 4 and 5
     rule(
         "ompi-killed",

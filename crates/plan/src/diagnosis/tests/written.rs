@@ -375,6 +375,22 @@ fn a_peer_that_does_not_answer_is_named_and_told_from_a_slow_one() {
 }
 
 #[test]
+fn ranks_that_have_ended_explain_a_silence_and_nothing_else() {
+    let told =
+        "epoch 1\nodh-launch: train-worker-1: ranks 4-7 of 8 have ended, and what started them goes on\n";
+    let found = |ending| diagnose(&Output::from(told), ending, &pods());
+    let silent = found(Ending::Running { silent_seconds: 60 }).unwrap();
+    assert_eq!((silent.cause, silent.worker.as_deref()), (Cause::SilentHang, Some("train-worker-1")));
+    assert!(
+        silent.confidence > Confidence::Low
+            && silent.message.starts_with("Ranks 4-7 on train-worker-1 have ended")
+    );
+    assert_eq!(found(Ending::Running { silent_seconds: 1 }), None, "it prints");
+    assert_eq!(found(Ending::Exited(0)), None);
+    assert_eq!(found(Ending::Exited(1)).unwrap().cause, Cause::Unknown);
+}
+
+#[test]
 fn a_rank_killed_for_want_of_memory_is_told_from_one_that_somebody_killed() {
     let report = "mpirun noticed that process rank 1 with PID 697 on node w-1 exited on signal 9 (Killed).\n";
     let counted = "odh-launch: w-1: 1 process was killed by the kernel: out of memory, limit 128 MiB\n";
