@@ -317,6 +317,10 @@ fn plan_pod(
     let marked = !next["metadata"]["deletionTimestamp"].is_null();
     let current = next["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
     let grace = if marked { asked.unwrap_or(current).min(current) } else { pod_grace(asked, next) };
+    if marked && current > 0 && grace == current {
+        // It goes in its time, and nothing more can be asked of its deletion (`BeforeDelete`).
+        return Step::Nothing;
+    }
     let is_last = grace == 0 && !has_finalizers;
     if marked && grace == current && !finalizers_changed {
         return if is_last { Step::Remove } else { Step::Nothing };

@@ -61,7 +61,7 @@ pub async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), R
 pub async fn mark(call: &Call<'_>) -> Result<(), Refusal> {
     for _ in 0..MAX_ATTEMPTS {
         let Some(pod) = call.server.store.get(&call.entry.resource, &call.key()) else { return Ok(()) };
-        let next = marked(&pod.value, &call.timestamp());
+        let Some(next) = marked(&pod.value, &call.timestamp()) else { return Ok(()) };
         match call.server.store.replace(&call.entry.resource, &pod.key, pod.revision, next).await {
             Ok(_) => return Ok(()),
             Err(store::Error::Changed(_)) => {}
@@ -71,16 +71,25 @@ pub async fn mark(call: &Call<'_>) -> Result<(), Refusal> {
     Err(busy(call.action.name))
 }
 
-/// The pod with the condition that names its eviction.
-fn marked(pod: &Value, now: &Value) -> Value {
+/// The pod with the condition that names its eviction; `None` where it has it.
+fn marked(pod: &Value, now: &Value) -> Option<Value> {
+    let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let known = conditions.iter().position(|condition| condition["type"] == "DisruptionTarget");
+    let before = known.and_then(|at| conditions.get(at)).unwrap_or(&Value::Null);
+    let since = if before["status"] == "True" { &before["lastTransitionTime"] } else { now };
+    let condition = json!({ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": since });
+    let is_same = ["status", "reason", "message"].iter().all(|field| condition[field] == before[field]);
+    if is_same {
+        return None;
+    }
+    match known.and_then(|at| conditions.get_mut(at)) {
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
+    }
     let mut next = pod.clone();
-    let known = next["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let mut conditions: Vec<Value> =
-        known.into_iter().filter(|condition| condition["type"] != "DisruptionTarget").collect();
-    conditions.push(json!({ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": now }));
     next["status"]["conditions"] = conditions.into();
-    next
+    Some(next)
 }
 
 /// A pod that does not run (any more) disturbs nobody by going (`canIgnorePDB`).

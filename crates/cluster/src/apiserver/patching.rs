@@ -104,7 +104,10 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
         }
         create::check_namespace_field(call, &mut value)?;
         check_name(call, &value)?;
-        rules::metadata(&mut value)?.remove("resourceVersion");
+        if !call.query.dry_run {
+            // There is nothing yet that could be of a revision.
+            rules::metadata(&mut value)?.remove("resourceVersion");
+        }
         match create::complete(call, value).await {
             Err(refusal) if refusal.reason == "AlreadyExists" => {}
             result => return Ok((result?, true)),

@@ -3,6 +3,7 @@
 //! Texts: apimachinery `pkg/api/errors/errors.go`. Nothing is decided here.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
@@ -219,7 +220,11 @@ pub fn not_implemented(what: &str) -> Refusal {
 
 /// 422 from causes given as (reason, message, field); `about.resource` is the kind.
 pub fn invalid(about: About<'_>, causes: &[(String, String, String)]) -> Refusal {
-    let texts = causes.iter().map(|(_, message, field)| format!("{field}: {message}")).collect::<Vec<_>>();
+    let mut texts =
+        causes.iter().map(|(_, message, field)| format!("{field}: {message}")).collect::<Vec<_>>();
+    // What is wrong twice is told once (`utilerrors.NewAggregate`).
+    let mut told = BTreeSet::new();
+    texts.retain(|text| told.insert(text.clone()));
     let faults = match texts.as_slice() {
         [only] => only.clone(),
         several => format!("[{}]", several.join(", ")),

@@ -405,7 +405,7 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
     let first = ago(if first.is_null() { &event["eventTime"] } else { first });
     let last = first_of(["lastTimestamp", "deprecatedLastTimestamp"]);
     let mut last = if last.is_null() { first.clone() } else { ago(last) };
-    let mut count = first_of(["count", "deprecatedCount"]).as_i64().unwrap_or(1).max(1);
+    let mut count = first_of(["count", "deprecatedCount"]).as_i64().filter(|count| *count != 0).unwrap_or(1);
     if event["series"].is_object() {
         last = ago(&event["series"]["lastObservedTime"]);
         count = event["series"]["count"].as_i64().unwrap_or(count);

@@ -94,6 +94,18 @@ impl FieldSet {
         self
     }
 
+    /// Drops a field of a root field with everything below it.
+    pub(super) fn drop_below(&mut self, root: &str, name: &str) {
+        let (root, name) = (field(root), field(name));
+        if let Some(fields) = self.children.get_mut(&root) {
+            fields.members.remove(&name);
+            fields.children.remove(&name);
+            if fields.is_empty() {
+                self.children.remove(&root);
+            }
+        }
+    }
+
     /// All paths in the set, in order.
     pub(super) fn paths(&self) -> Vec<Path> {
         let mut out = Vec::new();

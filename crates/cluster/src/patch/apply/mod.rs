@@ -400,6 +400,10 @@ fn owned(kind: &Kind, subresource: Option<&str>, mut set: FieldSet) -> FieldSet 
     set.subtract(&NEVER);
     match subresource {
         Some("status") if kind.is_builtin() => {
+            if kind.is("", "Pod") {
+                // `podStatusStrategy.GetResetFields`.
+                set.drop_below("metadata", "ownerReferences");
+            }
             set.filter_root(|field| matches!(field, "metadata" | "status"))
         }
         Some("status") => set.filter_root(|field| field == "status"),
