@@ -101,7 +101,8 @@ pub fn page(list: &[Known]) -> String {
          order), drawn names and addresses, the order and repetition of faults in one refusal, the order of unknown fields\n\
          after a JSON patch, and objects printed within a message are not compared.\n\n\
          Of 10,000 programs in one run (`--seed 1`, 63,439 requests to each server) none differed in a way that does not\n\
-         stand here. What is won is held by recorded answers (`crates/conformance/recorded.jsonl`), which\n\
+         stand here. Of 6,000 whose seeds nobody had looked at before (`--seed 930001`, `--seed 940001`) seven did: expect\n\
+         one in a thousand of fresh ones. What is won is held by recorded answers (`crates/conformance/recorded.jsonl`), which\n\
          `cargo xtask test` checks.\n\n\
          | what | why |\n|---|---|\n",
     );

@@ -203,8 +203,7 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
         check_preconditions(about, options, &record.value, is_namespace)?;
         refuse_protected(call, &name)?;
         admit(call, options, &name, &record.value).await?;
-        let mut next =
-            rules::read_back(&call.entry.kind, &record.value).unwrap_or_else(|| record.value.clone());
+        let mut next = versions::read(&call.entry.kind, &record.value).into_owned();
         let step = plan(&call.entry.kind, options, &mut next, call.now);
         let store = &call.server.store;
         if options.dry_run || step == Step::Nothing {

@@ -117,10 +117,8 @@ async fn commit(
     }
     escalation::check(call, Some(&present), &next)?;
     let held = consent(call, &present, &next).await?;
-    if kind.is_builtin() {
-        kind.schema().settle(&mut next);
-    }
-    let is_final = is_final(kind, &present, &next);
+    // Who takes away the last finalizer gets back what was written, as it was written (`deleteWithoutFinalizers`).
+    let last = is_final(kind, &present, &next).then(|| next.clone());
     let next = versions::stored(kind, next);
     // What changes who owns a Scale's number, if only since when, is written (`managedfields.ScaleHandler.ToParent`).
     let is_scale = call.action.subresource == "scale" && call.action.verb == "update";
@@ -132,9 +130,7 @@ async fn commit(
         return Ok(Some(Shown::Draft(next)));
     }
     let store = &call.server.store;
-    let result = if is_final {
-        // Who writes gets back what was written, of the revision that was there (`deleteWithoutFinalizers`).
-        let last = next.clone();
+    let result = if let Some(last) = last {
         let removed = store.remove(&call.entry.resource, &record.key, record.revision, next).await;
         if removed.is_ok() {
             drop(promise);

@@ -15,27 +15,25 @@ use crate::store::Record;
 
 /// An object in the version of `kind`.
 pub fn served<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
-    match rules::read_back(kind, value) {
-        Some(read) => Cow::Owned(in_version(kind, &read).into_owned()),
-        None => in_version(kind, value),
+    let read = read(kind, value);
+    if read["apiVersion"] == kind.api_version().as_str() {
+        return read;
     }
-}
-
-fn in_version<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
-    // It is read as of the version in which it is stored, with that version's defaults.
-    let schema = kind.stored_schema().unwrap_or_else(|| kind.schema());
-    let lacks_default = !kind.is_builtin() && schema.lacks_default(value);
-    if value["apiVersion"] == kind.api_version().as_str() && !lacks_default {
-        return Cow::Borrowed(value);
-    }
-    let mut value = value.clone();
-    if lacks_default {
-        schema.default(&mut value);
-    }
+    let mut value = read.into_owned();
     rules::convert_event(kind, &mut value);
     rules::convert_autoscaler(kind, &mut value);
     value["apiVersion"] = kind.api_version().into();
     Cow::Owned(value)
+}
+
+/// An object as it is read, in the version in which it is stored, with that version's defaults.
+pub fn read<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
+    let mut read = rules::read_back(kind, value).map_or(Cow::Borrowed(value), Cow::Owned);
+    let schema = kind.stored_schema().unwrap_or_else(|| kind.schema());
+    if !kind.is_builtin() && schema.lacks_default(&read) {
+        schema.default(read.to_mut());
+    }
+    read
 }
 
 /// A record's JSON in the version of `kind`.
