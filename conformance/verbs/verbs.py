@@ -155,7 +155,7 @@ STEPS = [
     ("…describe mpijob long", 0, "long-worker-1"),
     ("explain mpijob bad", 0, "Failed"),
     ("explain mpijob long -o json", 0, '"state"'),
-    ("explain mpijob good -o name", 0, "Succeeded"),
+    ("explain mpijob good", 0, "Succeeded"),
     ("events mpijob good", 0, "MPIJob"),
     ("logs mpijob bad", 0, "loss is nan"),
     ("logs mpijob bad --tail 1 -o json", 0, '"line":"loss is nan"'),
