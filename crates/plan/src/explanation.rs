@@ -139,6 +139,20 @@ impl Explanation {
         self.link = Some(found.link);
         self
     }
+
+    /// What the status says that the job waits for, where it does: the pods that are there may have nothing to say of those
+    /// that cannot be made.
+    fn unless_said(mut self, status: &MPIJobStatus) -> Self {
+        if let Some(waiting) = status.waiting.clone() {
+            self.actor = Cause::of_word(&waiting.reason).map_or(self.actor, Cause::actor);
+            self.cause = Some(waiting.reason);
+            self.message = waiting.message;
+            self.advice = waiting.suggestion;
+            self.link = waiting.link;
+            self.since = waiting.since.map(|since| since.0).or(self.since);
+        }
+        self
+    }
 }
 
 /// Says where a job stands.
@@ -265,7 +279,7 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         told.evidence = named(&waiting);
         return Some(match trouble(situation, &waiting, name) {
             Some(found) => told.because(found),
-            None => told,
+            None => told.unless_said(status),
         });
     }
     // Of a job that runs, pods that are not seen are pods that may not be seen, or another operator's.
@@ -278,7 +292,7 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         };
         return Some(match trouble(situation, &[], name) {
             Some(found) => told.because(found),
-            None => told,
+            None => told.unless_said(status),
         });
     }
     let since = workers.iter().filter_map(|pod| condition_since(pod, "Ready")).max().or(started);
@@ -572,6 +586,22 @@ mod tests {
         let found = explain(&Situation { place: Some(&place), ..alone(&job) });
         assert!(found.message.contains("\"gpus\": number 2 of 3"), "{found:?}");
         assert_eq!(found.evidence, [format!("workload mpijob-pi-1a2b3: {why}")]);
+    }
+
+    #[test]
+    fn what_the_status_says_stands_where_pods_and_events_say_nothing() {
+        let status = json!({ "phase": "Pending", "phaseReason": "Initializing",
+            "waiting": { "reason": "QuotaExceeded", "message": "Quota exceeded: pods", "suggestion": "ask" } });
+        let job = job(status, json!({}));
+        let starting = pod(
+            "pi-worker-0",
+            json!({ "phase": "Pending",
+            "conditions": [{ "type": "PodScheduled", "status": "True" }] }),
+        );
+        let found = explain(&Situation { pods: &[starting], ..alone(&job) });
+        assert_eq!((found.state, found.cause.as_deref()), (Stage::Starting, Some("QuotaExceeded")));
+        assert_eq!((found.message.as_str(), found.advice.as_deref()), ("Quota exceeded: pods", Some("ask")));
+        assert_eq!(found.actor, Actor::Administrator);
     }
 
     #[test]

@@ -307,11 +307,7 @@ fn exceeds_a_quota(home: &Home) {
         waiting["suggestion"].as_str().is_some_and(|it| it.contains("ask an administrator")),
         "{waiting:#}"
     );
-    // That rests on an event, which is written after the status.
-    within(PATIENCE, "the explanation names the quota", || {
-        let explained = home.odh(&["training", "explain", "mpijob", "quota", "-n", "tight"]).ended(0);
-        explained.stdout.contains("QuotaExceeded").then_some(())
-    });
+    home.odh(&["training", "explain", "mpijob", "quota", "-n", "tight"]).ended(0).says("QuotaExceeded");
 }
 
 /// A power cut.
