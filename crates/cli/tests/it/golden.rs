@@ -252,7 +252,7 @@ fn normal(text: &str, home: &Home) -> String {
         [
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
             (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID"),
-            (r#"(resourceVersion"?: )"?\d+"?"#, "${1}N"),
+            (r#"(resourceVersion"?: ?)"?\d+"?"#, "${1}N"),
             (r"127\.0\.0\.1:\d+", "ADDRESS"),
             (r"(?m)^(! )? *\d+\.\ds ", "${1}SPAN "),
             (r"\b\d+(s|m|h|d)(\d+(s|m|h))?\b", "SPAN"),
