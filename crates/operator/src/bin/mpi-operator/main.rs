@@ -18,9 +18,6 @@ use tokio_util::task::TaskTracker;
 
 use flags::Flags;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// How long passes under way get to end: a pod gets 30 s by default, and the lease is still to be released.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
