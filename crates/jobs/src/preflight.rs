@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use crate::kind::LABEL_QUEUE;
 use crate::list::{self, Selection};
+use crate::refusal::whom_to_ask;
 use crate::{Attempt, Class, Error, Kind, explain, view};
 
 /// How long everything together may take before a job is created; the requirement is 2 s.
@@ -156,7 +157,7 @@ async fn lacks(client: &Client, verb: &str, kind: Kind, namespace: &str) -> Erro
             "User '{user}' lacks '{verb}' permission for {} in namespace '{namespace}'",
             kind.names()
         ),
-        advice: Some("ask an administrator of the namespace for the role kubeflow-mpijobs-edit".to_owned()),
+        advice: Some(whom_to_ask(verb, kind.names())),
         faults: Vec::new(),
     }
 }

@@ -157,9 +157,19 @@ fn forbidden(status: &Status, attempt: Attempt<'_>) -> Error {
         class: Class::NotAllowed,
         reason: "Forbidden".to_owned(),
         message: format!("User '{user}' lacks '{}' permission for {} {place}", attempt.verb, attempt.what),
-        advice: Some("ask an administrator of the namespace for the role kubeflow-mpijobs-edit".to_owned()),
+        advice: Some(whom_to_ask(attempt.verb, attempt.what)),
         faults: Vec::new(),
     }
+}
+
+/// Whom to ask for a right, and for which role: that of MPIJobs, or of what comes with a cluster the least that gives it.
+pub(crate) fn whom_to_ask(verb: &str, what: &str) -> String {
+    let role = match (what, verb) {
+        ("MPIJobs", _) => "kubeflow-mpijobs-edit",
+        (_, "get" | "list" | "watch") => "view",
+        _ => "edit",
+    };
+    format!("ask an administrator of the namespace for the role {role}")
 }
 
 fn quoted_after<'a>(text: &'a str, before: &str) -> Option<&'a str> {
