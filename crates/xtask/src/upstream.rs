@@ -22,8 +22,9 @@ const WITHOUT_CONTROLLERS: [&str; 10] = [
     "security::",
     "crashes::",
 ];
-/// Of them what goes with the controllers or a scheduler, asks a node for logs, or for a server of its own.
-const NOT_WITHOUT: [&str; 10] = [
+/// Of them what goes with the controllers or a scheduler, asks a node for logs, or for a server of its own, or counts what
+/// all namespaces have: there each operator looks after one.
+const NOT_WITHOUT: [&str; 12] = [
     "is_deleted_leaves_nothing",
     "when_its_ttl_is_over",
     "together_with_a_gang_scheduler",
@@ -31,6 +32,8 @@ const NOT_WITHOUT: [&str; 10] = [
     "a_long_log",
     "diagnosed_by_one_log",
     "a_node_that_gives_no_log",
+    "agents_are_asked",
+    "waits_for_gpus",
     "launcher_refused",
     "without_the_definition",
     "without_its_definitions",

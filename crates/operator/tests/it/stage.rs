@@ -14,7 +14,7 @@ use cluster::{Cluster, Options};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -153,6 +153,13 @@ impl Stage {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+        if self.server.is_none() {
+            // Pods are refused without it, and no controller makes it there. Without a token pods stay as they were sent.
+            let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
+            let account = json!({ "metadata": { "name": "default" }, "automountServiceAccountToken": false });
+            let account = serde_json::from_value(account).unwrap();
+            accounts.create(&PostParams::default(), &account).await.unwrap();
+        }
         let (api, server) = (self.api.clone(), self.server.clone());
         let (client, _cluster) = (self.client.clone(), self._cluster.clone());
         Self { api, server, client, namespace: name.to_owned(), _cluster }
