@@ -15,7 +15,7 @@ use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use plan::Gang;
-use plan::kept::{Job, Pod, PodStatus};
+use plan::kept::{Job, Pod};
 use serde::de::DeserializeOwned;
 
 use crate::health::Health;
@@ -24,8 +24,6 @@ use crate::pod_groups;
 
 /// What `kubectl apply` sent last: the whole job once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Conditions of a pod that nothing reads.
-const UNREAD_CONDITIONS: [&str; 3] = ["Initialized", "ContainersReady", "PodReadyToStartContainers"];
 /// Objects in one page of a list: a page is held whole before any of it is dropped.
 const PAGE: u32 = 100;
 
@@ -78,7 +76,6 @@ pub(crate) fn controller(
     let (controller, config_maps) = watch(controller, scoped(client, namespace), health, whole);
     let (controller, pods) = watch(controller, scoped(client, namespace), health, move |pod: &mut Pod| {
         pod.metadata.managed_fields = None;
-        pod.status.iter_mut().for_each(drop_unread);
         pods_seen.note(pod);
     });
     let (controller, jobs) = watch(controller, scoped(client, namespace), health, move |job: &mut Job| {
@@ -93,13 +90,6 @@ pub(crate) fn controller(
         None => (controller, None),
     };
     (controller, Stores { services, config_maps, pods, jobs, pod_groups })
-}
-
-fn drop_unread(status: &mut PodStatus) {
-    if let Some(conditions) = &mut status.conditions {
-        conditions.retain(|condition| !UNREAD_CONDITIONS.contains(&condition.type_.as_str()));
-        conditions.shrink_to_fit();
-    }
 }
 
 /// Adds the watch of the PodGroups, whose API is known only now.

@@ -130,20 +130,17 @@ impl Explanation {
         }
     }
 
-    fn because(mut self, found: Diagnosis) -> Self {
-        self.cause = Some(found.cause.word().to_owned());
-        self.actor = found.cause.actor();
-        self.message = found.message;
-        self.evidence = found.evidence.into_iter().map(|evidence| evidence.text).collect();
-        self.advice = Some(found.suggestion);
-        self.link = Some(found.link);
-        self
-    }
-
-    /// What the status says that the job waits for, where it does: the pods that are there may have nothing to say of those
-    /// that cannot be made.
-    fn unless_said(mut self, status: &MPIJobStatus) -> Self {
-        if let Some(waiting) = status.waiting.clone() {
+    /// The same, for what was found; where nothing was, for what the status says that the job waits for: the pods that are
+    /// there may have nothing to say of those that cannot be made.
+    fn because_of(mut self, found: Option<Diagnosis>, status: &MPIJobStatus) -> Self {
+        if let Some(found) = found {
+            self.cause = Some(found.cause.word().to_owned());
+            self.actor = found.cause.actor();
+            self.message = found.message;
+            self.evidence = found.evidence.into_iter().map(|evidence| evidence.text).collect();
+            self.advice = Some(found.suggestion);
+            self.link = Some(found.link);
+        } else if let Some(waiting) = status.waiting.clone() {
             self.actor = Cause::of_word(&waiting.reason).map_or(self.actor, Cause::actor);
             self.cause = Some(waiting.reason);
             self.message = waiting.message;
@@ -277,10 +274,7 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         let message = format!("{} of {} pods {what}", waiting.len(), all.len());
         let mut told = Explanation::new(state(stage), message, since);
         told.evidence = named(&waiting);
-        return Some(match trouble(situation, &waiting, name) {
-            Some(found) => told.because(found),
-            None => told.unless_said(status),
-        });
+        return Some(told.because_of(trouble(situation, &waiting, name), status));
     }
     // Of a job that runs, pods that are not seen are pods that may not be seen, or another operator's.
     if !is_running_job(status) && (all.is_empty() || workers.len() < usize::try_from(wanted).unwrap_or(0)) {
@@ -290,10 +284,7 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
             let message = format!("{} of {wanted} Workers are made", workers.len());
             Explanation::new(state(Stage::Creating), message, started)
         };
-        return Some(match trouble(situation, &[], name) {
-            Some(found) => told.because(found),
-            None => told.unless_said(status),
-        });
+        return Some(told.because_of(trouble(situation, &[], name), status));
     }
     let since = workers.iter().filter_map(|pod| condition_since(pod, "Ready")).max().or(started);
     if !launchers.iter().any(|pod| is_running(pod)) && !is_running_job(status) {

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// A pod (`core/v1`).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -78,12 +78,26 @@ pub struct PodStatus {
     /// Its address: a diagnosis tells whose an address in the output is.
     #[serde(rename = "podIP")]
     pub pod_ip: Option<String>,
-    /// Its conditions.
+    /// Its conditions, but for those that nothing reads.
+    #[serde(deserialize_with = "conditions")]
     pub conditions: Option<Vec<PodCondition>>,
     /// Of the containers.
     pub container_statuses: Option<Vec<ContainerStatus>>,
     /// Of the init containers.
     pub init_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+/// Conditions of a pod that nothing reads.
+const UNREAD_CONDITIONS: [&str; 3] = ["Initialized", "ContainersReady", "PodReadyToStartContainers"];
+
+fn conditions<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Vec<PodCondition>>, D::Error> {
+    Ok(Option::deserialize(from)?.map(read_ones))
+}
+
+fn read_ones(mut conditions: Vec<PodCondition>) -> Vec<PodCondition> {
+    conditions.retain(|condition| !UNREAD_CONDITIONS.contains(&condition.type_.as_str()));
+    conditions.shrink_to_fit();
+    conditions
 }
 
 /// A container in a pod's status.
@@ -181,7 +195,7 @@ impl From<WholePod> for Pod {
             reason: status.reason,
             message: status.message,
             pod_ip: status.pod_ip,
-            conditions: status.conditions,
+            conditions: status.conditions.map(read_ones),
             container_statuses: status.container_statuses.map(all),
             init_container_statuses: status.init_container_statuses.map(all),
         });
@@ -246,7 +260,8 @@ mod tests {
             },
             "status": {
                 "phase": "Failed", "reason": "Evicted", "message": "no room", "podIP": "10.0.0.7", "hostIP": "10.0.0.1",
-                "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": null }],
+                "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": null },
+                    { "type": "Initialized", "status": "True", "lastTransitionTime": null }],
                 "containerStatuses": [{
                     "name": "mpi", "ready": true, "restartCount": 2, "image": "i", "imageID": "sha256:0",
                     "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },
@@ -261,6 +276,12 @@ mod tests {
         assert_eq!(limits.unwrap().memory.as_ref().unwrap().0, "2Gi");
         let status = &direct.status.as_ref().unwrap();
         assert_eq!(status.pod_ip.as_deref(), Some("10.0.0.7"));
+        let conditions = status.conditions.iter().flatten();
+        assert_eq!(
+            conditions.map(|it| it.type_.as_str()).collect::<Vec<_>>(),
+            ["Ready"],
+            "nothing reads the other"
+        );
         let last = status.container_statuses.as_ref().unwrap()[0].last_state.as_ref().unwrap();
         assert_eq!(last.terminated.as_ref().unwrap().exit_code, 137);
         assert_eq!(direct, Pod::from(whole));
