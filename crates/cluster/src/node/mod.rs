@@ -210,20 +210,9 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     let begin = Begin { mode: options.mode, runtime: runtime.clone(), cgroup };
     let (sandbox, mode) = Sandbox::begin(&options.sandbox_program, begin).await?;
     // Without one, names of pods stand in hosts files all the same.
-    let sockets = match mode.kind.isolates() {
-        true => services::listen(&sandbox)
-            .await
-            .map_err(|why| tracing::warn!(%why, "pods have no name server"))
-            .ok(),
-        false => None,
-    };
-    let api = match mode.kind.isolates() {
-        true => services::listen_for_api(&sandbox)
-            .await
-            .map_err(|why| tracing::warn!(%why, "pods cannot reach the API"))
-            .ok(),
-        false => None,
-    };
+    let isolates = mode.kind.isolates();
+    let sockets = opened(isolates, services::listen(&sandbox), "pods have no name server").await;
+    let api = opened(isolates, services::listen_for_api(&sandbox), "pods cannot reach the API").await;
     let tasks = TaskTracker::new();
     let (events, writer) = Events::new(client.clone());
     let node = Arc::new_cyclic(|own| LocalNode {
@@ -274,6 +263,18 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         });
     }
     Ok(NodeHandle { node, api, stop, tasks })
+}
+
+/// What is opened in the pods' own network, where they have one and it can be; else pods go on without it.
+async fn opened<T, E: std::fmt::Display>(
+    isolates: bool,
+    opening: impl Future<Output = Result<T, E>>,
+    lack: &str,
+) -> Option<T> {
+    if !isolates {
+        return None;
+    }
+    opening.await.map_err(|why| tracing::warn!(%why, "{lack}")).ok()
 }
 
 /// What runs where a container names no command, as an image's `ENTRYPOINT`: the lines of the local environment's file
