@@ -24,7 +24,7 @@ mod watching;
 
 pub mod sandbox;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -295,6 +295,12 @@ fn entry_of(directory: &Path) -> Vec<String> {
     }
 }
 
+/// The absolute entries of the node's own `PATH`.
+fn own_path() -> Vec<String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':').filter(|entry| entry.starts_with('/')).map(str::to_owned).collect()
+}
+
 /// The variables of a local environment; one without the file, or with a file of unreasonable size, brings none.
 fn brought_by(directory: &Path) -> Vec<(String, String)> {
     use std::io::Read as _;
@@ -328,6 +334,16 @@ impl LocalNode {
         let untagged = || image.strip_suffix(":latest").and_then(|name| self.images.get(name));
         let tagged = || self.images.get(&format!("{image}:latest"));
         self.images.get(image).or_else(untagged).or_else(tagged)
+    }
+
+    /// The folders that containers find programs in besides the machine's usual ones: the local environments of all images,
+    /// since one may use what another brings, and the node's own `PATH`. Those that exist, parents before children.
+    fn program_folders(&self) -> BTreeSet<PathBuf> {
+        let environments = self.images.values().cloned();
+        environments
+            .chain(own_path().into_iter().map(PathBuf::from))
+            .filter(|folder| folder.is_dir())
+            .collect()
     }
 
     /// Why a container of this image cannot be started: its repository is mapped by other tags than this one, so that this one is
@@ -404,9 +420,7 @@ impl LocalNode {
     /// The variables that an image would bring. Nothing of the caller's environment but `LANG` and its `PATH`.
     fn base_variables(&self, pod: &Pod, container: &Container, user: &User, temporary: &Path) -> Variables {
         let mut variables = Variables::default();
-        let own = std::env::var("PATH").unwrap_or_default();
-        let mut path: Vec<String> =
-            own.split(':').filter(|entry| entry.starts_with('/')).map(str::to_owned).collect();
+        let mut path = own_path();
         if path.is_empty() {
             path = DEFAULT_PATH.split(':').map(str::to_owned).collect();
         }

@@ -13,7 +13,10 @@ use serde_json::{Value, json};
 const BOUND: Duration = Duration::from_secs(30);
 
 pub async fn start(mode: ModeChoice, state: &Path) -> Result<Cluster, cluster::Error> {
-    let mut options = Options::new(state.join("c"));
+    start_with(mode, Options::new(state.join("c"))).await
+}
+
+async fn start_with(mode: ModeChoice, mut options: Options) -> Result<Cluster, cluster::Error> {
     options.mode = mode;
     options.gpus = 2;
     options.controllers = false;
@@ -103,6 +106,31 @@ pub async fn ended(client: &kube::Client, name: &str) -> (Pod, String) {
 pub fn terminated(pod: &Pod) -> Value {
     let state = pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0].state.clone().unwrap();
     serde_json::to_value(state.terminated.unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_sees_the_programs_of_every_image_below_tmp() {
+    let dir = tempfile::tempdir_in("/tmp").unwrap();
+    let program = dir.path().join("other/bin/greet");
+    for folder in ["own/bin", "other/bin"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+    }
+    std::fs::write(&program, "#!/bin/sh\necho hello\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for mode in MODES {
+        let state = tempfile::tempdir().unwrap();
+        let mut options = Options::new(state.path().join("c"));
+        for name in ["own", "other"] {
+            options.images.insert(format!("example.com/{name}:1"), dir.path().join(name));
+        }
+        let Ok(cluster) = start_with(mode, options).await else { continue };
+        let mut greeting = pod("greeting", &program.display().to_string());
+        greeting["spec"]["containers"][0]["image"] = json!("example.com/own:1");
+        create(&cluster.client(), greeting).await;
+        let (_, log) = ended(&cluster.client(), "greeting").await;
+        assert_eq!(log, "hello\n", "{mode:?}");
+        cluster.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -84,11 +84,9 @@ pub fn mounts(
     if let Some(passwd) = passwd_file(run, container, user).map_err(text)? {
         mounts.push(bind(passwd, "/etc/passwd", true));
     }
-    if let Some(directory) = run.node.environment_of(container.image.as_deref().unwrap_or_default()) {
-        // It must stay visible where the pod's own /tmp would hide it.
-        if directory.starts_with("/tmp") {
-            mounts.push(MountSpec { source: directory.clone(), target: directory.clone(), read_only: true });
-        }
+    // The programs of images must stay visible where the pod's own /tmp would hide them.
+    for folder in run.node.program_folders().into_iter().filter(|folder| folder.starts_with("/tmp")) {
+        mounts.push(MountSpec { source: folder.clone(), target: folder, read_only: true });
     }
     let mut wanted: Vec<&VolumeMount> = container.volume_mounts.iter().flatten().collect();
     wanted.sort_by_key(|mount| Path::new(&mount.mount_path).components().count());
