@@ -1,9 +1,14 @@
-//! The API through the real `kubectl`, where this machine has one.
+//! The API through the real `kubectl`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::served::{PATIENCE, Served, serve};
+
+/// The program: the one that `cargo xtask test` prepared, or else the one on `PATH`.
+pub fn program() -> std::ffi::OsString {
+    std::env::var_os("KUBECTL").unwrap_or_else(|| "kubectl".into())
+}
 
 struct Kubectl {
     kubeconfig: PathBuf,
@@ -11,17 +16,12 @@ struct Kubectl {
 }
 
 impl Kubectl {
-    /// `None`, with a word about it, on a machine without kubectl.
-    fn of(served: &Served) -> Option<Self> {
-        if Command::new("kubectl").arg("version").arg("--client").output().is_err() {
-            println!("no kubectl on this machine: nothing is tried with it");
-            return None;
-        }
-        Some(Self { kubeconfig: served.kubeconfig_file(), home: served.state.path().to_owned() })
+    fn of(served: &Served) -> Self {
+        Self { kubeconfig: served.kubeconfig_file(), home: served.state.path().to_owned() }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("kubectl");
+        let mut command = Command::new(program());
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.home);
         command
     }
@@ -63,7 +63,7 @@ spec:
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_are_applied_shown_changed_and_deleted() {
     let served = serve().await;
-    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let kubectl = Kubectl::of(&served);
     let file = manifest(served.state.path(), "pod.yaml", POD);
     assert_eq!(kubectl.ok(&["apply", "-f", &file]).await, "pod/p created\n");
     assert_eq!(kubectl.ok(&["apply", "-f", &file]).await, "pod/p unchanged\n");
@@ -87,7 +87,7 @@ async fn objects_are_applied_shown_changed_and_deleted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_side_apply_dry_run_and_diff_work() {
     let served = serve().await;
-    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let kubectl = Kubectl::of(&served);
     let file = manifest(served.state.path(), "pod.yaml", POD);
     kubectl.ok(&["apply", "--server-side", "--dry-run=server", "-f", &file]).await;
     assert!(kubectl.fails(&["get", "pod", "p"]).await.contains("not found"));
@@ -98,7 +98,7 @@ async fn server_side_apply_dry_run_and_diff_work() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resources_namespaces_and_permissions_are_listed() {
     let served = serve().await;
-    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let kubectl = Kubectl::of(&served);
     let resources = kubectl.ok(&["api-resources"]).await;
     for kind in ["Pod", "Job", "ConfigMap", "CustomResourceDefinition"] {
         assert!(resources.contains(kind), "{resources}");
@@ -116,7 +116,7 @@ async fn resources_namespaces_and_permissions_are_listed() {
 async fn a_watch_prints_changes_as_they_come() {
     use std::io::{BufRead as _, BufReader};
     let served = serve().await;
-    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let kubectl = Kubectl::of(&served);
     let mut command = kubectl.command(&["get", "configmaps", "-w", "-o", "name"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -139,7 +139,7 @@ async fn a_watch_prints_changes_as_they_come() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_create_sends_in_protobuf_is_understood() {
     let served = serve().await;
-    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let kubectl = Kubectl::of(&served);
     assert_eq!(kubectl.ok(&["create", "namespace", "one"]).await, "namespace/one created\n");
     let map = kubectl.ok(&["create", "configmap", "m", "-n", "one", "--from-literal=a=b"]).await;
     assert_eq!(map, "configmap/m created\n");
@@ -162,7 +162,7 @@ async fn what_create_sends_in_protobuf_is_understood() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn definitions_are_applied_and_waited_for() {
     let served = serve().await;
-    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let kubectl = Kubectl::of(&served);
     let definition = "apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: boats.test.io}
@@ -197,7 +197,10 @@ spec:
     );
     let text = kubectl.fails(&["apply", "-f", &wrong]).await;
     assert!(text.contains("unknown field \"spec.oars\""), "{text}");
-    assert_eq!(kubectl.ok(&["delete", "-f", &boat]).await, "boat.test.io \"b\" deleted\n");
+    assert_eq!(
+        kubectl.ok(&["delete", "-f", &boat]).await,
+        "boat.test.io \"b\" deleted from default namespace\n"
+    );
     kubectl.ok(&["delete", "crd", "boats.test.io", "--timeout=10s"]).await;
     assert!(kubectl.fails(&["get", "crd", "boats.test.io"]).await.contains("not found"));
     kubectl.fails(&["get", "boats"]).await;
@@ -206,7 +209,7 @@ spec:
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_missing_says_so() {
     let served = serve().await;
-    let Some(kubectl) = Kubectl::of(&served) else { return };
+    let kubectl = Kubectl::of(&served);
     let file = manifest(served.state.path(), "pod.yaml", POD);
     kubectl.ok(&["apply", "-f", &file]).await;
     let text = kubectl.fails(&["exec", "p", "--", "true"]).await;

@@ -70,8 +70,7 @@ impl Stage {
     }
 
     fn kubectl(&self, arguments: &[&str]) -> tokio::process::Command {
-        let program = std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".to_owned());
-        let mut command = tokio::process::Command::new(program);
+        let mut command = tokio::process::Command::new(crate::kubectl::program());
         command.arg("-n").arg("team").args(arguments).env("KUBECONFIG", &self.kubeconfig);
         command.env("HOME", &self.folder).stdin(Stdio::null()).kill_on_drop(true);
         command
@@ -292,10 +291,6 @@ async fn ports_are_forwarded_over_a_websocket() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_runs_copies_and_attaches() {
     on_each_stage(|stage| async move {
-        if stage.kubectl(&["version", "--client"]).output().await.is_err() {
-            println!("no kubectl on this machine: nothing is tried with it");
-            return;
-        }
         stage.idle("idle").await;
         let told = stage.told(&["exec", "idle", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]).await;
         assert_eq!(told.status.code(), Some(7), "{}: {}", stage.mode, text(&told.stderr));
@@ -341,10 +336,6 @@ async fn kubectl_forwards_ports() {
     // Through a WebSocket, as it does by itself, and over bare SPDY, as older ones do.
     for websockets in ["true", "false"] {
         on_each_stage(|stage| async move {
-            if stage.kubectl(&["version", "--client"]).output().await.is_err() {
-                println!("no kubectl on this machine: nothing is tried with it");
-                return;
-            }
             let port = echo(&stage).await.to_string();
             let mut command = stage.kubectl(&["port-forward", "pod/echo", &format!(":{port}"), ":1"]);
             command.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets);
@@ -384,10 +375,6 @@ async fn kubectl_forwards_ports() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_is_told_when_nobody_listens_and_when_the_pod_is_gone() {
     on_each_stage(|stage| async move {
-        if stage.kubectl(&["version", "--client"]).output().await.is_err() {
-            println!("no kubectl on this machine: nothing is tried with it");
-            return;
-        }
         stage.idle("idle").await;
         for gone in [false, true] {
             let mut command = stage.kubectl(&["port-forward", "pod/idle", ":1"]);
@@ -456,10 +443,6 @@ async fn what_pods_and_nodes_use_is_told() {
         let pod = &summary["pods"][0];
         assert_eq!(pod["podRef"]["name"], "busy", "{summary}");
         assert_eq!(pod["network"]["rxBytes"].is_u64(), stage.mode.isolates(), "{summary}");
-        if stage.kubectl(&["version", "--client"]).output().await.is_err() {
-            println!("no kubectl on this machine: nothing is tried with it");
-            return;
-        }
         let told = stage.told(&["top", "pod", "--containers"]).await;
         assert!(told.status.success(), "{}", text(&told.stderr));
         assert_eq!(text(&told.stdout).lines().count(), 3, "{}", text(&told.stdout));
