@@ -129,7 +129,9 @@ impl Home {
 
     /// An empty home for commands that run behind a prefix, with a given `odh`.
     pub fn for_user(odh: PathBuf, prefix: Vec<String>) -> Home {
-        let folder = tempfile::Builder::new().prefix("odh-story-").tempdir().expect("a folder can be made");
+        // Not in /tmp, of which every pod has its own: a story's files are visible in its pods.
+        let folder = tempfile::Builder::new().prefix("odh-story-").tempdir_in("/var/tmp");
+        let folder = folder.expect("a folder can be made");
         Home { folder, odh, prefix }
     }
 
@@ -158,6 +160,11 @@ impl Home {
     /// The folder, where files may be put.
     pub fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// A file that does not exist yet, for which pods may wait.
+    pub fn gate(&self, name: &str) -> String {
+        self.path().join(name).display().to_string()
     }
 
     /// The cluster's state.

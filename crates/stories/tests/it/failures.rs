@@ -140,8 +140,7 @@ fn what_the_cluster_does_to_a_job_is_told() {
         "if [ \"$OMPI_COMM_WORLD_RANK\" = 0 ]; then while [ ! -e \"$GO\" ]; do sleep 1; done; for i in 1 2 3 4 5 6 7 8; do echo goes on; sleep 1; done; else sleep 1; fi",
     );
     silent.annotations = "training.opendatahub.io/stall-timeout: 3s";
-    // Not below /tmp, of which every pod has one of its own.
-    let go = format!("{}/go-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    let go = home.gate("go");
     silent.ranks = silent.ranks.replace("$GO", &go);
     let hungry = "import os, time; x = bytearray((400 << 20) * int(os.environ['OMPI_COMM_WORLD_RANK'])); print(len(x)); time.sleep(2)";
     let mut memory = Job::python("memory", hungry);

@@ -1,7 +1,7 @@
 //! Someone brings the MPI that an image has: Open MPI 4 of Debian and of PyPI, MPICH 5, Intel MPI, each through the launch agent and
 //! through ssh. Ranks run on every Worker.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use stories::{Home, places};
@@ -43,7 +43,7 @@ pub fn image(home: &Path, implementation: &Implementation) -> PathBuf {
     }
     for program in SSH_PROGRAMS {
         let target = places::repository("examples/ssh-environment/bin").join(program);
-        symlink(target, bin.join(program)).expect("the link can be made");
+        std::fs::copy(target, bin.join(program)).expect("the program can be copied");
     }
     folder
 }
@@ -93,9 +93,12 @@ pub fn image_name(implementation: &Implementation) -> String {
 fn run_all(story: &str, ssh: bool) {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let implementations = implementations();
-    let mappings = implementations
-        .each_ref()
-        .map(|one| format!("{}={}", image_name(one), image(folder.path(), one).display()));
+    let images = |one: &Implementation| {
+        let name = image_name(one);
+        let prefix = format!("{name}-prefix={}", one.prefix.display());
+        [format!("{name}={}", image(folder.path(), one).display()), prefix]
+    };
+    let mappings: Vec<String> = implementations.iter().flat_map(images).collect();
     let words: Vec<&str> = mappings.iter().flat_map(|mapping| ["--image", mapping]).collect();
     let home = Home::with_cluster_and(story, &words);
     if ssh && home.mode() == "plain" {

@@ -1,8 +1,6 @@
 //! Packets between a job's pods are dropped or rejected, from the beginning or from some moment on, or ssh is turned away:
 //! the job says between whom, and what to look at.
 
-use std::path::PathBuf;
-
 use stories::{EXAMPLES_IMAGE, Home, Job, a_process_of, in_network_of, permits_root, quoted, within};
 
 use crate::command_line::machine_has;
@@ -14,13 +12,8 @@ const RANKS: &str = "1024-2047";
 const MPIRUN: &str = "32768-60999";
 const CAUSE: &str = "MPI communication failure – check NetworkPolicies";
 
-/// A file that Launchers wait for. Not below /tmp, of which every pod has one of its own.
-fn gate() -> PathBuf {
-    PathBuf::from(format!("{}/gate-network-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id()))
-}
-
 /// Two ranks that add their numbers, over the network, once the gate is open.
-fn adding(name: &'static str) -> Job {
+fn adding(name: &'static str, gate: &str) -> Job {
     let program =
         "from mpi4py import MPI; print('begun', flush=True); print(MPI.COMM_WORLD.allreduce(1), flush=True)";
     let mut adding = Job::python(name, program);
@@ -29,8 +22,7 @@ fn adding(name: &'static str) -> Job {
         "initContainers:
           - name: gate
             image: {EXAMPLES_IMAGE}
-            command: [sh, -c, 'while [ ! -e {} ]; do sleep 0.1; done']",
-        gate().display()
+            command: [sh, -c, 'while [ ! -e {gate} ]; do sleep 0.1; done']"
     );
     adding
 }
@@ -72,10 +64,11 @@ fn packets_that_do_not_arrive_are_told_with_both_ends() {
     if home.mode() == "plain" || !permits_root() || !machine_has(&home, "nft") {
         return;
     }
+    let gate = home.gate("gate");
     let verdicts = ["drop", "reject with tcp reset"];
     let ranks = ["ranks-dropped", "ranks-rejected"];
     let back = ["back-dropped", "back-rejected"];
-    let mut jobs: Vec<Job> = ranks.iter().chain(&back).map(|name| adding(name)).collect();
+    let mut jobs: Vec<Job> = ranks.iter().chain(&back).map(|name| adding(name, &gate)).collect();
     jobs.push(talking("parted"));
     create(&home, &jobs);
     for (name, verdict) in ranks.iter().zip(verdicts) {
@@ -93,14 +86,13 @@ fn packets_that_do_not_arrive_are_told_with_both_ends() {
         home.odh(&["training", "logs", "mpijob", "parted"]).stdout.contains("they talk").then_some(())
     });
     filter(&home, "parted-worker-0", "parted-worker-1", "drop");
-    std::fs::write(gate(), "").expect("the file can be written");
+    std::fs::write(&gate, "").expect("the file can be written");
     for name in back {
         fails(&home, name, "CallbackBlocked", Some(1), CAUSE);
     }
     for name in ranks.into_iter().chain(["parted"]) {
         hangs(&home, name);
     }
-    std::fs::remove_file(gate()).expect("the file can be removed");
 }
 
 /// Open MPI waits for ever; that it does, why, and what to do about it is told.

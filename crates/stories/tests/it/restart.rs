@@ -61,8 +61,7 @@ fn a_gang_that_loses_a_worker_goes_on_from_its_checkpoint() {
     }
     let claim = places::repository("examples/checkpoint-claim.yaml");
     home.kubectl(&["apply", "-f", &claim.to_string_lossy()]).ended(0);
-    // Not below /tmp, of which every pod has one of its own.
-    let gate = format!("{}/gate-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    let gate = home.gate("gate");
     // One GPU is taken, so that of two Workers with one each the second has to wait.
     let holder = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: holder}}\nspec:\n  terminationGracePeriodSeconds: 0\n  containers:\n  - name: main\n    image: {}\n    command: [sleep, '600']\n    resources: {{limits: {{nvidia.com/gpu: 1}}}}\n",
