@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use crate::steps::{self, Stop};
 
@@ -60,7 +59,7 @@ pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
 fn launch_agent() -> Result<PathBuf, Stop> {
     let target = steps::target().join("static");
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut command = Command::new(steps::cargo_program());
+    let mut command = steps::cargo_command();
     command.args(["build", "--release", "--package", "launch", "--target", &triple]);
     command.env("RUSTFLAGS", "-C target-feature=+crt-static").env("CARGO_TARGET_DIR", &target);
     steps::run(&mut command)?;

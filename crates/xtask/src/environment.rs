@@ -76,8 +76,9 @@ fn make(
     fill: impl FnOnce(&dyn Fn() -> Command) -> Result<(), Stop>,
 ) -> Result<PathBuf, Stop> {
     let stamp = folder.join("made-from");
+    let python = machine::prepared_python()?;
     // The path is part of the stamp: a virtual environment does not survive being moved.
-    let wanted = format!("{}\n{}\n{made_from}", folder.display(), machine::python());
+    let wanted = format!("{}\n{}\n{made_from}", folder.display(), python.display());
     if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(folder.to_path_buf());
     }
@@ -85,7 +86,7 @@ fn make(
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(|error| io(folder, &error))?;
     }
-    steps::run_quietly(Command::new(machine::python()).args(["-m", "venv"]).arg(folder))?;
+    steps::run_quietly(Command::new(python).args(["-m", "venv"]).arg(folder))?;
     let pip = || {
         let mut command = Command::new(folder.join("bin/python"));
         command.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);

@@ -1,7 +1,5 @@
 //! Generated files: the tests that compare them also write them.
 
-use std::process::Command;
-
 use crate::steps::{self, Stop};
 
 /// What to do with the generated files.
@@ -23,7 +21,7 @@ pub fn run(write: Write) -> Result<(), Stop> {
     } else {
         "Comparing the generated files"
     });
-    let mut command = Command::new(steps::cargo_program());
+    let mut command = steps::cargo_command();
     command.args(["test", "--quiet"]);
     for owner in OWNERS {
         command.args(["--package", owner]);

@@ -1,55 +1,31 @@
-//! What this machine has and lacks for running MPI jobs as local processes.
+//! Whether this machine can run MPI jobs as local processes: installs the programs that are missing, or names them.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::needs::{self, Need};
 use crate::steps::{self, Stop};
-
-/// A program that a task needs, and the Debian package that brings it.
-struct Need {
-    program: &'static str,
-    package: &'static str,
-    purpose: &'static str,
-}
-
-const MPI: &[Need] = &[Need {
-    program: "mpirun",
-    package: "openmpi-bin",
-    purpose: "the machine's own MPI, tested beside the wheel's",
-}];
-
-const PYTHON: &[Need] =
-    &[Need { program: "python3", package: "python3-venv", purpose: "runs the training script" }];
-
-const SSH: &[Need] = &[
-    Need {
-        program: "sshd",
-        package: "openssh-server",
-        purpose: "upstream's way to reach Workers, tested beside ours",
-    },
-    Need {
-        program: "ssh",
-        package: "openssh-client",
-        purpose: "upstream's way to reach Workers, tested beside ours",
-    },
-];
 
 /// Whether this process may install packages.
 pub fn is_root() -> bool {
     steps::output_of("id", &["-u"]).as_deref() == Some("0")
 }
 
-/// Makes sure that this machine can run the main job.
-pub fn prepare_for_demo() -> Result<(), Stop> {
-    refuse_other_systems()?;
-    install(&missing(&[PYTHON]))?;
-    require_venv()
+/// Makes sure that this machine can run the main job; answers the `PATH` to run it with.
+pub fn prepare_for_demo() -> Result<PathBuf, Stop> {
+    prepare("demo", &[needs::DEMO])
 }
 
-/// Makes sure that this machine can run every story.
-pub fn prepare_for_tests() -> Result<(), Stop> {
+/// Makes sure that this machine can run every test; answers the `PATH` to run them with.
+pub fn prepare_for_tests() -> Result<PathBuf, Stop> {
+    prepare("tests", &[needs::DEMO, needs::TESTS])
+}
+
+fn prepare(name: &str, groups: &[&[Need]]) -> Result<PathBuf, Stop> {
     refuse_other_systems()?;
-    install(&missing(&[PYTHON, MPI, SSH]))?;
-    require_venv()
+    install(&needs::missing(groups))?;
+    needs::programs_only(name, groups)
 }
 
 fn refuse_other_systems() -> Result<(), Stop> {
@@ -62,36 +38,25 @@ fn refuse_other_systems() -> Result<(), Stop> {
     ))
 }
 
-fn missing(groups: &[&'static [Need]]) -> Vec<&'static Need> {
-    groups.iter().flat_map(|group| group.iter()).filter(|need| !present(need)).collect()
-}
-
-fn present(need: &Need) -> bool {
-    // sshd stands in /usr/sbin, which is not on everyone's PATH.
-    steps::find_program(need.program).is_some()
-        || ["/usr/sbin", "/usr/bin"]
-            .iter()
-            .any(|folder| std::path::Path::new(folder).join(need.program).is_file())
-}
-
-fn install(needs: &[&Need]) -> Result<(), Stop> {
-    if needs.is_empty() {
+/// Installs the packages of programs that are missing, or names them where that cannot be done.
+fn install(missing: &[(&str, &Need)]) -> Result<(), Stop> {
+    if missing.is_empty() {
         return Ok(());
     }
-    let mut packages: Vec<&str> = needs.iter().map(|need| need.package).collect();
-    packages.dedup();
-    for need in needs {
+    let packages: BTreeSet<&str> = missing.iter().map(|(_, need)| need.package).collect();
+    let packages: Vec<&str> = packages.into_iter().collect();
+    for (program, need) in missing {
         steps::say(&format!(
-            "    {} is missing (it {}): Debian package {}",
-            need.program, need.purpose, need.package
+            "    {program} is missing (it {}): Debian package {}",
+            need.purpose, need.package
         ));
     }
     let by_hand = format!("sudo apt-get install --no-install-recommends {}", packages.join(" "));
     if !is_root() || steps::find_program("apt-get").is_none() {
         return Err(Stop::new(
-            format!("{} needs to be installed, and only root may do that here", packages.join(", ")),
+            format!("{} must be installed, which only root can do here", packages.join(", ")),
             format!(
-                "run `{by_hand}` (or your distribution's packages of the same programs), then this command again"
+                "run `{by_hand}` (or install the same programs with your distribution's packages), then run this command again"
             ),
         ));
     }
@@ -103,26 +68,29 @@ fn install(needs: &[&Need]) -> Result<(), Stop> {
     let mut arguments = vec!["install", "-y", "--no-install-recommends"];
     arguments.extend(&packages);
     apt(&arguments)
-        .map_err(|stop| Stop::new(stop.what, format!("try `{by_hand}` by hand and read what it says")))
-}
-
-/// Debian splits `venv` from Python; without it the module is there and fails late.
-fn require_venv() -> Result<(), Stop> {
-    let python = python();
-    if steps::output_of(&python, &["-c", "import ensurepip, venv"]).is_some() {
-        return Ok(());
+        .map_err(|stop| Stop::new(stop.what, format!("run `{by_hand}` by hand and read its output")))?;
+    match missing.iter().find(|(program, _)| needs::place_of(program).is_none()) {
+        None => Ok(()),
+        Some((program, need)) => Err(Stop::plain(format!(
+            "{program} is still missing although the package {} was installed",
+            need.package
+        ))),
     }
-    install(&[&Need {
-        program: "python3 -m venv",
-        package: "python3-venv",
-        purpose: "makes the Python environment",
-    }])
 }
 
 /// The Python to make environments from: the system's own where it can, since every user may read that one.
-pub fn python() -> String {
-    let system = "/usr/bin/python3";
-    let usable =
-        steps::output_of(system, &["-c", "import sys, ensurepip, venv; assert sys.version_info >= (3, 10)"]);
-    if usable.is_some() { system.to_owned() } else { "python3".to_owned() }
+///
+/// None where no Python is new enough or none has `venv`, which Debian packages apart from Python.
+pub fn python() -> Option<PathBuf> {
+    let usable = |python: &Path| {
+        let script = "import sys, ensurepip, venv; assert sys.version_info >= (3, 10)";
+        steps::output_of(python, &["-c", script]).is_some()
+    };
+    let system = PathBuf::from("/usr/bin/python3");
+    std::iter::once(system).chain(steps::find_program("python3")).find(|python| usable(python))
+}
+
+/// [`python`], where the machine was prepared and therefore has one.
+pub fn prepared_python() -> Result<PathBuf, Stop> {
+    python().ok_or_else(|| Stop::plain("there is no Python 3.10 or newer with its module venv".to_owned()))
 }

@@ -4,6 +4,7 @@
 //! task, and says what to do where it cannot go on. It must not hold logic of the product: it calls `odh` and `cargo`
 //! as a person would.
 
+mod advisories;
 mod bench;
 mod build;
 mod check;
@@ -13,6 +14,7 @@ mod demo;
 mod environment;
 mod generate;
 mod machine;
+mod needs;
 mod specs;
 mod steps;
 mod test;
@@ -32,6 +34,7 @@ cargo xtask TASK
   gen [--check]     write the generated files anew, or compare them
   fmt               format the code
   bench [NAME]      measure, beside a peer in the same run; reports go to bench/reports/
+  bench guard       count what small scenes cost, and fail where one exceeds its budget in bench/guard/budgets.json
   conformance [--binaries DIR] [--programs N] [--seed N]
                     the same requests to the embedded cluster and a real kube-apiserver
   upstream [--binaries DIR] [FILTER | --controllers [FILTER]]

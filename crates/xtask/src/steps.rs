@@ -67,14 +67,24 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |given| root().join(given))
 }
 
-/// The `cargo` that runs us.
-pub fn cargo_program() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+/// The `cargo` that runs us, without the variables that describe this package.
+///
+/// Some build scripts (ring's) depend on variables of the same names: with ours, everything above them would be built again
+/// after each plain `cargo build`, and the other way round.
+pub fn cargo_command() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
 }
 
-/// A `cargo` command, run at the repository's root.
+/// Runs `cargo` at the repository's root.
 pub fn cargo(arguments: &[&str]) -> Result<(), Stop> {
-    run(Command::new(cargo_program()).args(arguments))
+    run(cargo_command().args(arguments))
 }
 
 /// Runs a program with our standard output and error; it must succeed.

@@ -1,13 +1,12 @@
 //! `cargo xtask test`: everything set up, everything tested, and the mode of every story on record.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::build::{self, Profile};
 use crate::steps::{self, Stop};
-use crate::{check, clients, environment, machine};
+use crate::{bench, check, clients, environment, machine};
 
 /// Where things are that the stories use.
 struct SetUp {
@@ -16,13 +15,15 @@ struct SetUp {
     mpich: PathBuf,
     intel: PathBuf,
     tools: PathBuf,
+    /// A `PATH` with what is listed as needed and nothing else.
+    path: PathBuf,
 }
 
 /// Installs what is missing, makes the environments, builds the programs and the tests.
 fn set_up() -> Result<SetUp, Stop> {
     steps::step("Checking what this machine has");
-    machine::prepare_for_tests()?;
     Ok(SetUp {
+        path: machine::prepare_for_tests()?,
         tools: environment::tools()?,
         examples: environment::examples()?,
         mpich: environment::mpich()?,
@@ -42,8 +43,8 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
     // A record of an earlier run would hide that a story did not run; there may be none.
     let _ = fs::remove_file(&record);
     steps::step("Running the tests");
-    let mut command = Command::new(steps::cargo_program());
-    command.args(["test", "--workspace", "--no-fail-fast"]).args(filter);
+    let mut command = steps::cargo_command();
+    command.args(["test", "--workspace", "--no-fail-fast", "--config", &runner(&places.path)]).args(filter);
     command.env("ODH", &places.odh).env("ODH_EXAMPLES_ENVIRONMENT", &places.examples);
     command.env("ODH_MPICH_ENVIRONMENT", &places.mpich).env("ODH_INTEL_ENVIRONMENT", &places.intel);
     command.env("KUBECTL", places.tools.join("bin/kubectl"));
@@ -56,12 +57,19 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
     modes?;
     if filter.is_empty() {
         clients::quick(&places.odh)?;
-    }
-    if filter.is_empty() {
+        bench::guard(&places.odh, &places.examples, &places.path)?;
         check::lints()?;
     }
     steps::step(&format!("All passed in {:.0} s", started.elapsed().as_secs_f64()));
     Ok(())
+}
+
+/// The setting by which `cargo` starts each test with the programs that are listed as needed and no other, so that a
+/// program that is missing from the list is missing everywhere; and with every signal as it is at login, since a signal
+/// that is ignored (SIGINT below `nohup` or in a script's background) stays ignored in all programs that are started.
+fn runner(path: &Path) -> String {
+    let path = path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+    format!(r#"target.'cfg(unix)'.runner=["env", "--default-signal", "PATH={path}"]"#)
 }
 
 /// Prints the mode of every story, and fails where a stronger one was possible and not asked to be left.

@@ -35,7 +35,7 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
         build_the_rest(&binaries)?;
     }
     steps::step("Every verb on the embedded cluster");
-    steps::run(script(Command::new(machine::python()), &odh).args(["--on", "embedded"]))?;
+    steps::run(script(Command::new(machine::prepared_python()?), &odh).args(["--on", "embedded"]))?;
     let ours = (
         steps::target().join("debug/mpi-operator"),
         steps::root().join("deploy/crd/kubeflow.org_mpijobs.yaml"),
@@ -43,7 +43,7 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
     let theirs = (binaries.join("mpi-operator"), upstream_module()?.join(UPSTREAM_CRD));
     for (what, (operator, definition)) in [("our", ours), ("upstream's", theirs)] {
         steps::step(&format!("Every verb on a real API server with {what} operator"));
-        steps::run(&mut on_real(&binaries, &odh, &operator, &definition))?;
+        steps::run(&mut on_real(&binaries, &odh, &operator, &definition)?)?;
     }
     Ok(())
 }
@@ -53,13 +53,17 @@ fn script(mut command: Command, odh: &Path) -> Command {
     command
 }
 
-fn on_real(binaries: &Path, odh: &Path, operator: &Path, definition: &Path) -> Command {
+fn on_real(binaries: &Path, odh: &Path, operator: &Path, definition: &Path) -> Result<Command, Stop> {
     let mut command = Command::new(steps::target().join("debug/conformance"));
-    command.arg("--binaries").arg(binaries).args(["with", "--controllers", "--"]).arg(machine::python());
+    command
+        .arg("--binaries")
+        .arg(binaries)
+        .args(["with", "--controllers", "--"])
+        .arg(machine::prepared_python()?);
     let mut command = script(command, odh);
     command.args(["--on", "real", "--operator"]).arg(operator).arg("--crd").arg(definition);
     command.arg("--binaries").arg(binaries);
-    command
+    Ok(command)
 }
 
 /// Builds what `conformance` does not need.
