@@ -1,19 +1,26 @@
 //! Measurements. Each scenario is a program under `bench/` that writes its report to `bench/reports/`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::build::{self, Profile};
 use crate::steps::{self, Stop};
 use crate::{environment, machine};
 
-/// Runs the named scenarios, or all of them.
+/// The scenario that counts costs against committed budgets; it writes no report and needs no release build.
+const GUARD: &str = "guard";
+
+/// Runs the named scenarios, or all that measure.
 pub fn run(names: &[&str]) -> Result<(), Stop> {
+    if names == [GUARD] {
+        let path = machine::prepare_for_tests()?;
+        return guard(&build::programs(Profile::Tests)?, &environment::examples()?, &path);
+    }
     let known = scenarios()?;
     if let Some(unknown) = names.iter().find(|name| !known.iter().any(|k| k == *name)) {
         return Err(Stop::usage(format!(
-            "there is no scenario '{unknown}'; there are: {}",
+            "there is no scenario '{unknown}'; there are: {GUARD} (alone), {}",
             known.join(", ")
         )));
     }
@@ -28,7 +35,7 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
     let client = client_alone(names)?;
     for name in known.iter().filter(|name| names.is_empty() || names.contains(&name.as_str())) {
         steps::step(&format!("Measuring {name}"));
-        let mut command = Command::new(machine::python());
+        let mut command = Command::new(machine::prepared_python()?);
         command.arg(steps::root().join("bench").join(name).join("run.py"));
         command
             .env("ODH", &odh)
@@ -38,6 +45,15 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
         steps::run(&mut command)?;
     }
     Ok(())
+}
+
+/// Counts what small scenes cost and fails where one costs more than its committed budget.
+pub fn guard(odh: &Path, environment: &Path, path: &Path) -> Result<(), Stop> {
+    steps::step("Comparing the costs of small scenes with their budgets");
+    let mut command = Command::new(machine::prepared_python()?);
+    command.arg(steps::root().join("bench").join(GUARD).join("run.py"));
+    command.env("ODH", odh).env("ODH_EXAMPLES_ENVIRONMENT", environment).env("PATH", path);
+    steps::run(&mut command)
 }
 
 /// `odh` without the embedded cluster, in a target folder of its own so that it does not take the other's place.
@@ -57,7 +73,7 @@ fn scenarios() -> Result<Vec<String>, Stop> {
         fs::read_dir(&folder).map_err(|error| Stop::plain(format!("{}: {error}", folder.display())))?;
     let mut names: Vec<String> = entries
         .filter_map(Result::ok)
-        .filter(|entry| entry.path().join("run.py").is_file())
+        .filter(|entry| entry.path().join("run.py").is_file() && entry.file_name() != GUARD)
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
