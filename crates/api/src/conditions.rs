@@ -19,6 +19,8 @@ pub const CONDITION_FAILED: &str = "Failed";
 pub const CONDITION_STALLED: &str = "Stalled";
 /// Condition: ranks were seen on every host that they were given (False: they were not).
 pub const CONDITION_WORLD_VERIFIED: &str = "WorldVerified";
+/// Condition: something in the job's spec or annotations became invalid after it was begun; the job goes on without it.
+pub const CONDITION_INVALID: &str = "Invalid";
 
 /// Condition, of a job and of a pod of the embedded cluster: its limits, or more of what pods promise, are not kept to;
 /// the message says which.
@@ -52,8 +54,10 @@ pub const REASON_SUCCEEDED: &str = "MPIJobSucceeded";
 pub const REASON_FAILED: &str = "MPIJobFailed";
 /// Reason of [`CONDITION_FAILED`] when a Worker was evicted, and an event's.
 pub const REASON_EVICTED: &str = "MPIJobEvicted";
-/// Reason of [`CONDITION_FAILED`] and of an event when the spec cannot be run.
+/// Reason of [`CONDITION_FAILED`], of [`CONDITION_INVALID`], of `status.waiting` and of an event when the spec cannot be run.
 pub const REASON_VALIDATION: &str = "ValidationError";
+/// Reason of [`CONDITION_INVALID`] when False: what was invalid was corrected.
+pub const REASON_CORRECTED: &str = "Corrected";
 /// Reason of [`CONDITION_RESTARTING`], and an event's.
 pub const REASON_RESTARTING: &str = "MPIJobRestarting";
 /// Event reason: an object of the name that the job needs exists and belongs to someone else.

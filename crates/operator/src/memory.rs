@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use plan::diagnosis::failed_run;
 use plan::kept::{Job, Pod};
-use plan::{ChildKind, LauncherRun, Notice, OutputSeen, PodGroup};
+use plan::{Annotations, ChildKind, LauncherRun, Notice, OutputSeen, PodGroup};
 
 use crate::launcher_log::RunId;
 
@@ -33,6 +33,8 @@ pub(crate) struct JobMemory {
     pub created: HashMap<(ChildKind, String), (Instant, Made)>,
     /// The Launcher's last run that failed.
     pub launcher_failed: Option<Box<(RunId, LauncherRun)>>,
+    /// What the job's annotations said when they could last be read.
+    pub annotations: Annotations,
     /// Of which attempt the rest is.
     pub attempt: u32,
     /// The last look at what a running Launcher prints.

@@ -46,18 +46,22 @@ pub(crate) async fn reconcile(job: Arc<MPIJob>, context: Arc<Context>) -> Result
     }
     context.memory.sweep(&context.jobs);
     let now = Timestamp::now();
-    let outcome = match plan::validate(&job) {
-        Ok(valid) => walk(&context, &job, &valid, now).await,
-        Err(faults) => refuse(&context, &job, plan::reject(&job, &faults, now), now).await,
-    };
+    let last = context.memory.of(&uid, |memory| memory.annotations.clone());
+    let read = plan::tolerate(&job, &last);
+    context.memory.of(&uid, |memory| memory.annotations = read.annotations());
+    let outcome = walk(&context, &job, read, now).await;
     if outcome.is_ok() {
         context.memory.passed(&uid);
     }
     outcome
 }
 
-async fn walk(context: &Context, job: &MPIJob, valid: &ValidJob, now: Timestamp) -> Result<Action, Error> {
-    let mut seen = observe(context, job, valid).await?;
+async fn walk(context: &Context, job: &MPIJob, read: ValidJob, now: Timestamp) -> Result<Action, Error> {
+    let mut seen = observe(context, job, &read).await?;
+    if !read.faults.is_empty() && !plan::has_begun(&seen) {
+        return refuse(context, job, plan::reject(job, &read.faults, now), now).await;
+    }
+    let valid = &plan::recall(read, &seen);
     seen.new_key = key_for(&seen, valid, context, now).await?;
     let plan = plan::plan(valid, &seen, &context.settings.plan, now);
     add_last_words(context, &mut seen, &plan.outlook).await;

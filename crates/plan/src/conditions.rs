@@ -44,7 +44,7 @@ pub(crate) fn set_condition(
         .filter(|current| current.status == value)
         .and_then(|current| current.last_transition_time.clone())
         .unwrap_or(Time(now));
-    let ends = type_ == CONDITION_FAILED || type_ == CONDITION_SUCCEEDED;
+    let ends = value == "True" && (type_ == CONDITION_FAILED || type_ == CONDITION_SUCCEEDED);
     status.conditions.retain(|other| !is_replaced(&other.type_, type_));
     if ends {
         for other in &mut status.conditions {

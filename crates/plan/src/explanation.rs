@@ -4,7 +4,10 @@
 //! In: the job, its pods and what was told of them; out: an [`Explanation`]. Pure, and the one place that decides it: the
 //! operator's warnings while a job starts, `odh training explain` and whoever else shows it take it from here.
 
-use api::{CONDITION_STALLED, CONDITION_WORLD_VERIFIED, MPIJob, MPIJobStatus, Phase, WORKER};
+use api::{
+    CONDITION_INVALID, CONDITION_STALLED, CONDITION_WORLD_VERIFIED, MPIJob, MPIJobStatus, Phase,
+    REASON_VALIDATION, WORKER,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -141,7 +144,11 @@ impl Explanation {
             self.advice = Some(found.suggestion);
             self.link = Some(found.link);
         } else if let Some(waiting) = status.waiting.clone() {
-            self.actor = Cause::of_word(&waiting.reason).map_or(self.actor, Cause::actor);
+            self.actor = match Cause::of_word(&waiting.reason) {
+                Some(cause) => cause.actor(),
+                None if waiting.reason == REASON_VALIDATION => Actor::User,
+                None => self.actor,
+            };
             self.cause = Some(waiting.reason);
             self.message = waiting.message;
             self.advice = waiting.suggestion;
@@ -208,14 +215,16 @@ fn held(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation>
         .or(job.metadata.creation_timestamp.as_ref())
         .map(|time| time.0);
     let queue = job.metadata.labels.as_ref().and_then(|labels| labels.get(api::LABEL_QUEUE_NAME));
-    Some(match queue {
+    let told = match queue {
         Some(queue) => queued(queue, situation.place, since),
         None => Explanation {
             actor: Actor::User,
             advice: Some("odh training resume mpijob NAME lets it go on.".to_owned()),
             ..Explanation::new(Stage::Suspended, "The job is suspended", since)
         },
-    })
+    };
+    // Where something is wrong with the job itself, neither the queue nor a resumption lets it go on.
+    Some(told.because_of(None, status))
 }
 
 /// A job that a queue holds back: which one it is, and why it waits.
@@ -344,7 +353,12 @@ fn running(status: &MPIJobStatus) -> Explanation {
                 )
             }
         }
-        None => Explanation::new(Stage::Running, "The job runs", since(api::CONDITION_RUNNING)),
+        None => {
+            let mut told = Explanation::new(Stage::Running, "The job runs", since(api::CONDITION_RUNNING));
+            let invalid = condition(status, CONDITION_INVALID).filter(|invalid| invalid.status == "True");
+            told.evidence.extend(invalid.and_then(|invalid| invalid.message.clone()));
+            told
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{
     KeyPair, launcher_name, owner_reference, record, record_name, recorded, secret_name, worker_name,
 };
-pub use observed::{LauncherRun, OutputSeen, Recorded, SecretSeen, Seen};
+pub use observed::{LauncherRun, OutputSeen, Recorded, SecretSeen, Seen, has_begun, recall};
 pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, plan};
 pub use precheck::{Finding, Room, Weight, precheck};
 pub use quantity::quantity_nanos;
@@ -44,8 +44,8 @@ pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency}
 pub use restart::attempt_of;
 pub use stall::{hang, silence, wants_look};
 pub use validate::{
-    Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob, is_ours,
-    validate,
+    Annotations, Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob,
+    is_ours, tolerate, validate,
 };
 pub use world_check::agents_to_ask;
 

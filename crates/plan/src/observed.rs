@@ -4,15 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{Failure, MPIJobStatus};
+use api::{ANNOTATION_LAUNCH, CONDITION_CREATED, CONDITION_SUCCEEDED, Failure, MPIJobStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Service};
 
+use crate::conditions::{condition, is_true};
 use crate::diagnosis::{Diagnosis, Gpus, failed_run};
 use crate::kept::{Job, Pod};
-use crate::objects::{KeyPair, PodGroup};
+use crate::objects::{KeyPair, PodGroup, runs_agent};
 use crate::restart::attempt_of;
-use crate::validate::ValidJob;
+use crate::validate::{Launch, ValidJob};
 
 /// The job's Secret, of which nothing but its keys' names is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,6 +174,33 @@ impl Seen {
             _ => None,
         })
     }
+}
+
+/// Whether the job was begun: the operator has acknowledged it, has made something of it, or it has ended. From then on no
+/// mistake in its spec or its annotations fails it.
+#[must_use]
+pub fn has_begun(seen: &Seen) -> bool {
+    let Seen { status, service, config_map, launcher, workers, pod_group, .. } = seen;
+    condition(status, CONDITION_CREATED).is_some()
+        || is_true(status, CONDITION_SUCCEEDED)
+        || status.completion_time.is_some()
+        || service.is_some()
+        || config_map.is_some()
+        || launcher.is_some()
+        || pod_group.is_some()
+        || !workers.is_empty()
+}
+
+/// Adds to a job what its annotations do not tell because they cannot be read: the transport is that of the Workers that are
+/// there, as those to come must match them.
+#[must_use]
+pub fn recall(mut job: ValidJob, seen: &Seen) -> ValidJob {
+    let unreadable = job.faults.iter().any(|fault| fault.path.contains(ANNOTATION_LAUNCH));
+    if unreadable && job.launch.is_none() && !seen.workers.is_empty() {
+        let agent = seen.workers.iter().any(|pod| runs_agent(pod));
+        job.launch = Some(if agent { Launch::Agent } else { Launch::Ssh });
+    }
+    job
 }
 
 /// How the Launcher's Job ended.

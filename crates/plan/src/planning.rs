@@ -242,6 +242,10 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
         let again = is_restarted(job, &verdict.failure);
         return still(if again { Outlook::Restarting(verdict) } else { Outlook::Failed(verdict) });
     }
+    let looks = [next_deadline(job, seen, now), next_look(job, seen, now)];
+    if job.is_held() {
+        return Plan { wake_after: looks.into_iter().flatten().min(), ..still(Outlook::Active) };
+    }
     let (config, settle) = keep_config_map(job, seen, settings, now);
     let mut first: Vec<Change> = keep_service(job, seen).into_iter().collect();
     first.extend(config);
@@ -252,8 +256,7 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
     let (before, launcher) = keep_launcher(job, seen, settings);
     first.extend(before);
     pods.extend(launcher);
-    let wake_after =
-        [settle, next_deadline(job, seen, now), next_look(job, seen, now)].into_iter().flatten().min();
+    let wake_after = looks.into_iter().chain([settle]).flatten().min();
     Plan { changes: grouped([first, pods]), wake_after, ..still(Outlook::Active) }
 }
 
@@ -263,15 +266,20 @@ fn grouped<const N: usize>(groups: [Vec<Change>; N]) -> Vec<Vec<Change>> {
 }
 
 /// A suspended job keeps its Service, ConfigMap, Secret and a suspended Launcher, and loses every Worker, failed ones
-/// too: a resumed job begins with new ones (upstream would take a failed one over).
+/// too: a resumed job begins with new ones (upstream would take a failed one over). While its spec is invalid nothing is
+/// made or rewritten.
 fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> Vec<Vec<Change>> {
-    let mut first: Vec<Change> = keep_service(job, seen).into_iter().collect();
-    first.extend(keep_config_map(job, seen, settings, now).0);
-    first.extend(keep_secret(job, seen));
+    let mut first: Vec<Change> = Vec::new();
+    if !job.is_held() {
+        first.extend(keep_service(job, seen));
+        first.extend(keep_config_map(job, seen, settings, now).0);
+        first.extend(keep_secret(job, seen));
+    }
     let mut pods: Vec<Change> =
         seen.workers.iter().filter(|pod| !is_going(pod)).map(|pod| delete_pod(pod)).collect();
     pods.extend(drop_pod_group(seen));
     match &seen.launcher {
+        None if job.is_held() => {}
         None => pods.push(create(Child::Job(Box::new(launcher_job(job, settings))))),
         Some(launcher) if !is_suspended(launcher) => pods.push(set_suspend(job, true, Value::Null)),
         Some(_) => {}
@@ -656,7 +664,7 @@ fn is_evicted(pod: &Pod) -> bool {
     is_failed(pod) && pod.status.as_ref().and_then(|status| status.reason.as_deref()) == Some("Evicted")
 }
 
-/// Whether the job was refused before and may be valid now.
+/// Whether the condition Failed says that the job is invalid.
 pub(crate) fn was_refused(seen: &Seen) -> bool {
     condition(&seen.status, CONDITION_FAILED)
         .is_some_and(|failed| failed.status == "True" && failed.reason.as_deref() == Some(REASON_VALIDATION))

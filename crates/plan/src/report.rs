@@ -4,13 +4,14 @@
 //! event is returned only when what it tells is new.
 
 use api::{
-    ANNOTATION_NODE_MODE, CONDITION_CREATED, CONDITION_FAILED, CONDITION_LIMITS_NOT_ENFORCED,
-    CONDITION_RESTARTING, CONDITION_RUNNING, CONDITION_SUCCEEDED, CONDITION_SUSPENDED,
-    EVENT_MESSAGE_LIMIT_BYTES, Failure, LAUNCHER, MPIJob, MPIJobStatus, PHASE_REASON_INITIALIZING,
-    PHASE_REASON_QUEUED, PHASE_REASON_RESTARTING, PHASE_REASON_SUSPENDED, PLAIN_MODE, Phase, REASON_CREATED,
-    REASON_FAILED, REASON_NO_CGROUPS, REASON_PLAIN_MODE, REASON_RESOURCE_EXISTS, REASON_RESTARTING,
-    REASON_RESUMED, REASON_RUNNING, REASON_SUCCEEDED, REASON_SUSPENDED, REASON_TEMPLATE_RESTART_POLICY,
-    REASON_VALIDATION, ReplicaStatus, WORKER, Waiting, WorkerCounts,
+    ANNOTATION_NODE_MODE, CONDITION_CREATED, CONDITION_FAILED, CONDITION_INVALID,
+    CONDITION_LIMITS_NOT_ENFORCED, CONDITION_RESTARTING, CONDITION_RUNNING, CONDITION_SUCCEEDED,
+    CONDITION_SUSPENDED, EVENT_MESSAGE_LIMIT_BYTES, Failure, LABEL_QUEUE_NAME, LAUNCHER, MPIJob,
+    MPIJobStatus, PHASE_REASON_INITIALIZING, PHASE_REASON_QUEUED, PHASE_REASON_RESTARTING,
+    PHASE_REASON_SUSPENDED, PLAIN_MODE, Phase, REASON_CORRECTED, REASON_CREATED, REASON_FAILED,
+    REASON_NO_CGROUPS, REASON_PLAIN_MODE, REASON_RESOURCE_EXISTS, REASON_RESTARTING, REASON_RESUMED,
+    REASON_RUNNING, REASON_SUCCEEDED, REASON_SUSPENDED, REASON_TEMPLATE_RESTART_POLICY, REASON_VALIDATION,
+    ReplicaStatus, WORKER, Waiting, WorkerCounts,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -77,6 +78,7 @@ pub fn report(
     let mut report = Report { status: seen.status.clone(), notices: Vec::new() };
     report.status.observed_generation = job.generation.or(report.status.observed_generation);
     report_created(job, seen, &mut report, now);
+    report_faults(job, &mut report, now);
     match outlook {
         Outlook::Finished => report_finished(job, seen, &mut report.status),
         _ => report_progress(job, seen, outlook, &mut report, now),
@@ -97,30 +99,76 @@ pub fn report(
     report
 }
 
-/// The status of a job that cannot be run. It is not final: no completion time is set, so a job whose annotation is
-/// mended goes on.
+/// The status of a job that cannot be run and was not begun. It is not final: no completion time is set, so a job that is
+/// corrected goes on. One that is suspended or in a queue waits: a queue takes Failed for the end, and forgets the job.
 #[must_use]
 pub fn reject(job: &MPIJob, faults: &[Fault], now: Timestamp) -> Report {
     let now = whole_seconds(now);
-    let mut status = job.status.clone().unwrap_or_default();
-    let listed: Vec<String> = faults.iter().map(Fault::to_string).collect();
-    let message = shortened(&format!("Found validation errors: {}", listed.join("; ")));
+    let mut report = Report { status: job.status.clone().unwrap_or_default(), notices: Vec::new() };
+    report.status.observed_generation = job.metadata.generation.or(report.status.observed_generation);
+    let suspended = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend).unwrap_or(false);
+    let queued = job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(LABEL_QUEUE_NAME));
+    if suspended || queued {
+        report_held_back(faults, &mut report, now);
+        report.status.phase = Some(Phase::Pending);
+        report.status.phase_reason = Some(pending_reason(suspended, queued).to_owned());
+    } else {
+        report_refusal(faults, &mut report, now);
+    }
+    report
+}
+
+/// A job that is held back anyway, and may not be let go before it is corrected.
+fn report_held_back(faults: &[Fault], report: &mut Report, now: Timestamp) {
+    let message = "The job is invalid and waits until it is corrected.".to_owned();
+    if is_true(&report.status, CONDITION_FAILED) {
+        set_condition(&mut report.status, CONDITION_FAILED, false, REASON_VALIDATION, message, now);
+    }
+    report.status.failure = None;
+    let waiting = invalid(faults, now);
+    let known = report.status.waiting.as_ref();
+    if known.is_none_or(|known| (&known.reason, &known.message) != (&waiting.reason, &waiting.message)) {
+        report.notices.push(warning(REASON_VALIDATION, waiting.message.clone()));
+        report.status.waiting = Some(waiting);
+    }
+}
+
+fn report_refusal(faults: &[Fault], report: &mut Report, now: Timestamp) {
+    let status = &mut report.status;
+    let Waiting { message, suggestion, .. } = invalid(faults, now);
     // A condition of equal status and reason is kept, so other faults than before need a way past that.
-    if condition(&status, CONDITION_FAILED).is_some_and(|failed| failed.message.as_ref() != Some(&message)) {
+    if condition(status, CONDITION_FAILED).is_some_and(|failed| failed.message.as_ref() != Some(&message)) {
         status.conditions.retain(|condition| condition.type_ != CONDITION_FAILED);
     }
-    let new = set_condition(&mut status, CONDITION_FAILED, true, REASON_VALIDATION, message.clone(), now);
-    status.observed_generation = job.metadata.generation.or(status.observed_generation);
+    let new = set_condition(status, CONDITION_FAILED, true, REASON_VALIDATION, message.clone(), now);
+    status.waiting = None;
     status.phase = Some(Phase::Failed);
     status.phase_reason = Some(REASON_VALIDATION.to_owned());
     status.failure = Some(Failure {
         reason: REASON_VALIDATION.to_owned(),
-        message: listed.join("; "),
-        suggestion: Some(faults.iter().map(|fault| fault.advice.as_str()).collect::<Vec<_>>().join("; ")),
+        message: in_a_row(faults.iter().map(Fault::to_string)),
+        suggestion,
         ..Failure::default()
     });
-    let notices = if new { vec![warning(REASON_VALIDATION, message)] } else { Vec::new() };
-    Report { status, notices }
+    if new {
+        report.notices.push(warning(REASON_VALIDATION, message));
+    }
+}
+
+/// What keeps an invalid job from going on.
+fn invalid(faults: &[Fault], now: Timestamp) -> Waiting {
+    let listed = in_a_row(faults.iter().map(Fault::to_string));
+    Waiting {
+        reason: REASON_VALIDATION.to_owned(),
+        message: shortened(&format!("Found validation errors: {listed}")),
+        suggestion: Some(in_a_row(faults.iter().map(|fault| fault.advice.clone()))),
+        link: None,
+        since: Some(Time(now)),
+    }
+}
+
+fn in_a_row(texts: impl Iterator<Item = String>) -> String {
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 /// When a status is to be written.
@@ -173,9 +221,39 @@ fn is_begun(status: &MPIJobStatus) -> bool {
         && status.waiting.is_none()
 }
 
+/// What became invalid after the job was begun: a condition and an event, which name it, and nothing else.
+fn report_faults(job: &ValidJob, report: &mut Report, now: Timestamp) {
+    let status = &mut report.status;
+    if job.faults.is_empty() {
+        if is_true(status, CONDITION_INVALID) {
+            let message = "The job is valid.".to_owned();
+            set_condition(status, CONDITION_INVALID, false, REASON_CORRECTED, message, now);
+        }
+        return;
+    }
+    if is_finished(status) {
+        return;
+    }
+    let goes_on = if job.is_held() {
+        "the job goes on, and none of its objects is made or changed until this is corrected"
+    } else {
+        "the job goes on with the last valid value, or the default"
+    };
+    let listed = in_a_row(job.faults.iter().map(Fault::to_string));
+    let message = shortened(&format!("Found validation errors: {listed}; {goes_on}"));
+    // A condition of equal status and reason would be kept, and with it the words for other faults.
+    if condition(status, CONDITION_INVALID).is_some_and(|known| known.message.as_ref() != Some(&message)) {
+        status.conditions.retain(|condition| condition.type_ != CONDITION_INVALID);
+    }
+    if set_condition(status, CONDITION_INVALID, true, REASON_VALIDATION, message.clone(), now) {
+        report.notices.push(warning(REASON_VALIDATION, message));
+    }
+}
+
 fn report_created(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
     if was_refused(seen) {
-        let message = "The job is valid now.".to_owned();
+        let message = if job.faults.is_empty() { "The job is valid now." } else { "The job was begun." };
+        let message = message.to_owned();
         set_condition(&mut report.status, CONDITION_FAILED, false, REASON_VALIDATION, message, now);
         report.status.failure = None;
     }
@@ -483,6 +561,13 @@ fn report_waiting(
     let pods = seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods);
     let refused =
         applied.iter().map(|failure| ("FailedCreate".to_owned(), failure.message.clone())).collect();
+    if starting && job.is_held() {
+        let waiting = invalid(&job.faults, now);
+        if report.status.waiting.as_ref().is_none_or(|known| known.message != waiting.message) {
+            report.status.waiting = Some(waiting);
+        }
+        return;
+    }
     let Some(found) = starting.then(|| hindrance(&job.name, pods, refused, seen.gpus)).flatten() else {
         report.status.waiting = None;
         return;
@@ -513,8 +598,7 @@ fn set_phase(job: &ValidJob, status: &mut MPIJobStatus) {
             status.failure.as_ref().map_or_else(|| "Unknown".to_owned(), |failure| failure.reason.clone());
         (Phase::Failed, Some(cause))
     } else if job.suspended {
-        let reason = if job.queued { PHASE_REASON_QUEUED } else { PHASE_REASON_SUSPENDED };
-        (Phase::Pending, Some(reason.to_owned()))
+        (Phase::Pending, Some(pending_reason(job.suspended, job.queued).to_owned()))
     } else if is_true(status, CONDITION_RESTARTING) {
         (Phase::Pending, Some(PHASE_REASON_RESTARTING.to_owned()))
     } else if is_true(status, CONDITION_RUNNING) {
@@ -524,6 +608,15 @@ fn set_phase(job: &ValidJob, status: &mut MPIJobStatus) {
     };
     status.phase = Some(phase);
     status.phase_reason = reason;
+}
+
+/// What a job waits for that has not begun to run.
+fn pending_reason(suspended: bool, queued: bool) -> &'static str {
+    match (suspended, queued) {
+        (true, true) => PHASE_REASON_QUEUED,
+        (true, false) => PHASE_REASON_SUSPENDED,
+        (false, _) => PHASE_REASON_INITIALIZING,
+    }
 }
 
 /// Upstream's events for a child that could not be made.

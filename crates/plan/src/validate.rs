@@ -25,6 +25,8 @@ const LONGEST_LABEL: usize = 63;
 /// More whole-gang restarts than this are a mistake in the annotation.
 const MOST_GANG_RESTARTS: u32 = 1000;
 
+const CREATION_POLICY_PATH: &str = "spec.launcherCreationPolicy";
+
 /// One thing that is wrong with a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
@@ -34,6 +36,14 @@ pub struct Fault {
     pub message: String,
     /// What to do about it.
     pub advice: String,
+}
+
+impl Fault {
+    /// Whether what is wrong leaves open what the job's objects are to be. Without a readable annotation there is still the
+    /// former value or the default; a creation policy of another name waits for the Workers, as upstream reads it.
+    fn holds_changes(&self) -> bool {
+        !self.path.starts_with("metadata.annotations[") && self.path != CREATION_POLICY_PATH
+    }
 }
 
 impl fmt::Display for Fault {
@@ -93,7 +103,8 @@ pub struct Replica {
     pub restart_policy: String,
 }
 
-/// A job that can be run: nothing left open, nothing wrong.
+/// A job that can be run: nothing left open, and nothing wrong but for the [`faults`](ValidJob::faults) of a job that was
+/// begun before it had them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidJob {
     /// The job's name.
@@ -148,6 +159,8 @@ pub struct ValidJob {
     pub max_gang_restarts: u32,
     /// Whether further attempts stay away from nodes on which an earlier one failed.
     pub avoid_nodes: Option<Avoidance>,
+    /// What is wrong with a job that goes on nevertheless; see [`tolerate`]. None of a job that [`validate`] passed.
+    pub faults: Vec<Fault>,
 }
 
 /// How far a further attempt stays away from nodes on which an earlier one failed.
@@ -165,6 +178,28 @@ impl ValidJob {
     pub fn worker_count(&self) -> usize {
         self.workers.as_ref().map_or(0, |workers| workers.count)
     }
+
+    /// Whether its objects stay as they are until the spec is mended: what they should be is not known. It is supervised,
+    /// suspended and cleaned up all the same.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.faults.iter().any(Fault::holds_changes)
+    }
+
+    /// The values of its annotations.
+    #[must_use]
+    pub fn annotations(&self) -> Annotations {
+        Annotations {
+            launch: self.launch,
+            start_timeout: Some(self.start_timeout),
+            stall_timeout: Some(self.stall_timeout),
+            volcano_queue: self.volcano_queue.clone(),
+            isolated: self.isolated,
+            attempt: self.attempt,
+            max_gang_restarts: self.max_gang_restarts,
+            avoid_nodes: self.avoid_nodes,
+        }
+    }
 }
 
 /// Whether this operator reconciles the job; upstream ignores any other `managedBy` before it validates.
@@ -179,10 +214,18 @@ pub fn is_ours(job: &MPIJob) -> bool {
 /// # Errors
 /// All faults, in the order of the fields, if there is any.
 pub fn validate(job: &MPIJob) -> Result<ValidJob, Vec<Fault>> {
+    let read = tolerate(job, &Annotations::default());
+    if read.faults.is_empty() { Ok(read) } else { Err(read.faults) }
+}
+
+/// Reads a job whatever is wrong with it: a job that was begun goes on when somebody makes a mistake in it. In place of an
+/// annotation that cannot be read stands its value in `last`; in place of a field, what is said at each.
+#[must_use]
+pub fn tolerate(job: &MPIJob, last: &Annotations) -> ValidJob {
     let job = defaulted(job);
     let mut faults = Faults::default();
     check_name(&job, &mut faults);
-    let annotations = read_annotations(&job, &mut faults);
+    let annotations = read_annotations(&job, last, &mut faults);
     let slots = job.spec.slots_per_worker.unwrap_or(1);
     if slots < 0 {
         faults.add("spec.slotsPerWorker", format!("is {slots}"), "give 0 or more; 1 is the default");
@@ -193,23 +236,22 @@ pub fn validate(job: &MPIJob) -> Result<ValidJob, Vec<Fault>> {
     let clean_pods = read_run_policy(&policy, &mut faults);
     let launcher = read_launcher(&job, &mut faults);
     let workers = read_workers(&job, &mut faults);
-    let (Some(launcher), []) = (launcher, &faults.0[..]) else { return Err(faults.0) };
     let labels = job.metadata.labels.clone().unwrap_or_default();
-    Ok(ValidJob {
+    ValidJob {
         name: job.metadata.name.clone().unwrap_or_default(),
         namespace: job.metadata.namespace.clone().unwrap_or_default(),
         uid: job.metadata.uid.clone().unwrap_or_default(),
         generation: job.metadata.generation,
         queued: labels.contains_key(api::LABEL_QUEUE_NAME),
-        slots,
+        slots: slots.max(0),
         launcher_as_worker: job.spec.run_launcher_as_worker.unwrap_or(false),
         ssh_mount_path: job.spec.ssh_auth_mount_path.unwrap_or_else(|| DEFAULT_SSH_MOUNT_PATH.to_owned()),
         launcher_creation,
         implementation,
         clean_pods,
-        ttl_seconds: policy.ttl_seconds_after_finished,
-        active_deadline_seconds: policy.active_deadline_seconds,
-        backoff_limit: policy.backoff_limit,
+        ttl_seconds: policy.ttl_seconds_after_finished.filter(|seconds| *seconds >= 0),
+        active_deadline_seconds: policy.active_deadline_seconds.filter(|seconds| *seconds >= 0),
+        backoff_limit: policy.backoff_limit.filter(|limit| *limit >= 0),
         scheduling: policy.scheduling_policy.unwrap_or_default(),
         volcano_queue: annotations.volcano_queue,
         isolated: annotations.isolated,
@@ -222,7 +264,8 @@ pub fn validate(job: &MPIJob) -> Result<ValidJob, Vec<Fault>> {
         attempt: annotations.attempt.max(1),
         max_gang_restarts: annotations.max_gang_restarts,
         avoid_nodes: annotations.avoid_nodes,
-    })
+        faults: faults.0,
+    }
 }
 
 #[derive(Default)]
@@ -270,8 +313,9 @@ fn check_name(job: &MPIJob, faults: &mut Faults) {
     }
 }
 
-#[derive(Default)]
-struct Annotations {
+/// What a job's annotations say; by default, what holds without them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
     launch: Option<Launch>,
     start_timeout: Option<Duration>,
     stall_timeout: Option<Duration>,
@@ -282,8 +326,8 @@ struct Annotations {
     avoid_nodes: Option<Avoidance>,
 }
 
-/// The values of our annotations.
-fn read_annotations(job: &MPIJob, faults: &mut Faults) -> Annotations {
+/// The values of our annotations; of one that cannot be read, the last that could.
+fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> Annotations {
     let none = BTreeMap::new();
     let annotations = job.metadata.annotations.as_ref().unwrap_or(&none);
     let mut read = Annotations::default();
@@ -293,33 +337,36 @@ fn read_annotations(job: &MPIJob, faults: &mut Faults) -> Annotations {
         Some("ssh") => read.launch = Some(Launch::Ssh),
         Some("agent") => read.launch = Some(Launch::Agent),
         Some(other) => {
-            faults.add(path(ANNOTATION_LAUNCH), format!("is {other:?}"), "use \"ssh\" or \"agent\"")
+            read.launch = last.launch;
+            faults.add(path(ANNOTATION_LAUNCH), format!("is {other:?}"), "use \"ssh\" or \"agent\"");
         }
     }
-    for name in [ANNOTATION_START_TIMEOUT, ANNOTATION_STALL_TIMEOUT] {
+    for (name, timeout, former) in [
+        (ANNOTATION_START_TIMEOUT, &mut read.start_timeout, last.start_timeout),
+        (ANNOTATION_STALL_TIMEOUT, &mut read.stall_timeout, last.stall_timeout),
+    ] {
         let Some(text) = annotations.get(name) else { continue };
-        match parse_duration(text) {
-            Some(timeout) if name == ANNOTATION_START_TIMEOUT => read.start_timeout = Some(timeout),
-            Some(timeout) => read.stall_timeout = Some(timeout),
-            None => {
-                faults.add(path(name), format!("{text:?} is no duration"), "write it like 90s, 10m or 1h30m")
-            }
+        let parsed = parse_duration(text);
+        *timeout = parsed.or(former);
+        if parsed.is_none() {
+            faults.add(path(name), format!("{text:?} is no duration"), "write it like 90s, 10m or 1h30m");
         }
     }
     read.volcano_queue = annotations.get(ANNOTATION_VOLCANO_QUEUE).filter(|queue| !queue.is_empty()).cloned();
     match annotations.get(ANNOTATION_NETWORK_POLICY).map(String::as_str) {
         None => {}
         Some("isolated") => read.isolated = true,
-        Some(other) => faults.add(
-            path(ANNOTATION_NETWORK_POLICY),
-            format!("is {other:?}"),
-            "use \"isolated\", or leave it out",
-        ),
+        Some(other) => {
+            read.isolated = last.isolated;
+            let advice = "use \"isolated\", or leave it out";
+            faults.add(path(ANNOTATION_NETWORK_POLICY), format!("is {other:?}"), advice);
+        }
     }
     if let Some(text) = annotations.get(ANNOTATION_MAX_GANG_RESTARTS) {
         match text.parse::<u32>() {
             Ok(count) if count <= MOST_GANG_RESTARTS => read.max_gang_restarts = count,
             _ => {
+                read.max_gang_restarts = last.max_gang_restarts;
                 let advice = format!("give a whole number from 0 to {MOST_GANG_RESTARTS}");
                 faults.add(path(ANNOTATION_MAX_GANG_RESTARTS), format!("is {text:?}"), advice);
             }
@@ -329,11 +376,11 @@ fn read_annotations(job: &MPIJob, faults: &mut Faults) -> Annotations {
         None => {}
         Some("prefer") => read.avoid_nodes = Some(Avoidance::Prefer),
         Some("require") => read.avoid_nodes = Some(Avoidance::Require),
-        Some(other) => faults.add(
-            path(ANNOTATION_AVOID_FAILED_NODES),
-            format!("is {other:?}"),
-            "use \"prefer\" or \"require\", or leave it out",
-        ),
+        Some(other) => {
+            read.avoid_nodes = last.avoid_nodes;
+            let advice = "use \"prefer\" or \"require\", or leave it out";
+            faults.add(path(ANNOTATION_AVOID_FAILED_NODES), format!("is {other:?}"), advice);
+        }
     }
     // Written by the operator; what it could not have written counts as the first attempt.
     let attempt = annotations.get(ANNOTATION_ATTEMPT).and_then(|number| number.parse().ok());
@@ -364,8 +411,8 @@ fn read_launcher_creation(job: &MPIJob, faults: &mut Faults) -> LauncherCreation
         Some("WaitForWorkersReady") => LauncherCreation::WaitForWorkersReady,
         Some(other) => {
             let message = format!("{other:?} is not supported");
-            faults.add("spec.launcherCreationPolicy", message, "use AtStartup or WaitForWorkersReady");
-            LauncherCreation::AtStartup
+            faults.add(CREATION_POLICY_PATH, message, "use AtStartup or WaitForWorkersReady");
+            LauncherCreation::WaitForWorkersReady
         }
     }
 }
@@ -403,7 +450,8 @@ fn read_run_policy(policy: &RunPolicy, faults: &mut Faults) -> CleanPods {
     }
 }
 
-fn read_launcher(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
+/// The Launcher; of a job that has none, an empty one, of which nothing is made.
+fn read_launcher(job: &MPIJob, faults: &mut Faults) -> Replica {
     let Some(spec) = job.spec.mpi_replica_specs.get(LAUNCHER) else {
         let known: Vec<&str> = job.spec.mpi_replica_specs.keys().map(String::as_str).collect();
         let message = if known.is_empty() {
@@ -413,16 +461,21 @@ fn read_launcher(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
         };
         let advice = "add the pod that runs mpirun, under the key Launcher (with a capital L)";
         faults.add("spec.mpiReplicaSpecs[Launcher]", message, advice);
-        return None;
+        return Replica {
+            count: 1,
+            template: PodTemplateSpec::default(),
+            restart_policy: "Never".to_owned(),
+        };
     };
     let count = spec.replicas.unwrap_or(1);
     if count != 1 {
         let advice = "use 1, and more Worker.replicas for more ranks";
         faults.add("spec.mpiReplicaSpecs[Launcher].replicas", format!("is {count}"), advice);
     }
-    Some(read_replica(LAUNCHER, spec, 1, faults))
+    read_replica(LAUNCHER, spec, 1, faults)
 }
 
+/// The Workers; as many as the status counts, if the spec does not say how many.
 fn read_workers(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
     let spec = job.spec.mpi_replica_specs.get(WORKER)?;
     let count = spec.replicas.unwrap_or(0);
@@ -430,7 +483,20 @@ fn read_workers(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
         let advice = "give 1 or more, or leave out Worker for a job of the Launcher alone";
         faults.add("spec.mpiReplicaSpecs[Worker].replicas", format!("is {count} (0 if left out)"), advice);
     }
-    Some(read_replica(WORKER, spec, usize::try_from(count).unwrap_or(0), faults))
+    let count = usize::try_from(count).ok().filter(|count| *count > 0);
+    Some(read_replica(WORKER, spec, count.unwrap_or_else(|| counted_workers(job)), faults))
+}
+
+/// How many Workers the job's status has counted.
+fn counted_workers(job: &MPIJob) -> usize {
+    let status = job.status.as_ref();
+    let asked_for = status.and_then(|status| status.workers.as_ref()).map(|workers| workers.of);
+    let seen = || {
+        let counts = status?.replica_statuses.get(WORKER)?;
+        let of = |count: Option<i32>| count.unwrap_or(0);
+        Some(of(counts.active) + of(counts.succeeded) + of(counts.failed))
+    };
+    asked_for.or_else(seen).and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
 }
 
 fn read_replica(role: &str, spec: &ReplicaSpec, count: usize, faults: &mut Faults) -> Replica {

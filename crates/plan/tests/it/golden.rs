@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use plan::{ApplyFailure, Change, Child, ChildKind, Outlook, Report};
+use plan::{Annotations, ApplyFailure, Change, Child, ChildKind, Outlook, Report};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, seconds, seen, settings};
@@ -35,17 +35,23 @@ fn check(folder: &Path) -> Result<(), String> {
     }
 }
 
+/// What the job's annotations said when they could last be read.
+fn last_read(scene: &Scene) -> Annotations {
+    let mut job = scene.job.clone();
+    job.metadata.annotations = scene.annotations_before.clone();
+    plan::tolerate(&job, &Annotations::default()).annotations()
+}
+
 /// The whole walk but for its reads and writes.
 fn walk(scene: &Scene) -> Value {
-    let job = match plan::validate(&scene.job) {
-        Ok(job) => job,
-        Err(faults) => {
-            let report = plan::reject(&scene.job, &faults, scene.now);
-            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            return json!({ "faults": faults, "report": show_report(&report) });
-        }
-    };
-    let seen = seen(scene, &job);
+    let read = plan::tolerate(&scene.job, &last_read(scene));
+    let seen = seen(scene, &read);
+    if !read.faults.is_empty() && !plan::has_begun(&seen) {
+        let report = plan::reject(&scene.job, &read.faults, scene.now);
+        let faults: Vec<String> = read.faults.iter().map(ToString::to_string).collect();
+        return json!({ "faults": faults, "report": show_report(&report) });
+    }
+    let job = plan::recall(read, &seen);
     let plan = plan::plan(&job, &seen, &settings(scene), scene.now);
     let refused: Vec<ApplyFailure> = scene
         .refused

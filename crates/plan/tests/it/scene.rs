@@ -28,6 +28,9 @@ pub struct Scene {
     #[serde(default)]
     pub default_launch: Option<String>,
     pub job: MPIJob,
+    /// The job's annotations when they were last valid.
+    #[serde(default)]
+    pub annotations_before: Option<BTreeMap<String, String>>,
     /// Whether Service, ConfigMap, Secret and Launcher are there as they were first planned.
     #[serde(default)]
     pub started: bool,
@@ -167,6 +170,7 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
     let mut seen = Seen { new_key: Some(key), ..Seen::default() };
     let mut fresh = job.clone();
     fresh.suspended = false;
+    fresh.faults.clear();
     fresh.attempt = scene.made_for_attempt.unwrap_or(job.attempt);
     fresh.launcher_creation = plan::LauncherCreation::AtStartup;
     let first = plan::plan(&fresh, &seen, &settings(scene), Timestamp::UNIX_EPOCH);
