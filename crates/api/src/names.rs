@@ -26,6 +26,8 @@ pub const ANNOTATION_START_TIMEOUT: &str = "training.opendatahub.io/start-timeou
 pub const ANNOTATION_STALL_TIMEOUT: &str = "training.opendatahub.io/stall-timeout";
 /// How often the whole gang may be restarted after an infrastructure failure.
 pub const ANNOTATION_MAX_GANG_RESTARTS: &str = "training.opendatahub.io/max-gang-restarts";
+/// `fail`, `restart` or `tolerate`: what a failed or deleted Worker of a running job does.
+pub const ANNOTATION_WORKER_FAILURE: &str = "training.opendatahub.io/worker-failure";
 /// `prefer` or `require`: the pods of a further attempt stay away from nodes on which an earlier one failed.
 pub const ANNOTATION_AVOID_FAILED_NODES: &str = "training.opendatahub.io/avoid-failed-nodes";
 /// On a job and on its pods and Launcher: the number of the current attempt, where it is not the first; survives where upstream's CRD prunes unknown status.

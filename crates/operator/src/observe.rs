@@ -282,6 +282,7 @@ async fn confirm_losses(context: &Context, job: &ValidJob, seen: &mut Seen) -> R
     if !plan::is_true(&seen.status, CONDITION_RUNNING)
         || seen.status.completion_time.is_some()
         || job.suspended
+        || job.tolerates_failures()
     {
         return Ok(());
     }

@@ -1,11 +1,24 @@
 //! What runs, but perhaps otherwise than meant: said when a job is submitted, and never a reason to refuse it.
 
-use crate::validate::ValidJob;
+use api::{ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_WORKER_FAILURE};
+
+use crate::validate::{ValidJob, WorkerFailure};
 
 /// The programs that start ranks.
 const STARTERS: [&str; 5] = ["mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"];
 /// Their options that give the number of ranks.
 const COUNTS: [&str; 5] = ["-n", "-np", "--n", "--np", "-c"];
+/// Options of launchers that find their hosts by asking a script, and go on without one that is lost.
+const DISCOVERS: [&str; 6] = [
+    "--host-discovery-script",
+    "--min-np",
+    "--max-np",
+    "--min-num-proc",
+    "--max-num-proc",
+    "--elastic-timeout",
+];
+/// The script that is there to be asked.
+const DISCOVERY_SCRIPT: &str = "discover_hosts.sh";
 /// What allows more ranks than slots.
 const OVERSUBSCRIBES: [&str; 4] = ["--oversubscribe", "-oversubscribe", ":oversubscribe", "OVERSUBSCRIBE"];
 
@@ -14,6 +27,12 @@ const OVERSUBSCRIBES: [&str; 4] = ["--oversubscribe", "-oversubscribe", ":oversu
 pub fn advise(job: &ValidJob) -> Vec<String> {
     let mut advice = Vec::new();
     advice.extend(too_many_ranks(job));
+    advice.extend(elastic_advice(job));
+    if job.worker_failure == Some(WorkerFailure::Restart) && job.max_gang_restarts == 0 {
+        advice.push(format!(
+            "metadata.annotations[{ANNOTATION_WORKER_FAILURE}]: \"restart\" restarts nothing without {ANNOTATION_MAX_GANG_RESTARTS}"
+        ));
+    }
     let launcher = [("Launcher", &job.launcher)];
     let replicas = launcher.into_iter().chain(job.workers.as_ref().map(|workers| ("Worker", workers)));
     for (role, replica) in replicas {
@@ -47,14 +66,29 @@ fn has_moving_tag(image: &str) -> bool {
     name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }
 
+/// Of a job whose Launcher looks for hosts while it runs, and that does not say what a failed Worker does: how it goes on
+/// without one.
+pub(crate) fn elastic_advice(job: &ValidJob) -> Option<String> {
+    let discovers = |word: &&str| {
+        let option = word.split_once('=').map_or(*word, |(option, _)| option);
+        DISCOVERS.contains(&option) || word.ends_with(DISCOVERY_SCRIPT)
+    };
+    let found = launcher_words(job).into_iter().find(discovers).filter(|_| job.worker_failure.is_none())?;
+    Some(format!(
+        "the Launcher discovers its hosts ({found}), but a failed Worker ends the job: for an elastic program, set the \
+         annotation {ANNOTATION_WORKER_FAILURE}: tolerate"
+    ))
+}
+
+/// The words of the Launcher's command.
+fn launcher_words(job: &ValidJob) -> Vec<&str> {
+    let container = job.launcher.template.spec.as_ref().and_then(|pod| pod.containers.first());
+    let arguments = container.into_iter().flat_map(|container| [&container.command, &container.args]);
+    arguments.flatten().flatten().flat_map(|argument| argument.split_whitespace()).collect()
+}
+
 fn too_many_ranks(job: &ValidJob) -> Option<String> {
-    let container = job.launcher.template.spec.as_ref()?.containers.first()?;
-    let words: Vec<&str> = [&container.command, &container.args]
-        .into_iter()
-        .flatten()
-        .flatten()
-        .flat_map(|argument| argument.split_whitespace())
-        .collect();
+    let words = launcher_words(job);
     let start = words.iter().position(|word| STARTERS.contains(&word.rsplit('/').next().unwrap_or(word)))?;
     let options = &words[start + 1..];
     if options.iter().any(|word| OVERSUBSCRIBES.iter().any(|allows| word.contains(allows))) {
@@ -107,6 +141,19 @@ mod tests {
                 "spec.mpiReplicaSpecs[Launcher]: /usr/bin/mpirun asks for 5 ranks, and 2 hosts of 2 slots have 4"
             ]
         );
+    }
+
+    #[test]
+    fn a_launcher_that_discovers_its_hosts_is_advised_to_tolerate_failures() {
+        let elastic = [
+            &["horovodrun", "--host-discovery-script", "/etc/mpi/discover_hosts.sh", "-np", "2"][..],
+            &["sh", "-c", "horovodrun --min-np=2 --max-np 4 train"][..],
+        ];
+        for args in elastic {
+            let told = advice("mpi:1", args, true);
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(told[0].contains("training.opendatahub.io/worker-failure: tolerate"), "{told:?}");
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use restart::attempt_of;
 pub use stall::{hang, silence, wants_look};
 pub use validate::{
     Annotations, Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob,
-    is_ours, tolerate, validate,
+    WorkerFailure, is_ours, tolerate, validate,
 };
 pub use world_check::agents_to_ask;
 

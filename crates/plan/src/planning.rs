@@ -17,6 +17,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Map, Value, json};
 
 use crate::Settings;
+use crate::advice::elastic_advice;
 use crate::conditions::{condition, is_finished, is_true};
 use crate::diagnosis::{
     PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
@@ -542,8 +543,12 @@ fn is_suspended(launcher: &Job) -> bool {
     launcher.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-/// Whether the job cannot go on: the Launcher or a Worker can never start, a Worker failed, vanished while the job ran, or did not become ready in time.
+/// Whether the job cannot go on: the Launcher or a Worker can never start, a Worker failed, vanished while the job ran, or
+/// did not become ready in time. Of a job that tolerates its Workers' failures the Launcher alone decides.
 fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
+    if job.tolerates_failures() {
+        return judge_launcher(job, seen);
+    }
     let by_index = seen.by_index(job);
     let workers = || by_index.iter().copied().enumerate();
     let failed = workers()
@@ -650,7 +655,11 @@ fn next_deadline(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration
 /// The words for a failed Worker; those of an eviction are upstream's.
 fn verdict(job: &ValidJob, seen: &Seen, index: usize, failure: PodFailure) -> Verdict {
     let pod = worker_name(&job.name, index);
-    let failure = failure_of(failure, &format!("Worker {index} ({pod})"), pod, i32::try_from(index).ok());
+    let mut failure = failure_of(failure, &format!("Worker {index} ({pod})"), pod, i32::try_from(index).ok());
+    if let Some(advice) = elastic_advice(job) {
+        let suggestion = failure.suggestion.take().into_iter().chain([advice]);
+        failure.suggestion = Some(suggestion.collect::<Vec<_>>().join("; "));
+    }
     let evicted = seen.workers.iter().filter(|pod| is_evicted(pod)).count();
     let (reason, message) = if evicted > 0 {
         (REASON_EVICTED, format!("{evicted}/{} workers are evicted", job.worker_count()))

@@ -16,9 +16,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::diagnosis::Cause;
 use crate::kept::Pod;
+use crate::objects::worker_name;
 use crate::observed::{Seen, is_going};
 use crate::planning::{Change, ChildKind, Target};
-use crate::validate::{Avoidance, ValidJob};
+use crate::validate::{Avoidance, ValidJob, WorkerFailure};
 
 /// Exit codes of a Worker's container that somebody outside of it ended: SIGKILL and SIGTERM.
 const KILLED: [i32; 2] = [137, 143];
@@ -44,13 +45,35 @@ pub(crate) fn mark(job: &ValidJob, metadata: &mut ObjectMeta) {
 }
 
 /// Whether another attempt follows this failure: the infrastructure failed, and the limit is not reached. A Worker whose
-/// own program ended with an exit code of its own is the user's to mend.
+/// own program ended with an exit code of its own is the user's to mend, unless the job asks for a restart then too.
 pub(crate) fn is_restarted(job: &ValidJob, failure: &Failure) -> bool {
+    if job.attempt > job.max_gang_restarts {
+        return false;
+    }
+    if job.worker_failure == Some(WorkerFailure::Restart) && is_of_started_worker(job, failure) {
+        return true;
+    }
     let infrastructure = Cause::of_word(&failure.reason).is_some_and(Cause::is_infrastructure);
     let by_itself = failure.reason == Cause::WorkerLost.word()
         && failure.worker.is_some()
         && failure.exit_code.is_some_and(|code| !KILLED.contains(&code));
-    infrastructure && !by_itself && job.attempt <= job.max_gang_restarts
+    infrastructure && !by_itself
+}
+
+/// Causes for which a Worker never started.
+const NEVER_STARTED: [Cause; 5] = [
+    Cause::ExecutableNotFound,
+    Cause::ExecutableNotPermitted,
+    Cause::ImagePull,
+    Cause::MissingReference,
+    Cause::Timeout,
+];
+
+/// Whether it was a Worker's pod that failed, after it had started; not a rank on it, of which its Launcher told.
+fn is_of_started_worker(job: &ValidJob, failure: &Failure) -> bool {
+    let worker = failure.worker.and_then(|index| usize::try_from(index).ok());
+    let own_pod = worker.is_some_and(|index| failure.pod.as_ref() == Some(&worker_name(&job.name, index)));
+    own_pod && Cause::of_word(&failure.reason).is_some_and(|cause| !NEVER_STARTED.contains(&cause))
 }
 
 /// What is left of former attempts, and has to go before anything new is made; nothing once it is gone. A pod of a lost

@@ -9,7 +9,8 @@ use std::time::Duration;
 use api::{
     ANNOTATION_ATTEMPT, ANNOTATION_AVOID_FAILED_NODES, ANNOTATION_LAUNCH, ANNOTATION_MAX_GANG_RESTARTS,
     ANNOTATION_NETWORK_POLICY, ANNOTATION_STALL_TIMEOUT, ANNOTATION_START_TIMEOUT, ANNOTATION_VOLCANO_QUEUE,
-    LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US, MPIJob, ReplicaSpec, RunPolicy, SchedulingPolicy, WORKER,
+    ANNOTATION_WORKER_FAILURE, LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US, MPIJob, ReplicaSpec,
+    RunPolicy, SchedulingPolicy, WORKER,
 };
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
@@ -159,6 +160,8 @@ pub struct ValidJob {
     pub max_gang_restarts: u32,
     /// Whether further attempts stay away from nodes on which an earlier one failed.
     pub avoid_nodes: Option<Avoidance>,
+    /// What a failed or deleted Worker does to the job, if the job says so.
+    pub worker_failure: Option<WorkerFailure>,
     /// What is wrong with a job that goes on nevertheless; see [`tolerate`]. None of a job that [`validate`] passed.
     pub faults: Vec<Fault>,
 }
@@ -172,7 +175,24 @@ pub enum Avoidance {
     Require,
 }
 
+/// What a failed or deleted Worker of a running job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerFailure {
+    /// It ends the job, or restarts the gang where the infrastructure failed and the job allows restarts: the default.
+    Fail,
+    /// It restarts the gang, as often as the job allows.
+    Restart,
+    /// A deleted Worker is made again, a failed one is counted, and the job goes on, as upstream has it.
+    Tolerate,
+}
+
 impl ValidJob {
+    /// Whether the job goes on without a Worker that fails.
+    #[must_use]
+    pub fn tolerates_failures(&self) -> bool {
+        self.worker_failure == Some(WorkerFailure::Tolerate)
+    }
+
     /// How many Workers the job asks for.
     #[must_use]
     pub fn worker_count(&self) -> usize {
@@ -198,6 +218,7 @@ impl ValidJob {
             attempt: self.attempt,
             max_gang_restarts: self.max_gang_restarts,
             avoid_nodes: self.avoid_nodes,
+            worker_failure: self.worker_failure,
         }
     }
 }
@@ -264,6 +285,7 @@ pub fn tolerate(job: &MPIJob, last: &Annotations) -> ValidJob {
         attempt: annotations.attempt.max(1),
         max_gang_restarts: annotations.max_gang_restarts,
         avoid_nodes: annotations.avoid_nodes,
+        worker_failure: annotations.worker_failure,
         faults: faults.0,
     }
 }
@@ -324,6 +346,7 @@ pub struct Annotations {
     attempt: u32,
     max_gang_restarts: u32,
     avoid_nodes: Option<Avoidance>,
+    worker_failure: Option<WorkerFailure>,
 }
 
 /// The values of our annotations; of one that cannot be read, the last that could.
@@ -380,6 +403,17 @@ fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> An
             read.avoid_nodes = last.avoid_nodes;
             let advice = "use \"prefer\" or \"require\", or leave it out";
             faults.add(path(ANNOTATION_AVOID_FAILED_NODES), format!("is {other:?}"), advice);
+        }
+    }
+    match annotations.get(ANNOTATION_WORKER_FAILURE).map(String::as_str) {
+        None => {}
+        Some("fail") => read.worker_failure = Some(WorkerFailure::Fail),
+        Some("restart") => read.worker_failure = Some(WorkerFailure::Restart),
+        Some("tolerate") => read.worker_failure = Some(WorkerFailure::Tolerate),
+        Some(other) => {
+            read.worker_failure = last.worker_failure;
+            let advice = "use \"fail\", \"restart\" or \"tolerate\", or leave it out";
+            faults.add(path(ANNOTATION_WORKER_FAILURE), format!("is {other:?}"), advice);
         }
     }
     // Written by the operator; what it could not have written counts as the first attempt.

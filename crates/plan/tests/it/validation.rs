@@ -45,6 +45,7 @@ fn each_fault_names_its_field_and_a_way_out() {
     let launch = "/metadata/annotations/training.opendatahub.io~1launch";
     let start = "/metadata/annotations/training.opendatahub.io~1start-timeout";
     let restarts = "/metadata/annotations/training.opendatahub.io~1max-gang-restarts";
+    let failure = "/metadata/annotations/training.opendatahub.io~1worker-failure";
     let worker = "/spec/mpiReplicaSpecs/Worker";
     let cases = [
         ("/metadata/name", json!("a".repeat(55)), "metadata.name: "),
@@ -87,6 +88,7 @@ fn each_fault_names_its_field_and_a_way_out() {
             "metadata.annotations[training.opendatahub.io/start-timeout]: \"soon\" is no duration",
         ),
         (restarts, json!("-1"), "give a whole number"),
+        (failure, json!("ignore"), "use \"fail\", \"restart\" or \"tolerate\""),
     ];
     for (pointer, value, expected) in cases {
         let faults = faults(&with(pointer, value.clone()));
