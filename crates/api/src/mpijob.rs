@@ -264,6 +264,9 @@ pub struct Failure {
     /// The container's exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// Whether the job was ended before its Launcher was: then what still ran is released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_early: Option<bool>,
     /// The lines of the Launcher's output, statuses and events that this rests on, the strongest first; at most six.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,

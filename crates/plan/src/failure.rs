@@ -23,6 +23,7 @@ pub(crate) fn failure_of(failure: PodFailure, who: &str, pod: String, worker: Op
         container: failure.container,
         worker,
         exit_code: failure.exit_code,
+        ended_early: None,
         evidence: Vec::new(),
     }
 }
@@ -158,6 +159,7 @@ fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confide
         container: run.map(|run| run.container),
         worker,
         exit_code: code,
+        ended_early: None,
         evidence,
     };
     Some((failure, cause, confidence))

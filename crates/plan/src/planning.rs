@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{
-    CONDITION_FAILED, CONDITION_RUNNING, Failure, REASON_EVICTED, REASON_FAILED, REASON_RESTARTING,
-    REASON_VALIDATION, WORKER,
+    CONDITION_FAILED, CONDITION_RUNNING, CONDITION_SUSPENDED, Failure, REASON_EVICTED, REASON_FAILED,
+    REASON_RESTARTING, REASON_VALIDATION, WORKER,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job as WholeJob;
@@ -219,11 +219,11 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
         return clean_up(job, seen, now);
     }
     let still = |outlook| Plan { changes: Vec::new(), outlook, wake_after: None, remove_job: false };
-    let restarts = recorded(seen, |reason| reason == REASON_RESTARTING);
+    let restarts = recorded(seen, |recorded| recorded.condition_reason == REASON_RESTARTING);
     if let Some(verdict) = restarts.filter(|_| !job.suspended) {
         return still(Outlook::Restarting(Box::new(verdict)));
     }
-    if let Some(verdict) = recorded(seen, ends_early) {
+    if let Some(verdict) = recorded(seen, ended_early) {
         return still(Outlook::Failed(Box::new(verdict)));
     }
     if let Some(changes) = clear(job, seen) {
@@ -289,17 +289,19 @@ fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> 
 }
 
 /// After the end: Workers go as `cleanPodPolicy` says. Where the job was ended before its Launcher was, whatever holds
-/// resources goes too: the Workers that have not ended, and the Launcher once it had the time to say why it failed.
+/// resources goes too: the Workers that have not ended, and the Launcher once it had the time to say why it failed. A job
+/// that ended while it was suspended keeps no Worker, as any that is suspended.
 fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
     let ended_early = was_ended_early(seen);
+    let suspended = is_true(&seen.status, CONDITION_SUSPENDED);
     let goes = |pod: &Pod| match job.clean_pods {
         CleanPods::All => true,
         CleanPods::Running => !has_ended(pod),
-        CleanPods::None => ended_early && !has_ended(pod),
+        CleanPods::None => suspended || (ended_early && !has_ended(pod)),
     };
     let mut changes: Vec<Change> =
         seen.workers.iter().filter(|pod| !is_going(pod) && goes(pod)).map(|pod| delete_pod(pod)).collect();
-    if job.clean_pods != CleanPods::None || ended_early {
+    if job.clean_pods != CleanPods::None || ended_early || suspended {
         changes.extend(drop_pod_group(seen));
     }
     let mut wake_after = None;
@@ -330,10 +332,10 @@ fn ttl_left(seen: &Seen, ttl_seconds: i32, now: Timestamp) -> Duration {
 
 /// A failure that was decided before the Launcher's Job ended, and recorded, though a crash kept it from the status: what
 /// has happened since to the pods that it was read from changes nothing.
-fn recorded(seen: &Seen, is_decided: impl Fn(&str) -> bool) -> Option<Verdict> {
-    let Recorded { condition_reason, condition_message, failure, completion_time, node: _ } =
-        seen.recorded.as_ref()?;
-    is_decided(condition_reason).then(|| Verdict {
+fn recorded(seen: &Seen, is_decided: impl Fn(&Recorded) -> bool) -> Option<Verdict> {
+    let recorded = seen.recorded.as_ref().filter(|recorded| is_decided(recorded))?;
+    let Recorded { condition_reason, condition_message, failure, completion_time, node: _ } = recorded;
+    Some(Verdict {
         reason: condition_reason.clone(),
         message: condition_message.clone(),
         failure: failure.clone(),
@@ -356,15 +358,23 @@ fn launcher_verdict(job: &ValidJob, seen: &Seen, end: LauncherEnd<'_>) -> Option
     })
 }
 
-/// Whether the job was ended before its Launcher's Job was: by a Worker, or by a Launcher that cannot start. Only then
-/// is the reason one of these; the end of a Launcher's Job has its Job's.
+/// Whether the job was ended before its Launcher's Job was: by a Worker, or by a Launcher that cannot start. The failure
+/// says so; where upstream's definition drops that from the status, its record does.
 pub(crate) fn was_ended_early(seen: &Seen) -> bool {
-    let reason = condition(&seen.status, CONDITION_FAILED)
-        .filter(|failed| failed.status == "True")
-        .and_then(|failed| failed.reason.as_deref());
-    reason.is_some_and(ends_early)
+    let Some(failed) = condition(&seen.status, CONDITION_FAILED).filter(|failed| failed.status == "True")
+    else {
+        return false;
+    };
+    let said = seen.status.failure.as_ref().and_then(|failure| failure.ended_early);
+    let recorded = || seen.recorded.as_ref().and_then(|recorded| recorded.failure.ended_early);
+    said.or_else(recorded).unwrap_or_else(|| ends_early(failed.reason.as_deref().unwrap_or_default()))
 }
 
+fn ended_early(recorded: &Recorded) -> bool {
+    recorded.failure.ended_early.unwrap_or_else(|| ends_early(&recorded.condition_reason))
+}
+
+/// What the reasons tell of a failure that was written before it said whether it came early.
 fn ends_early(reason: &str) -> bool {
     [REASON_FAILED, REASON_EVICTED].contains(&reason)
 }

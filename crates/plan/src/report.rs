@@ -203,8 +203,12 @@ pub fn urgency(old: &MPIJobStatus, new: &MPIJobStatus) -> Urgency {
         status
     };
     let (old, new) = (without_times(old), without_times(new));
+    // Then a queue gives the job's quota to another.
+    let lets_go = is_true(&new, CONDITION_SUSPENDED) && has_active(&old) && !has_active(&new);
     if old == new {
         Urgency::Never
+    } else if lets_go {
+        Urgency::Now
     } else if facts(old.clone()) == facts(new.clone()) {
         Urgency::Later
     } else if old == MPIJobStatus::default() && is_begun(&facts(new)) {
@@ -212,6 +216,10 @@ pub fn urgency(old: &MPIJobStatus, new: &MPIJobStatus) -> Urgency {
     } else {
         Urgency::Now
     }
+}
+
+fn has_active(status: &MPIJobStatus) -> bool {
+    status.replica_statuses.values().any(|counts| counts.active.is_some_and(|active| active > 0))
 }
 
 /// Whether a status says no more than that the job was seen and its pods are being made.
@@ -291,23 +299,11 @@ fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut 
     }
     report_suspension(job, report, now);
     report_limits(seen, &mut report.status, now);
-    let launcher = match outlook {
-        Outlook::LauncherEnded | Outlook::Restarting(_) => launcher_counts(seen),
-        Outlook::Clearing => ReplicaStatus::default(),
-        _ => ReplicaStatus { active: count(&seen.launcher_pods, is_running), ..launcher_counts(seen) },
-    };
-    if seen.launcher.is_some() {
+    let launcher = launcher_progress(seen, outlook);
+    if seen.launcher.is_some() || report.status.replica_statuses.contains_key(LAUNCHER) {
         report.status.replica_statuses.insert(LAUNCHER.to_owned(), launcher);
     }
-    let workers = match outlook {
-        Outlook::Active | Outlook::Failed(_) => worker_counts(job, seen),
-        // Upstream looks at no Worker once the Launcher has ended, and at none while suspended.
-        Outlook::Suspended
-        | Outlook::LauncherEnded
-        | Outlook::Finished
-        | Outlook::Restarting(_)
-        | Outlook::Clearing => ReplicaStatus::default(),
-    };
+    let workers = worker_progress(job, seen, outlook);
     let all_run = usize::try_from(workers.active.unwrap_or(0)) == Ok(job.worker_count());
     report.status.replica_statuses.insert(WORKER.to_owned(), workers);
     match outlook {
@@ -330,6 +326,37 @@ fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut 
     if !job.suspended {
         report_stall(job, seen, report, now);
     }
+}
+
+/// The Launcher's counts. What is on its way out counts as active until it is gone: a queue gives the quota of a job away
+/// that has nothing active.
+fn launcher_progress(seen: &Seen, outlook: &Outlook) -> ReplicaStatus {
+    let pods = seen.launcher_pods.iter().chain(&seen.former_launcher_pods);
+    let active = match outlook {
+        Outlook::LauncherEnded | Outlook::Finished => None,
+        Outlook::Active | Outlook::Failed(_) => count(&seen.launcher_pods, is_running),
+        Outlook::Suspended | Outlook::Restarting(_) | Outlook::Clearing => count(pods, holds_a_node),
+    };
+    ReplicaStatus { active, ..launcher_counts(seen) }
+}
+
+/// The Workers' counts, in the same way.
+fn worker_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook) -> ReplicaStatus {
+    match outlook {
+        Outlook::Active | Outlook::Failed(_) => worker_counts(job, seen),
+        // Upstream looks at no Worker once the Launcher has ended.
+        Outlook::LauncherEnded | Outlook::Finished => ReplicaStatus::default(),
+        Outlook::Suspended | Outlook::Restarting(_) | Outlook::Clearing => ReplicaStatus {
+            active: count(seen.workers.iter().map(|pod| &**pod), holds_a_node),
+            ..ReplicaStatus::default()
+        },
+    }
+}
+
+/// Whether a pod takes up resources of a node.
+fn holds_a_node(pod: &Pod) -> bool {
+    let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    is_running(pod) || (bound && phase(pod) == "Pending")
 }
 
 fn report_suspension(job: &ValidJob, report: &mut Report, now: Timestamp) {
@@ -373,7 +400,8 @@ const NO_CGROUPS_MESSAGE: &str = "The node may not use control groups: limits of
 fn report_launcher_end(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
     let full_name = format!("{}/{}", job.namespace, job.name);
     match seen.launcher_end() {
-        Some(LauncherEnd::Succeeded) if !has_run(&report.status) => {
+        // Of one that was suspended meanwhile, Running is False, and its end is all that is left to report.
+        Some(LauncherEnd::Succeeded) if !has_run(&report.status) && !job.suspended => {
             let since = seen.launcher_pods.iter().filter_map(started_at).max().unwrap_or(now);
             set_running(job, report, now, since);
         }
@@ -407,10 +435,11 @@ fn report_launcher_end(job: &ValidJob, seen: &Seen, report: &mut Report, now: Ti
             );
             let ended = recorded.and_then(|recorded| recorded.completion_time).unwrap_or(now);
             report.status.completion_time.get_or_insert(Time(ended));
-            report.status.failure = Some(recorded.map_or_else(
+            let failure = recorded.map_or_else(
                 || launcher_failure(job, seen, &reason, &message),
                 |recorded| recorded.failure.clone(),
-            ));
+            );
+            report.status.failure = Some(Failure { ended_early: Some(false), ..failure });
             set_condition(&mut report.status, CONDITION_FAILED, true, &reason, message.clone(), now);
             report.notices.push(Notice { warning: true, reason, message });
         }
@@ -474,7 +503,7 @@ fn report_verdict(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: T
         format!("{message}{suffix}")
     };
     report.status.completion_time = Some(Time(since.unwrap_or(now)));
-    report.status.failure = Some(failure.clone());
+    report.status.failure = Some(Failure { ended_early: Some(true), ..failure.clone() });
     set_condition(&mut report.status, CONDITION_FAILED, true, reason, message.clone(), now);
     report.notices.push(warning(reason, message));
 }

@@ -28,7 +28,18 @@ pub fn record(job: &ValidJob, seen: &Seen, outlook: &Outlook, status: &MPIJobSta
     let number = i32::try_from(job.attempt).unwrap_or(i32::MAX);
     let attempt = status.attempts.iter().find(|attempt| attempt.number == number)?;
     let ended = attempt.completion_time.as_ref()?.0.to_string();
-    let Failure { reason, message, suggestion, link, pod, container, worker, exit_code, evidence } = failure;
+    let Failure {
+        reason,
+        message,
+        suggestion,
+        link,
+        pod,
+        container,
+        worker,
+        exit_code,
+        ended_early,
+        evidence,
+    } = failure;
     let node = pod.as_deref().and_then(|name| seen.node_of(name));
     let log = seen.launcher_failed.as_ref().and_then(|run| run.log.clone());
     let values = [
@@ -43,6 +54,7 @@ pub fn record(job: &ValidJob, seen: &Seen, outlook: &Outlook, status: &MPIJobSta
         ("container", container.clone()),
         ("worker", worker.map(|worker| worker.to_string())),
         ("exitCode", exit_code.map(|code| code.to_string())),
+        ("endedEarly", ended_early.map(|early| early.to_string())),
         ("evidence", (!evidence.is_empty()).then(|| evidence.join("\n"))),
         ("node", node.map(str::to_owned)),
         ("completionTime", Some(ended)),
@@ -84,6 +96,7 @@ pub fn recorded(record: &ConfigMap) -> Option<Recorded> {
             container: value("container"),
             worker: number("worker"),
             exit_code: number("exitCode"),
+            ended_early: data.get("endedEarly").and_then(|early| early.parse().ok()),
             evidence: value("evidence")
                 .map_or_else(Vec::new, |text| text.lines().map(str::to_owned).collect()),
         },
