@@ -36,7 +36,8 @@ impl Applied {
     /// The pass's error, if there was any failure.
     pub(crate) fn error(&self) -> Option<Error> {
         let (first, _) = self.failures.first()?;
-        let refused = self.failures.iter().any(|(_, class)| *class == Class::Refused);
+        let is_refusal = |class: &Class| matches!(class, Class::Refused | Class::Invalid);
+        let refused = self.failures.iter().any(|(_, class)| is_refusal(class));
         Some(Error::Apply {
             count: self.failures.len(),
             first: format!("{} {}: {}", first.kind.as_str(), first.name, first.message),
@@ -152,7 +153,11 @@ async fn write(context: &Context, job: &ValidJob, change: &Change) -> Result<(),
             }
         };
         let creating = matches!(change, Change::Create(_));
-        (ApplyFailure { kind, name: name.to_owned(), foreign, creating, message }, class)
+        let invalid = class == Class::Invalid;
+        if foreign {
+            context.memory.of(&job.uid, |memory| memory.strangers.insert((kind, name.to_owned())));
+        }
+        (ApplyFailure { kind, name: name.to_owned(), foreign, creating, invalid, message }, class)
     })
 }
 
@@ -180,7 +185,10 @@ async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), 
         }
     };
     let entry = (child.kind(), child.name().to_owned());
-    context.memory.of(&job.uid, |memory| memory.created.insert(entry, (Instant::now(), made)));
+    context.memory.of(&job.uid, |memory| {
+        memory.strangers.remove(&entry);
+        memory.created.insert(entry, (Instant::now(), made));
+    });
     Ok(())
 }
 

@@ -9,6 +9,8 @@ pub enum Class {
     Retry,
     /// The server will say no again until someone changes something.
     Refused,
+    /// The server will never take the object as it is.
+    Invalid,
     /// The object is no more.
     Gone,
 }
@@ -77,9 +79,8 @@ impl Error {
 pub(crate) fn classify(error: &kube::Error) -> Class {
     match error {
         kube::Error::Api(status) if status.is_not_found() => Class::Gone,
-        kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() || status.code == 400 => {
-            Class::Refused
-        }
+        kube::Error::Api(status) if status.is_invalid() => Class::Invalid,
+        kube::Error::Api(status) if status.is_forbidden() || status.code == 400 => Class::Refused,
         _ => Class::Retry,
     }
 }
@@ -98,7 +99,7 @@ const MOST_DOUBLINGS: u32 = 12;
 pub(crate) fn backoff(class: Class, failures: u32) -> Duration {
     let first = match class {
         Class::Retry | Class::Gone => FIRST_WAIT,
-        Class::Refused => FIRST_WAIT_REFUSED,
+        Class::Refused | Class::Invalid => FIRST_WAIT_REFUSED,
     };
     let doublings = failures.saturating_sub(1).min(MOST_DOUBLINGS);
     first.saturating_mul(1 << doublings).min(LONGEST_WAIT)

@@ -1,7 +1,7 @@
 //! What the operator remembers of a job between passes, for economy only: every entry can be lost at any moment, as
 //! on a restart, and the next pass finds out anew at the cost of some requests.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,8 +27,12 @@ pub(crate) struct JobMemory {
     pub secret_present: bool,
     /// Whether the NetworkPolicy is known to be there.
     pub network_policy_present: bool,
-    /// Values of priority classes that decide about the gang, once they were asked for.
-    pub priorities: Option<BTreeMap<String, i32>>,
+    /// Values of the priority classes that decide about the gang, with the generation of the job that names them.
+    pub priorities: Option<Priorities>,
+    /// How often events were recorded, by their names.
+    pub events: HashMap<String, i32>,
+    /// Names that the job needs and that objects of others have.
+    pub strangers: BTreeSet<(ChildKind, String)>,
     /// Children that were created and that no watch has shown yet.
     pub created: HashMap<(ChildKind, String), (Instant, Made)>,
     /// The Launcher's last run that failed.
@@ -55,6 +59,14 @@ pub(crate) struct JobMemory {
     pub written_at: Option<Instant>,
     /// Passes that failed in a row.
     pub failures: u32,
+}
+
+/// The values of priority classes, once all of them were found.
+pub(crate) struct Priorities {
+    /// For which generation of the job they were asked.
+    pub generation: Option<i64>,
+    /// By the classes' names.
+    pub values: BTreeMap<String, i32>,
 }
 
 /// A child as the server answered its create.

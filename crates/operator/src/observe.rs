@@ -12,12 +12,12 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
 use plan::diagnosis::{Gpus, gpus};
 use plan::kept::{Job, Pod};
-use plan::{ChildKind, SecretSeen, Seen, ValidJob};
+use plan::{ChildKind, LauncherCreation, SecretSeen, Seen, ValidJob};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 use crate::launcher_log;
-use crate::memory::{JobMemory, Made, WATCH_LAG};
+use crate::memory::{JobMemory, Made, Priorities, WATCH_LAG};
 use crate::pod_groups;
 use crate::run::Context;
 
@@ -40,6 +40,11 @@ pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -
         adopt(context, valid, &mut seen).await.inspect_err(|_| {
             context.memory.of(&valid.uid, |memory| memory.adopted = false);
         })?;
+    } else if !first_pass && makes_pods(valid, &seen) {
+        confirm_secret(context, valid, &mut seen).await?;
+    }
+    if first_pass && valid.launcher_creation == LauncherCreation::WaitForWorkersReady {
+        look_for_stranger(context, valid, &mut seen).await?;
     }
     if context.settings.plan.gang.is_some() && seen.status.completion_time.is_none() {
         seen.priorities = priorities(context, valid).await?;
@@ -72,14 +77,22 @@ async fn count_gpus(context: &Context, seen: &Seen) -> Option<Gpus> {
     Some(gpus(&own, &nodes, &pods))
 }
 
-/// What priority classes say of the gang, asked for once.
+/// The values of the priority classes that decide which pods' resources a gang counts; one that is missing counts as 0, as
+/// upstream has it, and is asked for again. The rest is asked for once for each generation of the job, as other classes may
+/// decide about the next.
 async fn priorities(context: &Context, job: &ValidJob) -> Result<BTreeMap<String, i32>, Error> {
-    if let Some(known) = context.memory.of(&job.uid, |memory| memory.priorities.clone()) {
+    let names = plan::deciding_classes(job);
+    let known = context.memory.of(&job.uid, |memory| {
+        let known = memory.priorities.as_ref().filter(|known| known.generation == job.generation)?;
+        names.iter().all(|name| known.values.contains_key(name)).then(|| known.values.clone())
+    });
+    if let Some(known) = known {
         return Ok(known);
     }
-    let found = pod_groups::priorities(&context.client, job).await?;
-    context.memory.of(&job.uid, |memory| memory.priorities = Some(found.clone()));
-    Ok(found)
+    let values = pod_groups::priorities(&context.client, &names).await?;
+    let found = Priorities { generation: job.generation, values: values.clone() };
+    context.memory.of(&job.uid, |memory| memory.priorities = Some(found));
+    Ok(values)
 }
 
 fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
@@ -140,6 +153,7 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
         let known = newest_status(memory, job);
         seen.status = memory.held.as_ref().map_or(known, |held| held.status.clone());
         seen.network_policy = memory.network_policy_present;
+        seen.strangers = memory.strangers.clone();
         seen.secret = if memory.secret_present { SecretSeen::Present } else { SecretSeen::Absent };
     });
     seen
@@ -268,6 +282,40 @@ async fn adopt(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(),
     let secret = ask::<Secret>(client, job, &plan::secret_name(&job.name)).await?;
     seen.secret = secret.as_ref().map_or(SecretSeen::Absent, secret_state);
     context.memory.of(&job.uid, |memory| memory.secret_present = seen.secret == SecretSeen::Present);
+    Ok(())
+}
+
+/// Whether pods that mount the Secret are about to be made for a job that had pods before: on a resumption, for more Workers,
+/// for another attempt.
+fn makes_pods(job: &ValidJob, seen: &Seen) -> bool {
+    let suspended = |launcher: &Job| launcher.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
+    !job.suspended
+        && seen.status.completion_time.is_none()
+        && (seen.workers.len() < job.worker_count() || seen.launcher.as_ref().is_some_and(suspended))
+}
+
+/// No watch shows that the Secret was deleted, so that it is there is asked of the server while nothing mounts it.
+async fn confirm_secret(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(), Error> {
+    if seen.secret != SecretSeen::Present {
+        return Ok(());
+    }
+    let secret = ask::<Secret>(&context.client, job, &plan::secret_name(&job.name)).await?;
+    seen.secret = secret.as_ref().map_or(SecretSeen::Absent, secret_state);
+    context.memory.of(&job.uid, |memory| memory.secret_present = seen.secret == SecretSeen::Present);
+    Ok(())
+}
+
+/// A Launcher that is made when the Workers are ready would meet a stranger of its name only then.
+async fn look_for_stranger(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(), Error> {
+    if seen.launcher.is_some() || job.suspended {
+        return Ok(());
+    }
+    let name = plan::launcher_name(&job.name);
+    let launchers: Api<Job> = Api::namespaced(context.client.clone(), &job.namespace);
+    let found = launchers.get_opt(&name).await.map_err(Error::request("look for the Launcher"))?;
+    if found.is_some_and(|found| !is_controlled_by(&found, &job.uid)) {
+        seen.strangers.insert((ChildKind::Job, name));
+    }
     Ok(())
 }
 

@@ -58,16 +58,15 @@ pub(crate) async fn ask(client: &Client, gang: &Gang, job: &ValidJob) -> Result<
     Ok(found.filter(|group| is_controlled_by(group, &job.uid)).as_ref().and_then(read))
 }
 
-/// The values of the priority classes that decide which pods' resources a gang counts; one that is missing counts as 0,
-/// as upstream has it.
+/// The values of these priority classes; one that is missing is left out.
 ///
 /// # Errors
 /// If the server cannot be asked.
-pub(crate) async fn priorities(client: &Client, job: &ValidJob) -> Result<BTreeMap<String, i32>, Error> {
+pub(crate) async fn priorities(client: &Client, names: &[String]) -> Result<BTreeMap<String, i32>, Error> {
     let classes: Api<PriorityClass> = Api::all(client.clone());
     let mut values = BTreeMap::new();
-    for name in plan::deciding_classes(job) {
-        let class = classes.get_opt(&name).await.map_err(Error::request("read a priority class"))?;
+    for name in names {
+        let class = classes.get_opt(name).await.map_err(Error::request("read a priority class"))?;
         values.extend(class.map(|class| (class.name_any(), class.value.unwrap_or(0))));
     }
     Ok(values)

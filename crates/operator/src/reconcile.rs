@@ -70,14 +70,16 @@ async fn walk(context: &Context, job: &MPIJob, read: ValidJob, now: Timestamp) -
         remove(context, valid).await?;
         return Ok(Action::await_change());
     }
-    let report = plan::report(valid, &seen, &plan.outlook, &applied.told(), now);
+    let told = applied.told();
+    let outlook = plan::after_failures(valid, &seen, plan.outlook, &told);
+    let report = plan::report(valid, &seen, &outlook, &told, now);
     if seen.status.completion_time.is_none()
-        && let Some(record) = plan::record(valid, &seen, &plan.outlook, &report.status)
+        && let Some(record) = plan::record(valid, &seen, &outlook, &report.status)
     {
         keep_record(context, valid, &record).await;
     }
     let later = publish(context, job, report, now).await?;
-    if matches!(plan.outlook, Outlook::Restarting(_)) {
+    if matches!(outlook, Outlook::Restarting(_)) {
         begin_next_attempt(context, valid).await?;
     }
     let has_ended = seen.status.completion_time.is_some();

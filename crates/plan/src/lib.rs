@@ -37,7 +37,7 @@ pub use objects::{
     KeyPair, launcher_name, owner_reference, record, record_name, recorded, secret_name, worker_name,
 };
 pub use observed::{LauncherRun, OutputSeen, Recorded, SecretSeen, Seen, has_begun, recall};
-pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, plan};
+pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, after_failures, plan};
 pub use precheck::{Finding, Room, Weight, precheck};
 pub use quantity::quantity_nanos;
 pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency};

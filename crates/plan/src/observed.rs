@@ -1,7 +1,7 @@
 //! What was seen of a job's children: the input of planning, gathered by the operator from its watches. Only objects
 //! that the job controls are in it; a stranger of the same name is found out when a create is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::{ANNOTATION_LAUNCH, CONDITION_CREATED, CONDITION_SUCCEEDED, Failure, MPIJobStatus};
@@ -12,6 +12,7 @@ use crate::conditions::{condition, is_true};
 use crate::diagnosis::{Diagnosis, Gpus, failed_run};
 use crate::kept::{Job, Pod};
 use crate::objects::{KeyPair, PodGroup, runs_agent};
+use crate::planning::ChildKind;
 use crate::restart::attempt_of;
 use crate::validate::{Launch, ValidJob};
 
@@ -54,6 +55,8 @@ pub struct Seen {
     pub priorities: BTreeMap<String, i32>,
     /// Whether the NetworkPolicy is known to be there.
     pub network_policy: bool,
+    /// Names that the job needs and that objects of others have, by what was refused before.
+    pub strangers: BTreeSet<(ChildKind, String)>,
     /// Pods of former Launchers that have not ended yet: nothing new is made before they have.
     pub former_launcher_pods: Vec<Pod>,
     /// Nodes of the job's pods that are lost, with what their Ready condition says.

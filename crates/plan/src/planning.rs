@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{
-    CONDITION_FAILED, CONDITION_RUNNING, CONDITION_SUSPENDED, Failure, REASON_EVICTED, REASON_FAILED,
-    REASON_RESTARTING, REASON_VALIDATION, WORKER,
+    CONDITION_FAILED, CONDITION_RUNNING, CONDITION_SUSPENDED, Failure, LAUNCHER, REASON_EVICTED,
+    REASON_FAILED, REASON_RESTARTING, REASON_VALIDATION, WORKER,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job as WholeJob;
@@ -20,7 +20,7 @@ use crate::Settings;
 use crate::advice::elastic_advice;
 use crate::conditions::{condition, is_finished, is_true};
 use crate::diagnosis::{
-    PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
+    Cause, PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
 };
 use crate::failure::{failure_of, launcher_failure, users_error};
 use crate::kept::{Job, Pod};
@@ -33,6 +33,7 @@ use crate::observed::{
     LauncherEnd, Recorded, SecretSeen, Seen, condition_since, is_failed, is_going, is_ready, is_running,
     mpi_container, phase, started_at, worker_index,
 };
+use crate::report::ApplyFailure;
 use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
 use crate::stall::next_look;
 use crate::validate::{CleanPods, LauncherCreation, ValidJob};
@@ -253,12 +254,94 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
     first.extend(keep_secret(job, seen));
     first.extend(keep_network_policy(job, seen));
     first.extend(keep_pod_group(job, seen, settings));
-    let mut pods = keep_workers(job, seen, settings);
+    let wake_after = looks.into_iter().chain([settle]).flatten().min();
+    if let Some(mut contested) = contest(job, seen, settings) {
+        contested.extend(release(seen));
+        return Plan { changes: grouped([first, contested]), wake_after, ..still(Outlook::Active) };
+    }
     let (before, launcher) = keep_launcher(job, seen, settings);
     first.extend(before);
-    pods.extend(launcher);
-    let wake_after = looks.into_iter().chain([settle]).flatten().min();
-    Plan { changes: grouped([first, pods]), wake_after, ..still(Outlook::Active) }
+    // A Launcher is made before the Workers, which hold what is scarce: if its name is taken, they are not made.
+    let (made, changed): (Vec<Change>, Vec<Change>) =
+        launcher.into_iter().partition(|change| matches!(change, Change::Create(_)));
+    let mut pods = keep_workers(job, seen, settings);
+    pods.extend(changed);
+    Plan { changes: grouped([first, made, pods]), wake_after, ..still(Outlook::Active) }
+}
+
+/// What a job becomes whose changes met these failures: if the server will never take one of its pods as the template has
+/// it, and none has run, there is nothing to wait for. What may heal, such as a quota, is waited for.
+#[must_use]
+pub fn after_failures(job: &ValidJob, seen: &Seen, outlook: Outlook, failures: &[ApplyFailure]) -> Outlook {
+    let ran = condition(&seen.status, CONDITION_RUNNING).is_some()
+        || seen.workers.iter().any(|pod| is_running(pod))
+        || seen.launcher_pods.iter().any(is_running);
+    let is_template = |kind: ChildKind| matches!(kind, ChildKind::Pod | ChildKind::Job);
+    let refused =
+        failures.iter().find(|failure| failure.creating && failure.invalid && is_template(failure.kind));
+    match (outlook, refused) {
+        (Outlook::Active, Some(refused)) if job.attempt == 1 && !ran => {
+            Outlook::Failed(Box::new(template_refused(job, refused)))
+        }
+        (outlook, _) => outlook,
+    }
+}
+
+fn template_refused(job: &ValidJob, refused: &ApplyFailure) -> Verdict {
+    let index = (0..job.worker_count()).find(|index| worker_name(&job.name, *index) == refused.name);
+    let (who, role) = match index {
+        Some(index) => (format!("Worker {index} ({})", refused.name), WORKER),
+        None => (format!("Launcher ({})", refused.name), LAUNCHER),
+    };
+    let cause = Cause::AdmissionRefused;
+    let failure = Failure {
+        reason: cause.word().to_owned(),
+        message: format!("{who} failed: the API server refuses it: {}", refused.message),
+        suggestion: Some(format!(
+            "correct spec.mpiReplicaSpecs[{role}].template, and create the job again; where a policy refuses it, ask who \
+             administers the cluster"
+        )),
+        link: Some(cause.link()),
+        pod: index.map(|_| refused.name.clone()),
+        worker: index.and_then(|index| i32::try_from(index).ok()),
+        ..Failure::default()
+    };
+    Verdict { reason: REASON_FAILED.to_owned(), message: failure.message.clone(), failure, since: None }
+}
+
+/// While a job has not run and others have names that it needs, it asks for these names alone; nothing if it has all.
+fn contest(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Vec<Change>> {
+    let has_run = condition(&seen.status, CONDITION_RUNNING).is_some();
+    let contested = |kind: ChildKind, name: &str| seen.strangers.contains(&(kind, name.to_owned()));
+    let mut changes = Vec::new();
+    if seen.launcher.is_none() && contested(ChildKind::Job, &launcher_name(&job.name)) {
+        let mut launcher = launcher_job(job, settings);
+        // What it waits for is not there yet.
+        launcher.spec.get_or_insert_default().suspend = Some(true);
+        changes.push(create(Child::Job(Box::new(launcher))));
+    }
+    let workers = keep_workers(job, seen, settings).into_iter().filter(|change| match change {
+        Change::Create(child) => contested(ChildKind::Pod, child.name()),
+        Change::Apply(_) | Change::Delete(_) => false,
+    });
+    changes.extend(workers);
+    (!changes.is_empty() && !has_run).then_some(changes)
+}
+
+/// What a job holds that cannot begin to run.
+fn release(seen: &Seen) -> Vec<Change> {
+    let workers = seen.workers.iter().filter(|pod| !is_going(pod)).map(|pod| delete_pod(pod));
+    let launcher = seen.launcher.iter().filter(|launcher| launcher.metadata.deletion_timestamp.is_none());
+    let launcher = launcher.map(|launcher| {
+        let metadata = &launcher.metadata;
+        Change::Delete(Target {
+            kind: ChildKind::Job,
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone(),
+            at_once: false,
+        })
+    });
+    workers.chain(launcher).collect()
 }
 
 /// Groups without the empty ones.

@@ -61,6 +61,8 @@ pub struct ApplyFailure {
     pub foreign: bool,
     /// Whether the object was to be created.
     pub creating: bool,
+    /// Whether the server will never take the object as it is: what is in it has to change.
+    pub invalid: bool,
     /// What the server said.
     pub message: String,
 }
@@ -650,7 +652,7 @@ fn pending_reason(suspended: bool, queued: bool) -> &'static str {
 
 /// Upstream's events for a child that could not be made.
 fn tell_failure(failure: &ApplyFailure) -> Notice {
-    let ApplyFailure { kind, name, foreign, creating, message } = failure;
+    let ApplyFailure { kind, name, foreign, creating, invalid: _, message } = failure;
     if *foreign {
         let kind = kind.as_str();
         let text = format!("Resource {name:?} of Kind {kind:?} already exists and is not managed by MPIJob");
@@ -688,4 +690,33 @@ fn shortened(message: &str) -> String {
 /// Times in a status have whole seconds; more would never compare equal to what was read back.
 fn whole_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn status(suspended: bool, launcher: i32, worker: i32) -> MPIJobStatus {
+        let state = if suspended { "True" } else { "False" };
+        let counts = |active: i32| {
+            if active > 0 { json!({ "active": active }) } else { Value::Object(Default::default()) }
+        };
+        let status = json!({
+            "conditions": [{ "type": CONDITION_SUSPENDED, "status": state }],
+            "replicaStatuses": { LAUNCHER: counts(launcher), WORKER: counts(worker) },
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn a_queue_sees_at_once_that_a_suspended_job_has_nothing_active() {
+        let last_goes = urgency(&status(true, 0, 1), &status(true, 0, 0));
+        assert_eq!(last_goes, Urgency::Now);
+        let one_of_two_goes = urgency(&status(true, 1, 1), &status(true, 1, 0));
+        assert_eq!(one_of_two_goes, Urgency::Later);
+        let launcher_is_replaced = urgency(&status(false, 1, 0), &status(false, 0, 0));
+        assert_eq!(launcher_is_replaced, Urgency::Later);
+    }
 }

@@ -57,19 +57,25 @@ fn walk(scene: &Scene) -> Value {
         .refused
         .iter()
         .map(|refused| ApplyFailure {
-            kind: if refused.kind == "Pod" { ChildKind::Pod } else { ChildKind::Service },
+            kind: match refused.kind.as_str() {
+                "Pod" => ChildKind::Pod,
+                "Job" => ChildKind::Job,
+                _ => ChildKind::Service,
+            },
             name: refused.name.clone(),
             foreign: refused.foreign,
             creating: true,
+            invalid: refused.invalid,
             message: refused.message.clone(),
         })
         .collect();
-    let report = plan::report(&job, &seen, &plan.outlook, &refused, scene.now);
+    let outlook = plan::after_failures(&job, &seen, plan.outlook, &refused);
+    let report = plan::report(&job, &seen, &outlook, &refused, scene.now);
     let changes: Vec<Vec<Value>> =
         plan.changes.iter().map(|group| group.iter().map(show_change).collect()).collect();
     let mut shown = json!({
         "changes": changes,
-        "outlook": show_outlook(&plan.outlook),
+        "outlook": show_outlook(&outlook),
         "wakeAfterSeconds": plan.wake_after.map(seconds),
         "report": show_report(&report),
     });
@@ -77,7 +83,7 @@ fn walk(scene: &Scene) -> Value {
         shown["removeJob"] = json!(true);
     }
     if seen.status.completion_time.is_none()
-        && let Some(record) = plan::record(&job, &seen, &plan.outlook, &report.status)
+        && let Some(record) = plan::record(&job, &seen, &outlook, &report.status)
     {
         shown["record"] = json!({ "name": record.metadata.name, "data": record.data });
     }

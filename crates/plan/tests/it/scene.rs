@@ -14,7 +14,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
-    Change, Child, KeyPair, Launch, LauncherRun, PodGroup, SecretSeen, Seen, Settings, ValidJob, kept,
+    Change, Child, ChildKind, KeyPair, Launch, LauncherRun, PodGroup, SecretSeen, Seen, Settings, ValidJob,
+    kept,
 };
 use serde::Deserialize;
 
@@ -46,6 +47,9 @@ pub struct Scene {
     pub pod_group: Option<serde_json::Map<String, serde_json::Value>>,
     #[serde(default)]
     pub refused: Vec<Refused>,
+    /// Names of pods that others have, as was seen before.
+    #[serde(default)]
+    pub strangers: Vec<String>,
     /// The data of the attempt's record, which a crash kept from the status.
     #[serde(default)]
     pub record: Option<BTreeMap<String, String>>,
@@ -148,6 +152,8 @@ pub struct Refused {
     pub name: String,
     #[serde(default)]
     pub foreign: bool,
+    #[serde(default)]
+    pub invalid: bool,
     pub message: String,
 }
 
@@ -202,6 +208,8 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
     }
     seen.status = status;
     seen.lost_nodes = scene.lost_nodes.clone();
+    let kind = |name: &str| if name.ends_with("-launcher") { ChildKind::Job } else { ChildKind::Pod };
+    seen.strangers = scene.strangers.iter().map(|name| (kind(name), name.clone())).collect();
     seen.failed_nodes = scene.failed_nodes.clone();
     seen.output =
         scene.output_looked.map(|looked| plan::OutputSeen { looked, last: scene.output_last, found: None });
