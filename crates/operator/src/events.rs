@@ -1,18 +1,20 @@
 //! Records notices as core `Event`s, as upstream's recorder does, with its source. An event's name is made from what
-//! it tells, so a pass that is repeated after a crash tells nothing twice; a failure to record is logged and
-//! otherwise without effect.
-
-use std::hash::{DefaultHasher, Hash, Hasher};
+//! it says, so what is said again is counted and dated in the same event; a failure to record is logged and otherwise
+//! without effect.
 
 use api::{EVENT_SOURCE, MPIJob};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use plan::Notice;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use crate::run::Context;
 
+/// No more events of a job are remembered.
+const MOST_EVENTS: usize = 64;
 /// Kubernetes' longest name.
 const LONGEST_NAME: usize = 253;
 
@@ -28,20 +30,59 @@ pub(crate) async fn tell(
     let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
     let events: Api<Event> = Api::namespaced(context.client.clone(), namespace);
     for notice in notices {
-        match events.create(&PostParams::default(), &event(job, notice, since, now)).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            Err(error) => tracing::warn!(reason = notice.reason, %error, "cannot record an event"),
+        let event = event(job, notice, since, now);
+        if let Err(error) = record(context, &events, &event).await {
+            tracing::warn!(reason = notice.reason, %error, "cannot record an event");
         }
+    }
+}
+
+/// Creates an event, or counts it once more. How often it was recorded is remembered; where that was forgotten, the event
+/// that is there says it.
+async fn record(context: &Context, events: &Api<Event>, event: &Event) -> Result<(), kube::Error> {
+    let name = event.metadata.name.clone().unwrap_or_default();
+    let uid = event.involved_object.uid.as_deref().unwrap_or_default();
+    let known = context.memory.of(uid, |memory| memory.events.get(&name).copied());
+    let repeated = match known {
+        Some(count) => again(events, event, Some(count.saturating_add(1))).await?,
+        None => None,
+    };
+    let count = match repeated {
+        Some(count) => count,
+        None => match events.create(&PostParams::default(), event).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                again(events, event, None).await?.map_or(1, |count| count.saturating_add(1))
+            }
+            created => created.map(|_| 1)?,
+        },
+    };
+    context.memory.of(uid, |memory| {
+        if memory.events.len() >= MOST_EVENTS {
+            memory.events.clear();
+        }
+        memory.events.insert(name, count);
+    });
+    Ok(())
+}
+
+/// Dates an event anew, and sets its count if that is known. Returns the count; nothing if the event is gone.
+async fn again(events: &Api<Event>, event: &Event, count: Option<i32>) -> Result<Option<i32>, kube::Error> {
+    let mut change = json!({ "lastTimestamp": event.last_timestamp });
+    if let Some(count) = count {
+        change["count"] = json!(count);
+    }
+    let name = event.metadata.name.as_deref().unwrap_or_default();
+    match events.patch(name, &PatchParams::default(), &Patch::Merge(&change)).await {
+        Ok(event) => Ok(Some(event.count.unwrap_or(1))),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
 fn event(job: &MPIJob, notice: &Notice, since: Option<&Time>, now: Timestamp) -> Event {
     let name = job.metadata.name.clone().unwrap_or_default();
     let Notice { warning, reason, message } = notice;
-    let mut hash = DefaultHasher::new();
-    (&job.metadata.uid, reason, message, since.map(|time| time.0)).hash(&mut hash);
-    let suffix = format!(".{:016x}", hash.finish());
+    let suffix = format!(".{:016x}", fingerprint(job, notice, since));
     let kept = name.len().min(LONGEST_NAME - suffix.len());
     Event {
         metadata: ObjectMeta {
@@ -67,5 +108,37 @@ fn event(job: &MPIJob, notice: &Notice, since: Option<&Time>, now: Timestamp) ->
         last_timestamp: Some(Time(now)),
         count: Some(1),
         ..Event::default()
+    }
+}
+
+/// The same for the same words about the same life of a job, in every version of this program.
+fn fingerprint(job: &MPIJob, notice: &Notice, since: Option<&Time>) -> u64 {
+    let mut hash = Sha256::new();
+    let since = since.map(|time| time.0.to_string()).unwrap_or_default();
+    let uid = job.metadata.uid.as_deref().unwrap_or_default();
+    for part in [uid, &notice.reason, &notice.message, &since] {
+        hash.update(part);
+        hash.update([0]);
+    }
+    hash.finalize().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_events_name_depends_on_what_it_says_alone() {
+        let mut job = MPIJob::new("pi", api::MPIJobSpec::default());
+        job.metadata.uid = Some("7f1c".to_owned());
+        let notice = |message: &str| Notice {
+            warning: false,
+            reason: "MPIJobCreated".to_owned(),
+            message: message.to_owned(),
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        let name = |message: &str| event(&job, &notice(message), None, now).metadata.name.unwrap();
+        assert_eq!(name("it is created"), "pi.4058975b24b557ba");
+        assert_ne!(name("it is created"), name("it is created."));
     }
 }

@@ -2,7 +2,7 @@
 
 use api::MPIJob;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod, Secret, Service};
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 
@@ -314,4 +314,102 @@ async fn agents_are_asked_only_where_a_program_ran_that_said_nothing_of_it() {
         let logs = requests.iter().filter(|request| request.contains(&path) && request.contains("/log"));
         assert_eq!(logs.count(), reads, "{requests:#?}");
     }
+}
+
+#[tokio::test]
+async fn an_elastic_job_outlives_its_workers() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    let mut elastic = job("pi", 2, json!({}));
+    elastic["metadata"]["annotations"] = json!({ api::ANNOTATION_WORKER_FAILURE: "tolerate" });
+    stage.submit(&elastic).await;
+    stage.bring_up("pi", 2).await;
+    let first = stage.api::<Pod>().get("pi-worker-1").await.unwrap();
+    stage.api::<Pod>().delete("pi-worker-1", &DeleteParams::default()).await.unwrap();
+    let is_new = |pod: &Pod| pod.metadata.uid != first.metadata.uid;
+    stage.until("pi-worker-1", "was made again", is_new).await;
+    stage.start_worker("pi", 1).await;
+    stage.set_pod("pi-worker-0", ended("main", "Failed", 1)).await;
+    let counted = |job: &MPIJob| {
+        let counts = job.status.as_ref().and_then(|status| status.replica_statuses.get("Worker"));
+        counts.is_some_and(|counts| (counts.active, counts.failed) == (Some(1), Some(1)))
+    };
+    let running: MPIJob = stage.until("pi", "counted its failed Worker", counted).await;
+    assert!(plan::is_true(&running.status.unwrap(), "Running"));
+    let left_out = |hosts: &ConfigMap| {
+        let script = &hosts.data.as_ref().unwrap()["discover_hosts.sh"];
+        script.contains("pi-worker-1.") && !script.contains("pi-worker-0.")
+    };
+    stage.until("pi-config", "listed the Worker that runs alone", left_out).await;
+    stage.complete_launcher("pi").await;
+    stage.until_true("pi", "Succeeded").await;
+}
+
+#[tokio::test]
+async fn a_template_that_the_server_never_takes_fails_the_job() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    let mut refused = job("pi", 2, json!({}));
+    let worker = &mut refused["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"];
+    worker["containers"][0]["imagePullPolicy"] = json!("Sometimes");
+    stage.submit(&refused).await;
+    let status = stage.until_true("pi", "Failed").await;
+    let failure = status.failure.unwrap();
+    assert_eq!(failure.reason, "AdmissionRefused");
+    assert!(failure.message.contains("imagePullPolicy"), "{failure:?}");
+    assert!(status.completion_time.is_some());
+    let stopped = |launcher: &Job| launcher.spec.as_ref().unwrap().suspend == Some(true);
+    stage.until("pi-launcher", "was stopped", stopped).await;
+}
+
+#[tokio::test]
+async fn a_secret_that_was_deleted_is_made_again_for_new_pods() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    stage.submit(&job("pi", 1, json!({}))).await;
+    stage.bring_up("pi", 1).await;
+    stage.change_job("pi", json!({ "spec": { "runPolicy": { "suspend": true } } })).await;
+    stage.until_gone::<Pod>("pi-worker-0").await;
+    stage.api::<Secret>().delete("pi-ssh", &DeleteParams::default()).await.unwrap();
+    stage.change_job("pi", json!({ "spec": { "runPolicy": { "suspend": false } } })).await;
+    stage.until::<Pod>("pi-worker-0", "came again", |_| true).await;
+    let secret = stage.api::<Secret>().get("pi-ssh").await.unwrap();
+    assert!(secret.data.unwrap().contains_key("ssh-privatekey"));
+}
+
+#[tokio::test]
+async fn no_worker_is_made_for_a_launcher_whose_name_is_taken() {
+    let stages = Stage::new().await;
+    for policy in ["AtStartup", "WaitForWorkersReady"] {
+        let stage = stages.in_namespace(&policy.to_lowercase()).await;
+        let _operator = stage.operate();
+        let stranger = json!({ "metadata": { "name": "pi-launcher" }, "spec": { "suspend": true, "template": {
+            "spec": { "restartPolicy": "Never", "containers": [{ "name": "main", "image": "i" }] } } } });
+        let stranger: Job = serde_json::from_value(stranger).unwrap();
+        stage.api::<Job>().create(&PostParams::default(), &stranger).await.unwrap();
+        let mut job = job("pi", 2, json!({}));
+        job["spec"]["launcherCreationPolicy"] = json!(policy);
+        stage.submit(&job).await;
+        let repeated = |event: &Event| event.count.is_some_and(|count| count > 1);
+        stage.until_event_is("pi", "ErrResourceExists", repeated).await;
+        assert_eq!(stage.names::<Pod>().await, Vec::<String>::new(), "{policy}");
+        stage.api::<Job>().delete("pi-launcher", &DeleteParams::background()).await.unwrap();
+        stage.bring_up("pi", 2).await;
+    }
+}
+
+#[tokio::test]
+async fn a_job_holds_nothing_while_a_workers_name_is_taken() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    let stranger = json!({ "metadata": { "name": "pi-worker-1" },
+        "spec": { "containers": [{ "name": "main", "image": "i" }] } });
+    let stranger: Pod = serde_json::from_value(stranger).unwrap();
+    stage.api::<Pod>().create(&PostParams::default(), &stranger).await.unwrap();
+    stage.submit(&job("pi", 3, json!({}))).await;
+    stage.until_event("pi", "ErrResourceExists").await;
+    stage.until_none::<Pod>().await;
+    stage.until_none::<Job>().await;
+    stage.api::<Pod>().delete("pi-worker-1", &DeleteParams::default().grace_period(0)).await.unwrap();
+    stage.bring_up("pi", 3).await;
 }

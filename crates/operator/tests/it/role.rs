@@ -234,6 +234,13 @@ async fn live(stage: &Stage) {
             service.spec.as_ref().unwrap().publish_not_ready_addresses != Some(true)
         })
         .await;
+    // A stranger has a name that it needs, which is said more than once.
+    let stranger = json!({ "metadata": { "name": "taken" }, "spec": { "clusterIP": "None" } });
+    let stranger = serde_json::from_value(stranger).unwrap();
+    stage.api::<CoreService>().create(&PostParams::default(), &stranger).await.unwrap();
+    stage.submit(&job("taken", 1, json!({}))).await;
+    stage.until_event_is("taken", "ErrResourceExists", |event| event.count.unwrap_or(0) > 1).await;
+    stage.api::<MPIJob>().delete("taken", &DeleteParams::default()).await.unwrap();
     // A Worker is lost.
     stage.api::<Pod>().delete("begun-worker-0", &DeleteParams::default()).await.unwrap();
     stage.until_true("begun", "Failed").await;

@@ -385,6 +385,11 @@ impl Stage {
 
     /// Waits until a job has an event of this reason.
     pub async fn until_event(&self, job: &str, reason: &str) {
+        self.until_event_is(job, reason, |_| true).await;
+    }
+
+    /// Waits until a job's event of this reason is as wanted.
+    pub async fn until_event_is(&self, job: &str, reason: &str, wanted: impl Fn(&Event) -> bool) {
         let events = watcher(self.api::<Event>(), watcher::Config::default()).applied_objects();
         let mut events = std::pin::pin!(events);
         let told = async {
@@ -392,6 +397,7 @@ impl Stage {
                 let event = event.unwrap();
                 if event.involved_object.name.as_deref() == Some(job)
                     && event.reason.as_deref() == Some(reason)
+                    && wanted(&event)
                 {
                     return;
                 }
