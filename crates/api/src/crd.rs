@@ -4,8 +4,8 @@
 //! them (`kubeflow/mpi-operator`, `manifests/base/kubeflow.org_mpijobs.yaml`), list types of the pod template as
 //! Kubernetes declares them for pods, and CEL rules. All rules stand at the root, at `spec` or at `mpiReplicaSpecs`, never
 //! below: that map has no bound on its keys, and the API server multiplies the cost of a rule by the number of values
-//! that it may have to be run on. It runs all of them on every write of a status too, so there are few, and what compares
-//! fields begins with one comparison of the whole. It changes the schema only; it judges no job.
+//! that it may have to be run on. It runs all of them on every write of a status too, so there are few, and none
+//! compares more than a list of words. It changes the schema only; it judges no job.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -13,10 +13,6 @@ use serde_json::{Value, json};
 
 use crate::{LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US, MPIJob, WORKER};
 
-/// Fields of a pod spec that Kueue injects while a job is suspended (`pkg/podset` there), and nobody else.
-const INJECTED_POD_FIELDS: [&str; 3] = ["nodeSelector", "tolerations", "schedulingGates"];
-/// Fields of a template's metadata that Kueue injects while a job is suspended.
-const INJECTED_METADATA_FIELDS: [&str; 2] = ["labels", "annotations"];
 /// `<job>-worker-<index>` names a pod, its host name and so a DNS label of at most 63 characters.
 const WORKER_INFIX_LENGTH: usize = "-worker-".len();
 
@@ -63,8 +59,7 @@ fn constrain_spec(spec: &mut Value) {
     min_resources["additionalProperties"] = quantity();
     let template = &mut fields["mpiReplicaSpecs"]["additionalProperties"]["properties"]["template"];
     shape_template(template);
-    let pod_fields = property_names(&template["properties"]["spec"]);
-    fields["mpiReplicaSpecs"]["x-kubernetes-validations"] = Value::Array(replica_change_rules(&pod_fields));
+    fields["mpiReplicaSpecs"]["x-kubernetes-validations"] = Value::Array(replica_change_rules());
     let mut rules = replica_rules();
     rules.extend(immutability_rules());
     spec["x-kubernetes-validations"] = Value::Array(rules);
@@ -79,7 +74,9 @@ fn constrain_status(status: &mut Value) {
     conditions["items"]["properties"]["status"]["enum"] = json!(["True", "False", "Unknown"]);
     let replica = &mut status["properties"]["replicaStatuses"]["additionalProperties"];
     remove_keys(&mut replica["properties"]["labelSelector"], &["description"]);
-    replica["properties"]["labelSelector"]["x-kubernetes-map-type"] = json!("atomic");
+    let selector = &mut replica["properties"]["labelSelector"];
+    selector["x-kubernetes-map-type"] = json!("atomic");
+    shape_fields(selector);
 }
 
 /// The pod template: no descriptions (`kubectl explain pod` has them, and they would be nine tenths of the file),
@@ -89,19 +86,25 @@ fn shape_template(template: &mut Value) {
     let description = template["description"].take();
     remove_keys(template, &["description"]);
     template["description"] = description;
+    template["properties"]["metadata"] = template_metadata();
+    shape_fields(&mut template["properties"]["spec"]);
+}
+
+/// Metadata as far as an object takes it from a template.
+fn template_metadata() -> Value {
     let strings = json!({ "type": "object", "additionalProperties": { "type": "string" } });
-    template["properties"]["metadata"] = json!({
+    json!({
         "type": "object",
         "properties": {
             "annotations": strings, "labels": strings,
             "finalizers": { "type": "array", "items": { "type": "string" } },
             "name": { "type": "string" }, "namespace": { "type": "string" },
         },
-    });
-    shape_fields(&mut template["properties"]["spec"]);
+    })
 }
 
-/// Walks a pod spec's schema and gives each list and map the type that Kubernetes' own OpenAPI declares for it.
+/// Walks a pod spec's schema and gives each list and map the type, and each field the default, that Kubernetes' own OpenAPI
+/// declares for it.
 fn shape_fields(schema: &mut Value) {
     if schema["x-kubernetes-int-or-string"] == json!(true) {
         *schema = quantity();
@@ -110,12 +113,25 @@ fn shape_fields(schema: &mut Value) {
     if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         for (name, field) in fields.iter_mut() {
             if name == "port" {
-                continue; // a probe's port: int-or-string too, but a number or a name, no quantity
+                // A probe's port: int-or-string too, but a number or a name, no quantity.
+                if field["x-kubernetes-int-or-string"] == json!(true) {
+                    field["anyOf"] = json!([{ "type": "integer" }, { "type": "string" }]);
+                }
+                continue;
             }
-            if field["type"] == "array" {
+            if name == "volumeClaimTemplate" {
+                field["properties"]["metadata"] = template_metadata();
+            } else if name == "exitCodes" {
+                field["properties"]["values"]["x-kubernetes-list-type"] = json!("set");
+                continue;
+            } else if field["type"] == "array" {
                 shape_list(name, field);
             } else if ATOMIC_MAPS.contains(&name.as_str()) {
                 field["x-kubernetes-map-type"] = json!("atomic");
+            }
+            name_reference(name, field);
+            for (_, below, default) in DEFAULTS.iter().filter(|(object, ..)| object == name) {
+                field["properties"][*below]["default"] = default.value();
             }
             shape_fields(field);
         }
@@ -144,8 +160,51 @@ const MAP_LISTS: [(&str, &[&str]); 14] = [
     ("schedulingGates", &["name"]),
     ("topologySpreadConstraints", &["topologyKey", "whenUnsatisfiable"]),
 ];
+/// A default of a pod spec's field.
+enum FieldDefault {
+    Text(&'static str),
+    False,
+}
+
+impl FieldDefault {
+    fn value(&self) -> Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::False => json!(false),
+        }
+    }
+}
+
+/// Defaults in a pod spec, by object and field.
+const DEFAULTS: [(&str, &str, FieldDefault); 10] = [
+    ("azureDisk", "fsType", FieldDefault::Text("ext4")),
+    ("azureDisk", "readOnly", FieldDefault::False),
+    ("fileKeyRef", "optional", FieldDefault::False),
+    ("grpc", "service", FieldDefault::Text("")),
+    ("iscsi", "iscsiInterface", FieldDefault::Text("default")),
+    ("rbd", "keyring", FieldDefault::Text("/etc/ceph/keyring")),
+    ("rbd", "pool", FieldDefault::Text("rbd")),
+    ("rbd", "user", FieldDefault::Text("admin")),
+    ("scaleIO", "fsType", FieldDefault::Text("xfs")),
+    ("scaleIO", "storageMode", FieldDefault::Text("ThinProvisioned")),
+];
+/// References whose name may be left out, for which there is no other reason than that it could be once.
+const REFERENCES: [&str; 7] = [
+    "configMapKeyRef",
+    "secretKeyRef",
+    "configMapRef",
+    "secretRef",
+    "nodePublishSecretRef",
+    "configMap",
+    "secret",
+];
 /// Objects and string maps of a pod spec that are owned as a whole.
-const ATOMIC_MAPS: [&str; 10] = [
+const ATOMIC_MAPS: [&str; 15] = [
+    "nodePublishSecretRef",
+    "preference",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "dataSource",
+    "selector",
     "nodeSelector",
     "labelSelector",
     "namespaceSelector",
@@ -158,9 +217,39 @@ const ATOMIC_MAPS: [&str; 10] = [
     "secretRef",
 ];
 
+/// A reference by name: the name is empty where it is not given, and a volume's is owned as a whole.
+fn name_reference(name: &str, field: &mut Value) {
+    if !REFERENCES.contains(&name) || field["properties"]["name"].is_null() {
+        return;
+    }
+    optional_name(field);
+    if ["configMap", "secret"].contains(&name) {
+        field["x-kubernetes-map-type"] = json!("atomic");
+    }
+}
+
+fn optional_name(reference: &mut Value) {
+    reference["properties"]["name"]["default"] = json!("");
+    if let Some(required) = reference["required"].as_array_mut() {
+        required.retain(|field| field != "name");
+    }
+    if reference["required"].as_array().is_some_and(Vec::is_empty) {
+        remove_required(reference);
+    }
+}
+
+fn remove_required(schema: &mut Value) {
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("required");
+    }
+}
+
 /// One list: a map where Kubernetes says so, otherwise owned as a whole.
 fn shape_list(name: &str, list: &mut Value) {
     let keys = MAP_LISTS.iter().find(|(list, _)| *list == name).map_or(&[][..], |(_, keys)| keys);
+    if name == "nodeSelectorTerms" {
+        list["items"]["x-kubernetes-map-type"] = json!("atomic");
+    }
     if keys.is_empty() {
         list["x-kubernetes-list-type"] = json!("atomic");
         return;
@@ -169,7 +258,10 @@ fn shape_list(name: &str, list: &mut Value) {
     list["x-kubernetes-list-map-keys"] = json!(keys);
     match name {
         "ports" => list["items"]["properties"]["protocol"]["default"] = json!("TCP"),
-        "imagePullSecrets" => list["items"]["properties"]["name"]["default"] = json!(""),
+        "imagePullSecrets" => {
+            optional_name(&mut list["items"]);
+            list["items"]["x-kubernetes-map-type"] = json!("atomic");
+        }
         _ => {}
     }
 }
@@ -242,20 +334,22 @@ fn replica_rules() -> Vec<Value> {
     rules
 }
 
-/// What may not change once the job exists: everything but `suspend`, `Worker.replicas` and `schedulingPolicy`,
-/// and, while suspended, what a queue injects into the templates.
+/// What may not change once the job exists, as far as one comparison each can tell. A client that writes a job back in the
+/// spelling of its own types changes nothing of what it means; lists and quantities below the templates, which rules could
+/// compare only as they are written, the webhook compares (`plan::forbidden_changes`).
 fn immutability_rules() -> Vec<Value> {
-    let mut rules = Vec::new();
     let top = [
-        "slotsPerWorker",
-        "runLauncherAsWorker",
-        "sshAuthMountPath",
-        "launcherCreationPolicy",
-        "mpiImplementation",
+        ("slotsPerWorker", "1"),
+        ("runLauncherAsWorker", "false"),
+        ("sshAuthMountPath", "'/root/.ssh'"),
+        ("launcherCreationPolicy", "'AtStartup'"),
+        ("mpiImplementation", "'OpenMPI'"),
     ];
-    for field in top {
-        rules.push(rule(&unchanged("self", "oldSelf", field), &frozen(field), Some(&format!(".{field}"))));
-    }
+    let mut rules: Vec<Value> = top
+        .map(|(field, default)| {
+            rule(&unchanged("self", "oldSelf", field, default), &frozen(field), Some(&format!(".{field}")))
+        })
+        .into();
     rules.push(policy_rule());
     rules.extend([LAUNCHER, WORKER].map(injection_rule));
     rules
@@ -263,15 +357,22 @@ fn immutability_rules() -> Vec<Value> {
 
 /// Immutability of the run policy, but for `suspend` and `schedulingPolicy`.
 fn policy_rule() -> Value {
-    let fields =
-        ["cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "managedBy"];
-    let checks: Vec<(&str, String)> =
-        fields.map(|field| (field, unchanged_below("self", "oldSelf", "runPolicy", field))).into();
+    let fields = [
+        ("cleanPodPolicy", "'None'"),
+        ("ttlSecondsAfterFinished", "-1"),
+        ("activeDeadlineSeconds", "-1"),
+        ("backoffLimit", "-1"),
+        ("managedBy", "''"),
+    ];
+    let checks: Vec<(&str, String)> = fields
+        .map(|(field, default)| (field, unchanged_below("self", "oldSelf", "runPolicy", field, default)))
+        .into();
     let message = frozen("runPolicy, but for suspend and schedulingPolicy,");
-    transition_rule(&unchanged("self", "oldSelf", "runPolicy"), &checks, &message, Some(".runPolicy"))
+    transition_rule("", &checks, &message, Some(".runPolicy"))
 }
 
-/// What a queue injects into a template may be changed while the job is suspended, and not otherwise.
+/// What a queue injects into a template may be changed while the job is suspended, and not otherwise. Tolerations can be
+/// written in more than one way, and are left to the webhook.
 fn injection_rule(role: &str) -> Value {
     let (new, old) = (
         format!("self.mpiReplicaSpecs['{role}'].template"),
@@ -279,13 +380,11 @@ fn injection_rule(role: &str) -> Value {
     );
     let suspended = format!("({}) || ({})", is_suspended("self"), is_suspended("oldSelf"));
     let both = both_have_specs("self.mpiReplicaSpecs", "oldSelf.mpiReplicaSpecs", role);
-    let mut checks = Vec::new();
-    for field in INJECTED_METADATA_FIELDS {
-        checks.push((field, unchanged_below(&new, &old, "metadata", field)));
-    }
-    for field in INJECTED_POD_FIELDS {
-        checks.push((field, unchanged(&format!("{new}.spec"), &format!("{old}.spec"), field)));
-    }
+    let checks = [
+        ("labels", unchanged_below(&new, &old, "metadata", "labels", "{}")),
+        ("annotations", unchanged_below(&new, &old, "metadata", "annotations", "{}")),
+        ("nodeSelector", unchanged(&format!("{new}.spec"), &format!("{old}.spec"), "nodeSelector", "{}")),
+    ];
     let message = format!(
         "mpiReplicaSpecs[{role}].template: labels, annotations, nodeSelector, tolerations and schedulingGates \
          can be changed only while the job is suspended"
@@ -293,23 +392,29 @@ fn injection_rule(role: &str) -> Value {
     transition_rule(&format!("{suspended} || !({both})"), &checks, &message, Some(".mpiReplicaSpecs"))
 }
 
-/// Immutability of the rest of the replica specs, but for their replicas. The rules stand at the map itself, where their
-/// text is a third shorter.
-fn replica_change_rules(pod_fields: &[String]) -> Vec<Value> {
+/// Immutability of the rest of the replica specs, but for their replicas: which there are, how pods are restarted, and what
+/// the MPI containers run. The rules stand at the map itself, where their text is a third shorter.
+fn replica_change_rules() -> Vec<Value> {
     let mut rules = Vec::new();
-    for role in [LAUNCHER, WORKER] {
+    for (role, restart_policy) in [(LAUNCHER, "'OnFailure'"), (WORKER, "'Never'")] {
         rules.push(rule(
             &format!("('{role}' in self) == ('{role}' in oldSelf)"),
             &frozen(&format!("the presence of mpiReplicaSpecs[{role}]")),
             None,
         ));
         let (new, old) = (format!("self['{role}']"), format!("oldSelf['{role}']"));
-        let mut checks = vec![("restartPolicy", unchanged(&new, &old, "restartPolicy"))];
-        for field in pod_fields.iter().filter(|field| !INJECTED_POD_FIELDS.contains(&field.as_str())) {
-            let same = unchanged(&format!("{new}.template.spec"), &format!("{old}.template.spec"), field);
-            checks.push((field, same));
-        }
-        let pass = format!("!({}) || {new} == {old}", both_have_specs("self", "oldSelf", role));
+        let containers = |root: &str| format!("{root}.template.spec.containers");
+        let (new_ones, old_ones) = (containers(&new), containers(&old));
+        let (new_main, old_main) = (format!("{new_ones}[0]"), format!("{old_ones}[0]"));
+        let checks = [
+            ("restartPolicy", unchanged(&new, &old, "restartPolicy", restart_policy)),
+            ("containers", format!("size({new_ones}) == size({old_ones})")),
+            ("image", unchanged(&new_main, &old_main, "image", "''")),
+            ("command", unchanged(&new_main, &old_main, "command", "[]")),
+            ("args", unchanged(&new_main, &old_main, "args", "[]")),
+        ];
+        let empty = format!("size({new_ones}) == 0 || size({old_ones}) == 0");
+        let pass = format!("!({}) || {empty}", both_have_specs("self", "oldSelf", role));
         let message = frozen(&format!("mpiReplicaSpecs[{role}], but for replicas,"));
         rules.push(transition_rule(&pass, &checks, &message, None));
     }
@@ -324,30 +429,39 @@ fn both_have_specs(new: &str, old: &str, role: &str) -> String {
     format!("{} && {}", has(new), has(old))
 }
 
-/// One rule of many checks, each of a field, none of which is looked at where the rule passes anyway. Most writes are of
-/// the status, and the API server runs every rule on them too, so what passes is one comparison of both sides as a whole.
-/// What a broken rule says names the fields.
+/// One rule of many checks, each of a field, none of which is looked at where the rule passes anyway. What a broken rule
+/// says names the fields.
 fn transition_rule(pass: &str, checks: &[(&str, String)], message: &str, path: Option<&str>) -> Value {
     let all: Vec<&str> = checks.iter().map(|(_, check)| check.as_str()).collect();
     let changed: Vec<String> =
         checks.iter().map(|(field, check)| format!("({check} ? '' : ' {field}')")).collect();
-    let mut rule = rule(&format!("{pass} || ({})", all.join(" && ")), message, path);
+    let all = all.join(" && ");
+    let expression = if pass.is_empty() { all } else { format!("{pass} || ({all})") };
+    let mut rule = rule(&expression, message, path);
     rule["messageExpression"] = json!(format!("\"{message}; changed:\" + {}", changed.join(" + ")));
     rule
 }
 
-/// Whether an optional field is absent on both sides or equal.
-fn unchanged(new: &str, old: &str, field: &str) -> String {
-    format!(
-        "(has({new}.{field}) ? has({old}.{field}) && {new}.{field} == {old}.{field} : !has({old}.{field}))"
-    )
+/// Whether an optional field says the same on both sides: left out or empty, it is its default.
+fn unchanged(new: &str, old: &str, field: &str, default: &str) -> String {
+    let value = |root: &str| or_default(&format!("has({root}.{field})"), &format!("{root}.{field}"), default);
+    format!("{} == {}", value(new), value(old))
 }
 
 /// The same for a field of an optional object.
-fn unchanged_below(new: &str, old: &str, object: &str, field: &str) -> String {
-    let present = |root: &str| format!("(has({root}.{object}) && has({root}.{object}.{field}))");
-    let (in_new, in_old) = (present(new), present(old));
-    format!("({in_new} ? {in_old} && {new}.{object}.{field} == {old}.{object}.{field} : !{in_old})")
+fn unchanged_below(new: &str, old: &str, object: &str, field: &str, default: &str) -> String {
+    let value = |root: &str| {
+        let present = format!("has({root}.{object}) && has({root}.{object}.{field})");
+        or_default(&present, &format!("{root}.{object}.{field}"), default)
+    };
+    format!("{} == {}", value(new), value(old))
+}
+
+fn or_default(present: &str, value: &str, default: &str) -> String {
+    // An empty text is one that was left out.
+    let given =
+        if default.starts_with('\'') { format!("{present} && {value} != ''") } else { present.to_owned() };
+    format!("({given} ? {value} : {default})")
 }
 
 fn is_suspended(root: &str) -> String {
@@ -372,10 +486,6 @@ fn set(fields: &mut Value, name: &str, more: Value) {
     if let (Some(field), Value::Object(more)) = (fields.get_mut(name).and_then(Value::as_object_mut), more) {
         field.extend(more);
     }
-}
-
-fn property_names(schema: &Value) -> Vec<String> {
-    schema["properties"].as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
 }
 
 /// Removes schema keywords at every level; a *property* of that name stays.

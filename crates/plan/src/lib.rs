@@ -13,6 +13,7 @@ pub mod diagnosis;
 mod duration;
 mod explanation;
 mod failure;
+mod immutable;
 pub mod kept;
 mod objects;
 mod observed;
@@ -32,6 +33,7 @@ pub use defaults::defaulted;
 pub use duration::parse_duration;
 pub use explanation::{Explanation, QueuePlace, Situation, Stage, Told, explain, wants_gpus_counted};
 pub use failure::{agents_lines, is_agent_busy, is_agent_heard_out, wants_agent};
+pub use immutable::forbidden_changes;
 pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{
     KeyPair, launcher_name, owner_reference, record, record_name, recorded, secret_name, worker_name,

@@ -49,6 +49,11 @@ impl Amount {
         Some(Self { nanos: if negative { -nanos } else { nanos }, binary: binary.is_some() })
     }
 
+    /// How much it is, in thousand-millionths.
+    pub(crate) fn nanos(self) -> i128 {
+        self.nanos
+    }
+
     /// Nothing at all.
     pub(crate) const NONE: Self = Self { nanos: 0, binary: false };
     /// One.

@@ -135,7 +135,6 @@ fn the_spec_is_immutable_but_for_suspension_scale_and_scheduling_policy() {
         with(job(), "/spec/runPolicy/managedBy", json!("kueue.x-k8s.io/multikueue")),
         with(job(), "/spec/mpiReplicaSpecs/Launcher/restartPolicy", json!("Never")),
         with(job(), "/spec/mpiReplicaSpecs/Worker/template/spec/containers", container.clone()),
-        with(job(), "/spec/mpiReplicaSpecs/Launcher/template/spec/hostNetwork", json!(true)),
         with(job(), "/spec/mpiReplicaSpecs/Worker/template/spec/nodeSelector", json!({ "zone": "a" })),
         with(job(), "/spec/mpiReplicaSpecs/Worker/template/metadata", json!({ "labels": { "a": "b" } })),
         without(job(), "/spec/mpiReplicaSpecs/Worker"),
@@ -145,11 +144,11 @@ fn the_spec_is_immutable_but_for_suspension_scale_and_scheduling_policy() {
         assert!(!faults(&job(), Some(&changed)).is_empty(), "and back: {changed}");
     }
     let changed = with(job(), "/spec/mpiReplicaSpecs/Worker/template/spec/containers", container);
-    let changed = with(changed, "/spec/mpiReplicaSpecs/Worker/template/spec/hostNetwork", json!(true));
+    let changed = with(changed, "/spec/mpiReplicaSpecs/Worker/restartPolicy", json!("OnFailure"));
     assert_eq!(
         faults(&changed, Some(&job())),
         [
-            "spec.mpiReplicaSpecs: mpiReplicaSpecs[Worker], but for replicas, cannot be changed: delete the job and create it again; changed: containers hostNetwork"
+            "spec.mpiReplicaSpecs: mpiReplicaSpecs[Worker], but for replicas, cannot be changed: delete the job and create it again; changed: restartPolicy image"
         ]
     );
     let free = [
@@ -179,4 +178,26 @@ fn a_queue_may_inject_scheduling_while_the_job_is_suspended() {
     assert_eq!(faults(&injected(job()), Some(&suspended)), Vec::<String>::new(), "start");
     assert_eq!(faults(&suspended, Some(&injected(job()))), Vec::<String>::new(), "stop");
     assert!(!faults(&injected(job()), Some(&job())).is_empty(), "never while it runs");
+}
+
+/// A client of Go's types reads a job and writes it back: what is empty is left out or filled in, quantities are spelled
+/// otherwise.
+#[test]
+fn rules_accept_a_job_that_a_typed_client_writes_back() {
+    let container = json!({ "name": "main", "image": "i", "args": [], "env": [{ "name": "EMPTY", "value": "" }],
+        "resources": { "limits": { "cpu": 1, "memory": "1024Mi" } } });
+    let template = json!({ "metadata": { "labels": {} }, "spec": { "containers": [container],
+        "hostNetwork": false, "tolerations": [{ "key": "gpu", "value": "" }] } });
+    let mut stored = with(job(), "/spec/mpiReplicaSpecs/Worker/template", template);
+    stored = without(stored, "/spec/runPolicy");
+    stored = with(stored, "/spec/sshAuthMountPath", json!(""));
+    let container = json!({ "name": "main", "image": "i", "env": [{ "name": "EMPTY" }],
+        "resources": { "limits": { "cpu": "1", "memory": "1Gi" } } });
+    let template = json!({ "metadata": { "creationTimestamp": null },
+        "spec": { "containers": [container], "tolerations": [{ "key": "gpu" }] } });
+    let mut written = with(job(), "/spec/mpiReplicaSpecs/Worker/template", template);
+    written = with(written, "/spec/runPolicy", json!({}));
+    written = with(written, "/spec/sshAuthMountPath", json!("/root/.ssh"));
+    assert_eq!(faults(&written, Some(&stored)), Vec::<String>::new());
+    assert_eq!(faults(&stored, Some(&written)), Vec::<String>::new());
 }

@@ -56,6 +56,12 @@ pub(super) fn validate(request: &Request) -> Decision {
     {
         return Decision::default();
     }
+    let changes =
+        request.old_object.as_ref().map(|old| plan::forbidden_changes(old, job)).unwrap_or_default();
+    if !changes.is_empty() {
+        let listed: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        return Decision::refuse(422, "Invalid", listed.join("; "));
+    }
     match plan::validate(job) {
         Ok(valid) => {
             let warnings = plan::advise(&valid).into_iter().map(|advice| cut(&advice)).collect();
@@ -150,6 +156,23 @@ mod tests {
         let mut labelled = bad.clone();
         labelled["metadata"]["finalizers"] = json!([]);
         assert_eq!(validate(&request("UPDATE", Some(bad), Some(labelled))), Decision::default());
+    }
+
+    #[test]
+    fn a_change_of_what_cannot_be_changed_is_refused() {
+        let old = job(&json!({}), 2);
+        let mut new = old.clone();
+        new["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["hostNetwork"] = json!(true);
+        let refusal = validate(&request("UPDATE", Some(old.clone()), Some(new))).refusal.unwrap();
+        assert_eq!((refusal.code, refusal.reason), (422, "Invalid"));
+        assert!(
+            refusal.message.contains("Worker].template.spec.hostNetwork: cannot be changed"),
+            "{refusal:?}"
+        );
+        let mut written_back = old.clone();
+        let containers = "/spec/mpiReplicaSpecs/Worker/template/spec/containers/0";
+        written_back.pointer_mut(containers).unwrap()["resources"] = json!({});
+        assert_eq!(validate(&request("UPDATE", Some(old), Some(written_back))).refusal, None);
     }
 
     #[test]

@@ -89,6 +89,45 @@ async fn an_invalid_job_from_before_the_webhook_can_still_be_touched_and_deleted
     stage.api::<MPIJob>().delete("pi", &DeleteParams::default()).await.unwrap();
 }
 
+/// A controller of Go's types gets a job and updates it, for a label of its own: quantities are spelled otherwise, what is
+/// empty is left out or filled in.
+#[tokio::test]
+async fn a_typed_client_may_update_a_job_that_it_has_read() {
+    let (stage, _) = guarded().await;
+    let mut written = job("pi", 2, json!({}));
+    for role in ["Launcher", "Worker"] {
+        let template = &mut written["spec"]["mpiReplicaSpecs"][role]["template"];
+        template["metadata"] = json!({ "labels": {} });
+        let container = &mut template["spec"]["containers"][0];
+        container["resources"] = json!({ "limits": { "cpu": 1, "memory": "1024Mi" } });
+        container["env"] = json!([{ "name": "EMPTY", "value": "" }]);
+        template["spec"]["containers"][1] = json!({ "name": "side", "image": "i" });
+    }
+    let path = format!("/apis/kubeflow.org/v2beta1/namespaces/{}/mpijobs", stage.namespace);
+    let send = |method: &str, path: &str, body: &Value| {
+        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let request = request.body(body.to_string().into_bytes()).unwrap();
+        let client = stage.client.clone();
+        async move { client.request::<Value>(request).await }
+    };
+    let mut read = send("POST", &path, &written).await.unwrap();
+    read["metadata"]["labels"] = json!({ "seen": "yes" });
+    for role in ["Launcher", "Worker"] {
+        let template = &mut read["spec"]["mpiReplicaSpecs"][role]["template"];
+        template["metadata"] = json!({ "creationTimestamp": null });
+        let containers = template["spec"]["containers"].as_array_mut().unwrap();
+        containers[0]["resources"] = json!({ "limits": { "cpu": "1", "memory": "1Gi" } });
+        containers[0]["env"] = json!([{ "name": "EMPTY" }]);
+        containers[1]["resources"] = json!({});
+    }
+    let mut updated = send("PUT", &format!("{path}/pi"), &read).await.unwrap();
+    assert_eq!(updated["metadata"]["labels"]["seen"], "yes");
+    let limits = "/spec/mpiReplicaSpecs/Worker/template/spec/containers/0/resources/limits";
+    updated.pointer_mut(limits).unwrap()["memory"] = json!("2Gi");
+    let refused = send("PUT", &format!("{path}/pi"), &updated).await.unwrap_err().to_string();
+    assert!(refused.contains("Worker].template.spec.containers: cannot be changed"), "{refused}");
+}
+
 #[tokio::test]
 async fn what_was_left_open_is_filled_in() {
     let (stage, _) = guarded().await;
