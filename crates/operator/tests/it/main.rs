@@ -15,6 +15,7 @@ mod kueue;
 mod leader;
 mod life;
 mod metrics;
+mod mistakes;
 mod program;
 mod restarts;
 mod role;

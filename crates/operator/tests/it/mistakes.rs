@@ -1,0 +1,148 @@
+//! Mistakes in jobs that are there already: an annotation can be changed at any time, and where no webhook answers nobody
+//! refuses a typing error. It fails no job that runs, has ended, or waits in a queue.
+
+use api::{
+    ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_STALL_TIMEOUT, CONDITION_INVALID, LABEL_QUEUE_NAME, MPIJob,
+};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, ended, job};
+
+/// A duration without a unit.
+fn mistake() -> Value {
+    json!({ "metadata": { "annotations": { ANNOTATION_STALL_TIMEOUT: "600" } } })
+}
+
+fn correction() -> Value {
+    json!({ "metadata": { "annotations": { ANNOTATION_STALL_TIMEOUT: "600s" } } })
+}
+
+/// A job as Kueue's webhook leaves it.
+fn queued() -> Value {
+    let mut queued = job("pi", 1, json!({ "suspend": true }));
+    queued["metadata"]["labels"] = json!({ LABEL_QUEUE_NAME: "team-queue" });
+    queued
+}
+
+async fn until_corrected(stage: &Stage) {
+    let corrected = |job: &MPIJob| {
+        let status = job.status.as_ref();
+        status.is_some_and(|status| {
+            plan::condition(status, CONDITION_INVALID).is_some_and(|invalid| invalid.status == "False")
+        })
+    };
+    stage.until("pi", "was corrected", corrected).await;
+}
+
+/// Makes the mistake, and waits until the job says so and that nothing else has become of it.
+async fn err(stage: &Stage) {
+    stage.change_job("pi", mistake()).await;
+    let status = stage.until_true("pi", CONDITION_INVALID).await;
+    let message = plan::condition(&status, CONDITION_INVALID).unwrap().message.as_deref().unwrap();
+    assert!(message.contains(ANNOTATION_STALL_TIMEOUT), "{message}");
+    assert!(!plan::is_true(&status, "Failed") && status.failure.is_none(), "{status:?}");
+    stage.until_event("pi", "ValidationError").await;
+}
+
+#[tokio::test]
+async fn a_mistake_while_a_job_starts_keeps_it_from_nothing() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    stage.submit(&job("pi", 2, json!({}))).await;
+    stage.start_worker("pi", 0).await;
+    err(&stage).await;
+    stage.bring_up("pi", 2).await;
+    stage.change_job("pi", correction()).await;
+    until_corrected(&stage).await;
+    stage.complete_launcher("pi").await;
+    stage.until_true("pi", "Succeeded").await;
+}
+
+#[tokio::test]
+async fn a_running_job_with_a_mistake_is_supervised_as_before() {
+    let stage = Stage::new().await;
+    let operator = stage.operate();
+    let mut running = job("pi", 2, json!({}));
+    running["metadata"]["annotations"] = json!({ ANNOTATION_MAX_GANG_RESTARTS: "1" });
+    stage.submit(&running).await;
+    stage.bring_up("pi", 2).await;
+    let many = json!({ "metadata": { "annotations": { ANNOTATION_MAX_GANG_RESTARTS: "many" } } });
+    stage.change_job("pi", many).await;
+    err(&stage).await;
+    let status = stage.until_true("pi", "Running").await;
+    assert_eq!(status.completion_time, None);
+    // By the last valid value, the gang may be restarted once.
+    stage.set_pod("pi-worker-1", ended("main", "Failed", 137)).await;
+    stage.until("pi-worker-1", "was made again", |pod: &Pod| plan::attempt_of(&pod.metadata) == 2).await;
+    drop(operator);
+    // Another operator does not know that value, and goes by the default.
+    let _operator = stage.operate();
+    stage.bring_up("pi", 2).await;
+    stage.set_pod("pi-worker-0", ended("main", "Failed", 137)).await;
+    let status = stage.until_true("pi", "Failed").await;
+    assert_eq!(status.failure.unwrap().reason, "WorkerLost");
+    assert!(status.completion_time.is_some());
+}
+
+#[tokio::test]
+async fn a_mistake_in_a_job_that_has_succeeded_changes_nothing() {
+    let stage = Stage::with_controllers().await;
+    let _operator = stage.operate();
+    stage.submit(&job("pi", 1, json!({ "ttlSecondsAfterFinished": 3 }))).await;
+    stage.start_worker("pi", 0).await;
+    let launcher = stage.launcher_pod("pi", &[]).await;
+    stage.set_pod(&launcher, crate::stage::running("main")).await;
+    stage.until_true("pi", "Running").await;
+    stage.set_pod(&launcher, ended("main", "Succeeded", 0)).await;
+    stage.until_true("pi", "Succeeded").await;
+    stage.change_job("pi", mistake()).await;
+    stage.until_gone::<MPIJob>("pi").await;
+    let reasons = stage.event_reasons("pi").await;
+    assert!(!reasons.contains(&"ValidationError".to_owned()), "{reasons:?}");
+}
+
+#[tokio::test]
+async fn a_queued_job_with_a_mistake_waits_until_it_is_corrected() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    let mut invalid = queued();
+    invalid["metadata"]["annotations"] = mistake()["metadata"]["annotations"].clone();
+    stage.submit(&invalid).await;
+    let waits = |job: &MPIJob| {
+        let waiting = job.status.as_ref().and_then(|status| status.waiting.as_ref());
+        waiting.is_some_and(|waiting| waiting.reason == "ValidationError")
+    };
+    let waiting: MPIJob = stage.until("pi", "waited", waits).await;
+    let status = waiting.status.unwrap();
+    assert!(status.conditions.is_empty(), "a queue reads none of this as the end: {status:?}");
+    assert_eq!(status.phase_reason.as_deref(), Some("Queued"));
+    assert_eq!(stage.names::<Job>().await, Vec::<String>::new());
+    // The queue lets it go nevertheless.
+    stage.change_job("pi", json!({ "spec": { "runPolicy": { "suspend": false } } })).await;
+    let initializing = |job: &MPIJob| {
+        job.status.as_ref().and_then(|status| status.phase_reason.as_deref()) == Some("Initializing")
+    };
+    let waiting: MPIJob = stage.until("pi", "was let go", initializing).await;
+    assert!(!plan::is_true(&waiting.status.unwrap(), "Failed"));
+    stage.change_job("pi", correction()).await;
+    stage.bring_up("pi", 1).await;
+    let job: MPIJob = stage.api().get("pi").await.unwrap();
+    assert_eq!(job.status.unwrap().waiting, None);
+}
+
+#[tokio::test]
+async fn a_mistake_in_a_queued_job_that_was_begun_does_not_end_it() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    stage.submit(&queued()).await;
+    stage.until_true("pi", "Suspended").await;
+    err(&stage).await;
+    stage.change_job("pi", json!({ "spec": { "runPolicy": { "suspend": false } } })).await;
+    stage.bring_up("pi", 1).await;
+    stage.change_job("pi", json!({ "spec": { "runPolicy": { "suspend": true } } })).await;
+    stage.until_gone::<Pod>("pi-worker-0").await;
+    let status = stage.until_true("pi", "Suspended").await;
+    assert!(!plan::is_true(&status, "Failed"), "{status:?}");
+}
