@@ -618,6 +618,25 @@ mod tests {
     }
 
     #[test]
+    fn a_held_job_that_is_invalid_says_what_to_correct() {
+        let status = json!({ "phase": "Pending", "phaseReason": "Queued", "waiting": { "reason": "ValidationError",
+            "message": "Found validation errors: it has", "suggestion": "write it like 90s" } });
+        let job = job(status, json!({ "suspend": true }));
+        let found = explain(&alone(&job));
+        assert_eq!((found.state, found.actor), (Stage::Queued, Actor::User));
+        assert_eq!(found.cause.as_deref(), Some("ValidationError"));
+        assert_eq!(found.advice.as_deref(), Some("write it like 90s"));
+    }
+
+    #[test]
+    fn a_running_job_that_became_invalid_names_the_fault() {
+        let status = json!({ "phase": "Running", "conditions": [
+            { "type": "Invalid", "status": "True", "reason": "ValidationError", "message": "Found it" }] });
+        let found = running(&serde_json::from_value(status).unwrap());
+        assert_eq!((found.state, found.evidence), (Stage::Running, vec!["Found it".to_owned()]));
+    }
+
+    #[test]
     fn the_end_of_a_job_is_told_as_its_status_has_it() {
         let status = json!({ "phase": "Failed", "completionTime": "2026-01-01T00:01:00Z", "failure": {
             "reason": "OutOfMemory", "message": "Worker 1 failed", "suggestion": "more", "pod": "pi-worker-1", "exitCode": 137 } });

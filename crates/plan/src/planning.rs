@@ -33,7 +33,7 @@ use crate::observed::{
     LauncherEnd, Recorded, SecretSeen, Seen, condition_since, is_failed, is_going, is_ready, is_running,
     mpi_container, phase, started_at, worker_index,
 };
-use crate::report::ApplyFailure;
+use crate::report::{ApplyFailure, has_run};
 use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
 use crate::stall::next_look;
 use crate::validate::{CleanPods, LauncherCreation, ValidJob};
@@ -273,7 +273,7 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
 /// it, and none has run, there is nothing to wait for. What may heal, such as a quota, is waited for.
 #[must_use]
 pub fn after_failures(job: &ValidJob, seen: &Seen, outlook: Outlook, failures: &[ApplyFailure]) -> Outlook {
-    let ran = condition(&seen.status, CONDITION_RUNNING).is_some()
+    let ran = has_run(&seen.status)
         || seen.workers.iter().any(|pod| is_running(pod))
         || seen.launcher_pods.iter().any(is_running);
     let is_template = |kind: ChildKind| matches!(kind, ChildKind::Pod | ChildKind::Job);
@@ -311,7 +311,6 @@ fn template_refused(job: &ValidJob, refused: &ApplyFailure) -> Verdict {
 
 /// While a job has not run and others have names that it needs, it asks for these names alone; nothing if it has all.
 fn contest(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Vec<Change>> {
-    let has_run = condition(&seen.status, CONDITION_RUNNING).is_some();
     let contested = |kind: ChildKind, name: &str| seen.strangers.contains(&(kind, name.to_owned()));
     let mut changes = Vec::new();
     if seen.launcher.is_none() && contested(ChildKind::Job, &launcher_name(&job.name)) {
@@ -325,7 +324,7 @@ fn contest(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Vec<Chang
         Change::Apply(_) | Change::Delete(_) => false,
     });
     changes.extend(workers);
-    (!changes.is_empty() && !has_run).then_some(changes)
+    (!changes.is_empty() && !has_run(&seen.status)).then_some(changes)
 }
 
 /// What a job holds that cannot begin to run.

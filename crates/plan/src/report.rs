@@ -510,8 +510,8 @@ fn report_verdict(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: T
     report.notices.push(warning(reason, message));
 }
 
-/// Running was reached, now or at any time before.
-fn has_run(status: &MPIJobStatus) -> bool {
+/// Running was reached since the job was let go, now or before.
+pub(crate) fn has_run(status: &MPIJobStatus) -> bool {
     condition(status, CONDITION_RUNNING)
         .is_some_and(|running| running.reason.as_deref() == Some(REASON_RUNNING))
 }

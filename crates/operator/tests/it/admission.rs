@@ -101,7 +101,8 @@ async fn a_typed_client_may_update_a_job_that_it_has_read() {
         let container = &mut template["spec"]["containers"][0];
         container["resources"] = json!({ "limits": { "cpu": 1, "memory": "1024Mi" } });
         container["env"] = json!([{ "name": "EMPTY", "value": "" }]);
-        template["spec"]["containers"][1] = json!({ "name": "side", "image": "i" });
+        let containers = template["spec"]["containers"].as_array_mut().unwrap();
+        containers.push(json!({ "name": "side", "image": "i" }));
     }
     let path = format!("/apis/kubeflow.org/v2beta1/namespaces/{}/mpijobs", stage.namespace);
     let send = |method: &str, path: &str, body: &Value| {

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use plan::Gang;
@@ -229,4 +230,30 @@ async fn without_its_definitions_a_gang_scheduler_is_refused() {
         let error = (&mut operator.task).await.unwrap().unwrap_err().to_string();
         assert!(error.contains(&format!("serves no podgroups in {api}")), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_priority_class_that_decides_only_later_counts() {
+    let stage = Stage::new().await;
+    let gang = Gang::SchedulerPlugins("scheduler".to_owned());
+    let groups = stage.install_pod_groups(&gang).await;
+    let _operator = operate(&stage, gang);
+    let class = serde_json::from_value(json!({ "metadata": { "name": "urgent" }, "value": 7 })).unwrap();
+    let classes: Api<PriorityClass> = Api::all(stage.client.clone());
+    stage.share(&classes, &class).await;
+    // While all pods are wanted at once, no class decides which of them count.
+    let mut job = job("pi", 2, json!({ "schedulingPolicy": { "minAvailable": 3 } }));
+    for (role, cpus) in [("Launcher", "1"), ("Worker", "4")] {
+        let pod = &mut job["spec"]["mpiReplicaSpecs"][role]["template"]["spec"];
+        pod["containers"][0]["resources"] = json!({ "requests": { "cpu": cpus } });
+    }
+    job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["priorityClassName"] = json!("urgent");
+    stage.submit(&job).await;
+    until(&groups, "pi", "came", |spec| spec.is_some_and(|spec| spec["minMember"] == 3)).await;
+    let fewer = json!({ "spec": { "runPolicy": { "schedulingPolicy": { "minAvailable": 2 } } } });
+    stage.change_job("pi", fewer).await;
+    let counts_workers = |spec: Option<&Value>| {
+        spec.is_some_and(|spec| spec["minMember"] == 2 && spec["minResources"]["cpu"] == "9")
+    };
+    until(&groups, "pi", "counted the urgent Workers", counts_workers).await;
 }

@@ -6,6 +6,7 @@ use api::{
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, ended, job};
@@ -68,13 +69,23 @@ async fn a_running_job_with_a_mistake_is_supervised_as_before() {
     running["metadata"]["annotations"] = json!({ ANNOTATION_MAX_GANG_RESTARTS: "1" });
     stage.submit(&running).await;
     stage.bring_up("pi", 2).await;
+    err(&stage).await;
     let many = json!({ "metadata": { "annotations": { ANNOTATION_MAX_GANG_RESTARTS: "many" } } });
     stage.change_job("pi", many).await;
-    err(&stage).await;
+    let named = |job: &MPIJob| {
+        let invalid = job.status.as_ref().and_then(|status| plan::condition(status, CONDITION_INVALID));
+        let message = invalid.and_then(|invalid| invalid.message.as_deref());
+        message.is_some_and(|message| message.contains("many"))
+    };
+    stage.until("pi", "named the second mistake", named).await;
     let status = stage.until_true("pi", "Running").await;
     assert_eq!(status.completion_time, None);
     // By the last valid value, the gang may be restarted once.
     stage.set_pod("pi-worker-1", ended("main", "Failed", 137)).await;
+    stage.until_gone::<Job>("pi-launcher").await;
+    // As the collector does.
+    let at_once = DeleteParams::default().grace_period(0);
+    stage.api::<Pod>().delete("pi-launcher-pod", &at_once).await.unwrap();
     stage.until("pi-worker-1", "was made again", |pod: &Pod| plan::attempt_of(&pod.metadata) == 2).await;
     drop(operator);
     // Another operator does not know that value, and goes by the default.
