@@ -4,18 +4,16 @@
 //! are read as far as the caller may; what may not be read is left out of the evidence. Of a job's logs nothing is read
 //! but the Launcher's last line, however many Workers it has.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DynamicObject, ListParams, LogParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, LogParams};
 use kube::{Client, ResourceExt};
 use plan::diagnosis::Gpus;
 use plan::{Explanation, Situation, Told, kept};
 
-use crate::{Error, Kind, describe, list, queue, view};
+use crate::{Error, Kind, describe, list, page, queue, view};
 
 /// The resource that counts NVIDIA's GPUs.
 const GPU: &str = "nvidia.com/gpu";
-/// No more nodes or pods than this are counted.
-const MOST_COUNTED: u32 = 5_000;
 
 /// Says where a job stands.
 ///
@@ -67,11 +65,9 @@ fn is_short_of_gpus(pods: &[Pod]) -> bool {
 /// GPUs that the job's pods ask for, and those that its own pods hold or that nobody does. Nothing where nodes, or
 /// other people's pods, may not be listed.
 async fn count_gpus(client: &Client, pods: &[Pod]) -> Option<Gpus> {
-    let (nodes, everybody): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::all(client.clone()));
-    let all = ListParams::default().limit(MOST_COUNTED);
-    let bound = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let (nodes, everybody) = futures::join!(nodes.list(&all), everybody.list(&bound));
-    Some(plan::diagnosis::gpus(pods, &nodes.ok()?.items, &everybody.ok()?.items))
+    let requested = pods.iter().filter_map(|pod| pod.spec.as_ref()).map(plan::gpus_of).sum();
+    let own = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
+    Some(page::capacity(client).await?.gpus(requested, own))
 }
 
 /// Whether the Launcher has printed anything; nothing where it does not run or its log may not be read.

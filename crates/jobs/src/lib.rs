@@ -35,6 +35,7 @@ pub mod view;
 pub mod wait;
 
 mod queue;
+mod page;
 
 mod error;
 mod refusal;

@@ -4,13 +4,9 @@ use futures::future::join_all;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 
+use crate::page::{self, MOST_PAGES, PAGE};
 use crate::view::{self, Row};
 use crate::{Attempt, Class, Error, Kind, explain, manifest};
-
-/// How many objects are asked for at a time; keeps both ends' memory bounded.
-const PAGE: u32 = 500;
-/// How many pages are read at most.
-const MAX_PAGES: usize = 200;
 
 /// Which jobs to list.
 #[derive(Clone, Debug, Default)]
@@ -102,13 +98,10 @@ async fn list_kind<T>(
         name: "",
         namespace: selection.namespace.as_deref().unwrap_or(""),
     };
-    let mut parameters =
-        ListParams { label_selector: selection.labels.clone(), ..ListParams::default() }.limit(PAGE);
+    let selected = ListParams { label_selector: selection.labels.clone(), ..ListParams::default() };
     let mut found = Vec::new();
-    for _ in 0..MAX_PAGES {
-        let page = api.list(&parameters).await.map_err(|error| explain(error, attempt))?;
-        let next = page.metadata.continue_.filter(|token| !token.is_empty());
-        found.extend(page.items.into_iter().map(|mut job| {
+    let keep = |jobs: Vec<DynamicObject>| {
+        found.extend(jobs.into_iter().map(|mut job| {
             // Items of a list come without kind and version; as objects of their own they need them.
             job.types.get_or_insert_with(|| kube::core::TypeMeta {
                 api_version: kind.api_version(),
@@ -116,11 +109,8 @@ async fn list_kind<T>(
             });
             ((job.namespace(), job.name_any(), kind), make(job))
         }));
-        match next {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => break,
-        }
-    }
+    };
+    page::each(&api, selected, MOST_PAGES, keep).await.map_err(|error| explain(error, attempt))?;
     Ok(found)
 }
 

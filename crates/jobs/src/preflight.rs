@@ -13,22 +13,21 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, Node, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
-use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use plan::{Finding, Room, Weight};
 use serde::Serialize;
 
 use crate::kind::LABEL_QUEUE;
 use crate::list::{self, Selection};
+use crate::page;
+use crate::queue::{self, LocalQueue};
 use crate::refusal::whom_to_ask;
 use crate::{Attempt, Class, Error, Kind, explain, view};
 
 /// How long everything together may take before a job is created; the requirement is 2 s.
 pub const PATIENCE: Duration = Duration::from_millis(1500);
-/// No more nodes or pods than this are counted.
-const MOST_COUNTED: u32 = 5_000;
 
 /// Something that a caller may do or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -82,14 +81,18 @@ pub async fn preflight(
     let mut room = room?;
     let mut waits = Vec::new();
     for job in jobs {
-        let found = plan::precheck(job, namespace, &room, Timestamp::now());
+        let queue = tokio::time::timeout(patience, queue_of(client, namespace, job)).await.ok().flatten();
+        let mut judged = job.clone();
+        if let (Some((LocalQueue::Unserved, _)), Some(labels)) = (&queue, &mut judged.metadata.labels) {
+            // A label that nobody reads holds no job back.
+            labels.remove(LABEL_QUEUE);
+        }
+        let found = plan::precheck(&judged, namespace, &room, Timestamp::now());
         if let Some(refused) = found.iter().find(|finding| finding.weight == Weight::Refused) {
             return Err(refusal(refused));
         }
         waits.extend(found);
-        if let Ok(Some(finding)) = tokio::time::timeout(patience, queue(client, namespace, job)).await {
-            waits.push(finding);
-        }
+        waits.extend(queue.and_then(|(_, finding)| finding));
         // The next one of the same file finds this one there.
         let mut counted = job.clone();
         counted.metadata.namespace = Some(namespace.to_owned());
@@ -187,20 +190,14 @@ pub async fn rights(client: &Client, kind: Kind, namespace: &str) -> Result<Vec<
 }
 
 async fn room(client: &Client, namespace: &str) -> Room {
-    let (quotas, limits, place, jobs, nodes) = futures::join!(
+    let (quotas, limits, most_jobs, jobs, capacity) = futures::join!(
         read::<ResourceQuota>(Api::namespaced(client.clone(), namespace)),
         read::<LimitRange>(Api::namespaced(client.clone(), namespace)),
         most_jobs(client, namespace),
         jobs(client, namespace),
-        nodes(client),
+        page::capacity(client),
     );
-    Room {
-        quotas: quotas.unwrap_or_default(),
-        limits: limits.unwrap_or_default(),
-        most_jobs: place,
-        jobs,
-        nodes,
-    }
+    Room { quotas: quotas.unwrap_or_default(), limits: limits.unwrap_or_default(), most_jobs, jobs, capacity }
 }
 
 async fn read<K>(api: Api<K>) -> Option<Vec<K>>
@@ -236,39 +233,28 @@ async fn jobs(client: &Client, namespace: &str) -> Vec<MPIJob> {
     found.unwrap_or_default().iter().map(view::in_our_words).collect()
 }
 
-async fn nodes(client: &Client) -> Option<(Vec<Node>, Vec<Pod>)> {
-    let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::all(client.clone()));
-    let all = ListParams::default().limit(MOST_COUNTED);
-    let held = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let (nodes, pods) = futures::join!(nodes.list(&all), pods.list(&held));
-    Some((nodes.ok()?.items, pods.ok()?.items))
-}
-
-/// What a Kueue queue says of who waits in it; nothing where there is no Kueue or no queue asked for.
-async fn queue(client: &Client, namespace: &str, job: &MPIJob) -> Option<Finding> {
+/// What there is to say of the queue that the job names; nothing where it names none, or the queue may not be read.
+async fn queue_of(client: &Client, namespace: &str, job: &MPIJob) -> Option<(LocalQueue, Option<Finding>)> {
     let name = job.metadata.labels.as_ref()?.get(LABEL_QUEUE)?;
-    let resource = ApiResource {
-        group: "kueue.x-k8s.io".to_owned(),
-        version: "v1beta1".to_owned(),
-        api_version: "kueue.x-k8s.io/v1beta1".to_owned(),
-        kind: "LocalQueue".to_owned(),
-        plural: "localqueues".to_owned(),
+    let found = queue::local_queue(client, namespace, name).await?;
+    let finding = match &found {
+        LocalQueue::Found(queue) => waiting(name, queue),
+        LocalQueue::Missing => Some(Finding {
+            weight: Weight::Waits,
+            reason: "QuotaExceeded",
+            message: format!(
+                "there is no queue \"{name}\" in namespace \"{namespace}\": the job would wait for ever"
+            ),
+            advice: "see what queues there are: kubectl get localqueues".to_owned(),
+        }),
+        LocalQueue::Unserved => Some(Finding {
+            weight: Weight::Waits,
+            reason: "QuotaExceeded",
+            message: format!("the cluster has no Kueue: the queue \"{name}\" does not hold the job back"),
+            advice: "leave the queue out, or ask an administrator for Kueue".to_owned(),
+        }),
     };
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    match api.get(name).await {
-        Ok(queue) => waiting(name, &queue),
-        Err(kube::Error::Api(status)) if status.code == 404 && status.message.contains(name.as_str()) => {
-            Some(Finding {
-                weight: Weight::Waits,
-                reason: "QuotaExceeded",
-                message: format!(
-                    "there is no queue \"{name}\" in namespace \"{namespace}\": the job would wait for ever"
-                ),
-                advice: "see what queues there are: kubectl get localqueues".to_owned(),
-            })
-        }
-        Err(_) => None,
-    }
+    Some((found, finding))
 }
 
 fn waiting(name: &str, queue: &DynamicObject) -> Option<Finding> {

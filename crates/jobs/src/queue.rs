@@ -1,8 +1,8 @@
-//! A job's place in its Kueue queue, from the Workload that Kueue keeps for it.
+//! A job's Kueue queue, and its place there from the Workload that Kueue keeps for it.
 //!
-//! In: a client and the job. Out: [`QueuePlace`], or nothing where there is no queue, no Kueue, or where Workloads may not
-//! be read. Sources: `kubernetes-sigs/kueue` `apis/kueue/v1beta1/workload_types.go`; the order of those that wait is that of
-//! `pkg/workload` `GetQueueOrderTimestamp` and `pkg/cache/queue`: priority, then time.
+//! In: a client and the job. Out: [`LocalQueue`]; [`QueuePlace`], or nothing where there is no queue, no Kueue, or where
+//! Workloads may not be read. Sources: `kubernetes-sigs/kueue` `apis/kueue/v1beta2/workload_types.go`; the order of those
+//! that wait is that of `pkg/workload` `GetQueueOrderTimestamp` and `pkg/cache/queue`: priority, then time.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -12,31 +12,74 @@ use plan::QueuePlace;
 use serde_json::Value;
 
 use crate::kind::LABEL_QUEUE;
+use crate::page::{self, MOST_PAGES};
 
-/// The versions in which Kueue has served Workloads, the newest first.
+/// The versions in which Kueue has served its API, the newest first.
 const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
-/// No more Workloads than this are counted.
-const MOST_COUNTED: u32 = 1_000;
+
+/// A LocalQueue that was asked for by name.
+#[derive(Debug)]
+pub(crate) enum LocalQueue {
+    /// It is there.
+    Found(Box<DynamicObject>),
+    /// The namespace has none of this name.
+    Missing,
+    /// The cluster serves no LocalQueues: it has no Kueue.
+    Unserved,
+}
+
+/// The queue of this name; nothing where it may not be read.
+pub(crate) async fn local_queue(client: &Client, namespace: &str, name: &str) -> Option<LocalQueue> {
+    for api in apis(client, namespace, "LocalQueue", "localqueues") {
+        match api.get(name).await {
+            Ok(queue) => return Some(LocalQueue::Found(Box::new(queue))),
+            Err(error) if is_unserved(&error) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Some(LocalQueue::Missing),
+            Err(_) => return None,
+        }
+    }
+    Some(LocalQueue::Unserved)
+}
 
 /// The job's place.
 pub(crate) async fn place(client: &Client, namespace: &str, job: &DynamicObject) -> Option<QueuePlace> {
     job.labels().get(LABEL_QUEUE)?;
-    for version in VERSIONS {
-        let resource = ApiResource {
-            group: "kueue.x-k8s.io".to_owned(),
-            version: version.to_owned(),
-            api_version: format!("kueue.x-k8s.io/{version}"),
-            kind: "Workload".to_owned(),
-            plural: "workloads".to_owned(),
-        };
-        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-        match api.list(&ListParams::default().limit(MOST_COUNTED)).await {
-            Ok(found) => return place_among(job, &found.items),
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
+    for api in apis(client, namespace, "Workload", "workloads") {
+        let mut found = Vec::new();
+        let keep = |workloads: Vec<DynamicObject>| found.extend(workloads);
+        match page::each(&api, ListParams::default(), MOST_PAGES, keep).await {
+            Ok(true) => return place_among(job, &found),
+            Ok(false) => return None,
+            Err(error) if is_unserved(&error) => {}
             Err(_) => return None,
         }
     }
     None
+}
+
+/// A kind of Kueue's in each of its versions.
+fn apis(
+    client: &Client,
+    namespace: &str,
+    kind: &'static str,
+    plural: &'static str,
+) -> impl Iterator<Item = Api<DynamicObject>> {
+    VERSIONS.into_iter().map(move |version| {
+        let resource = ApiResource {
+            group: "kueue.x-k8s.io".to_owned(),
+            version: version.to_owned(),
+            api_version: format!("kueue.x-k8s.io/{version}"),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
+        Api::namespaced_with(client.clone(), namespace, &resource)
+    })
+}
+
+/// Whether the answer is that the path is not served: an object that is missing is named in it.
+fn is_unserved(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty())
 }
 
 /// The job's place among the Workloads of its namespace; pure.

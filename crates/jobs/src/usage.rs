@@ -11,12 +11,10 @@ use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use serde::Serialize;
 
+use crate::page::{self, MOST_PAGES};
 use crate::view::Row;
 use crate::{Attempt, Error, describe, explain};
 
-/// How many pods are asked for at a time, and how many pages are read at most.
-const PAGE: u32 = 500;
-const MAX_PAGES: usize = 40;
 /// Thousand-millionths in one.
 const NANOS: f64 = 1e9;
 
@@ -115,16 +113,11 @@ async fn listed(client: &Client, namespace: Option<&str>) -> Result<Vec<Pod>, Er
         None => Api::all(client.clone()),
     };
     let attempt = Attempt { verb: "list", what: "pods", name: "", namespace: namespace.unwrap_or("") };
-    let mut parameters = ListParams::default().labels(api::LABEL_JOB_NAME).limit(PAGE);
+    let of_jobs = ListParams::default().labels(api::LABEL_JOB_NAME);
     let mut found = Vec::new();
-    for _ in 0..MAX_PAGES {
-        let page = api.list(&parameters).await.map_err(|error| explain(error, attempt))?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => break,
-        }
-    }
+    page::each(&api, of_jobs, MOST_PAGES, |pods| found.extend(pods))
+        .await
+        .map_err(|error| explain(error, attempt))?;
     Ok(found)
 }
 

@@ -6,6 +6,7 @@
 //! It installs nothing in a cluster; [`install_crd`] is for the embedded one.
 
 mod apply;
+mod capacity;
 pub mod certificates;
 mod error;
 mod events;

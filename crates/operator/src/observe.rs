@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use api::{CONDITION_CREATED, CONDITION_RUNNING, LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob, MPIJobStatus};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod as WholePod, Secret, Service};
-use kube::api::{Api, ListParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
+use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
-use plan::diagnosis::{Gpus, gpus};
+use plan::diagnosis::Gpus;
 use plan::kept::{Job, Pod};
 use plan::{ChildKind, LauncherCreation, SecretSeen, Seen, ValidJob};
 use serde::de::DeserializeOwned;
@@ -25,8 +25,6 @@ use crate::run::Context;
 const MOST_ASKED: usize = 8;
 /// Of so many earlier attempts the failed nodes are avoided.
 const MOST_RECORDS: u32 = 20;
-/// No more nodes, and no more pods, than this are counted.
-const MOST_COUNTED: u32 = 5_000;
 
 /// What was seen of a job.
 ///
@@ -53,28 +51,22 @@ pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -
     lost_nodes(context, &mut seen).await;
     if context.settings.namespace.is_none()
         && plan::wants_gpus_counted(&seen)
-        && !context.memory.of(&valid.uid, |memory| std::mem::replace(&mut memory.gpus_counted, true))
+        && !context.memory.of(&valid.uid, |memory| memory.gpus_counted)
     {
-        seen.gpus = count_gpus(context, &seen).await;
+        seen.gpus = count_gpus(context, valid, &seen).await;
+        context.memory.of(&valid.uid, |memory| memory.gpus_counted = seen.gpus.is_some());
     }
     launcher_log::keep(context, valid, &mut seen).await?;
     launcher_log::listen(context, valid, &mut seen).await;
     Ok(seen)
 }
 
-/// GPUs that the job asks for, and those that are free; nothing where nodes or everybody's pods may not be listed.
-async fn count_gpus(context: &Context, seen: &Seen) -> Option<Gpus> {
-    let (nodes, pods): (Api<Node>, Api<WholePod>) =
-        (Api::all(context.client.clone()), Api::all(context.client.clone()));
-    let all = ListParams::default().limit(MOST_COUNTED);
-    let bound = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let (nodes, pods) = futures::join!(nodes.list(&all), pods.list(&bound));
-    let (nodes, pods) = (nodes.ok()?.items, pods.ok()?.items);
-    // Of the pods in the stores nothing is kept that says how many GPUs they ask for.
-    let ours: HashSet<&str> = seen.workers.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
-    let is_ours = |pod: &&WholePod| pod.metadata.uid.as_deref().is_some_and(|uid| ours.contains(uid));
-    let own: Vec<WholePod> = pods.iter().filter(is_ours).cloned().collect();
-    Some(gpus(&own, &nodes, &pods))
+/// GPUs that the job asks for, and those that are free; nothing where that cannot be counted.
+async fn count_gpus(context: &Context, job: &ValidJob, seen: &Seen) -> Option<Gpus> {
+    let capacity = context.capacity.read(&context.client).await?;
+    let launchers = seen.launcher_pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
+    let workers = seen.workers.iter().filter_map(|pod| pod.metadata.uid.as_deref());
+    Some(capacity.gpus(job.gpus(), workers.chain(launchers)))
 }
 
 /// The values of the priority classes that decide which pods' resources a gang counts; one that is missing counts as 0, as

@@ -13,6 +13,7 @@ use kube::{Client, runtime};
 use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
 
+use crate::capacity::SharedCapacity;
 use crate::error::{Class, Error};
 use crate::health::Health;
 use crate::memory::Memory;
@@ -65,6 +66,7 @@ pub(crate) struct Context {
     /// Whether every watch has listed once.
     pub listed: watch::Receiver<bool>,
     pub memory: Arc<Memory>,
+    pub capacity: SharedCapacity,
     pub writes: Semaphore,
     /// Who may make a key pair now.
     pub keys: Semaphore,
@@ -106,7 +108,9 @@ pub async fn operate(
     vitals.metrics.watch_jobs(jobs.clone());
     let (writes, keys) = (Semaphore::new(settings.writes.max(1)), Semaphore::new(KEYS_AT_ONCE));
     let (now_listed, listed) = watch::channel(false);
-    let context = Arc::new(Context { client, settings, jobs, stores, listed, memory, writes, keys, vitals });
+    let capacity = SharedCapacity::default();
+    let context =
+        Arc::new(Context { client, settings, jobs, stores, listed, memory, capacity, writes, keys, vitals });
     let passes = controller
         .with_config(controller::Config::default().concurrency(JOBS_AT_ONCE))
         .graceful_shutdown_on(shutdown)

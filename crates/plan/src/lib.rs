@@ -7,6 +7,7 @@
 
 mod advice;
 mod attempts;
+mod capacity;
 mod conditions;
 mod defaults;
 pub mod diagnosis;
@@ -28,6 +29,7 @@ mod validate;
 mod world_check;
 
 pub use advice::advise;
+pub use capacity::{Capacity, gpus_of};
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;

@@ -4,28 +4,24 @@
 //! In: the job and what was read of the place where it shall run ([`Room`]). Out: [`Finding`]s, the refusals first. Pure,
 //! and the one place that decides it. What could not be read is not judged.
 
-use std::collections::BTreeMap;
-
 use api::{LAUNCHER, MPIJob, Phase, WORKER};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, LimitRange, LimitRangeItem, Node, Pod, PodSpec, ResourceQuota, Taint,
+    Container, LimitRange, LimitRangeItem, PodSpec, ResourceQuota, ResourceRequirements,
 };
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::Serialize;
 
+use crate::capacity::{
+    Amounts, Capacity, GPU_SUFFIX, PODS, Room as NodeRoom, amounts, of_pod, requested, take,
+};
 use crate::quantity::Amount;
+use crate::validate::is_ours;
 
 /// How many finished jobs an estimate has to rest on.
 const FEWEST_EXAMPLES: usize = 3;
-/// What GPUs are counted as, after the vendor's name.
-const GPU_SUFFIX: &str = "/gpu";
 
 /// The resource of a quota that counts MPIJobs.
 const COUNT_OF_JOBS: &str = "count/mpijobs.kubeflow.org";
-
-type Amounts = BTreeMap<String, Amount>;
-type Quantities = BTreeMap<String, Quantity>;
 
 /// What was read of the place where a job shall run; nothing where it may not be read.
 #[derive(Clone, Debug, Default)]
@@ -38,8 +34,8 @@ pub struct Room {
     pub most_jobs: Option<usize>,
     /// The jobs that can be seen: those that run hold what is missed, those that have ended say how long jobs take.
     pub jobs: Vec<MPIJob>,
-    /// All nodes, and everybody's pods that have not ended.
-    pub nodes: Option<(Vec<Node>, Vec<Pod>)>,
+    /// All nodes, and what everybody's pods hold on them.
+    pub capacity: Option<Capacity>,
 }
 
 /// How much a finding weighs.
@@ -77,8 +73,8 @@ pub fn precheck(job: &MPIJob, namespace: &str, room: &Room, now: Timestamp) -> V
     if !held && !queued {
         found.extend(too_many_jobs(namespace, room));
         found.extend(room.quotas.iter().flat_map(|quota| quota_faults(&roles, quota)));
-        if let Some((nodes, pods)) = &room.nodes {
-            found.extend(shortage(&roles, nodes, pods, room, now));
+        if let Some(capacity) = &room.capacity {
+            found.extend(shortage(&roles, capacity, room, now));
         }
     }
     found.sort_by_key(|finding| finding.weight);
@@ -96,6 +92,13 @@ struct Role<'a> {
     unlimited: Vec<(&'static str, bool, bool)>,
 }
 
+impl Role<'_> {
+    fn plural(&self) -> String {
+        format!("{}s", self.name)
+    }
+}
+
+/// The Launcher, then the Workers.
 fn roles<'a>(job: &'a MPIJob, limits: &[LimitRange]) -> Vec<Role<'a>> {
     [(LAUNCHER, "Launcher"), (WORKER, "Worker")]
         .into_iter()
@@ -103,24 +106,33 @@ fn roles<'a>(job: &'a MPIJob, limits: &[LimitRange]) -> Vec<Role<'a>> {
             let spec = job.spec.mpi_replica_specs.get(key)?;
             let count = if key == LAUNCHER { 1 } else { i64::from(spec.replicas.unwrap_or(0)) };
             let pod = spec.template.spec.as_ref();
-            let mut role = Role {
-                name,
-                count,
-                pod,
-                requests: Amounts::new(),
-                limits: Amounts::new(),
-                unlimited: Vec::new(),
-            };
-            for container in pod.into_iter().flat_map(|pod| &pod.containers) {
-                add_container(&mut role, container, limits);
-            }
-            Some(role)
+            Some(role(name, count, pod, limits))
         })
         .collect()
 }
 
-/// Adds what a container asks for, the namespace's defaults filled in as the server does (`LimitRanger`).
-fn add_container(role: &mut Role<'_>, container: &Container, limits: &[LimitRange]) {
+fn role<'a>(name: &'static str, count: i64, pod: Option<&'a PodSpec>, limits: &[LimitRange]) -> Role<'a> {
+    let mut role =
+        Role { name, count, pod, requests: Amounts::new(), limits: Amounts::new(), unlimited: Vec::new() };
+    let Some(pod) = pod else { return role };
+    let whole = pod.resources.as_ref();
+    role.requests = of_pod(pod, requested(whole), |container| requested(Some(&filled(container, limits))));
+    let limited = |resources: Option<&ResourceRequirements>| {
+        amounts(resources.and_then(|resources| resources.limits.as_ref()).into_iter().flatten())
+    };
+    role.limits = of_pod(pod, limited(whole), |container| limited(Some(&filled(container, limits))));
+    for container in pod.init_containers.iter().flatten().chain(&pod.containers) {
+        let asked = filled(container, limits);
+        let (limits, requests) = (limited(Some(&asked)), requested(Some(&asked)));
+        for name in ["cpu", "memory"] {
+            role.unlimited.push((name, limits.contains_key(name), requests.contains_key(name)));
+        }
+    }
+    role
+}
+
+/// What a container asks for, the namespace's defaults filled in as the server does (`LimitRanger`).
+fn filled(container: &Container, limits: &[LimitRange]) -> ResourceRequirements {
     let mut resources = container.resources.clone().unwrap_or_default();
     let mut limit = resources.limits.take().unwrap_or_default();
     let mut request = resources.requests.take().unwrap_or_default();
@@ -135,11 +147,7 @@ fn add_container(role: &mut Role<'_>, container: &Container, limits: &[LimitRang
             request.entry(name.clone()).or_insert_with(|| amount.clone());
         }
     }
-    for name in ["cpu", "memory"] {
-        role.unlimited.push((name, limit.contains_key(name), request.contains_key(name)));
-    }
-    add(&mut role.requests, &request);
-    add(&mut role.limits, &limit);
+    ResourceRequirements { limits: Some(limit), requests: Some(request), ..resources }
 }
 
 fn container_items(limits: &[LimitRange]) -> impl Iterator<Item = &LimitRangeItem> {
@@ -147,15 +155,6 @@ fn container_items(limits: &[LimitRange]) -> impl Iterator<Item = &LimitRangeIte
         .iter()
         .flat_map(|range| range.spec.iter().flat_map(|spec| &spec.limits))
         .filter(|item| item.type_ == "Container")
-}
-
-fn add(sum: &mut Amounts, more: &Quantities) {
-    for (name, quantity) in more {
-        if let Some(amount) = Amount::read(&quantity.0) {
-            let known = sum.get(name).copied();
-            sum.insert(name.clone(), known.map_or(amount, |known| amount.plus(known)));
-        }
-    }
 }
 
 fn too_many_jobs(namespace: &str, room: &Room) -> Option<Finding> {
@@ -167,19 +166,20 @@ fn too_many_jobs(namespace: &str, room: &Room) -> Option<Finding> {
         reason: "QuotaExceeded",
         message: format!("Quota exceeded: {running}/{limit} jobs running"),
         advice: format!(
-            "the namespace {namespace} may run {limit} at once: wait for one to end, suspend or delete one (odh training list), or create it with --suspend"
+            "the namespace {namespace} may run {limit} at once, those that queues have admitted included: wait for one to end, suspend or delete one (odh training list), or create it with --suspend"
         ),
     })
 }
 
-/// Whether a job counts against the namespace's number of jobs: it may run and has not ended.
+/// Whether a job counts against the namespace's number of jobs: it may run here and has not ended, whether a queue has
+/// let it go or a person.
 fn is_running(job: &MPIJob) -> bool {
     let status = job.status.as_ref();
     let ended = status.is_some_and(|status| {
         matches!(status.phase, Some(Phase::Succeeded | Phase::Failed)) || status.completion_time.is_some()
     });
     let held = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
-    !ended && !held && job.metadata.deletion_timestamp.is_none()
+    !ended && !held && is_ours(job) && job.metadata.deletion_timestamp.is_none()
 }
 
 /// What a quota's resource is asked by a pod, and what the word for it in a container is.
@@ -346,97 +346,116 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
     found
 }
 
-/// A node's room.
-struct Shape {
-    free: Amounts,
-    whole: Amounts,
+/// What the job's pods miss on the nodes as they are now: the Workers, then the Launcher beside them.
+fn shortage(roles: &[Role<'_>], capacity: &Capacity, room: &Room, now: Timestamp) -> Option<Finding> {
+    let mut rooms = capacity.rooms();
+    roles.iter().rev().filter(|role| role.count > 0).find_map(|role| {
+        let places = capacity.taking(role.pod);
+        let before: Vec<NodeRoom> = places.iter().filter_map(|at| rooms.get(*at).cloned()).collect();
+        let mut one = role.requests.clone();
+        one.insert(PODS.to_owned(), Amount::ONE);
+        let wanted = usize::try_from(role.count).unwrap_or(0);
+        let placed = place(&mut rooms, &places, &one, wanted);
+        if placed == wanted {
+            return None;
+        }
+        lacking(role, &before, &one, placed, room, now)
+    })
 }
 
-/// What the Workers miss on the nodes as they are now.
-fn shortage(
-    roles: &[Role<'_>],
-    nodes: &[Node],
-    pods: &[Pod],
+/// Why no more than `placed` pods of a role find a place on the nodes that take them.
+fn lacking(
+    role: &Role<'_>,
+    nodes: &[NodeRoom],
+    one: &Amounts,
+    placed: usize,
     room: &Room,
     now: Timestamp,
 ) -> Option<Finding> {
-    let worker = roles.iter().find(|role| role.name == "Worker" && role.count > 0)?;
-    let mut shapes: Vec<Shape> =
-        nodes.iter().filter(|node| takes(node, worker.pod)).map(|node| shape(node, pods)).collect();
-    let mut one = worker.requests.clone();
-    one.insert("pods".to_owned(), Amount::read("1")?);
-    let wanted = usize::try_from(worker.count).unwrap_or(0);
-    let placed = place(&mut shapes.iter().map(|shape| shape.free.clone()).collect::<Vec<_>>(), &one, wanted);
-    if placed == wanted {
-        return None;
+    let able: Vec<NodeRoom> = nodes.iter().filter(|node| fits(&node.whole, one)).cloned().collect();
+    if able.is_empty() {
+        return Some(too_large(nodes, role));
     }
-    let largest = shapes.iter_mut().filter(|shape| fits(&shape.whole, &one)).count();
-    let scarce = scarce(&shapes, worker);
-    let (name, each) = scarce?;
-    let noun = noun(&name);
-    let asked = each.times(worker.count);
-    let free = shapes
-        .iter()
-        .filter_map(|shape| shape.free.get(&name))
-        .fold(Amount::NONE, |sum, free| free.plus(sum));
-    let whole =
-        shapes.iter().filter_map(|shape| shape.whole.get(&name)).fold(Amount::NONE, |sum, all| all.plus(sum));
-    if largest == 0 {
-        return Some(too_large(&shapes, &name, each));
-    }
-    let all = place(&mut shapes.iter().map(|shape| shape.whole.clone()).collect::<Vec<_>>(), &one, wanted);
-    if all < wanted {
+    // What a node has free that could not hold one of these pods if it were empty is no help.
+    let (name, each) = scarce(&able, role, one)?;
+    let (noun, wanted, roles) = (noun(&name), role.count, role.plural());
+    let sum = |of: fn(&NodeRoom) -> &Amounts| {
+        able.iter().filter_map(|node| of(node).get(&name)).fold(Amount::NONE, |sum, more| more.plus(sum))
+    };
+    let (asked, free, whole) = (each.times(wanted), sum(|node| &node.free), sum(|node| &node.whole));
+    let mut empty: Vec<NodeRoom> =
+        able.iter().map(|node| NodeRoom { free: node.whole.clone(), whole: Amounts::new() }).collect();
+    let everywhere: Vec<usize> = (0..empty.len()).collect();
+    let all = place(&mut empty, &everywhere, one, usize::try_from(wanted).unwrap_or(0));
+    if i64::try_from(all).is_ok_and(|all| all < wanted) {
         return Some(Finding {
             weight: Weight::Waits,
             reason: "Unschedulable",
             message: format!(
-                "Insufficient {noun}: requested {}, available {} even with nothing else running ({all} of {wanted} Workers fit)",
+                "Insufficient {noun}: requested {}, available {} even with nothing else running ({all} of {wanted} {roles} fit)",
                 asked.write(),
                 whole.write()
             ),
-            advice: format!("ask for {} Workers or fewer, or for less in each", all.max(1)),
+            advice: format!("ask for {} {roles} or fewer, or for less in each", all.max(1)),
         });
     }
-    let message = if asked.exceeds(free) {
-        format!("Requested {} {noun} but only {} available.", asked.write(), free.write())
+    let (short, each_text, free_text) = (asked.exceeds(free), each.write(), free.write());
+    let message = if role.name == LAUNCHER {
+        format!("The Launcher asks for {each_text} {noun}, which no node has free beside the Workers.")
+    } else if short {
+        format!("Requested {} {noun} but only {free_text} available.", asked.write())
+    } else if count_in_pieces(&able, &name, each) < wanted {
+        format!(
+            "Requested {wanted} {roles} of {each_text} {noun} each, but only {placed} fit: the {free_text} that are free are in pieces."
+        )
     } else {
         format!(
-            "Requested {wanted} Workers of {} {noun} each, but only {placed} fit: the {} that are free are in pieces.",
-            each.write(),
-            free.write()
+            "Requested {wanted} {roles} of {each_text} {noun} each, but only {placed} fit: too few nodes have all that one asks for free at once."
         )
     };
-    let missing = if asked.exceeds(free) { asked.minus(free) } else { each };
+    let missing = if short { asked.minus(free) } else { each };
     Some(Finding {
         weight: Weight::Waits,
         reason: "Unschedulable",
         message: format!("{message} Estimated wait time: {}", estimate(&name, missing, room, now)),
         advice: match placed {
-            0 => "the job waits; or ask for less in each Worker".to_owned(),
-            _ => format!("the job waits; {placed} Workers of this size could start now"),
+            0 => format!("the job waits; or ask for less in each {}", role.name),
+            _ => format!("the job waits; {placed} {roles} of this size could start now"),
         },
     })
 }
 
-fn too_large(shapes: &[Shape], name: &str, each: Amount) -> Finding {
-    let most = shapes.iter().filter_map(|shape| shape.whole.get(name)).copied();
-    let most = most.fold(Amount::NONE, |most, one| if one.exceeds(most) { one } else { most });
-    let noun = noun(name);
+/// A role of which no node could hold a single pod.
+fn too_large(nodes: &[NodeRoom], role: &Role<'_>) -> Finding {
+    let largest = |name: &String| {
+        let most = nodes.iter().filter_map(|node| node.whole.get(name)).copied();
+        most.fold(Amount::NONE, |most, one| if one.exceeds(most) { one } else { most })
+    };
+    let too_much = role
+        .requests
+        .iter()
+        .map(|(name, each)| (name, each, largest(name)))
+        .filter(|(_, each, most)| each.exceeds(*most))
+        .max_by_key(|(name, ..)| name.ends_with(GPU_SUFFIX));
+    let message = match too_much {
+        _ if nodes.is_empty() => format!(
+            "No node may run these {}: none is ready and fits their node selector, affinity and tolerations",
+            role.plural()
+        ),
+        Some((name, each, most)) => format!(
+            "Insufficient {}: a {} asks for {}, and the largest node has {}",
+            noun(name),
+            role.name,
+            each.write(),
+            most.write()
+        ),
+        None => format!("No node has all that a {} asks for, even with nothing else running", role.name),
+    };
     Finding {
         weight: Weight::Waits,
         reason: "Unschedulable",
-        message: match shapes.is_empty() {
-            true => {
-                "No node may run these Workers: none is ready and fits their node selector and tolerations"
-                    .to_owned()
-            }
-            false => format!(
-                "Insufficient {noun}: a Worker asks for {}, and the largest node has {}",
-                each.write(),
-                most.write()
-            ),
-        },
-        advice: "use more and smaller Workers, or ask an administrator for larger nodes".to_owned(),
+        message,
+        advice: format!("use more and smaller {}, or ask an administrator for larger nodes", role.plural()),
     }
 }
 
@@ -450,73 +469,21 @@ fn noun(name: &str) -> &str {
     }
 }
 
-/// The resource of which least of what is asked is there; GPUs before all others.
-fn scarce(shapes: &[Shape], worker: &Role<'_>) -> Option<(String, Amount)> {
+/// The resource of which least of what is asked is there; GPUs before others that are short as well.
+fn scarce(nodes: &[NodeRoom], role: &Role<'_>, one: &Amounts) -> Option<(String, Amount)> {
     let short = |(name, each): &(&String, &Amount)| {
-        let room = shapes.iter().filter_map(|shape| shape.free.get(*name)?.count_of(**each)).sum::<i64>();
-        (room < worker.count, name.ends_with(GPU_SUFFIX), std::cmp::Reverse(room))
+        let room = count_in_pieces(nodes, name, **each);
+        (room < role.count, name.ends_with(GPU_SUFFIX), std::cmp::Reverse(room))
     };
-    let found = worker.requests.iter().filter(|(_, each)| !each.is_none()).max_by_key(short);
+    let found = one.iter().filter(|(name, each)| !each.is_none() && *name != PODS).max_by_key(short);
+    // Pods that ask for nothing lack nothing but places.
+    let found = found.or_else(|| one.get_key_value(PODS));
     found.map(|(name, each)| (name.clone(), *each))
 }
 
-fn takes(node: &Node, pod: Option<&PodSpec>) -> bool {
-    let spec = node.spec.clone().unwrap_or_default();
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let ready =
-        conditions.into_iter().flatten().any(|known| known.type_ == "Ready" && known.status == "True");
-    let labels = node.metadata.labels.clone().unwrap_or_default();
-    let selected = pod
-        .and_then(|pod| pod.node_selector.as_ref())
-        .is_none_or(|wanted| wanted.iter().all(|(name, value)| labels.get(name) == Some(value)));
-    let tolerated = |taint: &Taint| {
-        taint.effect == "PreferNoSchedule"
-            || pod.and_then(|pod| pod.tolerations.as_ref()).into_iter().flatten().any(|toleration| {
-                let same_key = toleration.key.as_deref().is_none_or(|key| key.is_empty() || key == taint.key);
-                let same_value =
-                    toleration.operator.as_deref() == Some("Exists") || toleration.value == taint.value;
-                let same_effect = toleration
-                    .effect
-                    .as_deref()
-                    .is_none_or(|effect| effect.is_empty() || effect == taint.effect);
-                same_key && same_value && same_effect
-            })
-    };
-    ready && spec.unschedulable != Some(true) && selected && spec.taints.iter().flatten().all(tolerated)
-}
-
-fn shape(node: &Node, pods: &[Pod]) -> Shape {
-    let mut whole = Amounts::new();
-    add(&mut whole, &node.status.as_ref().and_then(|status| status.allocatable.clone()).unwrap_or_default());
-    let mut free = whole.clone();
-    let here = |pod: &&Pod| {
-        let on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        on.is_some() && on == node.metadata.name.as_deref()
-    };
-    for pod in pods.iter().filter(here) {
-        let mut role = Role {
-            name: "",
-            count: 1,
-            pod: None,
-            requests: Amounts::new(),
-            limits: Amounts::new(),
-            unlimited: Vec::new(),
-        };
-        for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
-            add_container(&mut role, container, &[]);
-        }
-        role.requests.insert("pods".to_owned(), Amount::ONE);
-        take(&mut free, &role.requests);
-    }
-    Shape { free, whole }
-}
-
-fn take(free: &mut Amounts, used: &Amounts) {
-    for (name, amount) in used {
-        if let Some(left) = free.get_mut(name) {
-            *left = left.minus(*amount);
-        }
-    }
+/// How many pods the nodes have room for by this resource alone, each pod on one node.
+fn count_in_pieces(nodes: &[NodeRoom], name: &str, each: Amount) -> i64 {
+    nodes.iter().filter_map(|node| node.free.get(name)?.count_of(each)).sum()
 }
 
 fn fits(free: &Amounts, one: &Amounts) -> bool {
@@ -527,12 +494,13 @@ fn fits(free: &Amounts, one: &Amounts) -> bool {
     })
 }
 
-/// How many of `wanted` alike pods find a place, each on the first node that has room.
-fn place(nodes: &mut [Amounts], one: &Amounts, wanted: usize) -> usize {
+/// How many of `wanted` alike pods find a place, each on the first of these nodes that has room.
+fn place(rooms: &mut [NodeRoom], places: &[usize], one: &Amounts, wanted: usize) -> usize {
     let mut placed = 0;
-    for free in nodes {
-        while placed < wanted && fits(free, one) {
-            take(free, one);
+    for at in places {
+        let Some(room) = rooms.get_mut(*at) else { continue };
+        while placed < wanted && fits(&room.free, one) {
+            take(&mut room.free, one);
             placed += 1;
         }
     }
@@ -613,6 +581,7 @@ fn range(low: i64, high: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::{Node, Pod};
     use serde_json::{Value, json};
 
     use super::*;
@@ -642,6 +611,14 @@ mod tests {
     fn holder(node: &str, gpus: &str) -> Pod {
         read(json!({"metadata": {"name": "p"}, "spec": {"nodeName": node, "containers": [
             {"name": "c", "resources": {"limits": {"nvidia.com/gpu": gpus}}}]}}))
+    }
+
+    /// Two nodes of eight GPUs each, with these pods on them.
+    fn capacity(pods: &[Pod]) -> Option<Capacity> {
+        let mut capacity = Capacity::default();
+        capacity.add_nodes(vec![node("a", "8"), node("b", "8")]);
+        capacity.add_pods(pods);
+        Some(capacity)
     }
 
     fn told(job: &MPIJob, room: &Room) -> Vec<String> {
@@ -699,7 +676,7 @@ mod tests {
     fn what_is_free_is_counted_by_node_and_the_wait_estimated() {
         let room = |jobs: Vec<MPIJob>| Room {
             jobs,
-            nodes: Some((vec![node("a", "8"), node("b", "8")], vec![holder("a", "8"), holder("b", "4")])),
+            capacity: capacity(&[holder("a", "8"), holder("b", "4")]),
             ..Room::default()
         };
         let eight = job(2, "4", json!({}));
@@ -734,8 +711,7 @@ mod tests {
 
     #[test]
     fn what_no_node_can_hold_is_said_so() {
-        let room =
-            Room { nodes: Some((vec![node("a", "8"), node("b", "8")], Vec::new())), ..Room::default() };
+        let room = Room { capacity: capacity(&[]), ..Room::default() };
         assert_eq!(
             told(&job(1, "16", json!({})), &room),
             ["Insufficient GPUs: a Worker asks for 16, and the largest node has 8"]
@@ -746,13 +722,41 @@ mod tests {
                 "Insufficient GPUs: requested 32, available 16 even with nothing else running (2 of 4 Workers fit)"
             ]
         );
-        let pieces = Room {
-            nodes: Some((vec![node("a", "8"), node("b", "8")], vec![holder("a", "4"), holder("b", "4")])),
-            ..Room::default()
-        };
+        let pieces = Room { capacity: capacity(&[holder("a", "4"), holder("b", "4")]), ..Room::default() };
         assert!(told(&job(1, "8", json!({})), &pieces)[0].starts_with(
             "Requested 1 Workers of 8 GPUs each, but only 0 fit: the 8 that are free are in pieces."
         ));
         assert_eq!(told(&job(2, "8", json!({})), &room), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_named_is_what_the_nodes_that_could_take_a_worker_are_short_of() {
+        let mut capacity = Capacity::default();
+        let mut plain = node("c", "0");
+        plain.status.as_mut().unwrap().allocatable.as_mut().unwrap().remove("nvidia.com/gpu");
+        capacity.add_nodes(vec![node("a", "8"), node("b", "8"), plain]);
+        let hog = |node: &str| -> Pod {
+            read(json!({"metadata": {"name": "p"}, "spec": {"nodeName": node, "containers": [],
+                "initContainers": [{"name": "i", "resources": {"requests": {"memory": "60Gi"}}}]}}))
+        };
+        capacity.add_pods(&[hog("a"), hog("b")]);
+        let room = Room { capacity: Some(capacity), ..Room::default() };
+        // The node without GPUs has memory that is of no use to these Workers.
+        let said = told(&job(2, "4", json!({})), &room);
+        assert!(said[0].starts_with("Requested 16Gi bytes of memory but only 8Gi available."), "{said:?}");
+    }
+
+    #[test]
+    fn the_launcher_needs_room_beside_the_workers() {
+        let room = Room { capacity: capacity(&[]), ..Room::default() };
+        let mut large = job(2, "8", json!({}));
+        let launcher = large.spec.mpi_replica_specs.get_mut(LAUNCHER).unwrap();
+        let launcher = launcher.template.spec.as_mut().unwrap();
+        launcher.containers[0].resources = Some(read(json!({"requests": {"memory": "57Gi"}})));
+        let said = told(&large, &room);
+        let says = "The Launcher asks for 57Gi bytes of memory, which no node has free beside the Workers.";
+        assert!(said[0].starts_with(says), "{said:?}");
+        large.spec.mpi_replica_specs.get_mut(WORKER).unwrap().replicas = Some(1);
+        assert_eq!(told(&large, &room), [""; 0]);
     }
 }

@@ -14,6 +14,7 @@ use api::{
 };
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
+use crate::capacity::gpus_of;
 use crate::defaults::{DEFAULT_SSH_MOUNT_PATH, defaulted};
 use crate::duration::parse_duration;
 
@@ -220,6 +221,16 @@ impl ValidJob {
             avoid_nodes: self.avoid_nodes,
             worker_failure: self.worker_failure,
         }
+    }
+
+    /// How many GPUs all its pods ask for together.
+    #[must_use]
+    pub fn gpus(&self) -> u64 {
+        let of = |replica: &Replica| {
+            let each = replica.template.spec.as_ref().map_or(0, gpus_of);
+            each.saturating_mul(u64::try_from(replica.count).unwrap_or(u64::MAX))
+        };
+        of(&self.launcher).saturating_add(self.workers.as_ref().map_or(0, of))
     }
 }
 

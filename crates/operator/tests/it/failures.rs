@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod, Secret, Service};
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 
+use crate::gate::Gate;
 use crate::stage::{Stage, ended, job, without_gpus};
 
 #[tokio::test]
@@ -271,6 +272,41 @@ async fn a_job_that_waits_for_gpus_says_how_many_there_are() {
         ("Unschedulable", "Insufficient GPUs: requested 32, available 24")
     );
     assert!(waiting.suggestion.is_some() && waiting.link.unwrap().ends_with("#unschedulable"));
+}
+
+#[tokio::test]
+async fn gpus_are_counted_on_all_pages_and_once_for_all_jobs_that_wait() {
+    let stage = Stage::new().await;
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    for index in 0..5 {
+        let node = json!({ "metadata": { "name": format!("gpu-{index}") }, "status": {
+            "allocatable": { "nvidia.com/gpu": "8" }, "conditions": [{ "type": "Ready", "status": "True" }] } });
+        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    }
+    let elsewhere = stage.in_namespace("elsewhere").await;
+    for index in 0..5 {
+        let pod = json!({ "metadata": { "name": format!("holder-{index}") }, "spec": {
+            "nodeName": format!("gpu-{index}"), "containers": [{ "name": "main", "image": "i",
+            "resources": { "limits": { "nvidia.com/gpu": "2" } } }] } });
+        let pod = serde_json::from_value(pod).unwrap();
+        elsewhere.api::<Pod>().create(&PostParams::default(), &pod).await.unwrap();
+    }
+    let gate = Gate::with_pages_of(2);
+    let _operator = stage.operate_behind(gate.clone());
+    for name in ["one", "two", "three"] {
+        let mut wanting = job(name, 1, json!({}));
+        wanting["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["resources"] =
+            json!({ "limits": { "nvidia.com/gpu": 64 } });
+        stage.submit(&wanting).await;
+        let worker = format!("{name}-worker-0");
+        stage.until::<Pod>(&worker, "came", |_| true).await;
+        stage.set_pod(&worker, without_gpus()).await;
+        let said = |job: &MPIJob| job.status.as_ref().is_some_and(|status| status.waiting.is_some());
+        let waiting =
+            stage.until(name, "said what it waits for", said).await.status.unwrap().waiting.unwrap();
+        assert_eq!(waiting.message, "Insufficient GPUs: requested 64, available 30");
+    }
+    assert_eq!(gate.lists_of("/api/v1/nodes"), 1);
 }
 
 #[tokio::test]

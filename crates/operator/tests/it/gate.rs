@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cluster::apiserver::Endpoint;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Uri};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use kube::Client;
@@ -31,6 +31,10 @@ pub struct Cut {
 #[derive(Default)]
 pub struct Gate {
     requests: Mutex<VecDeque<String>>,
+    /// Lists, as the path and the query asked for.
+    lists: Mutex<Vec<String>>,
+    /// A server may answer with fewer objects than a list asks for: with no more than this.
+    page: Option<u32>,
     refusals: Mutex<Vec<String>>,
     writes: AtomicUsize,
     in_flight: AtomicUsize,
@@ -49,6 +53,20 @@ impl Gate {
     /// A gate at which lists of pods come last.
     pub fn with_late_pods() -> Arc<Self> {
         Arc::new(Self { late: 20_000, ..Self::default() })
+    }
+
+    /// A gate behind which every page of a list is this short.
+    pub fn with_pages_of(objects: u32) -> Arc<Self> {
+        Arc::new(Self { page: Some(objects), ..Self::default() })
+    }
+
+    /// Lists of a path that began: those that go on with one are not counted.
+    pub fn lists_of(&self, path: &str) -> usize {
+        let lists = self.lists.lock().unwrap();
+        lists
+            .iter()
+            .filter(|list| list.starts_with(&format!("{path}?")) && !list.contains("continue="))
+            .count()
     }
 
     /// Requests but for watches and lists, as `METHOD path`.
@@ -110,7 +128,7 @@ impl Service<Request<Body>> for Gated {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let (gate, inner) = (self.gate.clone(), self.inner.clone());
         async move {
             if gate.is_closed() {
@@ -124,6 +142,12 @@ impl Service<Request<Body>> for Gated {
                 .is_some_and(|query| query.contains("watch=") || query.contains("limit="));
             if !is_list {
                 gate.requests.lock().unwrap().push_back(format!("{} {path}", request.method()));
+            }
+            if let Some(query) = request.uri().query().filter(|query| query.contains("limit=")) {
+                gate.lists.lock().unwrap().push(format!("{path}?{query}"));
+                if let Some(page) = gate.page {
+                    *request.uri_mut() = shorter(&path, query, page);
+                }
             }
             if is_list && path.ends_with("/pods") {
                 for _ in 0..gate.late {
@@ -158,4 +182,13 @@ impl Service<Request<Body>> for Gated {
         }
         .boxed()
     }
+}
+
+/// The address of the same list with pages of so many objects.
+fn shorter(path: &str, query: &str, page: u32) -> Uri {
+    let parts = query.split('&').map(|part| match part.split_once('=') {
+        Some(("limit", _)) => format!("limit={page}"),
+        _ => part.to_owned(),
+    });
+    format!("{path}?{}", parts.collect::<Vec<_>>().join("&")).parse().unwrap()
 }
