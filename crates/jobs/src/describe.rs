@@ -6,18 +6,24 @@
 use std::collections::BTreeSet;
 
 use api::{ANNOTATION_NODE_MODE, LABEL_JOB_ROLE, MPIJobSpec, MPIJobStatus};
+use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 
 use crate::alike::{Alike, alike, without_names};
+use crate::page;
 use crate::view::{self, Row};
 use crate::{Attempt, Error, Kind, explain, list};
 
-/// How many events are asked for at a time, and how many pages are read at most.
-const EVENT_PAGE: u32 = 500;
-const MAX_EVENT_PAGES: usize = 20;
+/// A namespace with more pages of events than this is busy: of it, events are read by the object that they are about.
+const FEW_PAGES: usize = 4;
+/// Of so many pods events are read there, and so many pages of each object's at most.
+const MOST_PODS: usize = 30;
+const PAGES_OF_OBJECT: usize = 2;
+/// Lists of events under way at a time.
+const AT_ONCE: usize = 8;
 /// How many events are kept, the newest, of those that are not alike.
 const MAX_EVENTS: usize = 20;
 /// Above how many pods those that are in the same state stand once.
@@ -117,7 +123,7 @@ pub async fn describe(
     name: &str,
 ) -> Result<Description, Error> {
     let object = list::get(client, kind, namespace, name).await?;
-    let (pods, events) = futures::join!(pods(client, kind, namespace, name), events(client, namespace));
+    let (pods, events) = pods_and_events(client, &object).await;
     let mut unread = Vec::new();
     let pods = pods.unwrap_or_else(|error| {
         unread.push(format!("pods: {error}"));
@@ -169,24 +175,58 @@ pub async fn pods(client: &Client, kind: Kind, namespace: &str, job: &str) -> Re
     found.map(|list| list.items).map_err(|error| explain(error, attempt))
 }
 
-/// The events of a namespace.
-///
-/// # Errors
-/// The server's refusal, explained.
-pub async fn events(client: &Client, namespace: &str) -> Result<Vec<Event>, Error> {
-    let attempt = Attempt { verb: "list", what: "events", name: "", namespace };
-    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let mut parameters = ListParams::default().limit(EVENT_PAGE);
+/// The job's pods, and events among which are the job's: all of its namespace where those are few, else those of the
+/// job, its Launcher's Job and its pods.
+pub(crate) async fn pods_and_events(
+    client: &Client,
+    job: &DynamicObject,
+) -> (Result<Vec<Pod>, Error>, Result<Vec<Event>, Error>) {
+    let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
+    let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
     let mut found = Vec::new();
-    for _ in 0..MAX_EVENT_PAGES {
-        let page = api.list(&parameters).await.map_err(|error| explain(error, attempt))?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => break,
-        }
+    let (pods, all_read) = futures::join!(
+        pods(client, Kind::of(job), &namespace, &name),
+        page::each(&api, ListParams::default(), FEW_PAGES, |events| found.extend(events)),
+    );
+    let events = match all_read {
+        Ok(true) => Ok(found),
+        Ok(false) => events_of(&api, job, pods.as_deref().unwrap_or_default()).await,
+        Err(error) => Err(error),
+    };
+    let attempt = Attempt { verb: "list", what: "events", name: "", namespace: &namespace };
+    (pods, events.map_err(|error| explain(error, attempt)))
+}
+
+/// The events of a job by the objects that they are about.
+async fn events_of(api: &Api<Event>, job: &DynamicObject, pods: &[Pod]) -> Result<Vec<Event>, kube::Error> {
+    let objects = futures::stream::iter(objects_of(job, pods)).map(|(kind, name)| async move {
+        let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
+        let mut found = Vec::new();
+        page::each(api, ListParams::default().fields(&about), PAGES_OF_OBJECT, |events| found.extend(events))
+            .await?;
+        Ok::<_, kube::Error>(found)
+    });
+    let found: Vec<Vec<Event>> = objects.buffered(AT_ONCE).try_collect().await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// What the events of a job are about, by kind and name: the job and its Launcher's Job, then of its pods those first that
+/// do not run as they should, at most [`MOST_PODS`]; Workers that are missing stand behind those that are there.
+fn objects_of(job: &DynamicObject, pods: &[Pod]) -> Vec<(&'static str, String)> {
+    let (kind, name) = (Kind::of(job), job.name_any());
+    let is_well = |pod: &&Pod| condition(pod, "Ready").is_some_and(|(status, _)| status == "True");
+    let mut pods: Vec<&Pod> = pods.iter().collect();
+    pods.sort_by_key(is_well);
+    let mut names: Vec<String> = pods.into_iter().map(ResourceExt::name_any).collect();
+    if kind == Kind::MpiJob {
+        let there: BTreeSet<String> = names.iter().cloned().collect();
+        let wanted = usize::try_from(kind.workers(job)).unwrap_or(0);
+        let workers = (0..wanted).map(|index| plan::worker_name(&name, index));
+        names.extend(workers.filter(|worker| !there.contains(worker)).take(MOST_PODS));
     }
-    Ok(found)
+    let pods = names.into_iter().take(MOST_PODS).map(|name| ("Pod", name));
+    let launcher = (kind == Kind::MpiJob).then(|| ("Job", plan::launcher_name(&name)));
+    [(kind.name(), name.clone())].into_iter().chain(launcher).chain(pods).collect()
 }
 
 /// Whether an event is about the job or something that the job made; not about an older job of the same name.
@@ -205,9 +245,7 @@ pub fn concerns(event: &Event, job: &DynamicObject) -> bool {
             Some(kind) if kind == Kind::of(job).name() => {
                 name == job_name && (about.uid.is_none() || about.uid == job.metadata.uid)
             }
-            Some("Pod") => {
-                rest.is_some_and(|rest| rest.starts_with("-worker-") || rest.starts_with("-launcher"))
-            }
+            Some("Pod") => rest.is_some_and(|rest| Kind::of(job).makes_pod(rest)),
             Some("Job") => rest == Some("-launcher"),
             _ => false,
         }

@@ -6,12 +6,12 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::runtime::{WatchStreamExt, watcher};
 
 use crate::describe::{self, EventView};
 use crate::progress::{self, Progress};
-use crate::{Error, Kind, list};
+use crate::{Attempt, Error, Kind, explain, list};
 
 /// How many events are remembered, so that none is told twice.
 const MAX_TOLD: usize = 10_000;
@@ -27,7 +27,7 @@ pub async fn events(
     name: &str,
 ) -> Result<Vec<EventView>, Error> {
     let job = list::get(client, kind, namespace, name).await?;
-    let found = describe::events(client, namespace).await?;
+    let found = describe::pods_and_events(client, &job).await.1?;
     let mut told: Vec<EventView> =
         found.iter().filter(|event| describe::concerns(event, &job)).map(describe::event_view).collect();
     told.sort_by_key(|event| event.at);
@@ -50,8 +50,9 @@ pub struct Watch {
 pub async fn watch(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<Watch, Error> {
     let job = list::get(client, kind, namespace, name).await?;
     // The first refusal is told at once; the watcher would try again for ever.
-    describe::events(client, namespace).await?;
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let attempt = Attempt { verb: "list", what: "events", name: "", namespace };
+    api.list(&ListParams::default().limit(1)).await.map_err(|error| explain(error, attempt))?;
     let events = watcher(api, watcher::Config::default()).default_backoff().applied_objects().boxed();
     let progress = progress::watch(client, kind, namespace, name);
     Ok(Watch { job, events, progress, told: BTreeSet::new(), ended: false })

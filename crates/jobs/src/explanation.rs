@@ -26,11 +26,8 @@ pub async fn explain_job(
     name: &str,
 ) -> Result<Explanation, Error> {
     let object = list::get(client, kind, namespace, name).await?;
-    let (pods, events, place) = futures::join!(
-        describe::pods(client, kind, namespace, name),
-        describe::events(client, namespace),
-        queue::place(client, namespace, &object)
-    );
+    let ((pods, events), place) =
+        futures::join!(describe::pods_and_events(client, &object), queue::place(client, namespace, &object));
     let (pods, events) = (pods.unwrap_or_default(), events.unwrap_or_default());
     let told = told(&object, &events);
     let gpus = if is_short_of_gpus(&pods) { count_gpus(client, &pods).await } else { None };

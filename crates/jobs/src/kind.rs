@@ -145,6 +145,18 @@ impl Kind {
     /// Where the switch stands that holds a job back: a JSON pointer into the object.
     pub fn suspend_pointer(self) -> &'static str {
         match self {
+    /// Whether a job of this kind makes pods whose names go on like this after the job's own. A TrainJob's are named for the
+    /// jobs in its runtime, which follow a convention.
+    pub(crate) fn makes_pod(self, rest: &str) -> bool {
+        let parts: &[&str] = match self {
+            Kind::MpiJob => &["-worker-", "-launcher"],
+            Kind::TrainJob => &["-node-", "-launcher-", "-dataset-initializer-", "-model-initializer-"],
+            Kind::PyTorchJob => &["-master-", "-worker-"],
+            Kind::TfJob => &["-chief-", "-master-", "-ps-", "-worker-", "-evaluator-"],
+        };
+        parts.iter().any(|part| rest.starts_with(part))
+    }
+
             Kind::TrainJob => "/spec/suspend",
             Kind::MpiJob | Kind::PyTorchJob | Kind::TfJob => "/spec/runPolicy/suspend",
         }
