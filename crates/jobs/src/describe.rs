@@ -350,6 +350,7 @@ fn state_word(pod: &Pod) -> String {
         (Some(word), _) => word,
         (None, "Pending" | "")
             if condition(pod, "PodScheduled").is_some_and(|(status, _)| status == "False") =>
+        (None, "Pending" | "") if !gates(pod).is_empty() => "SchedulingGated".to_owned(),
         {
             "Unschedulable".to_owned()
         }
@@ -360,6 +361,12 @@ fn state_word(pod: &Pod) -> String {
 
 fn terminated_well(status: &ContainerStatus) -> bool {
     status
+/// What keeps the scheduler from looking at the pod.
+fn gates(pod: &Pod) -> Vec<&str> {
+    let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+    gates.map(|gate| gate.name.as_str()).collect()
+}
+
         .state
         .as_ref()
         .and_then(|state| state.terminated.as_ref())
@@ -385,6 +392,9 @@ pub fn waits_for(pod: &Pod) -> Option<String> {
     }
     if let Some((_, message)) = condition(pod, "PodScheduled").filter(|(status, _)| *status == "False") {
         return Some(format!("a node that fits: {}", message.unwrap_or("no reason given")));
+    if !gates(pod).is_empty() {
+        return Some(format!("its scheduling gates to be removed: {}", gates(pod).join(", ")));
+    }
     }
     if pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) {
         return Some("a node to be chosen".to_owned());
@@ -474,6 +484,19 @@ mod tests {
 
     #[test]
     fn events_of_another_job_or_of_an_older_one_are_left_out() {
+    #[test]
+    fn a_pod_with_scheduling_gates_says_which() {
+        let mut gated = pod(json!({"phase": "Pending"}), None);
+        gated.spec.as_mut().unwrap().scheduling_gates =
+            serde_json::from_value(json!([{"name": "kueue.x-k8s.io/topology"}])).unwrap();
+        let view = pod_view(&gated);
+        assert_eq!(view.state, "SchedulingGated");
+        assert_eq!(
+            view.waits_for.as_deref(),
+            Some("its scheduling gates to be removed: kueue.x-k8s.io/topology")
+        );
+    }
+
         let job: DynamicObject = serde_json::from_value(json!({"apiVersion": "v", "kind": "MPIJob",
             "metadata": {"name": "pi", "uid": "u2", "creationTimestamp": "2026-01-01T00:00:10Z"}}))
         .unwrap();

@@ -4,6 +4,8 @@
 //! In: the job, its pods and what was told of them; out: an [`Explanation`]. Pure, and the one place that decides it: the
 //! operator's warnings while a job starts, `odh training explain` and whoever else shows it take it from here.
 
+use std::collections::{BTreeSet, HashMap};
+
 use api::{
     CONDITION_INVALID, CONDITION_STALLED, CONDITION_WORLD_VERIFIED, MPIJob, MPIJobStatus, Phase,
     REASON_VALIDATION, WORKER,
@@ -20,6 +22,8 @@ use crate::observed::{
 
 /// No more pods than this are named as evidence.
 const MOST_NAMED: usize = 4;
+/// Of Kueue's scheduling gates, for topologies (`kueue.x-k8s.io/topology`) and groups of pods.
+const KUEUE_GATE_PREFIX: &str = "kueue.x-k8s.io/";
 
 /// What is known of a job.
 #[derive(Clone, Copy, Debug)]
@@ -283,7 +287,11 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         let message = format!("{} of {} pods {what}", waiting.len(), all.len());
         let mut told = Explanation::new(state(stage), message, since);
         told.evidence = named(&waiting);
-        return Some(told.because_of(trouble(situation, &waiting, name), status));
+        let found = trouble(situation, &waiting, name);
+        if found.is_none() && waiting.iter().any(|pod| !gates_of(pod).is_empty()) {
+            return Some(gated(told, job, &waiting, all.len()));
+        }
+        return Some(told.because_of(found, status));
     }
     // Of a job that runs, pods that are not seen are pods that may not be seen, or another operator's.
     if !is_running_job(status) && (all.is_empty() || workers.len() < usize::try_from(wanted).unwrap_or(0)) {
@@ -307,6 +315,52 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
             "The Launcher runs and has printed nothing yet: it reaches the Workers, and MPI starts up";
         Explanation::new(Stage::FirstOutput, message, since)
     })
+}
+
+/// The scheduling gates that a pod has.
+fn gates_of(pod: &Pod) -> Vec<&str> {
+    let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+    gates.map(|gate| gate.name.as_str()).collect()
+}
+
+/// Pods that the scheduler does not look at while they have gates: which, and who removes them.
+fn gated(told: Explanation, job: &MPIJob, waiting: &[&Pod], of: usize) -> Explanation {
+    let held = waiting.iter().filter(|pod| !gates_of(pod).is_empty()).count();
+    let gates: BTreeSet<&str> = waiting.iter().flat_map(|pod| gates_of(pod)).collect();
+    let own: BTreeSet<&str> = job
+        .spec
+        .mpi_replica_specs
+        .values()
+        .filter_map(|replica| replica.template.spec.as_ref()?.scheduling_gates.as_ref())
+        .flatten()
+        .map(|gate| gate.name.as_str())
+        .collect();
+    let by_kueue = |gate: &&str| gate.starts_with(KUEUE_GATE_PREFIX);
+    let (actor, advice) = if gates.iter().all(by_kueue) {
+        (
+            Actor::Administrator,
+            "Kueue removes its gates once it has assigned nodes to all pods of the job (kubectl describe workload). If \
+             they stay for more than some seconds, ask who runs the queue.",
+        )
+    } else if gates.iter().any(|gate| own.contains(gate) && !by_kueue(gate)) {
+        (
+            Actor::User,
+            "The job's pod templates set these gates (schedulingGates), and whatever they stand for must remove them \
+             from the pods. If nothing does, leave them out of the templates.",
+        )
+    } else {
+        (
+            Actor::Administrator,
+            "A controller of the cluster has put these gates on the pods and removes them. If they stay, ask who runs it.",
+        )
+    };
+    let list: Vec<String> = gates.iter().map(|gate| format!("{gate:?}")).collect();
+    Explanation {
+        message: format!("{held} of {of} pods are held by scheduling gates: {}", list.join(", ")),
+        actor,
+        advice: Some(advice.to_owned()),
+        ..told
+    }
 }
 
 /// A job of which no operator has said anything.
@@ -431,7 +485,11 @@ pub(crate) fn hindrance<'a>(
         let stage = stage_of(pod, worker_index(job, pod).is_some());
         !is_going(pod) && matches!(stage, Some(Stage::Scheduling | Stage::Starting))
     };
-    let pods = pods.filter(starting).map(|pod| PodFacts::of(pod, worker_index(job, pod).is_some())).collect();
+    // Gates are on every pod for a moment where a queue assigns nodes; they are explained to those who ask.
+    let pods = pods
+        .filter(|pod| starting(pod) && gates_of(pod).is_empty())
+        .map(|pod| PodFacts::of(pod, worker_index(job, pod).is_some()))
+        .collect();
     let facts = Facts { pods, events: told, gpus, world: None };
     diagnose(&Output::default(), Ending::Unknown, &facts).filter(|found| found.cause != Cause::Unknown)
 }
@@ -439,10 +497,16 @@ pub(crate) fn hindrance<'a>(
 /// What keeps these pods from going on, if statuses and events say so; without pods, what keeps them from being made.
 fn trouble(situation: &Situation<'_>, pods: &[&Pod], job: &str) -> Option<Diagnosis> {
     let pair = |told: &Told| (told.reason.clone(), told.message.clone());
+    let mut by_pod: HashMap<&str, Vec<&Told>> = HashMap::new();
+    for told in situation.events {
+        if let Some(pod) = &told.pod {
+            by_pod.entry(pod).or_default().push(told);
+        }
+    }
     let of_pod = |pod: &Pod| {
-        let events = situation.events.iter().filter(|told| told.pod == pod.metadata.name);
+        let events = pod.metadata.name.as_deref().and_then(|name| by_pod.get(name)).into_iter().flatten();
         let mut facts = PodFacts::of(pod, worker_index(job, pod).is_some());
-        facts.events = newest(events.map(pair));
+        facts.events = newest(events.map(|told| pair(told)));
         facts
     };
     let told = situation.events.iter().filter(|told| told.pod.is_none() && pods.is_empty());
@@ -566,6 +630,39 @@ mod tests {
             let found = told(&pods, &[], None, printed);
             assert_eq!((found.state, found.cause.as_deref()), (stage, cause), "{found:?}");
             assert!(found.since.is_some() || stage == Stage::Creating, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn pods_with_scheduling_gates_say_who_removes_them() {
+        let held_by = |gate: &str| -> Pod {
+            let message = "Scheduling is blocked due to non-empty scheduling gates";
+            let pod = json!({ "metadata": { "name": "pi-worker-0" },
+                "spec": { "containers": [{ "name": "main" }], "schedulingGates": [{ "name": gate }] },
+                "status": { "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False",
+                    "reason": "SchedulingGated", "message": message }] } });
+            serde_json::from_value(pod).unwrap()
+        };
+        let mut own = job(json!({ "phase": "Pending", "phaseReason": "Initializing" }), json!({}));
+        let worker = own.spec.mpi_replica_specs.get_mut(WORKER).unwrap().template.spec.as_mut().unwrap();
+        worker.scheduling_gates = serde_json::from_value(json!([{ "name": "example.com/data" }])).unwrap();
+        let cases = [
+            ("kueue.x-k8s.io/topology", Actor::Administrator, "Kueue removes its gates"),
+            ("example.com/data", Actor::User, "pod templates set these gates"),
+            ("example.com/gang", Actor::Administrator, "A controller of the cluster"),
+        ];
+        for (gate, actor, advice) in cases {
+            let pods = [pod("pi-worker-1", up("True")), held_by(gate)];
+            let found = explain(&Situation { pods: &pods, ..alone(&own) });
+            assert_eq!((found.state, found.actor), (Stage::Scheduling, actor), "{found:?}");
+            assert_eq!(found.message, format!("1 of 2 pods are held by scheduling gates: {gate:?}"));
+            assert!(found.advice.as_deref().unwrap().contains(advice), "{found:?}");
+            assert_eq!(found.evidence, ["pod pi-worker-0"]);
+            assert_eq!(
+                hindrance("pi", pods.iter(), Vec::new(), None),
+                None,
+                "no warning while a queue assigns nodes"
+            );
         }
     }
 

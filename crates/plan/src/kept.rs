@@ -9,7 +9,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::{Job as WholeJob, JobStatus};
 use k8s_openapi::api::core::v1::{
     Container as WholeContainer, ContainerState, ContainerStatus as WholeContainerStatus, Pod as WholePod,
-    PodCondition,
+    PodCondition, PodSchedulingGate,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -37,6 +37,8 @@ pub struct PodSpec {
     pub containers: Vec<Container>,
     /// Those that run before.
     pub init_containers: Option<Vec<Container>>,
+    /// What keeps the scheduler from looking at the pod.
+    pub scheduling_gates: Option<Vec<PodSchedulingGate>>,
 }
 
 /// A container in a pod's spec.
@@ -189,6 +191,7 @@ impl From<WholePod> for Pod {
             node_name: spec.node_name,
             containers: all(spec.containers),
             init_containers: spec.init_containers.map(all),
+            scheduling_gates: spec.scheduling_gates,
         });
         let status = pod.status.map(|status| PodStatus {
             phase: status.phase,
@@ -251,7 +254,7 @@ mod tests {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "pi-worker-0", "labels": { "a": "b" } },
             "spec": {
-                "nodeName": "node-1", "restartPolicy": "Never",
+                "nodeName": "node-1", "restartPolicy": "Never", "schedulingGates": [{ "name": "example.com/gang" }],
                 "initContainers": [{ "name": "wait", "image": "i" }],
                 "containers": [
                     { "name": "mpi", "image": "i", "resources": { "limits": { "memory": "2Gi", "cpu": "1" } } },

@@ -218,7 +218,8 @@ pub(crate) enum LauncherEnd<'a> {
 /// The index in a Worker's name; its label may be one more (with `runLauncherAsWorker`).
 pub(crate) fn worker_index(job: &str, pod: &Pod) -> Option<usize> {
     let digits = pod.metadata.name.as_deref()?.strip_prefix(job)?.strip_prefix("-worker-")?;
-    digits.parse().ok().filter(|index: &usize| index.to_string() == digits)
+    let is_plain = digits == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first));
+    digits.parse().ok().filter(|_| is_plain)
 }
 
 pub(crate) fn phase(pod: &Pod) -> &str {
