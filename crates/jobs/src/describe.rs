@@ -15,7 +15,7 @@ use kube::{Client, ResourceExt};
 use crate::alike::{Alike, alike, without_names};
 use crate::page;
 use crate::view::{self, Row};
-use crate::{Attempt, Error, Kind, explain, list};
+use crate::{Attempt, Error, Kind, explain, list, runtime};
 
 /// A namespace with more pages of events than this is busy: of it, events are read by the object that they are about.
 const FEW_PAGES: usize = 4;
@@ -133,7 +133,9 @@ pub async fn describe(
         unread.push(format!("events: {error}"));
         Vec::new()
     });
-    Ok(assemble(object, &pods, &events, unread))
+    let mut found = assemble(object, &pods, &events, unread);
+    runtime::fill_in(client, std::slice::from_mut(&mut found.row)).await;
+    Ok(found)
 }
 
 /// The description of what was read; pure.
@@ -348,9 +350,9 @@ fn state_word(pod: &Pod) -> String {
     let word = container_statuses(pod).iter().rev().find_map(state_reason);
     match (word, phase_of(pod)) {
         (Some(word), _) => word,
+        (None, "Pending" | "") if !gates(pod).is_empty() => "SchedulingGated".to_owned(),
         (None, "Pending" | "")
             if condition(pod, "PodScheduled").is_some_and(|(status, _)| status == "False") =>
-        (None, "Pending" | "") if !gates(pod).is_empty() => "SchedulingGated".to_owned(),
         {
             "Unschedulable".to_owned()
         }
@@ -359,14 +361,14 @@ fn state_word(pod: &Pod) -> String {
     }
 }
 
-fn terminated_well(status: &ContainerStatus) -> bool {
-    status
 /// What keeps the scheduler from looking at the pod.
 fn gates(pod: &Pod) -> Vec<&str> {
     let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
     gates.map(|gate| gate.name.as_str()).collect()
 }
 
+fn terminated_well(status: &ContainerStatus) -> bool {
+    status
         .state
         .as_ref()
         .and_then(|state| state.terminated.as_ref())
@@ -390,11 +392,11 @@ pub fn waits_for(pod: &Pod) -> Option<String> {
     if started(pod) || ended(pod) {
         return None;
     }
-    if let Some((_, message)) = condition(pod, "PodScheduled").filter(|(status, _)| *status == "False") {
-        return Some(format!("a node that fits: {}", message.unwrap_or("no reason given")));
     if !gates(pod).is_empty() {
         return Some(format!("its scheduling gates to be removed: {}", gates(pod).join(", ")));
     }
+    if let Some((_, message)) = condition(pod, "PodScheduled").filter(|(status, _)| *status == "False") {
+        return Some(format!("a node that fits: {}", message.unwrap_or("no reason given")));
     }
     if pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) {
         return Some("a node to be chosen".to_owned());
@@ -483,8 +485,6 @@ mod tests {
     }
 
     #[test]
-    fn events_of_another_job_or_of_an_older_one_are_left_out() {
-    #[test]
     fn a_pod_with_scheduling_gates_says_which() {
         let mut gated = pod(json!({"phase": "Pending"}), None);
         gated.spec.as_mut().unwrap().scheduling_gates =
@@ -497,6 +497,8 @@ mod tests {
         );
     }
 
+    #[test]
+    fn events_of_another_job_or_of_an_older_one_are_left_out() {
         let job: DynamicObject = serde_json::from_value(json!({"apiVersion": "v", "kind": "MPIJob",
             "metadata": {"name": "pi", "uid": "u2", "creationTimestamp": "2026-01-01T00:00:10Z"}}))
         .unwrap();

@@ -16,6 +16,9 @@ pub const LABEL_QUEUE: &str = api::LABEL_QUEUE_NAME;
 /// The label that JobSet, and with it a TrainJob, puts on its pods.
 const LABEL_JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
 
+/// The replicated job of a runtime whose pods are a TrainJob's nodes.
+const TRAINER_JOB: &str = "node";
+
 /// A kind of training job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -142,9 +145,6 @@ impl Kind {
         format!("{label}={job}")
     }
 
-    /// Where the switch stands that holds a job back: a JSON pointer into the object.
-    pub fn suspend_pointer(self) -> &'static str {
-        match self {
     /// Whether a job of this kind makes pods whose names go on like this after the job's own. A TrainJob's are named for the
     /// jobs in its runtime, which follow a convention.
     pub(crate) fn makes_pod(self, rest: &str) -> bool {
@@ -157,6 +157,9 @@ impl Kind {
         parts.iter().any(|part| rest.starts_with(part))
     }
 
+    /// Where the switch stands that holds a job back: a JSON pointer into the object.
+    pub fn suspend_pointer(self) -> &'static str {
+        match self {
             Kind::TrainJob => "/spec/suspend",
             Kind::MpiJob | Kind::PyTorchJob | Kind::TfJob => "/spec/runPolicy/suspend",
         }
@@ -184,7 +187,8 @@ impl Kind {
         }
     }
 
-    /// How many Workers a job asks for.
+    /// How many Workers a job asks for. A TrainJob that does not say has as many as its runtime says: see
+    /// [`Runtimes`](crate::runtime::Runtimes).
     pub fn workers(self, object: &DynamicObject) -> i32 {
         let Some(field) = self.replicas_field() else {
             return whole(object.data.pointer("/spec/trainer/numNodes")).unwrap_or(1);
@@ -200,17 +204,19 @@ impl Kind {
 
     /// How many Workers run, from the counts that the kind's own operator keeps.
     pub fn workers_active(self, object: &DynamicObject) -> i32 {
+        if self == Kind::TrainJob {
+            return if nodes_ready(object) { self.workers(object) } else { 0 };
+        }
+        let active =
+            |role: &&str| whole(object.data.pointer(&format!("/status/replicaStatuses/{role}/active")));
+        self.working_roles().iter().filter_map(active).sum()
+    }
+
+    /// Whether anything of the job runs, by the counts that its own operator keeps.
+    pub fn is_active(self, object: &DynamicObject) -> bool {
         match self {
-            Kind::TrainJob => {
-                let jobs = object.data.pointer("/status/jobsStatus").and_then(Value::as_array);
-                jobs.into_iter().flatten().filter_map(|job| whole(job.get("active"))).sum()
-            }
-            _ => {
-                let active = |role: &&str| {
-                    whole(object.data.pointer(&format!("/status/replicaStatuses/{role}/active")))
-                };
-                self.working_roles().iter().filter_map(active).sum()
-            }
+            Kind::TrainJob => child_jobs(object).any(|job| whole(job.get("active")).is_some_and(|n| n > 0)),
+            _ => self.workers_active(object) > 0,
         }
     }
 
@@ -229,6 +235,19 @@ impl Kind {
     pub fn suspended(self, object: &DynamicObject) -> bool {
         object.data.pointer(self.suspend_pointer()).and_then(Value::as_bool) == Some(true)
     }
+}
+
+/// What a TrainJob's status says of its child Jobs, which are not its pods: each entry counts the Jobs that JobSet has
+/// made of one of the runtime's replicated jobs.
+fn child_jobs(object: &DynamicObject) -> impl Iterator<Item = &Value> {
+    object.data.pointer("/status/jobsStatus").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Whether all nodes of a TrainJob are ready: its child Job of that name is once all pods of it are.
+fn nodes_ready(object: &DynamicObject) -> bool {
+    child_jobs(object)
+        .filter(|job| job["name"] == TRAINER_JOB)
+        .any(|job| whole(job.get("ready")).is_some_and(|n| n > 0))
 }
 
 fn whole(value: Option<&Value>) -> Option<i32> {
@@ -285,9 +304,17 @@ mod tests {
                 object(
                     "TrainJob",
                     json!({"trainer": {"numNodes": 5, "image": "t"}}),
-                    json!({"jobsStatus": [{"name": "node", "active": 5, "ready": 5}]}),
+                    json!({"jobsStatus": [{"name": "node", "active": 1, "ready": 1}, {"name": "launcher", "active": 1, "ready": 1}]}),
                 ),
                 (5, 5, Some("t")),
+            ),
+            (
+                object(
+                    "TrainJob",
+                    json!({"trainer": {"numNodes": 8}}),
+                    json!({"jobsStatus": [{"name": "node", "active": 1, "ready": 0}, {"name": "dataset-initializer", "active": 1, "ready": 1}]}),
+                ),
+                (8, 0, None),
             ),
         ];
         for (object, (workers, active, image)) in table {

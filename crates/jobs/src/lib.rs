@@ -28,14 +28,15 @@ pub mod live;
 pub mod logs;
 pub mod pick;
 pub mod progress;
+pub mod runtime;
 pub mod switch;
 pub mod template;
 pub mod usage;
 pub mod view;
 pub mod wait;
 
-mod queue;
 mod page;
+mod queue;
 
 mod error;
 mod refusal;

@@ -6,7 +6,7 @@ use kube::{Client, ResourceExt};
 
 use crate::page::{self, MOST_PAGES, PAGE};
 use crate::view::{self, Row};
-use crate::{Attempt, Class, Error, Kind, explain, manifest};
+use crate::{Attempt, Class, Error, Kind, explain, manifest, runtime};
 
 /// Which jobs to list.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,16 @@ pub async fn list(client: &Client, selection: &Selection) -> Result<Vec<DynamicO
 /// # Errors
 /// As [`list`].
 pub async fn rows(client: &Client, selection: &Selection) -> Result<Vec<Row>, Error> {
-    gather(client, selection, |job| view::row(&job)).await
+    let mut rows = gather(client, selection, |job| view::row(&job)).await?;
+    runtime::fill_in(client, &mut rows).await;
+    Ok(rows)
+}
+
+/// The rows of jobs that were read.
+pub async fn rows_of(client: &Client, jobs: &[DynamicObject]) -> Vec<Row> {
+    let mut rows: Vec<Row> = jobs.iter().map(view::row).collect();
+    runtime::fill_in(client, &mut rows).await;
+    rows
 }
 
 /// Where a job stands in a list, and what is made of it.

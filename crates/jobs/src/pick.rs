@@ -157,6 +157,7 @@ mod tests {
             started: created.parse().ok(),
             ended: None,
             deleting: name == "going",
+            runtime: None,
         }
     }
 

@@ -103,9 +103,8 @@ fn of_job(manifest: &mut Value, kind: Kind, what: &str, value: &str) -> Result<(
             put(manifest, &path, wanted.into())
         }
         "retries" if kind != Kind::TrainJob => put(manifest, "spec.runPolicy.backoffLimit", number()?),
-        "deadline" if kind != Kind::TrainJob => {
-            put(manifest, "spec.runPolicy.activeDeadlineSeconds", number()?)
-        }
+        "deadline" if kind == Kind::TrainJob => put(manifest, "spec.activeDeadlineSeconds", number()?),
+        "deadline" => put(manifest, "spec.runPolicy.activeDeadlineSeconds", number()?),
         _ => Err(unknown(what, &OF_A_JOB)),
     }
 }
@@ -322,6 +321,14 @@ mod tests {
         assert_eq!(job["metadata"]["labels"][LABEL_QUEUE], "team");
         assert_eq!(job["spec"]["runPolicy"]["backoffLimit"], 3);
         assert_eq!(worker["template"]["spec"]["priorityClassName"], "high");
+    }
+
+    #[test]
+    fn a_train_jobs_deadline_is_a_field_of_its_own() {
+        let job = json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": {}});
+        let settings = [Setting::read("deadline=600").unwrap()];
+        let changed = set(job, Kind::TrainJob, &settings).unwrap();
+        assert_eq!(changed["spec"], json!({"activeDeadlineSeconds": 600}));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use kube::api::DynamicObject;
 use serde::Serialize;
 
 use crate::Kind;
+use crate::runtime::{self, RuntimeRef};
 
 /// What a list shows of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,6 +46,9 @@ pub struct Row {
     pub ended: Option<Timestamp>,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// Of a TrainJob that does not say how many nodes it has, the runtime that does.
+    #[serde(skip)]
+    pub runtime: Option<RuntimeRef>,
 }
 
 impl Row {
@@ -95,6 +99,7 @@ pub fn row(object: &DynamicObject) -> Row {
         started: started(&status, created),
         ended: ended(&status),
         deleting: object.metadata.deletion_timestamp.is_some(),
+        runtime: (kind == Kind::TrainJob).then(|| runtime::of(object)).flatten(),
     }
 }
 
@@ -176,7 +181,7 @@ pub fn phase(kind: Kind, object: &DynamicObject, status: &MPIJobStatus) -> (Phas
     if holds("Suspended").is_some() || kind.suspended(object) {
         return (Phase::Pending, Some("Suspended".to_owned()));
     }
-    if holds("Running").is_some() || (kind == Kind::TrainJob && kind.workers_active(object) > 0) {
+    if holds("Running").is_some() || (kind == Kind::TrainJob && kind.is_active(object)) {
         return (Phase::Running, None);
     }
     if holds("Restarting").is_some() {

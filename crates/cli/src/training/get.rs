@@ -24,7 +24,14 @@ pub async fn get(console: &Console, global: &Global, get: &Get) -> Result<u8, Fa
     let job =
         jobs::list::get(&connection.client, get.target.kind.into(), &connection.namespace, &get.target.name)
             .await?;
-    console.data(&printed(&[job], get.output, false, false, Timestamp::now())?)?;
+    let now = Timestamp::now();
+    let shown = match get.output {
+        Output::Table | Output::Wide => {
+            rows_text(&jobs::list::rows_of(&connection.client, &[job]).await, get.output, false, now)
+        }
+        _ => printed(&[job], get.output, false, false, now)?,
+    };
+    console.data(&shown)?;
     Ok(0)
 }
 

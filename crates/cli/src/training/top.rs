@@ -7,10 +7,10 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jobs::Class;
 use jobs::list::Selection;
 use jobs::logs::{Choice, Item, Logs};
 use jobs::usage::{self, JobUse, PodUse};
-use jobs::{Class, view};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
 
@@ -67,13 +67,11 @@ async fn seen(connection: &Connection, top: &Top) -> Result<Vec<JobUse>, Failure
         namespace: namespace.map(str::to_owned),
         labels: top.selector.clone(),
     };
-    let (found, pods) = tokio::join!(
-        jobs::list::list(&connection.client, &selection),
+    let (rows, pods) = tokio::join!(
+        jobs::list::rows(&connection.client, &selection),
         usage::pods(&connection.client, namespace)
     );
-    let found = found?;
-    let rows =
-        found.iter().map(view::row).filter(|row| top.names.is_empty() || top.names.contains(&row.name));
+    let rows = rows?.into_iter().filter(|row| top.names.is_empty() || top.names.contains(&row.name));
     let mut jobs = usage::of_jobs(rows.collect(), &pods?);
     if let Some(missing) = top.names.iter().find(|name| !jobs.iter().any(|job| job.row.name == **name)) {
         return Err(Failure::new(

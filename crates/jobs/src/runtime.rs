@@ -1,0 +1,74 @@
+//! The runtimes of TrainJobs, as far as they say what a job itself leaves open: how many nodes it has.
+//!
+//! Source: `kubeflow/trainer` `pkg/apis/trainer/v1alpha1`: `spec.runtimeRef`, and of a runtime `spec.mlPolicy.numNodes`.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt;
+use futures::stream;
+use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::core::ApiResource;
+use serde_json::Value;
+
+use crate::Kind;
+use crate::view::Row;
+
+/// Runtimes that are read at once, and at most for one list; a cluster has a handful.
+const AT_ONCE: usize = 8;
+const MOST_RUNTIMES: usize = 64;
+
+/// A TrainJob's runtime.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuntimeRef {
+    /// The namespace of a TrainingRuntime; nothing of a ClusterTrainingRuntime.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// The runtime that says how many nodes a TrainJob has; nothing where the job says it itself.
+pub(crate) fn of(job: &DynamicObject) -> Option<RuntimeRef> {
+    if job.data.pointer("/spec/trainer/numNodes").is_some() {
+        return None;
+    }
+    let reference = job.data.pointer("/spec/runtimeRef")?;
+    let name = reference["name"].as_str()?.to_owned();
+    let namespaced = reference["kind"] == "TrainingRuntime";
+    Some(RuntimeRef { namespace: job.metadata.namespace.clone().filter(|_| namespaced), name })
+}
+
+/// Fills in the nodes that the runtimes of TrainJobs say; a runtime that may not be read leaves the default.
+pub(crate) async fn fill_in(client: &Client, rows: &mut [Row]) {
+    let mut wanted: Vec<RuntimeRef> = rows.iter().filter_map(|row| row.runtime.clone()).collect();
+    wanted.sort();
+    wanted.dedup();
+    let reads = wanted.into_iter().take(MOST_RUNTIMES).map(|runtime| async move {
+        let nodes = node_count(client, &runtime).await?;
+        Some((runtime, nodes))
+    });
+    let found: BTreeMap<RuntimeRef, i32> =
+        stream::iter(reads).buffer_unordered(AT_ONCE).filter_map(futures::future::ready).collect().await;
+    for row in rows {
+        let Some(nodes) = row.runtime.as_ref().and_then(|runtime| found.get(runtime)) else { continue };
+        // All of them are ready, or none is known to be.
+        row.workers_ready = if row.workers_ready > 0 { *nodes } else { 0 };
+        row.workers = *nodes;
+    }
+}
+
+async fn node_count(client: &Client, runtime: &RuntimeRef) -> Option<i32> {
+    let (kind, plural) = match runtime.namespace {
+        Some(_) => ("TrainingRuntime", "trainingruntimes"),
+        None => ("ClusterTrainingRuntime", "clustertrainingruntimes"),
+    };
+    let resource =
+        ApiResource { kind: kind.to_owned(), plural: plural.to_owned(), ..Kind::TrainJob.resource() };
+    let api: Api<DynamicObject> = match &runtime.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let found = api.get(&runtime.name).await.ok()?;
+    let nodes = found.data.pointer("/spec/mlPolicy/numNodes").and_then(Value::as_i64)?;
+    i32::try_from(nodes).ok()
+}

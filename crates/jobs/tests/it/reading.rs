@@ -1,0 +1,155 @@
+//! Counts and events of a cluster that is large or busy, and kinds that it serves in other versions or not at all.
+
+use std::time::Duration;
+
+use api::MPIJob;
+use jobs::list::{Selection, get, rows};
+use jobs::{Kind, describe, explanation, preflight};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, TEAM};
+
+/// How long a test waits for a preflight.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn job(name: &str, workers: usize, gpus: u64) -> Value {
+    let template = |resources: Value| json!({ "spec": { "containers": [{ "name": "main", "image": "i", "resources": resources }] } });
+    json!({ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": { "name": name, "namespace": TEAM },
+        "spec": { "mpiReplicaSpecs": { "Launcher": { "template": template(json!({})) }, "Worker": {
+            "replicas": workers, "template": template(json!({ "limits": { "nvidia.com/gpu": gpus } })) } } } })
+}
+
+async fn judged(stage: &Stage, job: &Value) -> Vec<String> {
+    let job: MPIJob = serde_json::from_value(job.clone()).unwrap();
+    let found = preflight::preflight(&stage.client, TEAM, &[job], PATIENCE).await.unwrap();
+    found.into_iter().map(|finding| finding.message).collect()
+}
+
+async fn define_mpi_jobs(stage: &Stage) {
+    stage.define("kubeflow.org/v2beta1", "MPIJob", "mpijobs", "Namespaced").await;
+}
+
+/// Five nodes of eight GPUs, of each of which two are held.
+async fn five_nodes(stage: &Stage) {
+    for index in 0..5 {
+        let node = json!({ "metadata": { "name": format!("gpu-{index}") }, "status": {
+            "allocatable": { "nvidia.com/gpu": "8", "pods": "110" },
+            "conditions": [{ "type": "Ready", "status": "True" }] } });
+        stage.create("v1", "Node", "nodes", node).await;
+        let pod = json!({ "metadata": { "name": format!("holder-{index}"), "namespace": TEAM }, "spec": {
+            "nodeName": format!("gpu-{index}"), "containers": [{ "name": "main", "image": "i",
+            "resources": { "limits": { "nvidia.com/gpu": "2" } } }] } });
+        stage.create("v1", "Pod", "pods", pod).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_free_is_counted_on_all_pages() {
+    let stage = Stage::new().await;
+    define_mpi_jobs(&stage).await;
+    five_nodes(&stage).await;
+    let said = judged(&stage, &job("large", 5, 8)).await;
+    assert!(said[0].starts_with("Requested 40 GPUs but only 30 available."), "{said:?}");
+    assert_eq!(judged(&stage, &job("fits", 5, 6)).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_jobs_events_are_found_in_a_busy_namespace() {
+    let stage = Stage::new().await;
+    define_mpi_jobs(&stage).await;
+    stage.create("kubeflow.org/v2beta1", "MPIJob", "mpijobs", job("zz", 2, 1)).await;
+    let worker = json!({ "metadata": { "name": "zz-worker-0", "namespace": TEAM,
+        "labels": { api::LABEL_JOB_NAME: "zz", api::LABEL_JOB_ROLE: "worker" } },
+        "spec": { "containers": [{ "name": "main", "image": "i" }] } });
+    stage.create("v1", "Pod", "pods", worker).await;
+    let event = |name: String, kind: &str, about: &str, reason: &str| {
+        json!({ "metadata": { "name": name, "namespace": TEAM }, "reason": reason, "message": "told",
+            "type": "Warning", "involvedObject": { "kind": kind, "name": about, "namespace": TEAM } })
+    };
+    for index in 0..50 {
+        let other = event(format!("aa.{index}"), "Pod", "aa-worker-0", "Other");
+        stage.create("v1", "Event", "events", other).await;
+    }
+    let about = [("MPIJob", "zz"), ("Job", "zz-launcher"), ("Pod", "zz-worker-0"), ("Pod", "zz-worker-1")];
+    for (number, (kind, name)) in about.into_iter().enumerate() {
+        stage.create("v1", "Event", "events", event(format!("zz.{number}"), kind, name, "Ours")).await;
+    }
+    let found = describe::describe(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
+    let mut told: Vec<&str> = found.events.iter().map(|event| event.first.object.as_str()).collect();
+    told.sort_unstable();
+    assert_eq!(told, ["job/zz-launcher", "mpijob/zz", "pod/zz-worker-0"], "{:?}", found.events);
+    assert_eq!(found.events.iter().map(|event| event.others + 1).sum::<usize>(), 4, "both Workers' events");
+    let explained = explanation::explain_job(&stage.client, Kind::MpiJob, TEAM, "zz").await.unwrap();
+    assert_eq!(explained.state, plan::Stage::Scheduling, "{explained:?}");
+    let lists = stage.lists_of(&format!("/api/v1/namespaces/{TEAM}/events"));
+    assert!(lists.len() < 40, "bounded: {lists:#?}");
+}
+
+#[tokio::test]
+async fn a_queue_is_asked_for_in_the_version_that_is_served() {
+    for version in ["v1beta1", "v1beta2"] {
+        let stage = Stage::new().await;
+        define_mpi_jobs(&stage).await;
+        let api_version = format!("kueue.x-k8s.io/{version}");
+        stage.define(&api_version, "LocalQueue", "localqueues", "Namespaced").await;
+        let queue = json!({ "metadata": { "name": "gpus", "namespace": TEAM },
+            "status": { "pendingWorkloads": 3, "admittedWorkloads": 1 } });
+        stage.create(&api_version, "LocalQueue", "localqueues", queue).await;
+        let mut queued = job("queued", 1, 1);
+        queued["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gpus" });
+        let said = judged(&stage, &queued).await;
+        assert!(
+            said[0].starts_with("3 workloads wait in the queue \"gpus\" already, 1 run."),
+            "{version}: {said:?}"
+        );
+        queued["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gone" });
+        let said = judged(&stage, &queued).await;
+        assert!(
+            said[0].starts_with("there is no queue \"gone\" in namespace \"team\""),
+            "{version}: {said:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_nobody_serves_does_not_keep_a_job_from_being_judged() {
+    let stage = Stage::new().await;
+    define_mpi_jobs(&stage).await;
+    five_nodes(&stage).await;
+    let mut queued = job("large", 5, 8);
+    queued["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gpus" });
+    let said = judged(&stage, &queued).await;
+    assert!(said[0].starts_with("Requested 40 GPUs but only 30 available."), "{said:?}");
+    assert!(said[1].starts_with("the cluster has no Kueue"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_train_job_has_as_many_nodes_as_its_runtime_says() {
+    let stage = Stage::new().await;
+    let trainer = "trainer.kubeflow.org/v1alpha1";
+    stage.define(trainer, "TrainJob", "trainjobs", "Namespaced").await;
+    stage.define(trainer, "TrainingRuntime", "trainingruntimes", "Namespaced").await;
+    stage.define(trainer, "ClusterTrainingRuntime", "clustertrainingruntimes", "Cluster").await;
+    let runtime = |nodes: u32| json!({ "mlPolicy": { "numNodes": nodes } });
+    let shared = json!({ "metadata": { "name": "mpi" }, "spec": runtime(8) });
+    stage.create(trainer, "ClusterTrainingRuntime", "clustertrainingruntimes", shared).await;
+    let own = json!({ "metadata": { "name": "mpi", "namespace": TEAM }, "spec": runtime(4) });
+    stage.create(trainer, "TrainingRuntime", "trainingruntimes", own).await;
+    let ready = json!({ "jobsStatus": [{ "name": "node", "active": 1, "ready": 1 }, { "name": "launcher", "active": 1, "ready": 1 }] });
+    let jobs = [
+        ("a-shared", json!({ "runtimeRef": { "name": "mpi" } })),
+        ("b-own", json!({ "runtimeRef": { "name": "mpi", "kind": "TrainingRuntime" } })),
+        ("c-says", json!({ "runtimeRef": { "name": "mpi" }, "trainer": { "numNodes": 2 } })),
+        ("d-unknown", json!({ "runtimeRef": { "name": "gone" } })),
+    ];
+    for (name, spec) in jobs {
+        let job = json!({ "metadata": { "name": name, "namespace": TEAM }, "spec": spec, "status": ready });
+        stage.create(trainer, "TrainJob", "trainjobs", job).await;
+    }
+    let selection = Selection { kind: Some(Kind::TrainJob), ..Selection::default() };
+    let rows = rows(&stage.client, &selection).await.unwrap();
+    let counts: Vec<(i32, i32)> = rows.iter().map(|row| (row.workers_ready, row.workers)).collect();
+    assert_eq!(counts, [(8, 8), (4, 4), (2, 2), (1, 1)]);
+    let raw = get(&stage.client, Kind::TrainJob, TEAM, "a-shared").await.unwrap();
+    assert!(raw.data.pointer("/spec/trainer").is_none(), "the object itself is as it was written");
+}
