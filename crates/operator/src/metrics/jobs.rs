@@ -1,10 +1,11 @@
-//! What is read off the stores at each scrape, so that nothing of a job that is gone stays.
+//! What is read off the stores at each scrape, so that nothing of a job that is gone stays. Jobs that another controller
+//! manages are not counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use api::{MPIJob, Phase};
+use api::{LAUNCHER, MPIJob, Phase};
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use prometheus_client::collector::Collector;
@@ -34,10 +35,13 @@ impl Collector for Jobs {
         let jobs = self.jobs.get().map(Store::state).unwrap_or_default();
         let (mut phases, mut workers): (BTreeMap<Labels, i64>, BTreeMap<Labels, i64>) = Default::default();
         let mut known: BTreeMap<Labels, i64> = BTreeMap::new();
-        for job in &jobs {
+        for job in jobs.iter().filter(|job| plan::is_ours(job)) {
             let namespace = job.namespace().unwrap_or_default();
-            let launcher = plan::launcher_name(&job.name_any());
-            known.insert([("launcher", launcher), ("namespace", namespace.clone())], 1);
+            // As upstream, which sets it once it has seen the Launcher's Job.
+            if job.status.as_ref().is_some_and(|status| status.replica_statuses.contains_key(LAUNCHER)) {
+                let launcher = plan::launcher_name(&job.name_any());
+                known.insert([("launcher", launcher), ("namespace", namespace.clone())], 1);
+            }
             let phase = phase(job).to_owned();
             *phases.entry([("namespace", namespace.clone()), ("phase", phase)]).or_default() += 1;
             let Some(counts) = job.status.as_ref().and_then(|status| status.workers.as_ref()) else {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use api::{
     CONDITION_CREATED, CONDITION_FAILED, CONDITION_RUNNING, CONDITION_SUCCEEDED, MPIJob, MPIJobStatus,
+    REASON_VALIDATION,
 };
 use jiff::Timestamp;
 use kube::runtime::reflector::Store;
@@ -182,7 +183,9 @@ impl Metrics {
         if became(CONDITION_SUCCEEDED) {
             self.successful.inc();
         }
-        if became(CONDITION_FAILED) {
+        // A job that cannot be run has not failed: it never began, and may be mended and refused any number of times. Upstream
+        // counts none of it either.
+        if became(CONDITION_FAILED) && !is_refused(new) {
             self.failed.inc();
             self.failures.get_or_create(&ByCause { cause: cause(new) }).inc();
         }
@@ -239,6 +242,12 @@ impl Metrics {
             Format::Text => text::from_open_metrics(&shown),
         })
     }
+}
+
+/// Whether a status says that its job cannot be run.
+fn is_refused(status: &MPIJobStatus) -> bool {
+    plan::condition(status, CONDITION_FAILED)
+        .is_some_and(|failed| failed.reason.as_deref() == Some(REASON_VALIDATION))
 }
 
 /// Why a job failed, in one of a bounded number of words: what a pod says of itself stands behind a slash and is left

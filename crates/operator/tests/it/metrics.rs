@@ -89,6 +89,27 @@ async fn metrics_follow_the_life_of_jobs_and_go_with_them() {
 }
 
 #[tokio::test]
+async fn jobs_of_another_manager_and_jobs_that_cannot_run_are_not_counted() {
+    let stage = Stage::new().await;
+    let operator = stage.operate();
+    let vitals = &operator.vitals;
+    stage.submit(&job("elsewhere", 1, json!({ "managedBy": "kueue.x-k8s.io/multikueue" }))).await;
+    let mut bad = job("bad", 1, json!({}));
+    bad["metadata"]["annotations"] = json!({ api::ANNOTATION_START_TIMEOUT: "soon" });
+    stage.submit(&bad).await;
+    until(vitals, "mpi_operator_jobs", &[("phase", "Failed")], Some(1.0)).await;
+    let samples = scrape(vitals);
+    assert_eq!(value(&samples, "mpi_operator_jobs", &[("phase", "Pending")]), None);
+    assert_eq!(value(&samples, "mpi_operator_jobs_failed_total", &[]), Some(0.0));
+    assert_eq!(value(&samples, "mpi_operator_job_failures_total", &[]), None);
+    assert_eq!(value(&samples, "mpi_operator_job_info", &[]), None, "neither has a Launcher");
+    stage.submit(&job("later", 1, json!({}))).await;
+    stage.bring_up("later", 1).await;
+    until(vitals, "mpi_operator_job_info", &[("launcher", "later-launcher")], Some(1.0)).await;
+    assert_eq!(value(&scrape(vitals), "mpi_operator_jobs_created_total", &[]), Some(1.0));
+}
+
+#[tokio::test]
 async fn a_status_that_cannot_be_written_counts_nothing() {
     let stage = Stage::new().await;
     // The first write that fails is an event, the second the status: the job's creation is counted by the second
