@@ -120,10 +120,7 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
         seen.failed_nodes.dedup();
     }
     let launcher = seen.launcher.as_ref().and_then(ResourceExt::uid);
-    for pod in stores.pods.state() {
-        if pod.metadata.namespace.as_ref() != Some(&valid.namespace) {
-            continue;
-        }
+    for pod in stores.pods_of_jobs.pods_of(&valid.namespace, &valid.name, &stores.pods) {
         if is_controlled_by(&*pod, &valid.uid) {
             seen.workers.push(pod);
         } else if launcher.as_deref().is_some_and(|uid| is_controlled_by(&*pod, uid)) {

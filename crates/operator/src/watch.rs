@@ -2,9 +2,10 @@
 //! neither the API server nor this process spends anything on other people's pods and ConfigMaps; there is none of
 //! Secrets.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{LABEL_JOB_NAME, LABEL_OPERATOR_NAME, MPIJob, OPERATOR_NAME};
 use futures::{Stream, StreamExt};
@@ -32,6 +33,8 @@ pub(crate) struct Stores {
     pub services: Store<Service>,
     pub config_maps: Store<ConfigMap>,
     pub pods: Store<Pod>,
+    /// Which of the pods are a job's.
+    pub pods_of_jobs: Arc<PodIndex>,
     pub jobs: Store<Job>,
     /// Where jobs are scheduled as gangs.
     pub pod_groups: Option<PodGroups>,
@@ -74,10 +77,14 @@ pub(crate) fn controller(
     let (controller, services) = watch(controller, scoped(client, namespace), health, whole);
     let whole = |child: &mut ConfigMap| child.managed_fields_mut().clear();
     let (controller, config_maps) = watch(controller, scoped(client, namespace), health, whole);
-    let (controller, pods) = watch(controller, scoped(client, namespace), health, move |pod: &mut Pod| {
+    let pods_of_jobs = Arc::new(PodIndex::default());
+    let index = pods_of_jobs.clone();
+    let look = move |pod: &mut Pod| {
         pod.metadata.managed_fields = None;
         pods_seen.note(pod);
-    });
+    };
+    let (controller, pods) =
+        watch_noting(controller, scoped(client, namespace), health, look, move |event| index.note(event));
     let (controller, jobs) = watch(controller, scoped(client, namespace), health, move |job: &mut Job| {
         job.metadata.managed_fields = None;
         jobs_seen.note_end(job);
@@ -89,7 +96,7 @@ pub(crate) fn controller(
         }
         None => (controller, None),
     };
-    (controller, Stores { services, config_maps, pods, jobs, pod_groups })
+    (controller, Stores { services, config_maps, pods, pods_of_jobs, jobs, pod_groups })
 }
 
 /// Adds the watch of the PodGroups, whose API is known only now.
@@ -174,15 +181,101 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash,
 {
+    watch_noting(controller, children, health, look, |_| {})
+}
+
+/// The same; `note` sees every event before the store does.
+fn watch_noting<K>(
+    controller: Controller<MPIJob>,
+    children: Api<K>,
+    health: &Arc<Health>,
+    look: impl Fn(&mut K) + Send + 'static,
+    note: impl Fn(&watcher::Event<K>) + Send + 'static,
+) -> (Controller<MPIJob>, Store<K>)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash,
+{
     let (store, writer) = reflector::store();
     let stream = watcher(children, ours().page_size(PAGE))
         .default_backoff()
         .modify(look)
+        .inspect(move |event| {
+            if let Ok(event) = event {
+                note(event);
+            }
+        })
         .reflect(writer)
         .touched_objects();
     let health = health.clone();
     let job = move |child| woken(job_of(&child)?, &health);
     (controller.watches_stream(logged(stream), job), store)
+}
+
+/// The names of the pods of each job, by the job's namespace and name, so that a pass looks at no other job's pods. It
+/// sees a pod before the store does, and so never lacks one that the store has.
+#[derive(Default)]
+pub(crate) struct PodIndex(Mutex<IndexState>);
+
+#[derive(Default)]
+struct IndexState {
+    pods: Names,
+    /// What a list under way has shown: it replaces the rest when it is over.
+    listing: Option<Names>,
+}
+
+/// Names of pods, by job.
+type Names = HashMap<ObjectRef<MPIJob>, BTreeSet<String>>;
+
+impl PodIndex {
+    /// The pods of a job that a store has.
+    pub(crate) fn pods_of(&self, namespace: &str, job: &str, store: &Store<Pod>) -> Vec<Arc<Pod>> {
+        let job = ObjectRef::new(job).within(namespace);
+        let names = self.state().pods.get(&job).cloned().unwrap_or_default();
+        names.iter().filter_map(|name| store.get(&ObjectRef::new(name).within(namespace))).collect()
+    }
+
+    fn note(&self, event: &watcher::Event<Pod>) {
+        let mut state = self.state();
+        match event {
+            watcher::Event::Init => state.listing = Some(Names::new()),
+            watcher::Event::InitApply(pod) => {
+                // What the store has until the list is over stays findable, and what is new is so when it is.
+                if let Some(listing) = &mut state.listing {
+                    add(listing, pod);
+                }
+                add(&mut state.pods, pod);
+            }
+            watcher::Event::InitDone => {
+                if let Some(listing) = state.listing.take() {
+                    state.pods = listing;
+                }
+            }
+            watcher::Event::Apply(pod) => add(&mut state.pods, pod),
+            watcher::Event::Delete(pod) => remove(&mut state.pods, pod),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, IndexState> {
+        // A panic elsewhere leaves at most a name too many.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn add(names: &mut Names, pod: &Pod) {
+    if let Some(job) = job_of(pod) {
+        names.entry(job).or_default().insert(pod.name_any());
+    }
+}
+
+fn remove(names: &mut Names, pod: &Pod) {
+    let Some(job) = job_of(pod) else { return };
+    if let Some(pods) = names.get_mut(&job) {
+        pods.remove(&pod.name_any());
+        if pods.is_empty() {
+            names.remove(&job);
+        }
+    }
 }
 
 /// A watch that fails goes on by itself; that it failed should be known.
@@ -201,4 +294,48 @@ fn logged<K: Resource<DynamicType = ()>>(
 fn job_of<K: Resource>(child: &K) -> Option<ObjectRef<MPIJob>> {
     let name = child.labels().get(LABEL_JOB_NAME)?;
     Some(ObjectRef::new(name).within(child.namespace().as_deref()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str, job: &str) -> Pod {
+        let pod =
+            json!({ "metadata": { "name": name, "namespace": "team", "labels": { LABEL_JOB_NAME: job } } });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    fn names(index: &PodIndex, job: &str, store: &Store<Pod>) -> Vec<String> {
+        index.pods_of("team", job, store).iter().map(|pod| pod.name_any()).collect()
+    }
+
+    #[test]
+    fn a_jobs_pods_are_found_as_the_watch_shows_them() {
+        let index = PodIndex::default();
+        let (store, mut writer) = reflector::store();
+        let mut see = |event: watcher::Event<Pod>| {
+            index.note(&event);
+            writer.apply_watcher_event(&event);
+        };
+        see(watcher::Event::Init);
+        see(watcher::Event::InitApply(pod("a-0", "a")));
+        see(watcher::Event::InitApply(pod("b-0", "b")));
+        assert_eq!(names(&index, "a", &store), [""; 0], "the list is not over");
+        see(watcher::Event::InitDone);
+        see(watcher::Event::Apply(pod("a-1", "a")));
+        assert_eq!(names(&index, "a", &store), ["a-0", "a-1"]);
+        see(watcher::Event::Delete(pod("a-0", "a")));
+        assert_eq!(names(&index, "a", &store), ["a-1"]);
+        // Another list: what it does not show is gone once it is over.
+        see(watcher::Event::Init);
+        see(watcher::Event::InitApply(pod("a-2", "a")));
+        assert_eq!(names(&index, "a", &store), ["a-1"]);
+        see(watcher::Event::InitDone);
+        assert_eq!(names(&index, "a", &store), ["a-2"]);
+        assert_eq!(names(&index, "b", &store), [""; 0]);
+        assert_eq!(index.state().pods.len(), 1, "nothing is kept of a job without pods");
+    }
 }
