@@ -45,15 +45,15 @@ fn additions(path: &str, open: &Value, filled: &Value, patch: &mut Vec<Value>) {
 }
 
 /// Refuses a job that cannot run, with every fault, and warns of what runs otherwise than meant. A change that leaves
-/// the spec as it is passes: whoever removes a finalizer of an invalid job must be able to.
+/// the spec as it is passes, but for faults that it brings in itself, as it can by an annotation: somebody who removes a
+/// finalizer of an invalid job, or adds an annotation of another controller, must be able to.
 pub(super) fn validate(request: &Request) -> Decision {
     let Some(job) = &request.object else { return Decision::default() };
-    if request
-        .old_object
-        .as_ref()
-        .is_some_and(|old| old.spec == job.spec && old.metadata.annotations == job.metadata.annotations)
-        || job.metadata.deletion_timestamp.is_some()
-    {
+    if job.metadata.deletion_timestamp.is_some() {
+        return Decision::default();
+    }
+    let before = request.old_object.as_ref().filter(|old| old.spec == job.spec);
+    if before.is_some_and(|old| old.metadata.annotations == job.metadata.annotations) {
         return Decision::default();
     }
     let changes =
@@ -68,8 +68,17 @@ pub(super) fn validate(request: &Request) -> Decision {
             Decision { warnings, ..Decision::default() }
         }
         Err(faults) => {
-            let listed: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            Decision::refuse(422, "Invalid", format!("Found validation errors: {}", listed.join("; ")))
+            let known = before.and_then(|old| plan::validate(old).err()).unwrap_or_default();
+            let new = faults.iter().filter(|fault| !known.contains(fault));
+            let listed: Vec<String> = new.map(ToString::to_string).collect();
+            match listed.is_empty() {
+                true => Decision::default(),
+                false => Decision::refuse(
+                    422,
+                    "Invalid",
+                    format!("Found validation errors: {}", listed.join("; ")),
+                ),
+            }
         }
     }
 }
@@ -78,14 +87,18 @@ fn cut(text: &str) -> String {
     text.char_indices().take_while(|(at, c)| at + c.len_utf8() <= LONGEST_WARNING).map(|(_, c)| c).collect()
 }
 
-/// Whether the request is for a job to begin to run: a new one, or one that is resumed.
-pub(super) fn starts(request: &Request) -> bool {
+/// Whether the request takes one of the namespace's places: a new job that is to run, or one that a person resumes. What
+/// a queue resumes has its quota reserved already: to refuse it would leave that idle, and the queue would try for ever.
+pub(super) fn takes_place(request: &Request) -> bool {
+    let queued = |job: &MPIJob| {
+        job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(api::LABEL_QUEUE_NAME))
+    };
     let held = |job: &MPIJob| {
         job.spec.run_policy.as_ref().and_then(|policy| policy.suspend).unwrap_or(false)
             || job.metadata.deletion_timestamp.is_some()
     };
     let Some(job) = request.object.as_ref().filter(|job| !held(job)) else { return false };
-    plan::is_ours(job) && request.old_object.as_ref().is_none_or(held)
+    plan::is_ours(job) && request.old_object.as_ref().is_none_or(|old| held(old) && !queued(old))
 }
 
 /// The fields below `spec` that differ, for the audit line.
@@ -176,14 +189,37 @@ mod tests {
     }
 
     #[test]
-    fn a_job_starts_when_it_is_created_or_resumed() {
+    fn an_annotation_is_judged_by_the_faults_that_it_brings_in() {
+        let bad = job(&json!({ "backoffLimit": -1 }), 0);
+        let with = |annotations: Value| {
+            let mut job = bad.clone();
+            job["metadata"]["annotations"] = annotations;
+            validate(&request("UPDATE", Some(bad.clone()), Some(job))).refusal
+        };
+        assert_eq!(with(json!({ "example.com/note": "seen" })), None);
+        assert_eq!(with(json!({ api::ANNOTATION_START_TIMEOUT: "5m" })), None);
+        let refusal = with(json!({ api::ANNOTATION_START_TIMEOUT: "soon" })).unwrap();
+        assert!(refusal.message.contains(api::ANNOTATION_START_TIMEOUT), "{refusal:?}");
+        assert!(!refusal.message.contains("backoffLimit"), "{refusal:?}");
+    }
+
+    #[test]
+    fn a_job_takes_a_place_when_it_is_created_or_resumed_by_a_person() {
         let (held, free) = (job(&json!({ "suspend": true }), 1), job(&json!({}), 1));
-        assert!(starts(&request("CREATE", None, Some(free.clone()))));
-        assert!(!starts(&request("CREATE", None, Some(held.clone()))));
-        assert!(starts(&request("UPDATE", Some(held.clone()), Some(free.clone()))));
-        assert!(!starts(&request("UPDATE", Some(free.clone()), Some(held))));
-        assert!(!starts(&request("UPDATE", Some(free.clone()), Some(free.clone()))));
-        assert!(!starts(&request("DELETE", Some(free), None)));
+        assert!(takes_place(&request("CREATE", None, Some(free.clone()))));
+        assert!(!takes_place(&request("CREATE", None, Some(held.clone()))));
+        assert!(takes_place(&request("UPDATE", Some(held.clone()), Some(free.clone()))));
+        assert!(!takes_place(&request("UPDATE", Some(free.clone()), Some(held.clone()))));
+        assert!(!takes_place(&request("UPDATE", Some(free.clone()), Some(free.clone()))));
+        assert!(!takes_place(&request("DELETE", Some(free.clone()), None)));
+        let queued = |mut job: Value| {
+            job["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gpus" });
+            job
+        };
+        assert!(!takes_place(&request("UPDATE", Some(queued(held.clone())), Some(queued(free.clone())))));
+        // Of a queue that nobody serves, no job waits: and a label that comes with the resume is no queue's word.
+        assert!(takes_place(&request("CREATE", None, Some(queued(free.clone())))));
+        assert!(takes_place(&request("UPDATE", Some(held), Some(queued(free)))));
     }
 
     #[test]

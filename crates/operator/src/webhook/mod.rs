@@ -85,7 +85,7 @@ impl Webhook {
 
     async fn validate(&self, request: &review::Request) -> Result<Decision, kube::Error> {
         let mut decision = decide::validate(request);
-        if decision.refusal.is_none() && decide::starts(request) {
+        if decision.refusal.is_none() && decide::takes_place(request) {
             let verdict = self.quota.take(&request.namespace, &request.name, request.dry_run).await?;
             if let Verdict::Full { running, limit } = verdict {
                 let message = format!("Quota exceeded: {running}/{limit} jobs running");

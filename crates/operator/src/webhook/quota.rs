@@ -1,6 +1,7 @@
 //! How many jobs of a namespace may run at once: its annotation `training.opendatahub.io/max-concurrent-jobs`.
 //!
-//! What counts is what the API server has, plus what was admitted and has not been stored yet. The latter stands in a
+//! What runs counts, whether a person or a queue has let it go; refused are jobs that people create or resume
+//! (`decide::takes_place`). What counts is what the API server has, plus what was admitted and has not been stored yet. The latter stands in a
 //! Lease `mpi-operator-quota-<namespace>` in the operator's own namespace, replaced only if nobody else has meanwhile,
 //! so two operators that are asked at the same moment do not both give the last place away. An admitted job that is
 //! refused by somebody after us keeps its place for [`PLACE_HELD`], the longest that a webhook after us may take: then

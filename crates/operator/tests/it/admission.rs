@@ -86,6 +86,8 @@ async fn an_invalid_job_from_before_the_webhook_can_still_be_touched_and_deleted
         .unwrap();
     let patch = json!({ "metadata": { "labels": { "looked-at": "yes" } } });
     stage.change_job("pi", patch).await;
+    let patch = json!({ "metadata": { "annotations": { "example.com/looked-at": "yes" } } });
+    stage.change_job("pi", patch).await;
     stage.api::<MPIJob>().delete("pi", &DeleteParams::default()).await.unwrap();
 }
 
@@ -185,6 +187,19 @@ async fn no_more_jobs_run_at_once_than_the_namespace_allows() {
         { "type": "Succeeded", "status": "True" }] } });
     jobs.patch_status(&ran, &PatchParams::default(), &Patch::Merge(ended)).await.unwrap();
     jobs.patch("held", &PatchParams::default(), &resume).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_job_that_its_queue_resumes_is_not_refused_and_counts() {
+    let (stage, _) = guarded().await;
+    limit(&stage, "1").await;
+    create(&stage, &job("first", 1, json!({}))).await.unwrap();
+    let mut queued = job("queued", 1, json!({ "suspend": true }));
+    queued["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gpus" });
+    create(&stage, &queued).await.unwrap();
+    stage.change_job("queued", json!({ "spec": { "runPolicy": { "suspend": false } } })).await;
+    let refused = create(&stage, &job("next", 1, json!({}))).await.unwrap_err();
+    assert!(refused.message.ends_with("Quota exceeded: 2/1 jobs running"), "{}", refused.message);
 }
 
 /// Two replicas that are asked at the same moments, before anything that they admit is stored.
