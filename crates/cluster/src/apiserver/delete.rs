@@ -151,8 +151,7 @@ pub async fn delete(call: &Call<'_>, options: &Options) -> Result<Outcome, Refus
 /// # Errors
 /// 400 for the selectors; the first refusal of an object.
 pub async fn delete_collection(call: &Call<'_>, options: &Options) -> Result<Vec<Arc<Record>>, Refusal> {
-    let query = &call.query;
-    let selection = Selection::of_list(&call.entry.kind, query, &query.field_selector)?;
+    let selection = Selection::of_list(&call.entry.kind, &call.query)?;
     let mut deleted = call.server.store.list(&call.entry.resource, call.action.namespace).records;
     deleted.retain(|record| selection.matches(&record.value));
     warn_of_orphans(call, options);

@@ -264,7 +264,8 @@ where
     }
     match route::route(&parts.method, &path, query.watch)? {
         Target::Action(action) => {
-            let ask = authority::ask_of(&action, query.selected_name());
+            let selected = authority::selected_name(&action, &query.field_selector);
+            let ask = authority::ask_of(&action, &selected);
             note(trail, |trail| trail.about(&action));
             permit(server, &user, &ask, trail)?;
             let entry = find(server, &action).map_err(|refusal| deprecated(server, &action, refusal))?;

@@ -72,13 +72,6 @@ pub struct Query {
 }
 
 impl Query {
-    /// The one name that the field selector selects, or empty.
-    pub fn selected_name(&self) -> &str {
-        let mut parts = self.field_selector.split(',');
-        let name = parts.find_map(|part| part.trim().strip_prefix("metadata.name="));
-        name.map(|name| name.trim_start_matches('=')).unwrap_or_default()
-    }
-
     /// Checks what a list or watch is asked with (`ValidateListOptions`).
     ///
     /// # Errors

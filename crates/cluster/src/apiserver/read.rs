@@ -37,7 +37,7 @@ pub fn get(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
 /// # Errors
 /// 400 for selectors and tokens that do not parse; 410 for a revision that is forgotten; 504 for one to come.
 pub fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
-    let selection = Selection::of_list(&call.entry.kind, &call.query, &call.query.field_selector)?;
+    let selection = Selection::of_list(&call.entry.kind, &call.query)?;
     let token = (!call.query.next.is_empty()).then(|| Token::parse(&call.query.next)).transpose()?;
     let Snapshot { mut records, revision } = snapshot(call, token.as_ref())?;
     if let Some(token) = &token {
@@ -49,9 +49,9 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     if !selection.is_everything() {
         records.retain(|record| selection.matches(&super::versions::served(&call.entry.kind, &record.value)));
     }
-    // One that is asked for by name has no successor.
-    let is_one = !call.query.selected_name().is_empty();
-    if let Some(limit) = call.query.limit.filter(|limit| *limit <= records.len() && !is_one) {
+    // An object that is selected by its name has no successor.
+    let limit = call.query.limit.filter(|_| !selection.is_of_one());
+    if let Some(limit) = limit.filter(|limit| *limit <= records.len()) {
         records.truncate(limit);
         // There may be more as long as there are keys, whether what stands there is selected or not.
         if let Some(end) = records.last().filter(|end| last.as_ref().is_some_and(|last| *last != end.key)) {

@@ -332,19 +332,25 @@ impl Selection {
     ///
     /// # Errors
     /// 400 and 422.
-    pub fn of_list(kind: &Arc<Kind>, query: &Query, fields: &str) -> Result<Self, Refusal> {
+    pub fn of_list(kind: &Arc<Kind>, query: &Query) -> Result<Self, Refusal> {
         let refuse = |error: SelectorError| status::bad_request(error.to_string());
         let labels = LabelSelector::parse(&query.label_selector).map_err(refuse)?;
-        let fields = match FieldSelector::parse(kind, fields) {
-            Err(error) if !matches!(error, SelectorError::Field(..)) => {
-                query.check_combination()?;
-                return Err(refuse(error));
-            }
-            fields => fields.map_err(refuse)?,
-        };
+        FieldSelector::read(&query.field_selector).map_err(refuse)?;
         query.check_combination()?;
+        let fields = FieldSelector::parse(kind, &query.field_selector).map_err(refuse)?;
         query.check_version()?;
         Ok(Self { kind: kind.clone(), labels, fields })
+    }
+
+    /// The same, of the object with this name only.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { fields: self.fields.named(name), ..self }
+    }
+
+    /// Whether at most one object is selected, by its name (`SelectionPredicate.MatchesSingle`).
+    pub fn is_of_one(&self) -> bool {
+        self.fields.exact("metadata.name").is_some()
     }
 
     /// Whether every object is selected.

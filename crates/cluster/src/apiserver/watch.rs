@@ -43,12 +43,10 @@ const BATCH: usize = 128;
 /// 400 for selectors that do not parse. A forgotten revision is no refusal but the stream's only event.
 pub fn watch(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     let kind = &call.entry.kind;
-    let mut fields = call.query.field_selector.clone();
+    let mut selection = Selection::of_list(kind, &call.query)?;
     if !call.action.name.is_empty() {
-        let separator = if fields.is_empty() { "" } else { "," };
-        fields = format!("{fields}{separator}metadata.name={}", call.action.name);
+        selection = selection.named(call.action.name);
     }
-    let selection = Selection::of_list(kind, &call.query, &fields)?;
     let lines = Lines {
         entry: call.entry.clone(),
         selection,

@@ -29,6 +29,12 @@ pub enum SelectorError {
     /// A field selector that does not parse.
     #[error("invalid selector: '{0}'; can't understand '{1}'")]
     Field(String, String),
+    /// A value of a field selector with a backslash before anything but `,`, `=` and a backslash.
+    #[error("invalid field selector: invalid escape sequence: {0}")]
+    Escape(String),
+    /// A value of a field selector with a `,` or `=` without a backslash before it.
+    #[error("invalid field selector: unescaped character in value: {}", u32::from(*.0))]
+    Unescaped(char),
     /// A field on which Jobs cannot be selected.
     #[error("field label {0:?} not supported for Job")]
     OfJob(String),
@@ -287,6 +293,18 @@ struct FieldRequirement {
 impl FieldSelector {
     /// Parses `a=b,c!=d` (also `==`; a backslash quotes `,`, `=` and itself) and checks that `kind` has these fields.
     pub fn parse(kind: &Kind, text: &str) -> Result<FieldSelector, SelectorError> {
+        let selector = FieldSelector::read(text)?;
+        let unknown = selector.requirements.iter().find(|required| !selectable(kind, &required.field));
+        let Some(FieldRequirement { field, .. }) = unknown else { return Ok(selector) };
+        Err(match converts_fields(kind) {
+            true if kind.is("batch", "Job") => SelectorError::OfJob(field.clone()),
+            true => SelectorError::Unsupported(field.clone()),
+            false => SelectorError::Unknown(field.clone()),
+        })
+    }
+
+    /// Parses a selector of whichever kind, e.g. before the kind is known.
+    pub fn read(text: &str) -> Result<FieldSelector, SelectorError> {
         if text.len() > MAX_BYTES {
             return Err(SelectorError::TooLong);
         }
@@ -297,16 +315,17 @@ impl FieldSelector {
             }
             let (field, equal, value) =
                 split_term(term).ok_or_else(|| SelectorError::Field(text.to_owned(), term.to_owned()))?;
-            if !selectable(kind, field) {
-                return Err(match converts_fields(kind) {
-                    true if kind.is("batch", "Job") => SelectorError::OfJob(field.to_owned()),
-                    true => SelectorError::Unsupported(field.to_owned()),
-                    false => SelectorError::Unknown(field.to_owned()),
-                });
-            }
-            requirements.push(FieldRequirement { field: field.to_owned(), equal, value: unquote(value) });
+            requirements.push(FieldRequirement { field: field.to_owned(), equal, value: unquote(value)? });
         }
         Ok(FieldSelector { requirements })
+    }
+
+    /// The same, of objects with this name only.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> FieldSelector {
+        let field = "metadata.name".to_owned();
+        self.requirements.push(FieldRequirement { field, equal: true, value: name.to_owned() });
+        self
     }
 
     /// Whether everything is selected.
@@ -370,18 +389,23 @@ fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     None
 }
 
-fn unquote(text: &str) -> String {
+/// A value without its backslashes (`fields.UnescapeValue`).
+fn unquote(text: &str) -> Result<String, SelectorError> {
     let mut out = String::with_capacity(text.len());
-    let mut quoted = false;
-    for c in text.chars() {
-        if c == '\\' && !quoted {
-            quoted = true;
-        } else {
-            quoted = false;
-            out.push(c);
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '\\' => match characters.next() {
+                Some(quoted @ ('\\' | ',' | '=')) => out.push(quoted),
+                other => {
+                    return Err(SelectorError::Escape([Some('\\'), other].into_iter().flatten().collect()));
+                }
+            },
+            ',' | '=' => return Err(SelectorError::Unescaped(c)),
+            c => out.push(c),
         }
     }
-    out
+    Ok(out)
 }
 
 /// The fields of a built-in kind on which it can be selected beyond name and namespace, and where they stand.
@@ -545,7 +569,15 @@ mod tests {
             FieldSelector::parse(pod, "spec.foo=x").unwrap_err().to_string(),
             "field label not supported: spec.foo"
         );
-        assert!(FieldSelector::parse(pod, "nonsense").is_err());
+        let refused = [
+            ("nonsense", "invalid selector: 'nonsense'; can't understand 'nonsense'"),
+            ("metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
+            (r"metadata.name=a\b", r"invalid field selector: invalid escape sequence: \b"),
+            (r"metadata.name=a\", r"invalid field selector: invalid escape sequence: \"),
+        ];
+        for (text, why) in refused {
+            assert_eq!(FieldSelector::parse(pod, text).unwrap_err().to_string(), why, "{text}");
+        }
         assert_eq!(FieldSelector::parse(pod, "metadata.name=p").unwrap().exact("metadata.name"), Some("p"));
     }
 }

@@ -14,6 +14,7 @@ use crate::access::{Ask, GROUP, Index, MASTERS, Rule, UserInfo, Verdict};
 use crate::apiserver::call::Call;
 use crate::apiserver::route::Action;
 use crate::apiserver::status::{self, About, Refusal};
+use crate::objects::FieldSelector;
 use crate::store::{Event, Resource, Store, Verb};
 
 /// The followed resources.
@@ -102,19 +103,30 @@ impl State {
     }
 }
 
-/// What an action asks (`apiserver/pkg/endpoints/request/requestinfo.go`): a namespace stands in itself, and a list of
-/// the one object that a field selector names is about that object.
+/// The one name that a list or watch selects, or empty (`apiserver/pkg/endpoints/request/requestinfo.go`). It is read
+/// from the selector exactly as the selection reads it; a selector that does not parse names nothing and is refused
+/// later. Every other verb, `deletecollection` among them, is about what its path names.
+pub fn selected_name(action: &Action<'_>, field_selector: &str) -> String {
+    if field_selector.is_empty() || !action.name.is_empty() || !matches!(action.verb, "list" | "watch") {
+        return String::new();
+    }
+    let selector = FieldSelector::read(field_selector).unwrap_or_default();
+    let is_name = |name: &&str| !matches!(*name, "." | "..") && !name.contains(['/', '%']);
+    selector.exact("metadata.name").filter(is_name).unwrap_or_default().to_owned()
+}
+
+/// What an action asks (`apiserver/pkg/endpoints/request/requestinfo.go`): a namespace stands in itself, and a list or
+/// watch of one object is about that object ([`selected_name`]).
 pub fn ask_of<'a>(action: &Action<'a>, selected: &'a str) -> Ask<'a> {
     let is_namespace = action.group.is_empty() && action.resource == "namespaces";
     let own = if is_namespace { action.name } else { "" };
-    let is_of_many = matches!(action.verb, "list" | "watch" | "deletecollection");
     Ask::Resource {
         verb: action.verb,
         group: action.group,
         resource: action.resource,
         subresource: action.subresource,
         namespace: action.namespace.unwrap_or(own),
-        name: if action.name.is_empty() && is_of_many { selected } else { action.name },
+        name: if action.name.is_empty() { selected } else { action.name },
     }
 }
 
@@ -217,6 +229,37 @@ mod tests {
         let path = Ask::Path { verb: "get", path: "/metrics" };
         let refused = authorize(&authority, &nobody, &path).map_err(|refusal| refusal.message);
         assert_eq!(refused, Err(r#"forbidden: User "u" cannot get path "/metrics""#.to_owned()));
+    }
+
+    #[test]
+    fn a_selector_names_what_it_selects_and_only_to_a_list_or_watch() {
+        let list = Action {
+            verb: "list",
+            group: "",
+            version: "v1",
+            namespace: Some("default"),
+            resource: "secrets",
+            name: "",
+            subresource: "",
+        };
+        let table = [
+            ("metadata.name=a", "a"),
+            ("metadata.name==a", "a"),
+            ("type=x,metadata.name=a", "a"),
+            (r"metadata.namespace!=x\,metadata.name=a", ""),
+            (r"metadata.namespace!=x\\,metadata.name=a", "a"),
+            ("metadata.name!=a", ""),
+            (r"metadata.name=a\,b", "a,b"),
+            (r"metadata.name=a\", ""),
+            ("metadata.name=a,nonsense", ""),
+            ("metadata.name=a/b", ""),
+            ("", ""),
+        ];
+        for (selector, name) in table {
+            assert_eq!(selected_name(&list, selector), name, "{selector}");
+            assert_eq!(selected_name(&Action { verb: "watch", ..list }, selector), name, "{selector}");
+            assert_eq!(selected_name(&Action { verb: "deletecollection", ..list }, selector), "");
+        }
     }
 
     #[tokio::test]
