@@ -204,15 +204,20 @@ pub fn pairs(text: &str) -> Vec<(String, String)> {
 
 /// Decodes `%XX` and `+` of a query's part.
 pub fn decode(text: &str) -> String {
-    unescape(text, true)
+    String::from_utf8_lossy(&unescape(text, true)).into_owned()
 }
 
 /// Decodes `%XX` of a path.
 pub fn decode_path(text: &str) -> String {
-    unescape(text, false)
+    String::from_utf8_lossy(&unescape(text, false)).into_owned()
 }
 
-fn unescape(text: &str, plus_is_space: bool) -> String {
+/// Decodes `%XX` where the outcome must be UTF-8; `None` if it is not.
+pub fn decode_utf8(text: &str) -> Option<String> {
+    String::from_utf8(unescape(text, false)).ok()
+}
+
+fn unescape(text: &str, plus_is_space: bool) -> Vec<u8> {
     let digit = |byte: Option<&u8>| {
         byte.and_then(|byte| char::from(*byte).to_digit(16)).and_then(|d| u8::try_from(d).ok())
     };
@@ -233,7 +238,7 @@ fn unescape(text: &str, plus_is_space: bool) -> String {
             other => decoded.push(other),
         }
     }
-    String::from_utf8_lossy(&decoded).into_owned()
+    decoded
 }
 
 /// Go's conversion of a query value to a bool: everything but `false` and `0` counts.

@@ -1,8 +1,9 @@
 //! `Impersonate-User`, `-Group`, `-Uid`, `-Extra-KEY`: who may act as somebody else does, each part authorized.
 //!
-//! Rules: `apiserver/pkg/endpoints/filters/impersonation`.
+//! Rules: `apiserver/pkg/endpoints/filters/impersonation`. A header that is present and cannot be read is refused: a
+//! request that asks to act as somebody else never runs with the caller's own rights.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 
 use super::authority::{Authority, authorize};
 use crate::access::{AUTHENTICATED, Ask, UserInfo, account_of};
@@ -21,7 +22,7 @@ const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Whom the headers ask to be; `None` without such headers.
 ///
 /// # Errors
-/// 403 for who may not; 400 for groups or more without a user.
+/// 403 for who may not; 400 for groups or more without a user, and for a header that is not UTF-8.
 pub fn wanted(
     authority: &Authority,
     user: &UserInfo,
@@ -30,8 +31,8 @@ pub fn wanted(
     if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
         return Ok(None);
     }
-    let wanted = asked(headers);
-    if wanted == UserInfo::default() {
+    let wanted = asked(headers)?;
+    if wanted == UserInfo::default() && !headers.contains_key(USER) {
         return Ok(None);
     }
     if wanted.name.is_empty() {
@@ -43,22 +44,30 @@ pub fn wanted(
     Ok(Some(completed(wanted)))
 }
 
-fn asked(headers: &HeaderMap) -> UserInfo {
-    let text =
-        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-    let groups = headers.get_all(GROUP).iter().filter_map(|value| value.to_str().ok());
+fn asked(headers: &HeaderMap) -> Result<UserInfo, Refusal> {
+    let text = |name: &str| headers.get(name).map_or(Ok(String::new()), |value| readable(name, value));
+    let groups = headers.get_all(GROUP).iter().map(|value| readable(GROUP, value));
     let mut wanted = UserInfo {
-        name: text(USER),
-        uid: text(UID),
-        groups: groups.map(str::to_owned).collect(),
+        name: text(USER)?,
+        uid: text(UID)?,
+        groups: groups.collect::<Result<_, _>>()?,
         extra: std::collections::BTreeMap::new(),
     };
     for (name, value) in headers {
-        if let (Some(key), Ok(value)) = (name.as_str().strip_prefix(EXTRA), value.to_str()) {
-            wanted.extra.entry(query::decode_path(key)).or_default().push(value.to_owned());
-        }
+        let Some(key) = name.as_str().strip_prefix(EXTRA) else { continue };
+        let key = query::decode_utf8(key).ok_or_else(|| unreadable(name.as_str()))?;
+        wanted.extra.entry(key).or_default().push(readable(name.as_str(), value)?);
     }
-    wanted
+    Ok(wanted)
+}
+
+/// A header's value is bytes, of which UTF-8 is understood: names are not ASCII everywhere.
+fn readable(name: &str, value: &HeaderValue) -> Result<String, Refusal> {
+    std::str::from_utf8(value.as_bytes()).map(str::to_owned).map_err(|_| unreadable(name))
+}
+
+fn unreadable(name: &str) -> Refusal {
+    status::bad_request(format!("the header {name} is not valid UTF-8"))
 }
 
 /// Everything that must be allowed.
@@ -120,7 +129,7 @@ mod tests {
 
     fn headers(list: &[(&str, &str)]) -> HeaderMap {
         let pair = |(name, value): &(&str, &str)| {
-            (HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap())
+            (HeaderName::try_from(*name).unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap())
         };
         list.iter().map(pair).collect()
     }
@@ -174,6 +183,36 @@ mod tests {
         );
         assert_eq!(try_as(&[("Impersonate-Group", "dev")]).map_err(|(code, _)| code), Err(400));
         assert_eq!(try_as(&[("Accept", "*/*")]), Ok(None));
+    }
+
+    #[tokio::test]
+    async fn names_beyond_ascii_are_read_and_what_is_not_utf8_is_refused() {
+        let authority = authority(json!([])).await;
+        let admin = UserInfo::admin();
+        let asked = [
+            ("impersonate-user", "müller"),
+            ("impersonate-group", "größe"),
+            ("impersonate-uid", "ü"),
+            ("impersonate-extra-f%C3%BCr", "ä"),
+        ];
+        let user = wanted(&authority, &admin, &headers(&asked)).unwrap().unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("müller", "ü"));
+        assert_eq!(user.groups, ["größe", AUTHENTICATED]);
+        assert_eq!(user.extra, [("für".to_owned(), vec!["ä".to_owned()])].into());
+        let latin1 = HeaderValue::from_bytes(b"m\xfcller").unwrap();
+        for name in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-a"] {
+            let mut spoiled = headers(&[("impersonate-user", "you")]);
+            spoiled.insert(HeaderName::try_from(name).unwrap(), latin1.clone());
+            assert_eq!(
+                wanted(&authority, &admin, &spoiled).map_err(|refusal| refusal.code),
+                Err(400),
+                "{name}"
+            );
+        }
+        for refused in [("impersonate-extra-f%FCr", "a"), ("impersonate-user", "")] {
+            let judged = wanted(&authority, &admin, &headers(&[refused]));
+            assert_eq!(judged.map_err(|refusal| refusal.code), Err(400), "{refused:?}");
+        }
     }
 
     #[tokio::test]
