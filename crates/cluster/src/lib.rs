@@ -12,6 +12,7 @@ pub mod access;
 pub mod apiserver;
 pub mod controllers;
 mod expressions;
+mod extent;
 pub mod kubeconfig;
 pub mod node;
 pub mod objects;

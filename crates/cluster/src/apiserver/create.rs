@@ -114,6 +114,7 @@ async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result
     let is_generated = value["metadata"]["generateName"].as_str().is_some_and(|prefix| !prefix.is_empty());
     let value = versions::stored(kind, value);
     if call.query.dry_run {
+        call.server.store.check(&call.entry.resource, &key, &value).map_err(status::unwritten)?;
         return match call.server.store.get(&call.entry.resource, &key) {
             Some(_) => Err(taken(call, &name, is_generated)),
             None => Ok(Shown::Draft(value)),
@@ -127,7 +128,7 @@ async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result
             Ok(Shown::Stored(record))
         }
         Err(store::Error::Exists) => Err(taken(call, &name, is_generated)),
-        Err(error) => Err(status::internal(error)),
+        Err(error) => Err(status::unwritten(error)),
     }
 }
 

@@ -232,7 +232,7 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
             }
             Err(store::Error::Changed(present)) => record = present,
             Err(store::Error::Missing) => return Err(status::not_found(call.about_name(&name))),
-            Err(error) => return Err(status::internal(error)),
+            Err(error) => return Err(status::unwritten(error)),
         }
     }
     Err(status::conflict(call.about(), status::OUTDATED))

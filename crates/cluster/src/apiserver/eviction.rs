@@ -48,7 +48,7 @@ pub async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), R
         match call.server.store.replace(&budgets, &budget.key, budget.revision, next).await {
             Ok(_) => return Ok(()),
             Err(store::Error::Changed(_)) => {}
-            Err(error) => return Err(status::internal(error)),
+            Err(error) => return Err(status::unwritten(error)),
         }
     }
     Err(busy(text(&pod["metadata"]["name"])))
@@ -65,7 +65,7 @@ pub async fn mark(call: &Call<'_>) -> Result<(), Refusal> {
         match call.server.store.replace(&call.entry.resource, &pod.key, pod.revision, next).await {
             Ok(_) => return Ok(()),
             Err(store::Error::Changed(_)) => {}
-            Err(error) => return Err(status::internal(error)),
+            Err(error) => return Err(status::unwritten(error)),
         }
     }
     Err(busy(call.action.name))

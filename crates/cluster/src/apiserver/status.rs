@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use crate::store;
+
 /// A request that is answered with a failing `Status`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
@@ -198,6 +200,14 @@ pub fn unsupported_media_type(accepted: &[&str]) -> Refusal {
 /// 413.
 pub fn too_large(limit: usize) -> Refusal {
     Refusal::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+}
+
+/// What a write answers that the store did not take: 413 beyond its bounds, otherwise 500.
+pub fn unwritten(error: impl Into<store::Error>) -> Refusal {
+    match error.into() {
+        store::Error::OutOfBounds(why) => Refusal::new(413, "RequestEntityTooLarge", why.to_string()),
+        error => internal(error),
+    }
 }
 
 /// 410.

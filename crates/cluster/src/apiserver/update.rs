@@ -126,10 +126,11 @@ async fn commit(
     if is_same {
         return Ok(Some(Shown::Stored(record.clone())));
     }
+    let store = &call.server.store;
     if call.query.dry_run {
+        store.check(&call.entry.resource, &record.key, &next).map_err(status::unwritten)?;
         return Ok(Some(Shown::Draft(next)));
     }
-    let store = &call.server.store;
     let result = if let Some(last) = last {
         let removed = store.remove(&call.entry.resource, &record.key, record.revision, next).await;
         if removed.is_ok() {
@@ -149,7 +150,7 @@ async fn commit(
         }
         Err(store::Error::Changed(_)) => Ok(None),
         Err(store::Error::Missing) => Err(status::not_found(call.about())),
-        Err(error) => Err(status::internal(error)),
+        Err(error) => Err(status::unwritten(error)),
     }
 }
 

@@ -1,5 +1,7 @@
 //! JSON patch as kube-apiserver applies it: RFC 6902 with the habits of its library (`evanphx/json-patch` v4), and its
-//! bounds on the number of operations and on how much `copy` may add up to.
+//! bounds on the number of operations and on how much `copy` may add up to. Besides, no operation may put a value where
+//! it would be nested deeper than an object may be ([`MAX_DEPTH`]), so that a deep object is never built, and what
+//! the operations look at and shift is bounded, so that a patch ends soon.
 //!
 //! Habits: a field that is not there reads as `null`, so it can be replaced, copied and compared with `null`; places
 //! from a list's end count from -1; what stands before the first `/` of a path is not looked at.
@@ -7,12 +9,54 @@
 use serde_json::{Map, Value};
 
 use super::PatchError;
+use crate::extent::{Extent, MAX_DEPTH};
 use crate::objects::json_kind;
 
 /// How many operations one patch may have (`apiserver/pkg/endpoints/handlers/patch.go`).
 pub const MAX_OPERATIONS: usize = 10_000;
 /// How many bytes all `copy` operations of one patch may add, so that doubling cannot blow an object up.
 pub const MAX_COPIED_BYTES: usize = 3 << 20;
+/// How many values all operations of one patch may look at to measure them, and shift within lists.
+const MAX_WORK: usize = 1 << 26;
+
+/// What the operations of one patch have used up.
+#[derive(Default)]
+struct Spent {
+    copied_bytes: usize,
+    work: usize,
+}
+
+impl Spent {
+    fn copy(&mut self, bytes: usize) -> Result<(), PatchError> {
+        self.copied_bytes += bytes;
+        if self.copied_bytes <= MAX_COPIED_BYTES {
+            return Ok(());
+        }
+        Err(PatchError::TooLarge(format!(
+            "the copy operations of the JSON patch add more than {MAX_COPIED_BYTES} bytes"
+        )))
+    }
+
+    fn work(&mut self, values: usize) -> Result<(), PatchError> {
+        self.work += values;
+        if self.work <= MAX_WORK {
+            return Ok(());
+        }
+        Err(PatchError::TooLarge("the operations of the JSON patch take too long".to_owned()))
+    }
+
+    /// Measures a value that is to be put at a path; the path has a level for each step.
+    fn put(&mut self, value: &Value, path: &str) -> Result<Extent, PatchError> {
+        let extent = Extent::of(value);
+        self.work(extent.nodes)?;
+        if path.matches('/').count() + extent.depth <= MAX_DEPTH {
+            return Ok(extent);
+        }
+        Err(PatchError::TooLarge(format!(
+            "the operations of the JSON patch nest the object deeper than {MAX_DEPTH} levels"
+        )))
+    }
+}
 
 /// Applies the operations of `patch`, a JSON array, in order; all or none.
 ///
@@ -33,9 +77,9 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     }
     let operations = operations.iter().map(fields).collect::<Result<Vec<_>, _>>()?;
     let mut patched = object.clone();
-    let mut copied_bytes = 0;
+    let mut spent = Spent::default();
     for operation in operations {
-        operate(&mut patched, operation, &mut copied_bytes)?;
+        operate(&mut patched, operation, &mut spent)?;
     }
     Ok(patched)
 }
@@ -64,37 +108,36 @@ fn misfit(text: impl Into<String>) -> PatchError {
     PatchError::Inapplicable(text.into())
 }
 
-fn operate(
-    object: &mut Value,
-    operation: &Map<String, Value>,
-    copied_bytes: &mut usize,
-) -> Result<(), PatchError> {
+fn operate(object: &mut Value, operation: &Map<String, Value>, spent: &mut Spent) -> Result<(), PatchError> {
     let text = |name: &str| {
         let given = operation.get(name).and_then(Value::as_str);
         given.ok_or_else(|| misfit(format!("the operation has no {name}")))
     };
-    let value = || operation.get("value").cloned().unwrap_or_default();
+    let value = operation.get("value").unwrap_or(&Value::Null);
     match operation.get("op").and_then(Value::as_str).unwrap_or_default() {
-        "add" => add(object, text("path")?, value()),
-        "remove" => take(object, text("path")?).map(drop),
-        "replace" => replace(object, text("path")?, value()),
+        "add" => {
+            spent.put(value, text("path")?)?;
+            add(object, text("path")?, value.clone(), spent)
+        }
+        "remove" => take(object, text("path")?, spent).map(drop),
+        "replace" => {
+            spent.put(value, text("path")?)?;
+            replace(object, text("path")?, value)
+        }
         "move" => {
             let (from, path) = (text("from")?, text("path"));
-            let moved = take(object, from)?;
-            add(object, path?, moved)
+            let moved = take(object, from, spent)?;
+            spent.put(&moved, path.as_deref().unwrap_or_default())?;
+            add(object, path?, moved, spent)
         }
-        "test" => test(object, text("path")?, operation.get("value")),
+        "test" => test(object, text("path")?, value),
         "copy" => {
-            let copied = read(object, text("from")?)?;
-            let path = text("path")?;
+            let (from, path) = (text("from")?, text("path")?);
+            let extent = spent.put(read(object, from)?, path)?;
             holder(object, path)?;
-            *copied_bytes += copied.to_string().len();
-            if *copied_bytes > MAX_COPIED_BYTES {
-                return Err(PatchError::TooLarge(format!(
-                    "the copy operations of the JSON patch add more than {MAX_COPIED_BYTES} bytes"
-                )));
-            }
-            add(object, path, copied)
+            spent.copy(extent.bytes)?;
+            let copied = read(object, from)?.clone();
+            add(object, path, copied, spent)
         }
         other => Err(misfit(format!("Unexpected kind: {other}"))),
     }
@@ -125,7 +168,7 @@ fn position(step: &str, length: usize) -> Option<usize> {
     usize::try_from(if index < 0 { from_end } else { index }).ok().filter(|at| *at <= length)
 }
 
-fn add(object: &mut Value, path: &str, value: Value) -> Result<(), PatchError> {
+fn add(object: &mut Value, path: &str, value: Value, spent: &mut Spent) -> Result<(), PatchError> {
     let (holder, last) = holder(object, path)?;
     match holder {
         Value::Object(fields) => {
@@ -136,56 +179,61 @@ fn add(object: &mut Value, path: &str, value: Value) -> Result<(), PatchError> {
             // Counted from the end, -1 is behind the last item.
             let length = items.len() + usize::from(last.starts_with('-'));
             let at = position(&last, length).filter(|at| *at <= items.len());
-            items.insert(at.ok_or_else(|| misfit(format!("error in add for path: '{path}'")))?, value);
+            let at = at.ok_or_else(|| misfit(format!("error in add for path: '{path}'")))?;
+            spent.work(items.len() - at)?;
+            items.insert(at, value);
         }
         _ => {}
     }
     Ok(())
 }
 
-fn take(object: &mut Value, path: &str) -> Result<Value, PatchError> {
+fn take(object: &mut Value, path: &str, spent: &mut Spent) -> Result<Value, PatchError> {
     let (holder, last) = holder(object, path)?;
     let taken = match holder {
         Value::Object(fields) => fields.remove(&last),
-        Value::Array(items) => {
-            let at = position(&last, items.len()).filter(|at| *at < items.len());
-            at.map(|at| items.remove(at))
-        }
+        Value::Array(items) => match position(&last, items.len()).filter(|at| *at < items.len()) {
+            Some(at) => {
+                spent.work(items.len() - at)?;
+                Some(items.remove(at))
+            }
+            None => None,
+        },
         _ => None,
     };
     taken.ok_or_else(|| misfit(format!("error in remove for path: '{path}'")))
 }
 
 /// What stands at a path; a field that is not there is `null`.
-fn read(object: &mut Value, path: &str) -> Result<Value, PatchError> {
+fn read<'v>(object: &'v mut Value, path: &str) -> Result<&'v Value, PatchError> {
     let (holder, last) = holder(object, path)?;
     match holder {
-        Value::Object(fields) => Ok(fields.get(&last).cloned().unwrap_or_default()),
+        Value::Object(fields) => Ok(fields.get(&last).unwrap_or(&Value::Null)),
         Value::Array(items) => {
             let item = position(&last, items.len()).and_then(|at| items.get(at));
-            item.cloned().ok_or_else(|| misfit(format!("no item at {path}")))
+            item.ok_or_else(|| misfit(format!("no item at {path}")))
         }
-        _ => Ok(Value::Null),
+        _ => Ok(&Value::Null),
     }
 }
 
-fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), PatchError> {
+fn replace(object: &mut Value, path: &str, value: &Value) -> Result<(), PatchError> {
     if path.is_empty() {
         if !value.is_object() && !value.is_array() {
             return Err(misfit("replace operation value must be object or array"));
         }
-        *object = value;
+        object.clone_from(value);
         return Ok(());
     }
     read(object, path)?;
     let (holder, last) = holder(object, path)?;
     match holder {
         Value::Object(fields) => {
-            fields.insert(last, value);
+            fields.insert(last, value.clone());
         }
         Value::Array(items) => {
             if let Some(item) = position(&last, items.len()).and_then(|at| items.get_mut(at)) {
-                *item = value;
+                item.clone_from(value);
             }
         }
         _ => {}
@@ -193,9 +241,9 @@ fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), PatchErro
     Ok(())
 }
 
-fn test(object: &mut Value, path: &str, wanted: Option<&Value>) -> Result<(), PatchError> {
-    let found = if path.is_empty() { object.clone() } else { read(object, path)? };
-    if found == *wanted.unwrap_or(&Value::Null) {
+fn test(object: &mut Value, path: &str, wanted: &Value) -> Result<(), PatchError> {
+    let found = if path.is_empty() { &*object } else { read(object, path)? };
+    if found == wanted {
         return Ok(());
     }
     Err(misfit(format!("testing value {path} failed")))
@@ -253,5 +301,53 @@ mod tests {
             operations.push(json!({"op": "copy", "from": "/a", "path": "/a/-"}));
         }
         assert_eq!(json(&json!({}), &Value::Array(operations)).unwrap_err().code(), 413);
+    }
+
+    fn deep(levels: usize) -> Value {
+        (0..levels).fold(json!(1), |value, _| json!({"a": value}))
+    }
+
+    #[test]
+    fn no_operation_nests_deeper_than_an_object_may_be() {
+        let object = json!({"x": deep(MAX_DEPTH - 1), "y": deep(60)});
+        let below = format!("/y{}", "/a".repeat(60));
+        let at = |path: &str, levels: usize| json!([{"op": "add", "path": path, "value": deep(levels)}]);
+        let within = [
+            at("/z", MAX_DEPTH - 1),
+            at(&below, MAX_DEPTH - 61),
+            json!([{"op": "move", "from": "/y/a", "path": "/x/a"}]),
+            json!([{"op": "replace", "path": "", "value": deep(MAX_DEPTH)}]),
+        ];
+        for patch in within {
+            let patched = json(&object, &patch).unwrap();
+            assert!(Extent::of(&patched).depth <= MAX_DEPTH);
+        }
+        let beyond = [
+            at("/z", MAX_DEPTH),
+            at(&below, MAX_DEPTH - 60),
+            json!([{"op": "replace", "path": "/y/a", "value": deep(MAX_DEPTH - 1)}]),
+            json!([{"op": "replace", "path": "", "value": deep(MAX_DEPTH + 1)}]),
+            json!([{"op": "copy", "from": "/x", "path": "/y/a"}]),
+            json!([{"op": "move", "from": "/x", "path": "/y/a"}]),
+        ];
+        for patch in beyond {
+            assert_eq!(json(&object, &patch).map_err(|error| error.code()), Err(413), "{patch}");
+        }
+    }
+
+    #[test]
+    fn a_patch_that_looks_at_too_much_is_refused() {
+        let object = json!({"a": vec![0; 100_000], "b": {}});
+        let back_and_forth = [
+            json!({"op": "move", "from": "/a", "path": "/b/a"}),
+            json!({"op": "move", "from": "/b/a", "path": "/a"}),
+        ];
+        let moves = back_and_forth.iter().cycle().take(MAX_OPERATIONS).cloned().collect();
+        assert_eq!(json(&object, &Value::Array(moves)).map_err(|error| error.code()), Err(413));
+        let removals = vec![json!({"op": "remove", "path": "/a/0"}); MAX_OPERATIONS];
+        assert_eq!(json(&object, &Value::Array(removals)).map_err(|error| error.code()), Err(413));
+        let short = json!({"a": vec![0; MAX_OPERATIONS]});
+        let removals = vec![json!({"op": "remove", "path": "/a/0"}); MAX_OPERATIONS];
+        assert_eq!(json(&short, &Value::Array(removals)), Ok(json!({"a": []})));
     }
 }

@@ -4,10 +4,14 @@
 //! the middle of a write leaves the state before it). A thread of its own takes all writes that wait, writes them in one
 //! transaction and waits once until the disk has them: many writers share one wait (group commit).
 //!
+//! An object that cannot be read back keeps nobody out: it is moved, byte by byte, into a file of its own beside the store
+//! ([`SET_ASIDE`]), and the store opens without it.
+//!
 //! While the disk refuses (full, read-only, unplugged) the writes that wait are kept and tried again, and new ones are
 //! turned away before they are made: what is in memory is never more than one batch ahead of the file.
 
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -17,6 +21,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
 use super::{Event, Journal, Key, Record, Resource, Verb};
@@ -40,6 +45,12 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Revisions left out at each start. A client may have seen a write that never became durable; its revision must not
 /// come again with another meaning. More than can ever wait for the disk at once.
 const REVISION_GAP: u64 = 100_000;
+
+/// The folder beside the store's file that holds objects which could not be read, each in a file of its own:
+/// `RESOURCE/KEY.json`, with what a file's name cannot have written as `%XX`.
+pub const SET_ASIDE: &str = "unreadable";
+/// The longest name of a file that is made of a key, in bytes.
+const MAX_FILE_NAME: usize = 200;
 
 /// One step from a format to the next: changes the tables within the transaction that also writes the new number.
 type Step = fn(&redb::WriteTransaction) -> Result<(), redb::Error>;
@@ -76,7 +87,7 @@ pub enum OpenError {
         known: u64,
     },
     /// It is no store, or not a whole one.
-    #[error("the store {path} cannot be read ({source}): move it away to begin anew")]
+    #[error("the store {path} cannot be read: {source}")]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -94,6 +105,14 @@ pub(super) struct Loaded {
     pub revision: u64,
     /// Every object.
     pub objects: Vec<(Resource, Record)>,
+}
+
+/// An object that cannot be read.
+struct Unreadable {
+    resource: String,
+    key: String,
+    json: Vec<u8>,
+    why: String,
 }
 
 /// See the module.
@@ -141,7 +160,8 @@ impl Disk {
     /// [`Disk::open`] by a way of opening that a test may have chosen; `path` is what errors say.
     fn begin(path: &Path, opener: Opener, steps: &[Step]) -> Result<(Self, Loaded), OpenError> {
         let database = prepare(path, &opener, steps)?;
-        let loaded = load(&database).map_err(|source| damaged(path, source))?;
+        let (loaded, unreadable) = load(&database).map_err(|source| damaged(path, source))?;
+        set_aside(path, &database, &unreadable)?;
         let (progress, _) = watch::channel(Progress { durable: loaded.revision, refusal: None });
         let shared = Arc::new(Shared { queue: Mutex::default(), wake: Condvar::new(), progress });
         let path = path.to_owned();
@@ -315,22 +335,91 @@ fn prepare(path: &Path, opener: &Opener, steps: &[Step]) -> Result<Database, Ope
     Ok(database)
 }
 
-fn load(database: &Database) -> Result<Loaded, redb::Error> {
+fn load(database: &Database) -> Result<(Loaded, Vec<Unreadable>), redb::Error> {
     let transaction = database.begin_read()?;
     let written = transaction.open_table(ABOUT)?.get(REVISION)?.map(|revision| revision.value());
-    let mut objects = Vec::new();
+    let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
     for entry in transaction.open_table(OBJECTS)?.iter()? {
         let (key, json) = entry?;
-        let (resource, key) = key.value();
-        let corrupted = |why: &str| redb::Error::Corrupted(format!("{resource} {key}: {why}"));
-        let value: Value =
-            serde_json::from_slice(json.value()).map_err(|error| corrupted(&error.to_string()))?;
-        let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-        let revision = revision.ok_or_else(|| corrupted("no resourceVersion"))?;
-        objects.push((Resource::from_text(resource), Record::new(Key::from_text(key), revision, value)));
+        let ((resource, key), json) = (key.value(), json.value());
+        match read(json) {
+            Ok((revision, value)) => {
+                objects
+                    .push((Resource::from_text(resource), Record::new(Key::from_text(key), revision, value)));
+            }
+            Err(why) => {
+                let (resource, key) = (resource.to_owned(), key.to_owned());
+                unreadable.push(Unreadable { resource, key, json: json.to_vec(), why });
+            }
+        }
     }
     let revision = written.map_or(1, |revision| revision + REVISION_GAP);
-    Ok(Loaded { revision, objects })
+    Ok((Loaded { revision, objects }, unreadable))
+}
+
+/// An object and its revision.
+fn read(json: &[u8]) -> Result<(u64, Value), String> {
+    let value: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
+    Ok((revision.ok_or("it has no resourceVersion")?, value))
+}
+
+/// Moves objects that cannot be read out of the store, each into a file beside it. They leave the store only once
+/// their files are on the disk.
+fn set_aside(path: &Path, database: &Database, unreadable: &[Unreadable]) -> Result<(), OpenError> {
+    if unreadable.is_empty() {
+        return Ok(());
+    }
+    let root = path.with_file_name(SET_ASIDE);
+    for object in unreadable {
+        let folder = root.join(file_name(&object.resource));
+        let file = folder.join(format!("{}.json", file_name(&object.key)));
+        let keep = || {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            let mut options = std::fs::OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&file)?;
+            file.write_all(&object.json)?;
+            file.sync_all()
+        };
+        keep().map_err(|source| OpenError::Io { path: file.clone(), source })?;
+        let Unreadable { resource, key, why, .. } = object;
+        tracing::error!(%resource, %key, %why, file = %file.display(), "an object of the store cannot be read: set aside");
+    }
+    let remove = || -> Result<(), redb::Error> {
+        let transaction = database.begin_write()?;
+        {
+            let mut objects = transaction.open_table(OBJECTS)?;
+            for Unreadable { resource, key, .. } in unreadable {
+                objects.remove((resource.as_str(), key.as_str()))?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    };
+    remove().map_err(|source| damaged(path, source))
+}
+
+/// A text as the name of a file, or the beginning of a long one.
+fn file_name(text: &str) -> String {
+    let mut name = String::new();
+    for byte in text.bytes() {
+        match char::from(byte) {
+            plain @ ('a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.')
+                if plain != '.' || !name.is_empty() =>
+            {
+                name.push(plain);
+            }
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if name.len() > MAX_FILE_NAME {
+        // Two long names that begin alike stay two.
+        let digest = Sha256::digest(text.as_bytes());
+        let digest = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
+        name.truncate(MAX_FILE_NAME - digest.len() - 1);
+        name = format!("{name}.{digest}");
+    }
+    name
 }
 
 fn damaged(path: &Path, error: redb::Error) -> OpenError {

@@ -24,6 +24,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use crate::extent::{self, Extent};
+
+pub use crate::extent::OutOfBounds;
 pub use disk::OpenError;
 pub use event::{Event, Verb, line};
 pub use journal::{Journal, Volatile};
@@ -48,6 +51,9 @@ pub enum Error {
     /// The object's revision is not the expected one; its present state is enclosed.
     #[error("the object changed meanwhile, its revision is now {}", .0.revision)]
     Changed(Arc<Record>),
+    /// The object is deeper or larger than is permitted.
+    #[error(transparent)]
+    OutOfBounds(#[from] OutOfBounds),
     /// The journal could not make the write durable.
     #[error("the write could not be made durable: {0}")]
     Journal(#[from] io::Error),
@@ -225,8 +231,9 @@ impl Store {
     /// Adds an object; its `metadata.resourceVersion` is set here.
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::Journal`].
+    /// [`Error::Exists`]; [`Error::OutOfBounds`]; [`Error::Journal`].
     pub async fn create(&self, resource: &Resource, key: Key, value: Value) -> Result<Arc<Record>, Error> {
+        self.check(resource, &key, &value)?;
         self.journal.ready()?;
         let record = {
             let mut state = self.write();
@@ -241,10 +248,18 @@ impl Store {
         Ok(record)
     }
 
+    /// Holds an object that is to be written against the bounds of depth and size, as every write does.
+    ///
+    /// # Errors
+    /// The bound that it exceeds.
+    pub fn check(&self, resource: &Resource, key: &Key, value: &Value) -> Result<(), OutOfBounds> {
+        extent::check(value, || self.get(resource, key).map(|record| Extent::of(&record.value)))
+    }
+
     /// Replaces the object whose revision is `expected`.
     ///
     /// # Errors
-    /// [`Error::Missing`]; [`Error::Changed`]; [`Error::Journal`].
+    /// [`Error::Missing`]; [`Error::Changed`]; [`Error::OutOfBounds`]; [`Error::Journal`].
     pub async fn replace(
         &self,
         resource: &Resource,
@@ -252,6 +267,7 @@ impl Store {
         expected: u64,
         value: Value,
     ) -> Result<Arc<Record>, Error> {
+        self.check(resource, key, &value)?;
         self.journal.ready()?;
         let record = {
             let mut state = self.write();

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use redb::StorageBackend;
 use serde_json::json;
 
-use super::super::{Error, Start, Store};
+use super::super::{Error, OutOfBounds, Start, Store};
 use super::*;
+use crate::extent::{MAX_BYTES, MAX_DEPTH};
 
 const WINDOW: usize = 10;
 
@@ -179,6 +180,69 @@ fn what_is_no_store_is_refused_and_left_alone() {
     let refused = Store::open(WINDOW, &path).err().expect("refused");
     assert!(matches!(refused, OpenError::Damaged { .. } | OpenError::Io { .. }), "{refused}");
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("something else"));
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Store::open(WINDOW, &path).unwrap();
+    store.create(&things(), key("good"), thing("good", 1)).await.unwrap();
+    drop(store);
+    let deep = format!(
+        "{{\"metadata\":{{\"resourceVersion\":\"5\"}},\"a\":{}1{}}}",
+        "[".repeat(300),
+        "]".repeat(300)
+    );
+    let long = "x".repeat(300);
+    let database = builder().create(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    {
+        let mut objects = transaction.open_table(OBJECTS).unwrap();
+        for (name, bytes) in [
+            ("a/deep", deep.as_bytes()),
+            ("a/noise", &[0xff][..]),
+            ("a/unversioned", &b"{}"[..]),
+            (long.as_str(), &b""[..]),
+        ] {
+            objects.insert((things().as_str(), name), bytes).unwrap();
+        }
+    }
+    transaction.commit().unwrap();
+    drop(database);
+
+    for _ in 0..2 {
+        let store = Store::open(WINDOW, &path).unwrap();
+        assert_eq!(names(&store), ["a/good"]);
+        // Its name is free again.
+        let made = store.create(&things(), key("deep"), thing("deep", 1)).await.unwrap();
+        store.remove(&things(), &key("deep"), made.revision, thing("deep", 1)).await.unwrap();
+    }
+    let kept = folder.path().join(SET_ASIDE).join("things.test.io");
+    assert_eq!(std::fs::read_to_string(kept.join("a%2Fdeep.json")).unwrap(), deep);
+    assert_eq!(std::fs::read(kept.join("a%2Fnoise.json")).unwrap(), [0xff]);
+    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 4);
+}
+
+#[tokio::test]
+async fn what_is_deeper_or_larger_than_permitted_is_not_stored() {
+    let medium = Medium::default();
+    let store = medium.store();
+    let nested = |levels: usize| (0..levels).fold(json!(1), |value, _| json!([value]));
+    let with = |value: Value| json!({"metadata": {"name": "x", "namespace": "a"}, "value": value});
+    let record = store.create(&things(), key("x"), with(nested(MAX_DEPTH - 1))).await.unwrap();
+    let large = json!("x".repeat(MAX_BYTES));
+    for (value, expected) in [(nested(MAX_DEPTH), OutOfBounds::Depth), (large, OutOfBounds::Bytes(0))] {
+        let created = store.create(&things(), key("y"), with(value.clone())).await.map(drop);
+        let replaced = store.replace(&things(), &key("x"), record.revision, with(value)).await.map(drop);
+        for refused in [created, replaced] {
+            let Err(Error::OutOfBounds(why)) = refused else { panic!("{refused:?}") };
+            assert_eq!(std::mem::discriminant(&why), std::mem::discriminant(&expected));
+        }
+    }
+    assert_eq!(store.revision(), record.revision);
+    drop(store);
+    assert_eq!(names(&medium.store()), ["a/x"]);
 }
 
 proptest! {
