@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use cluster::Cluster;
 use cluster::node::ModeChoice;
+use cluster::store::OpenError;
 use jiff::Timestamp;
 use jobs::Class;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -223,13 +224,30 @@ fn explain(home: &Home, error: cluster::Error) -> Failure {
             Failure::new(Class::Error, "CannotListen", format!("cannot serve at {address}: {source}"))
         }
         cluster::Error::State { path, source } => unusable(&path, &source),
-        cluster::Error::Store(error) => Failure::new(Class::Error, "StoreUnusable", error.to_string())
-            .with_hint("to begin anew without the objects of before: odh local down --purge"),
+        cluster::Error::Store(error) => unusable_store(&error),
         other => Failure::new(Class::Error, "DidNotStart", other.to_string()).with_hint(format!(
             "what this machine can do: odh local doctor; the log: {}",
             home.log().display()
         )),
     }
+}
+
+/// Only a file that holds no objects any more is worth to be given up, and then by a person's own decision.
+fn unusable_store(error: &OpenError) -> Failure {
+    let hint = match error {
+        OpenError::Damaged { path, .. } => format!(
+            "put a copy of {} in its place; or, to start again without any of its objects: odh local down --purge",
+            path.display()
+        ),
+        OpenError::Newer { .. } => {
+            "the objects are unharmed: start the cluster with that release of odh".to_owned()
+        }
+        OpenError::InUse { .. } => "end the process that uses it, then start the cluster again".to_owned(),
+        OpenError::Io { .. } => {
+            "the objects are unharmed: mend this, then start the cluster again".to_owned()
+        }
+    };
+    Failure::new(Class::Error, "StoreUnusable", error.to_string()).with_hint(hint)
 }
 
 /// A directory whose `bin` holds the launch agent, which stands for its image.
