@@ -65,6 +65,7 @@ impl Options {
             ..Self::default()
         };
         if let Some(body) = body.filter(|body| body.is_object()) {
+            let body = super::rules::delete_options(body)?;
             let text = |value: &Value| value.as_str().map(str::to_owned);
             options = Self {
                 grace_period_seconds: body["gracePeriodSeconds"].as_i64(),

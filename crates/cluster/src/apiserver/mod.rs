@@ -519,26 +519,29 @@ fn check_manager(call: &Call<'_>) -> Result<(), Refusal> {
 }
 
 async fn write(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
-    let decoded = body::decode(bytes, negotiate::encoding(call.headers)?).map_err(|error| {
+    let mut decoded = body::decode(bytes, negotiate::encoding(call.headers)?).map_err(|error| {
         create::unrecognized(call, &format!("{}{}", create::UNREADABLE, error.kubernetes()), bytes)
     })?;
     create::check_type_fields(call, &decoded.value, bytes)?;
     match (call.action.verb, call.action.subresource) {
         ("create", "") if !call.entry.kind.is_stored() => {
             negotiate::only_as_it_is(call.form)?;
-            reviews::review(call, decoded.value)
+            reviews::review(call, decoded)
         }
         ("create", "") => {
             let shown = create::create(call, decoded).await?;
             written(call, 201, &shown).await
         }
         ("create", "binding") => {
-            subresources::check_posted(call, &decoded, "Binding")?;
+            subresources::check_posted(call, &mut decoded, "Binding")?;
             subresources::bind(call, &decoded).await
         }
-        ("create", "token") => token_request::request(call, decoded),
+        ("create", "token") => {
+            subresources::check_posted(call, &mut decoded, "TokenRequest")?;
+            token_request::request(call, decoded.value)
+        }
         ("create", "eviction") => {
-            subresources::check_posted(call, &decoded, "Eviction")?;
+            subresources::check_posted(call, &mut decoded, "Eviction")?;
             subresources::evict(call, &decoded).await
         }
         ("update", "finalize") => subresources::finalize(call, decoded).await,

@@ -7,8 +7,10 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::auth::UserInfo;
+use super::body::Decoded;
 use super::call::Call;
 use super::reply::{self, Body};
+use super::rules;
 use super::status::{self, About, Refusal};
 use crate::access::{Ask, Rule};
 
@@ -16,8 +18,12 @@ use crate::access::{Ask, Rule};
 ///
 /// # Errors
 /// 400 and 422 for a review that asks nothing; 501 for one that this cluster does not answer.
-pub fn review(call: &Call<'_>, mut value: Value) -> Result<Response<Body>, Refusal> {
+pub fn review(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refusal> {
+    let mut value = decoded.value;
     super::create::check_type(call, &mut value)?;
+    let validation = call.query.field_validation;
+    let warnings = rules::drop_unknown(&call.entry.kind, &mut value, &decoded.duplicates, validation)?;
+    warnings.into_iter().for_each(|warning| call.warn(warning));
     let status = match call.entry.kind.kind.as_str() {
         "SelfSubjectReview" => json!({"userInfo": user_value(&call.user)}),
         "TokenReview" => token(call, &value["spec"]),

@@ -23,6 +23,29 @@ pub fn builtin_kind(group: &str, kind: &str) -> Option<Arc<Kind>> {
     objects::builtin_kind(group, kind).cloned()
 }
 
+/// The built-in kind that a subresource takes, one that only subresources take among them.
+pub fn taken_kind(group: &str, kind: &str) -> Option<Arc<Kind>> {
+    let own = objects::subresource_kinds().iter().find(|known| known.is(group, kind));
+    own.cloned().or_else(|| builtin_kind(group, kind))
+}
+
+/// The options of a deletion in the form of their type.
+///
+/// # Errors
+/// 400 for a value that is not of its type.
+pub fn delete_options(options: &Value) -> Result<Value, Refusal> {
+    // An Eviction has such options as one of its fields.
+    let Some(kind) = taken_kind("policy", "Eviction") else { return Ok(options.clone()) };
+    let mut holder = json!({"deleteOptions": options});
+    objects::decode(&kind, &mut holder).map_err(|error| {
+        let why = error.to_string().replace("DeleteOptions.deleteOptions.", "DeleteOptions.");
+        status::bad_request(format!(
+            "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: {why}"
+        ))
+    })?;
+    Ok(holder["deleteOptions"].take())
+}
+
 /// A time as Kubernetes writes it (`metav1.Time`): whole seconds, UTC.
 pub fn timestamp(time: Timestamp) -> String {
     format!("{time:.0}")

@@ -106,7 +106,9 @@ pub async fn evict(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>,
 ///
 /// # Errors
 /// 400, 404, 409.
-pub async fn finalize(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refusal> {
+pub async fn finalize(call: &Call<'_>, mut decoded: Decoded) -> Result<Response<Body>, Refusal> {
+    create::check_type(call, &mut decoded.value)?;
+    decode(call, &mut decoded)?;
     let finalizers = decoded.value["spec"]["finalizers"].clone();
     let version = decoded.value["metadata"]["resourceVersion"].clone();
     let shown = update::change(call, |present| {
@@ -254,7 +256,11 @@ pub fn get_scale(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
 pub async fn set_scale(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
     let encoding =
         if call.action.verb == "patch" { Encoding::Json } else { negotiate::encoding(call.headers)? };
-    let decoded = body::decode(bytes, encoding).map_err(|error| status::bad_request(error.to_string()))?;
+    let mut decoded =
+        body::decode(bytes, encoding).map_err(|error| status::bad_request(error.to_string()))?;
+    if call.action.verb == "update" {
+        decode(call, &mut decoded)?;
+    }
     let shown = update::change(call, |present| {
         let before = scale_of(call, present);
         let after = if call.action.verb == "patch" {
@@ -264,7 +270,10 @@ pub async fn set_scale(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>,
                     PatchType::Strategic => PatchType::Merge,
                     other => other,
                 };
-            rules::patched(&call.entry.kind, patch_type, &before, &decoded.value)?
+            let value = rules::patched(&call.entry.kind, patch_type, &before, &decoded.value)?;
+            let mut patched = Decoded { value, duplicates: Vec::new(), duplicate_key: None };
+            decode(call, &mut patched)?;
+            patched.value
         } else {
             decoded.value.clone()
         };
@@ -337,17 +346,41 @@ pub fn unsupported(call: &Call<'_>) -> Refusal {
     status::not_implemented(&format!("{}/{}", call.entry.kind.resource_name(), call.action.subresource))
 }
 
-/// Refuses what a Binding or Eviction must not be.
+/// Brings the body of a subresource into the form of the kind that the subresource takes, as a whole object is brought
+/// into that of its own: every value is of its type afterwards.
+///
+/// # Errors
+/// 400 for a value that is not of its type, and for unknown fields where `fieldValidation` says so.
+pub fn decode(call: &Call<'_>, decoded: &mut Decoded) -> Result<(), Refusal> {
+    let Some((group, _, kind)) = call.entry.kind.subresource(call.action.subresource).map(|part| &part.takes)
+    else {
+        return Ok(());
+    };
+    let taken = rules::taken_kind(group, kind).unwrap_or_else(|| call.entry.kind.clone());
+    if !decoded.value.is_object() {
+        let kind = &taken.kind;
+        return Err(status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): it is no object"
+        )));
+    }
+    let validation = call.query.field_validation;
+    let warnings = rules::drop_unknown(&taken, &mut decoded.value, &decoded.duplicates, validation)?;
+    warnings.into_iter().for_each(|warning| call.warn(warning));
+    Ok(())
+}
+
+/// Refuses what a Binding or Eviction must not be, and decodes the rest.
 ///
 /// # Errors
 /// 400.
-pub fn check_posted(call: &Call<'_>, decoded: &Decoded, kind: &str) -> Result<(), Refusal> {
+pub fn check_posted(call: &Call<'_>, decoded: &mut Decoded, kind: &str) -> Result<(), Refusal> {
     let given = decoded.value["kind"].as_str().unwrap_or(kind);
     if given != kind {
         return Err(status::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): it is a {given}"
         )));
     }
+    decode(call, decoded)?;
     let name = decoded.value["metadata"]["name"].as_str().unwrap_or(call.action.name);
     if name != call.action.name && !name.is_empty() {
         return Err(status::bad_request(format!("name in URL does not match name in {kind} object")));

@@ -7,12 +7,10 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::auth::tokens::{Bound, Claims, ISSUER, Reference};
-use super::body::Decoded;
 use super::call::Call;
 use super::reply::{self, Body};
 use super::rules;
 use super::status::{self, About, Refusal};
-use super::subresources;
 use crate::access::account_name;
 use crate::store::{Key, Resource};
 
@@ -23,18 +21,16 @@ const MIN_SECONDS: i64 = 10 * 60;
 /// The longest, in seconds.
 const MAX_SECONDS: i64 = 1 << 32;
 
-/// Answers a POST of a `TokenRequest`.
+/// Answers a POST of a `TokenRequest`, which has been decoded.
 ///
 /// # Errors
 /// 400 for an object that no token can be bound to, 404 for what is not there, 409 for another UID, 422.
-pub fn request(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refusal> {
-    subresources::check_posted(call, &decoded, "TokenRequest")?;
+pub fn request(call: &Call<'_>, mut request: Value) -> Result<Response<Body>, Refusal> {
     let account = call
         .server
         .store
         .get(&call.entry.resource, &call.key())
         .ok_or_else(|| status::not_found(call.about()))?;
-    let mut request = decoded.value;
     let seconds = seconds(&request["spec"])?;
     let audiences = match request["spec"]["audiences"].as_array() {
         Some(list) if !list.is_empty() => {
