@@ -41,6 +41,7 @@ use apiserver::audit::{self, Audit};
 use apiserver::auth::tokens::Keys;
 use apiserver::auth::users::{self, Users};
 use apiserver::auth::{self, Identities, UserInfo};
+use apiserver::guests::{Guests, raise_descriptor_limit};
 use apiserver::{ApiServer, Endpoint, SYSTEM_NAMESPACES};
 use node::{Mode, ModeChoice, NodeHandle, NodeOptions};
 use store::{Store, Volatile};
@@ -208,12 +209,14 @@ impl Cluster {
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let endpoint = Endpoint::with_credentials(server.clone());
+        // Only now: the sandbox, and with it every pod, keeps the limit that this process was started with.
+        let guests = Guests::new(raise_descriptor_limit());
         // Pods come by a way of their own, and are asked for the same credentials.
         for listener in
             [Some(listener), node.as_mut().and_then(NodeHandle::take_api_listener)].into_iter().flatten()
         {
-            let (acceptor, endpoint) = (identity.acceptor.clone(), endpoint.clone());
-            tasks.spawn(apiserver::listen::listen(listener, acceptor, endpoint, stop.clone()));
+            let (acceptor, endpoint, guests) = (identity.acceptor.clone(), endpoint.clone(), guests.clone());
+            tasks.spawn(apiserver::listen::listen(listener, acceptor, endpoint, guests, stop.clone()));
         }
         tasks.spawn(apiserver::expiry::run(server.store().clone(), stop.clone()));
         tasks.spawn(apiserver::past::run(server.clone(), stop.clone()));

@@ -21,6 +21,7 @@ mod delete;
 mod discovery;
 mod eviction;
 pub mod expiry;
+pub mod guests;
 #[cfg(test)]
 mod hostile;
 pub mod kubelet;
@@ -57,7 +58,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::header::HeaderValue;
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use jiff::Timestamp;
 use tower::BoxError;
 
@@ -70,6 +71,7 @@ use auth::certificates::Certified;
 use auth::{Identities, UserInfo, impersonation};
 use call::Call;
 use catalog::{Catalog, Entry};
+use guests::Guest;
 use kubelet::Kubelets;
 use negotiate::Form;
 use reply::Shown;
@@ -167,24 +169,43 @@ enum Way {
 pub struct Endpoint {
     server: Arc<ApiServer>,
     way: Way,
+    /// The connection by which requests come, where there is one.
+    guest: Option<Arc<Guest>>,
 }
 
 impl Endpoint {
     /// A way in that asks for credentials.
     pub fn with_credentials(server: Arc<ApiServer>) -> Self {
-        Self { server, way: Way::Credentials }
+        Self { server, way: Way::Credentials, guest: None }
     }
 
     /// The same for a connection whose client has shown this certificate, if it has shown any.
     #[must_use]
-    pub fn with_certificate(self, certificate: Option<Certified>) -> Self {
+    pub fn of_connection(self, certificate: Option<Certified>, guest: Arc<Guest>) -> Self {
         let way = certificate.map_or(Way::Credentials, Way::Certificate);
-        Self { server: self.server, way }
+        Self { server: self.server, way, guest: Some(guest) }
     }
 
     /// A way in for one user of this very process.
     pub fn trusted(server: Arc<ApiServer>, user: UserInfo) -> Self {
-        Self { server, way: Way::Trusted(user) }
+        Self { server, way: Way::Trusted(user), guest: None }
+    }
+
+    /// Who asks. The connection of a request with valid credentials is known from then on.
+    fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<UserInfo, Refusal> {
+        let ApiServer { identities, store, .. } = self.server.as_ref();
+        let user = match &self.way {
+            Way::Trusted(user) => user.clone(),
+            Way::Certificate(certified) if now < certified.until => certified.user.clone(),
+            Way::Certificate(_) => return Err(status::unauthorized()),
+            Way::Credentials => {
+                auth::authenticate(identities, store, headers, now)?.ok_or_else(status::unauthorized)?
+            }
+        };
+        if let Some(guest) = &self.guest {
+            guest.know();
+        }
+        Ok(user)
     }
 }
 
@@ -202,12 +223,13 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (server, way) = (self.server.clone(), self.way.clone());
+        let endpoint = self.clone();
         async move {
+            let server = &endpoint.server;
             let (parts, body) = request.into_parts();
-            let is_own = matches!(way, Way::Trusted(_));
+            let is_own = matches!(endpoint.way, Way::Trusted(_));
             let mut trail = server.audit.as_ref().map(|_| Trail::begin(&parts, is_own));
-            let answer = respond(&server, way, &parts, body, &mut trail).await;
+            let answer = respond(&endpoint, &parts, body, &mut trail).await;
             let answer = answer.unwrap_or_else(|refusal| {
                 note(&mut trail, |trail| trail.refused(&refusal.message));
                 reply::refusal(&refusal)
@@ -222,8 +244,7 @@ where
 }
 
 async fn respond<B>(
-    server: &Arc<ApiServer>,
-    way: Way,
+    endpoint: &Endpoint,
     parts: &Parts,
     body: B,
     trail: &mut Option<Trail>,
@@ -236,14 +257,8 @@ where
     if let Some(answer) = public(&parts.method, &path) {
         return Ok(answer);
     }
-    let now = Timestamp::now();
-    let user = match way {
-        Way::Trusted(user) => user,
-        Way::Certificate(certified) if now < certified.until => certified.user,
-        Way::Certificate(_) => return Err(status::unauthorized()),
-        Way::Credentials => auth::authenticate(&server.identities, &server.store, &parts.headers, now)?
-            .ok_or_else(status::unauthorized)?,
-    };
+    let (server, now) = (&endpoint.server, Timestamp::now());
+    let user = endpoint.authenticate(&parts.headers, now)?;
     note(trail, |trail| trail.know(&user, None));
     let impersonated = impersonation::wanted(&server.authority, &user, &parts.headers)?;
     note(trail, |trail| trail.know(&user, impersonated.as_ref()));
