@@ -16,6 +16,8 @@ use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, Program, Value as Cel};
 use serde_json::Value;
 
+use crate::schema::cost;
+
 /// The longest expression that is compiled, in bytes.
 pub const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
 
@@ -56,6 +58,9 @@ const PARSER_BYTES: usize = 32 * 1024;
 /// Room on the stack for an evaluation, whose depth is bounded.
 const EVALUATION_BYTES: usize = 16 * 1024 * 1024;
 
+/// Steps that delay nobody: some milliseconds.
+const QUICK: u64 = 10_000;
+
 /// Compiles an expression. One that makes objects (`Object{…}`) is refused: kube-cel's interpreter would panic.
 ///
 /// # Errors
@@ -81,6 +86,10 @@ fn parse(expression: &str, objects: bool) -> Result<Program, String> {
         // One that is too deep is dropped here, while there is room.
         match first_fault(&parsed.expression().expr, objects, 0) {
             Some(fault) => Err(fault),
+            None if cost::least(&parsed.expression().expr) > cost::PER_RULE => Err(format!(
+                "the expression takes more than {} steps whatever it is about: what it makes is too large",
+                cost::PER_RULE
+            )),
             None => Ok(parsed),
         }
     })
@@ -187,6 +196,13 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         .unwrap_or_else(|_| Err("the expression cannot be evaluated".to_owned()))
 }
 
+/// Does something that takes this many steps at most. What takes long leaves the other tasks of its thread to others.
+pub fn without_delay<T>(cost: u64, work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    let may_leave = Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if cost > QUICK && may_leave { tokio::task::block_in_place(work) } else { work() }
+}
+
 /// Does something with an expression of bounded depth, with room for it on the stack.
 pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(EVALUATION_BYTES / 2, EVALUATION_BYTES, work)
@@ -249,6 +265,9 @@ mod tests {
             "undeclared reference to 'Object'"
         );
         assert!(compile(&"1+".repeat(MAX_EXPRESSION_BYTES)).is_err());
+        let doubled = (0..28).fold("'x'".to_owned(), |text, _| format!("{text}.replace('x','xx')"));
+        let why = compile(&format!("size({doubled}) > 0")).err().unwrap();
+        assert!(why.contains("more than 1000000 steps"), "{why}");
     }
 
     #[test]

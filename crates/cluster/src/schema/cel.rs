@@ -82,6 +82,7 @@ impl Rules {
         }
         let old = old.filter(|old| !old.is_null());
         let variables = [("self", value), (OLD, old.unwrap_or(&Value::Null))];
+        let mut total = 0;
         for program in programs {
             let cost = cost::bound(program, &variables);
             if cost > PER_RULE || cost > *budget {
@@ -89,8 +90,10 @@ impl Rules {
                 return vec![FieldFault::invalid(path, kind.as_str(), OVERSPENT)];
             }
             *budget -= cost;
+            total += cost;
         }
-        match expressions::with_room(|| kube_cel::validate_compiled(compiled, value, old)) {
+        let judge = || expressions::with_room(|| kube_cel::validate_compiled(compiled, value, old));
+        match expressions::without_delay(total, judge) {
             Ok(()) => Vec::new(),
             Err(errors) => {
                 let counts = |error: &&kube_cel::ValidationError| {

@@ -1,108 +1,450 @@
-//! What a rule in CEL may cost at most on one value, before it is evaluated.
+//! What an expression in CEL may cost at most, before it is evaluated.
 //!
 //! kube-apiserver counts what a rule costs while it runs, and stops it at a limit (`apiserver/pkg/apis/cel/config.go`).
-//! kube-cel's interpreter counts nothing and cannot be stopped, so that the cost is bounded beforehand: every step
-//! counts one, a loop as often as the longest list that it can run over in this very value. The bound is never below
-//! the steps taken, but a loop over what a function returns counts the longest list of the whole value.
+//! kube-cel's interpreter counts nothing and cannot be stopped, so that the cost is bounded beforehand, for the very
+//! values at hand. The bound is never below what is done: every step counts one, a loop as often as it can run, and what
+//! a step copies, looks through or makes counts by its size ([`Size`]), which [`super::made`] bounds for what functions
+//! make. The interpreter copies a value whole whenever a field of it is read, and a list whenever a loop adds to it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 
 use kube_cel::cel::Program;
-use kube_cel::cel::common::ast::{EntryExpr, Expr};
+use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue};
 use serde_json::Value;
+
+use super::made;
 
 /// What all rules on one object may cost together (`RuntimeCELCostBudget`).
 pub const BUDGET: u64 = 10_000_000;
 /// What one evaluation of one rule may cost (`PerCallLimit`).
 pub const PER_RULE: u64 = 1_000_000;
-/// Characters of a string that count one step (`StringTraversalCostFactor`).
-const CHARACTERS: u64 = 10;
+/// Characters of a text that count one step when it is looked through or made (`StringTraversalCostFactor`), and values
+/// that count one step when they are copied.
+const PER_STEP: u64 = 10;
+/// Characters of a text that count one step when it is copied.
+const COPIED_PER_STEP: u64 = 1000;
 /// How deep an expression is looked into; a deeper one costs too much.
 const MAX_DEPTH: usize = 256;
+/// Parts of expressions that are looked at until one costs too much: loops over what functions make are looked into
+/// twice, and so more often the deeper they are nested.
+const MAX_LOOKS: u64 = 200_000;
+/// The most values and characters that may be made at once: they are kept in memory.
+const MAX_MADE: (u64, u64) = (1_000_000, 10_000_000);
+/// Room on the stack for judging an expression, whose depth is bounded.
+const STACK_BYTES: usize = 8 << 20;
 
-/// The values that a variable can have.
+/// How large a value can be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    /// Characters of a text, items of a list, entries of a map.
+    pub length: u64,
+    /// Values in it, itself among them.
+    pub nodes: u64,
+    /// Characters of all its texts.
+    pub bytes: u64,
+}
+
+impl Size {
+    /// A number, a time, yes or no.
+    pub const SCALAR: Size = Size { length: 0, nodes: 1, bytes: 0 };
+    /// Larger than anything may be.
+    pub const ENDLESS: Size = Size { length: u64::MAX, nodes: u64::MAX, bytes: u64::MAX };
+
+    /// A text.
+    pub fn text(length: u64) -> Size {
+        Size { length, nodes: 1, bytes: length }
+    }
+
+    /// Each measure of whichever is larger.
+    pub fn max(self, other: Size) -> Size {
+        Size {
+            length: self.length.max(other.length),
+            nodes: self.nodes.max(other.nodes),
+            bytes: self.bytes.max(other.bytes),
+        }
+    }
+
+    /// Both together.
+    pub fn and(self, other: Size) -> Size {
+        Size {
+            length: self.length.saturating_add(other.length),
+            nodes: self.nodes.saturating_add(other.nodes),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    /// Any part of it, of whichever type.
+    pub fn part(self) -> Size {
+        Size { length: self.nodes.max(self.bytes), ..self }
+    }
+
+    fn times(self, count: u64) -> Size {
+        let times = |measure: u64| measure.saturating_mul(count);
+        Size { length: times(self.length), nodes: times(self.nodes), bytes: times(self.bytes) }
+    }
+
+    fn half(self) -> Size {
+        Size { length: self.length / 2, nodes: self.nodes / 2, bytes: self.bytes / 2 }
+    }
+
+    /// What is in it beyond another.
+    fn beyond(self, other: Size) -> Size {
+        Size {
+            length: self.length.saturating_sub(other.length),
+            nodes: self.nodes.saturating_sub(other.nodes),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+
+    /// The steps of copying it.
+    fn copied(self) -> u64 {
+        (self.nodes / PER_STEP).saturating_add(self.bytes / COPIED_PER_STEP)
+    }
+
+    /// The steps of looking through it.
+    fn traversed(self) -> u64 {
+        (self.nodes / PER_STEP).saturating_add(self.bytes / PER_STEP)
+    }
+
+    /// The steps of making it; what does not fit into memory is not made.
+    fn made(self) -> u64 {
+        let (nodes, bytes) = MAX_MADE;
+        if self.nodes > nodes || self.bytes > bytes { u64::MAX } else { self.traversed() }
+    }
+}
+
+/// What a variable can be.
+#[derive(Clone)]
+enum Held<'v> {
+    /// One of these.
+    Values(Vec<&'v Value>),
+    /// Something of this size.
+    Sized(Size),
+}
+
+/// The variables that an expression sees.
+#[derive(Clone, Copy)]
 struct Scope<'s, 'v> {
     name: &'s str,
-    values: Option<Vec<&'v Value>>,
+    held: &'s Held<'v>,
     outer: Option<&'s Scope<'s, 'v>>,
 }
 
-/// What evaluating an expression costs at most with these variables, each with its value.
+/// What is known while one expression is judged.
+#[derive(Default)]
+pub(super) struct Judge {
+    /// The size of a variable of which nothing is known.
+    most: Size,
+    sizes: RefCell<HashMap<*const Value, Size>>,
+    looks: Cell<u64>,
+}
+
+/// The place of an expression, as [`super::made`] asks about it.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'s, 'v> {
+    judge: &'s Judge,
+    scope: Option<&'s Scope<'s, 'v>>,
+    depth: usize,
+}
+
+/// What evaluating an expression costs at most with these variables, each with its value; to find that out counts, too.
 pub fn bound(program: &Program, variables: &[(&str, &Value)]) -> u64 {
-    let expression = &program.expression().expr;
-    let longest = variables.iter().map(|(_, value)| longest(value)).max().unwrap_or(0);
-    bind(expression, variables, None, longest)
+    let mut judge = Judge::default();
+    let most = variables.iter().map(|(_, value)| judge.size(value)).fold(Size::SCALAR, Size::max);
+    judge.most = most.part();
+    let held = variables.iter().map(|(name, value)| (*name, Held::Values(vec![*value]))).collect::<Vec<_>>();
+    judge.judge(&program.expression().expr, &held)
 }
 
-fn bind(expression: &Expr, variables: &[(&str, &Value)], outer: Option<&Scope<'_, '_>>, longest: u64) -> u64 {
+/// What evaluating an expression costs at least, whatever the variables are.
+pub fn least(expression: &Expr) -> u64 {
+    const NAMES: [&str; 8] =
+        ["self", "oldSelf", "object", "oldObject", "request", "params", "namespaceObject", "variables"];
+    Judge::default().judge(expression, &NAMES.map(|name| (name, Held::Values(Vec::new()))))
+}
+
+fn bind<'v>(
+    expression: &Expr,
+    variables: &[(&str, Held<'v>)],
+    outer: Option<&Scope<'_, 'v>>,
+    judge: &Judge,
+) -> u64 {
     match variables {
-        [] => cost(expression, outer, longest, 0),
-        [(name, value), rest @ ..] => {
-            let scope = Scope { name, values: Some(vec![value]), outer };
-            bind(expression, rest, Some(&scope), longest)
+        [] => Place { judge, scope: outer, depth: 0 }.cost(expression),
+        [(name, held), rest @ ..] => bind(expression, rest, Some(&Scope { name, held, outer }), judge),
+    }
+}
+
+impl Judge {
+    fn judge(&self, expression: &Expr, variables: &[(&str, Held<'_>)]) -> u64 {
+        let cost =
+            stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, || bind(expression, variables, None, self));
+        cost.saturating_add(self.looks.get() / PER_STEP)
+    }
+
+    /// The size of a value; what is in it is looked at once.
+    fn size(&self, value: &Value) -> Size {
+        let of_parts = |parts: &mut dyn Iterator<Item = Size>, length: usize| Size {
+            length: length as u64,
+            ..parts.fold(Size::SCALAR, Size::and)
+        };
+        match value {
+            Value::String(text) => Size::text(text.len() as u64),
+            Value::Array(_) | Value::Object(_) => {
+                if let Some(known) = self.sizes.borrow().get(&std::ptr::from_ref(value)) {
+                    return *known;
+                }
+                let size = match value {
+                    Value::Array(items) => {
+                        of_parts(&mut items.iter().map(|item| self.size(item)), items.len())
+                    }
+                    Value::Object(fields) => {
+                        let entry = |(name, value): (&String, &Value)| {
+                            Size::text(name.len() as u64).and(self.size(value))
+                        };
+                        of_parts(&mut fields.iter().map(entry), fields.len())
+                    }
+                    _ => Size::SCALAR,
+                };
+                self.sizes.borrow_mut().insert(std::ptr::from_ref(value), size);
+                size
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => Size::SCALAR,
+        }
+    }
+
+    fn of_any(&self, values: &[&Value]) -> Size {
+        values.iter().map(|value| self.size(value)).fold(Size::SCALAR, Size::max)
+    }
+
+    /// Whether there have been too many looks already.
+    fn is_tired(&self, depth: usize) -> bool {
+        self.looks.set(self.looks.get() + 1);
+        depth > MAX_DEPTH || self.looks.get() > MAX_LOOKS
+    }
+}
+
+impl<'s, 'v> Place<'s, 'v> {
+    fn deeper(self) -> Self {
+        Self { depth: self.depth + 1, ..self }
+    }
+
+    /// What evaluating an expression costs here at most.
+    fn cost(self, expression: &Expr) -> u64 {
+        if self.judge.is_tired(self.depth) {
+            return u64::MAX;
+        }
+        let of = |expression: &Expr| self.deeper().cost(expression);
+        let sum = |costs: &mut dyn Iterator<Item = u64>| costs.fold(1, u64::saturating_add);
+        match expression {
+            Expr::Call(call) => {
+                let parts = call.target.iter().map(|target| &target.expr);
+                let parts = parts.chain(call.args.iter().map(|arg| &arg.expr));
+                sum(&mut parts.map(of)).saturating_add(self.done(call, expression))
+            }
+            Expr::Select(select) => {
+                let copied = if select.test { 0 } else { self.size(expression).copied() };
+                of(&select.operand.expr).saturating_add(1).saturating_add(copied)
+            }
+            Expr::List(list) => {
+                let parts = &mut list.elements.iter().map(|element| of(&element.expr));
+                sum(parts).saturating_add(self.size(expression).made())
+            }
+            Expr::Map(map) => {
+                let parts = &mut map.entries.iter().map(|entry| of_entry(&entry.expr, &of));
+                sum(parts).saturating_add(self.size(expression).made())
+            }
+            Expr::Struct(made) => {
+                let parts = &mut made.entries.iter().map(|entry| of_entry(&entry.expr, &of));
+                sum(parts).saturating_add(self.size(expression).made())
+            }
+            Expr::Comprehension(each) => self.cost_of_loop(each),
+            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => 1,
+        }
+    }
+
+    /// What a function or an operator does beyond evaluating its parts.
+    fn done(self, call: &CallExpr, expression: &Expr) -> u64 {
+        let sizes = || call.args.iter().map(|arg| self.size(&arg.expr));
+        match call.func_name.as_str() {
+            // To compare two is to look through the smaller.
+            "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => {
+                sizes().map(Size::traversed).min().unwrap_or_default()
+            }
+            "_&&_"
+            | "_||_"
+            | "!_"
+            | "-_"
+            | "_-_"
+            | "_*_"
+            | "_/_"
+            | "_%_"
+            | "_?_:_"
+            | "@not_strictly_false" => 0,
+            "_[_]" | "_[?_]" => self.size(expression).copied(),
+            name => {
+                let target = call.target.as_ref().map(|target| self.size(&target.expr));
+                let parts = target.into_iter().chain(sizes()).map(Size::traversed);
+                let made = self.size(expression).made();
+                let search = made::search(name, call, self);
+                parts.fold(made.saturating_add(search), u64::saturating_add)
+            }
+        }
+    }
+
+    fn cost_of_loop(self, each: &ComprehensionExpr) -> u64 {
+        let (runs, items) = self.range(&each.iter_range.expr);
+        let step = |item: &Held<'v>, gathered: Size| {
+            self.inside(each, item, gathered, |inside| {
+                inside.cost(&each.loop_step.expr).saturating_add(inside.cost(&each.loop_cond.expr))
+            })
+        };
+        let (first, last) = self.gathered(each, runs, &items);
+        // A list grows by the same in each run, so that it is half as long as at the end on the average. It is copied
+        // twice, beside what the step itself does with it.
+        let average = first.half().and(last.half());
+        let copied = average.copied().saturating_mul(2);
+        let (once, all) = match &items {
+            Held::Values(values) => {
+                (step(&items, average).saturating_add(self.judge.of_any(values).copied()), 0)
+            }
+            // One item may be all that there is, and then the others are nothing.
+            Held::Sized(size) => {
+                let all = step(&items, average).saturating_add(size.copied());
+                (step(&Held::Sized(Size::SCALAR), average), all)
+            }
+        };
+        let nothing = Held::Sized(Size::SCALAR);
+        let result = self.inside(each, &nothing, last, |inside| inside.cost(&each.result.expr));
+        let around = [&each.iter_range, &each.accu_init].map(|part| self.deeper().cost(&part.expr));
+        let parts = [runs.saturating_mul(once.saturating_add(copied)), all, last.made(), result];
+        parts.into_iter().chain(around).fold(1, u64::saturating_add)
+    }
+
+    /// What a loop gathers, at its beginning and at its end.
+    fn gathered(self, each: &ComprehensionExpr, runs: u64, items: &Held<'v>) -> (Size, Size) {
+        let first = self.deeper().size(&each.accu_init.expr);
+        let added = |item: &Held<'v>| {
+            let after = self.inside(each, item, first, |inside| inside.size(&each.loop_step.expr));
+            after.beyond(first)
+        };
+        let all = match items {
+            Held::Values(_) => added(items).times(runs),
+            Held::Sized(_) => added(items).and(added(&Held::Sized(Size::SCALAR)).times(runs)),
+        };
+        (first, first.and(all))
+    }
+
+    /// Looks into a loop, whose variables are these.
+    fn inside<T>(
+        self,
+        each: &ComprehensionExpr,
+        item: &Held<'v>,
+        accumulated: Size,
+        look: impl FnOnce(Place<'_, 'v>) -> T,
+    ) -> T {
+        let first = Scope { name: &each.iter_var, held: item, outer: self.scope };
+        let second = each.iter_var2.as_deref().unwrap_or_default();
+        let second = Scope { name: second, held: item, outer: Some(&first) };
+        let gathered = Held::Sized(accumulated);
+        let gathered = Scope { name: &each.accu_var, held: &gathered, outer: Some(&second) };
+        look(Place { judge: self.judge, scope: Some(&gathered), depth: self.depth + 1 })
+    }
+
+    /// How large the value of an expression can be here.
+    pub fn size(self, expression: &Expr) -> Size {
+        if self.judge.is_tired(self.depth) {
+            return Size::ENDLESS;
+        }
+        if let Some(values) = self.values(expression) {
+            return self.judge.of_any(&values);
+        }
+        let of = |expression: &Expr| self.deeper().size(expression);
+        let all = |parts: &mut dyn Iterator<Item = Size>, length: usize| Size {
+            length: length as u64,
+            ..parts.fold(Size::SCALAR, Size::and)
+        };
+        match expression {
+            Expr::Literal(LiteralValue::String(text)) => Size::text(text.inner().len() as u64),
+            Expr::Literal(LiteralValue::Bytes(bytes)) => Size::text(bytes.inner().len() as u64),
+            Expr::Literal(_) | Expr::Unspecified => Size::SCALAR,
+            Expr::Ident(name) => match self.held(name) {
+                Some(Held::Sized(size)) => *size,
+                _ => self.judge.most,
+            },
+            Expr::Select(select) if select.test => Size::SCALAR,
+            Expr::Select(select) => of(&select.operand.expr).part(),
+            Expr::List(list) => {
+                all(&mut list.elements.iter().map(|element| of(&element.expr)), list.elements.len())
+            }
+            Expr::Map(map) => {
+                all(&mut map.entries.iter().map(|entry| entry_size(&entry.expr, &of)), map.entries.len())
+            }
+            Expr::Struct(made) => {
+                all(&mut made.entries.iter().map(|entry| entry_size(&entry.expr, &of)), made.entries.len())
+            }
+            Expr::Comprehension(each) => {
+                let (runs, items) = self.range(&each.iter_range.expr);
+                let (_, gathered) = self.gathered(each, runs, &items);
+                let nothing = Held::Sized(Size::SCALAR);
+                self.inside(each, &nothing, gathered, |inside| inside.size(&each.result.expr))
+            }
+            Expr::Call(call) => made::size(call, self.deeper()),
+        }
+    }
+
+    /// How often a loop over this runs at most, and what its variable can be: an item of a list, or a key of a map.
+    fn range(self, range: &Expr) -> (u64, Held<'v>) {
+        let size = match self.values(range) {
+            Some(owners) if owners.iter().all(|owner| !owner.is_object()) => {
+                let runs = self.judge.of_any(&owners).length;
+                return (runs, Held::Values(owners.into_iter().flat_map(parts).collect()));
+            }
+            Some(owners) => self.judge.of_any(&owners),
+            None => self.deeper().size(range),
+        };
+        (size.length, Held::Sized(size.part()))
+    }
+
+    fn held(self, name: &str) -> Option<&'s Held<'v>> {
+        let mut scope = self.scope;
+        while let Some(here) = scope {
+            if here.name == name {
+                return Some(here.held);
+            }
+            scope = here.outer;
+        }
+        None
+    }
+
+    /// The values that an expression can have, where it is a path into a variable.
+    pub fn values(self, expression: &Expr) -> Option<Vec<&'v Value>> {
+        match expression {
+            Expr::Ident(name) => match self.held(name)? {
+                Held::Values(values) => Some(values.clone()),
+                Held::Sized(_) => None,
+            },
+            // An escaped name (`__namespace__`) stands for another field.
+            Expr::Select(select) if !select.test && !select.field.contains("__") => {
+                let owners = self.values(&select.operand.expr)?;
+                Some(owners.into_iter().filter_map(|owner| owner.get(&select.field)).collect())
+            }
+            Expr::Call(call) if call.func_name == "_[_]" => {
+                let owners = self.values(&call.args.first()?.expr)?;
+                Some(owners.into_iter().flat_map(parts).collect())
+            }
+            _ => None,
         }
     }
 }
 
-/// The most items that any list, map or string within a value has.
-fn longest(value: &Value) -> u64 {
-    let own = length(value);
-    match value {
-        Value::Array(items) => items.iter().map(longest).fold(own, u64::max),
-        Value::Object(fields) => fields.values().map(longest).fold(own, u64::max),
-        _ => own,
-    }
-}
-
-fn length(value: &Value) -> u64 {
-    match value {
-        Value::Array(items) => items.len() as u64,
-        Value::Object(fields) => fields.len() as u64,
-        Value::String(text) => text.len() as u64,
-        _ => 0,
-    }
-}
-
-fn cost(expression: &Expr, scope: Option<&Scope<'_, '_>>, most: u64, depth: usize) -> u64 {
-    if depth > MAX_DEPTH {
-        return u64::MAX;
-    }
-    let of = |expression: &Expr| cost(expression, scope, most, depth + 1);
-    let sum = |costs: &mut dyn Iterator<Item = u64>| costs.fold(1, u64::saturating_add);
-    match expression {
-        Expr::Call(call) => {
-            let target = call.target.as_ref();
-            let long = |expression: &Expr| match (expression, values(expression, scope)) {
-                (Expr::Literal(_), _) => 0,
-                (_, Some(values)) => values.into_iter().map(length).max().unwrap_or(0),
-                (_, None) => most,
-            };
-            // Texts and lists that are put together are copied.
-            let copied = match call.func_name.as_str() {
-                "_+_" => call.args.iter().map(|arg| long(&arg.expr)).fold(0, u64::saturating_add),
-                _ => 0,
-            };
-            let traversed = target.map_or(copied, |target| long(&target.expr));
-            let parts = target.into_iter().map(|target| of(&target.expr));
-            let parts = &mut parts.chain(call.args.iter().map(|arg| of(&arg.expr)));
-            sum(parts).saturating_add(traversed / CHARACTERS)
-        }
-        Expr::Select(select) => of(&select.operand.expr).saturating_add(1),
-        Expr::List(list) => sum(&mut list.elements.iter().map(|element| of(&element.expr))),
-        Expr::Map(map) => sum(&mut map.entries.iter().map(|entry| of_entry(&entry.expr, &of))),
-        Expr::Struct(made) => sum(&mut made.entries.iter().map(|entry| of_entry(&entry.expr, &of))),
-        Expr::Comprehension(each) => {
-            let range = &each.iter_range.expr;
-            let times = runs(range, scope, most);
-            let inner = Scope { name: &each.iter_var, values: elements(range, scope), outer: scope };
-            // The second variable has the values, as the first has where there is only one.
-            let second = each.iter_var2.as_deref().unwrap_or_default();
-            let inner = Scope { name: second, values: elements(range, scope), outer: Some(&inner) };
-            let inner = Scope { name: &each.accu_var, values: None, outer: Some(&inner) };
-            let step = |expression: &Expr| cost(expression, Some(&inner), most, depth + 1);
-            let once = step(&each.loop_step.expr).saturating_add(step(&each.loop_cond.expr));
-            let around = of(range).saturating_add(of(&each.accu_init.expr));
-            times.saturating_mul(once).saturating_add(around).saturating_add(step(&each.result.expr))
-        }
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => 1,
+/// The items of a list, or the values of a map.
+fn parts(owner: &Value) -> Vec<&Value> {
+    match owner {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -113,50 +455,11 @@ fn of_entry(entry: &EntryExpr, of: &impl Fn(&Expr) -> u64) -> u64 {
     }
 }
 
-/// How often a loop over this runs at most.
-fn runs(range: &Expr, scope: Option<&Scope<'_, '_>>, most: u64) -> u64 {
-    match range {
-        Expr::List(list) => list.elements.len() as u64,
-        Expr::Map(map) => map.entries.len() as u64,
-        // What filters or maps a list gives no longer one.
-        Expr::Comprehension(each) => runs(&each.iter_range.expr, scope, most),
-        range => match values(range, scope) {
-            Some(values) => values.into_iter().map(length).max().unwrap_or(0),
-            None => most,
-        },
+fn entry_size(entry: &EntryExpr, of: &impl Fn(&Expr) -> Size) -> Size {
+    match entry {
+        EntryExpr::StructField(field) => Size::text(field.field.len() as u64).and(of(&field.value.expr)),
+        EntryExpr::MapEntry(entry) => of(&entry.key.expr).and(of(&entry.value.expr)),
     }
-}
-
-/// The values that an expression can have, where it is a path into a variable.
-fn values<'v>(expression: &Expr, scope: Option<&Scope<'_, 'v>>) -> Option<Vec<&'v Value>> {
-    match expression {
-        Expr::Ident(name) => {
-            let mut scope = scope;
-            while let Some(here) = scope {
-                if here.name == name {
-                    return here.values.clone();
-                }
-                scope = here.outer;
-            }
-            None
-        }
-        // An escaped name (`__namespace__`) stands for another field.
-        Expr::Select(select) if !select.test && !select.field.contains("__") => {
-            let owners = values(&select.operand.expr, scope)?;
-            Some(owners.into_iter().filter_map(|owner| owner.get(&select.field)).collect())
-        }
-        _ => None,
-    }
-}
-
-/// The values that a loop's variable can have.
-fn elements<'v>(range: &Expr, scope: Option<&Scope<'_, 'v>>) -> Option<Vec<&'v Value>> {
-    let of = |owner: &'v Value| match owner {
-        Value::Array(items) => items.iter().collect::<Vec<_>>(),
-        Value::Object(fields) => fields.values().collect(),
-        _ => Vec::new(),
-    };
-    Some(values(range, scope)?.into_iter().flat_map(of).collect())
 }
 
 #[cfg(test)]
@@ -164,17 +467,89 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn value() -> Value {
+        let list = |count: usize| (0..count).map(|n| json!({"n": n, "of": [1, 2, 3]})).collect::<Vec<_>>();
+        json!({"few": list(3), "many": list(2000), "text": "x".repeat(5000), "number": 7, "format": "%.9f",
+            "patterns": ["a", "(a{1000}){1000}"], "map": {"a": "b"}})
+    }
+
+    /// The parser calls itself for each level of an expression.
+    fn program(text: &str) -> Program {
+        stacker::grow(256 << 20, || Program::compile(text).unwrap())
+    }
+
+    fn of(text: &str) -> u64 {
+        bound(&program(text), &[("self", &value())])
+    }
+
     #[test]
     fn loops_cost_what_they_can_run() {
-        let list = |count: usize| (0..count).map(|n| json!({"n": n, "of": [1, 2, 3]})).collect::<Vec<_>>();
-        let value = json!({"few": list(3), "many": list(2000), "text": "x".repeat(5000)});
-        let of = |text: &str| bound(&Program::compile(text).unwrap(), &[("self", &value)]);
         assert!(of("self.text == 'x'") < 10);
         assert!(of("self.few.all(x, self.few.exists(y, y.n == x.n))") < 200);
         assert!(of("self.many.all(x, x.of.all(y, y > 0))") < PER_RULE);
+        assert!(of("self.few.map(x, x.n).all(n, n >= 0) && self.map.all(k, self.map[k] == 'b')") < 400);
         assert!(of("self.many.all(x, self.many.exists(y, y.n == x.n))") > PER_RULE);
         assert!(of("self.many.filter(x, x.n > 1).all(x, self.many.exists(y, y.n == x.n))") > PER_RULE);
         assert!(of("self.text.split('').all(x, self.text.split('').all(y, x == y))") > PER_RULE);
         assert!(of("self.text.contains('y')") > 500);
+    }
+
+    #[test]
+    fn what_is_copied_and_made_counts() {
+        let beyond = [
+            // Each run reads, and so copies, the whole list.
+            "self.many.all(x, size(self.many) > 0)",
+            // A list that grows is copied with each item.
+            "self.text.split('').map(x, x).size() > 0",
+            "lists.range(100000000).size() > 0",
+            "lists.range(self.number * 1000000000).size() > 0",
+            "'%.999999999f'.format([1.0]) == ''",
+            "self.text.replace('', self.text) == ''",
+            "self.many.map(x, self.text).join(self.text) == ''",
+            "sets.contains(self.text.split(''), self.text.split(''))",
+            "self.text.matches('(a{1000}){1000}')",
+            "self.many.all(x, self.text.matches(self.patterns[1]))",
+        ];
+        for text in beyond {
+            assert!(of(text) > PER_RULE, "{text}: {}", of(text));
+        }
+        let within = [
+            "self.text.replace('x', 'yy') == ''",
+            "self.text.split('').all(x, x == 'x')",
+            "self.few.map(x, string(x.n)).join(',') == '0,1,2'",
+            "lists.range(size(self.many)).all(n, n >= 0)",
+            "lists.range(self.number).all(n, n >= 0)",
+            "'%s: %.2f'.format(['a', 1.0]) == ''",
+            "self.format.format([1.0]) == ''",
+            "'a-b'.matches('^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$')",
+            "self.many.map(x, x.n).size() == 2000",
+            "sets.contains(self.few.map(x, x.n), [1, 2])",
+        ];
+        for text in within {
+            assert!(of(text) < PER_RULE, "{text}: {}", of(text));
+        }
+        // Doubled, and doubled again, by every way there is.
+        let doubled = |start: &str, again: &dyn Fn(String) -> String| {
+            (0..40).fold(start.to_owned(), |text, _| again(text))
+        };
+        assert!(of(&doubled("'x'", &|text| format!("{text}.replace('x', 'xx')"))) > PER_RULE);
+        assert!(of(&doubled("'x'", &|text| format!("[{text}].map(x, x + x)[0]"))) > PER_RULE);
+        assert!(of(&doubled("['x']", &|text| format!("[{text}].map(x, [x, x])[0]"))) > PER_RULE);
+        assert!(of(&doubled("'x'", &|text| format!("[{text}].map(x, '%s%s'.format([x, x]))[0]"))) > PER_RULE);
+        assert!(of(&doubled("'x'", &|text| format!("[{text}].map(x, [x, x].join(''))[0]"))) > PER_RULE);
+        // And what is nested without end is not looked at without end.
+        let nested = (0..25).fold("true".to_owned(), |text, _| format!("'a'.split('').all(x, {text})"));
+        assert_eq!(of(&nested), u64::MAX);
+    }
+
+    #[test]
+    fn the_least_cost_knows_what_is_too_much_whatever_the_values() {
+        let least = |text: &str| super::least(&program(text).expression().expr);
+        assert!(
+            least("self.many.all(x, self.many.all(y, self.text.replace(x, y) == lists.range(self.n)))") < 100
+        );
+        let doubled = (0..28).fold("'x'".to_owned(), |text, _| format!("{text}.replace('x','xx')"));
+        assert!(least(&format!("size({doubled}) > 0")) > PER_RULE);
+        assert!(least("lists.range(100000000).size() > 0") > PER_RULE);
     }
 }

@@ -13,6 +13,7 @@ mod default;
 mod embedded;
 mod formats;
 mod go;
+mod made;
 mod normalize;
 mod overlay;
 mod parse;

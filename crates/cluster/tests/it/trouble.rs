@@ -151,7 +151,7 @@ const MEDIA: [&str; 7] = [
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 ];
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 13] = [
     "/api/v1/namespaces/default/configmaps",
     "/api/v1/namespaces/default/configmaps/m",
     "/api/v1/namespaces/default/pods",
@@ -160,6 +160,11 @@ const PATHS: [&str; 8] = [
     "/apis/batch/v1/namespaces/default/jobs",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+    "/api/v1/namespaces/default/pods/p/binding",
+    "/api/v1/namespaces/default/pods/p/eviction",
+    "/api/v1/namespaces/default/serviceaccounts/s/token",
+    "/api/v1/namespaces/default/finalize",
+    "/apis/apps/v1/namespaces/default/deployments/d/scale",
 ];
 
 /// A body: JSON of some kind, a real object with a part replaced, or any bytes.
@@ -236,6 +241,150 @@ fn any_body_is_written_or_refused() {
         let path = if media.contains("apply") { format!("{path}?fieldManager=f") } else { path.to_owned() };
         request(method, &path, media, body)
     });
+}
+
+#[tokio::test]
+async fn what_a_subresource_is_given_is_of_its_type_or_refused() {
+    let served = serve().await;
+    let endpoint = endpoint(&served);
+    let media = "application/json";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {"replicas": 3, "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod["spec"]}}});
+    for (path, object) in [
+        ("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "s"}})),
+        ("/api/v1/namespaces/default/pods", pod),
+        ("/apis/apps/v1/namespaces/default/deployments", deployment),
+    ] {
+        let made = outcome(&endpoint, request("POST", path, media, object.to_string())).await;
+        assert_eq!(made.0, 201, "{path}");
+    }
+    let pod = "/api/v1/namespaces/default/pods/p";
+    let token = "/api/v1/namespaces/default/serviceaccounts/s/token";
+    let scale = "/apis/apps/v1/namespaces/default/deployments/d/scale";
+    let namespace = "/api/v1/namespaces/default";
+    let table = [
+        ("POST", token.to_owned(), media, json!({"spec": "text"})),
+        ("POST", token.to_owned(), media, json!({"spec": [1]})),
+        ("POST", token.to_owned(), media, json!({"spec": {"audiences": "a"}})),
+        ("POST", token.to_owned(), media, json!({"spec": {"expirationSeconds": "600"}})),
+        (
+            "POST",
+            format!("{pod}/binding"),
+            media,
+            json!({"target": {"name": "n"}, "metadata": {"annotations": {"a": [1]}}}),
+        ),
+        ("POST", format!("{pod}/eviction"), media, json!({"deleteOptions": {"gracePeriodSeconds": "1"}})),
+        ("DELETE", pod.to_owned(), media, json!({"preconditions": {"uid": 1}})),
+        ("DELETE", pod.to_owned(), media, json!({"gracePeriodSeconds": "0"})),
+        ("PUT", format!("{namespace}/finalize"), media, json!({"spec": {"finalizers": [{"a": 1}]}})),
+        ("PUT", format!("{namespace}/finalize"), media, json!({"spec": "text"})),
+        ("PUT", scale.to_owned(), media, json!(["text"])),
+        ("PUT", scale.to_owned(), media, json!({"spec": {"replicas": "1"}})),
+        ("PATCH", scale.to_owned(), "application/merge-patch+json", json!({"spec": {"replicas": "1"}})),
+        (
+            "PATCH",
+            scale.to_owned(),
+            "application/json-patch+json",
+            json!([{"op": "replace", "path": "", "value": []}]),
+        ),
+        (
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned(),
+            media,
+            json!({"spec": 1}),
+        ),
+    ];
+    for (method, path, media, body) in table {
+        let answered = outcome(&endpoint, request(method, &path, media, body.to_string())).await;
+        assert_eq!(answered, (400, json!("BadRequest")), "{method} {path} {body}");
+    }
+    let store = served.cluster.server().store();
+    let stored = store.get(&Resource::new("", "pods"), &Key::new(Some("default"), "p")).unwrap();
+    assert!(stored.value["metadata"]["annotations"].is_null() && stored.value["spec"]["nodeName"].is_null());
+    let stored = store.get(&Resource::new("apps", "deployments"), &Key::new(Some("default"), "d")).unwrap();
+    assert_eq!(stored.value["spec"]["replicas"], 3);
+    served.cluster.stop().await;
+}
+
+/// A definition of cluster-wide objects with any content, and with this rule.
+fn definition(rule: &str) -> Value {
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.x.y"}, "spec": {"group": "x.y", "scope": "Cluster",
+        "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            "x-kubernetes-validations": [{"rule": rule}]}}}]}})
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+#[tokio::test]
+async fn nothing_deep_is_made_or_stored_by_whichever_way() {
+    const WAYS: [&str; 2] = ["", "&dryRun=All"];
+    let served = serve().await;
+    let endpoint = endpoint(&served);
+    let media = "application/json";
+    let made = outcome(&endpoint, request("POST", DEFINITIONS, media, definition("true").to_string())).await;
+    assert_eq!(made.0, 201);
+    let nested = |levels: usize| (0..levels).fold(json!(1), |value, _| json!({"a": value}));
+    let things = "/apis/x.y/v1/things";
+    let thing = |name: &str, a: Value| json!({"apiVersion": "x.y/v1", "kind": "Thing", "metadata": {"name": name}, "a": a});
+    for (path, object) in [(things, thing("t", nested(100))), (MAPS, json!({"metadata": {"name": "m"}}))] {
+        let made = outcome(&endpoint, request("POST", path, media, object.to_string())).await;
+        assert_eq!(made.0, 201, "{path}");
+    }
+    let path = |levels: usize| "/a".repeat(levels);
+    let step = |at: usize| json!({"op": "add", "path": path(at), "value": nested(99)});
+    let deep = Value::Array((0..80).map(|n| step(1 + 99 * n)).collect());
+    let deeper = json!([{"op": "add", "path": path(101), "value": nested(30)}]);
+    let too_large = (413, json!("RequestEntityTooLarge"));
+    for way in WAYS {
+        let with = |name: &str| format!("{things}/{name}?fieldManager=f{way}");
+        let table = [
+            request("PATCH", &format!("{MAPS}/m?{way}"), "application/json-patch+json", deep.to_string()),
+            request("PATCH", &with("t"), "application/json-patch+json", deep.to_string()),
+            request("PATCH", &with("t"), "application/json-patch+json", deeper.to_string()),
+            request("PATCH", &with("t"), "application/merge-patch+json", thing("t", nested(123)).to_string()),
+            request(
+                "PATCH",
+                &with("new"),
+                "application/apply-patch+yaml",
+                thing("new", nested(123)).to_string(),
+            ),
+            request("PUT", &with("t"), media, thing("t", nested(123)).to_string()),
+            request("POST", &format!("{things}?{way}"), media, thing("new", nested(123)).to_string()),
+        ];
+        for request in table {
+            let shown = format!("{} {} {:?}", request.method(), request.uri(), request.headers());
+            let answered = outcome(&endpoint, request).await;
+            // YAML is not read so deep.
+            let expected =
+                if shown.contains("yaml") { (400, json!("BadRequest")) } else { too_large.clone() };
+            assert_eq!(answered, expected, "{shown}");
+        }
+    }
+    let listed = outcome(&endpoint, request("GET", things, media, "")).await;
+    assert_eq!(listed.0, 200);
+    served.cluster.stop().await;
+}
+
+#[tokio::test]
+async fn a_rule_that_makes_too_much_is_refused_with_its_definition_or_its_object() {
+    let served = serve().await;
+    let endpoint = endpoint(&served);
+    let media = "application/json";
+    let doubled = |start: &str| (0..28).fold(start.to_owned(), |text, _| format!("{text}.replace('x','xx')"));
+    let literal = definition(&format!("size({}) > 0", doubled("'x'")));
+    let answer = send(&endpoint, request("POST", DEFINITIONS, media, literal.to_string())).await;
+    assert_eq!(answer.status(), 422);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("steps whatever it is about"), "{body:?}");
+    let of_value = definition(&format!("!has(self.a) || size({}) > 0", doubled("self.a")));
+    assert_eq!(outcome(&endpoint, request("POST", DEFINITIONS, media, of_value.to_string())).await.0, 201);
+    let thing = json!({"apiVersion": "x.y/v1", "kind": "Thing", "metadata": {"name": "t"}, "a": "x"});
+    let refused = outcome(&endpoint, request("POST", "/apis/x.y/v1/things", media, thing.to_string())).await;
+    assert_eq!(refused, (422, json!("Invalid")));
+    served.cluster.stop().await;
 }
 
 #[test]

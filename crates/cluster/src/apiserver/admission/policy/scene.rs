@@ -15,8 +15,8 @@ use super::definition::{Expression, Policy};
 use crate::apiserver::admission::Attributes;
 use crate::apiserver::admission::webhook::matching::{self, Invocation};
 use crate::apiserver::admission::webhook::review;
-use crate::expressions::Variables;
 use crate::expressions::initializers::{Maker, to_json};
+use crate::expressions::{self, Variables};
 use crate::schema::cost::{self, BUDGET, PER_RULE};
 use crate::store::Key;
 
@@ -98,8 +98,8 @@ impl Scene {
     /// Why it has no value, for a person.
     pub fn evaluate(&mut self, expression: &Expression) -> Result<Cel, String> {
         let program = expression.program.as_ref().map_err(Clone::clone)?;
-        self.pay(program)?;
-        self.variables.evaluate(program).map_err(|why| {
+        let cost = self.pay(program)?;
+        expressions::without_delay(cost, || self.variables.evaluate(program)).map_err(|why| {
             let why = self.explained(why);
             format!("expression '{}' resulted in error: {why}", expression.text)
         })
@@ -114,17 +114,18 @@ impl Scene {
         maker: &Maker,
         make: fn(&Variables, &Maker) -> Result<Value, String>,
     ) -> Result<Value, String> {
-        self.pay(&maker.program)?;
-        make(&self.variables, maker).map_err(|why| self.explained(why))
+        let cost = self.pay(&maker.program)?;
+        expressions::without_delay(cost, || make(&self.variables, maker)).map_err(|why| self.explained(why))
     }
 
-    fn pay(&mut self, program: &Program) -> Result<(), String> {
+    /// Charges what an expression costs at most, and gives that.
+    fn pay(&mut self, program: &Program) -> Result<u64, String> {
         let cost = cost::bound(program, &self.bound());
         if cost > PER_RULE {
             return Err("operation cancelled: actual cost limit exceeded".to_owned());
         }
         self.budget = self.budget.checked_sub(cost).ok_or(OVERSPENT)?;
-        Ok(())
+        Ok(cost)
     }
 
     /// Where a variable is missing because it failed, the reason of that.

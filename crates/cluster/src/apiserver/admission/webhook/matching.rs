@@ -14,7 +14,7 @@ use crate::apiserver::admission::{Attributes, Operation};
 use crate::apiserver::rules::Kind;
 use crate::apiserver::status::{self, About, Refusal};
 use crate::apiserver::versions;
-use crate::expressions::Variables;
+use crate::expressions::{self, Variables};
 use crate::objects::LabelSelector;
 use crate::schema::cost;
 use crate::store::Key;
@@ -165,10 +165,10 @@ pub fn conditions_hold(
     let mut errors = Vec::new();
     for (name, condition) in conditions {
         let answer = match condition {
-            Ok(program) if cost::bound(program, bound) > MAX_COST => {
-                Err("operation cancelled: actual cost limit exceeded".to_owned())
-            }
-            Ok(program) => variables.holds(program),
+            Ok(program) => match cost::bound(program, bound) {
+                cost if cost > MAX_COST => Err("operation cancelled: actual cost limit exceeded".to_owned()),
+                cost => expressions::without_delay(cost, || variables.holds(program)),
+            },
             Err(why) => Err(why.clone()),
         };
         match answer {
