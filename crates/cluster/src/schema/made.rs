@@ -48,6 +48,8 @@ pub(super) fn size(call: &CallExpr, at: Place<'_, '_>) -> Size {
         "_?_:_" => of(1).max(of(2)),
         "_[_]" | "_[?_]" | "first" | "last" => of(0).part(),
         "min" | "max" | "or" | "orValue" | "value" | "optional.of" | "of" | "ofNonZeroValue" => all().part(),
+        // Two texts or lists become one.
+        "_+_" => Size { nodes: all().nodes.saturating_sub(1), ..all() },
         "flatten" => Size { length: of(0).nodes, ..of(0) },
         "trim" | "substring" | "charAt" | "lowerAscii" | "upperAscii" | "reverse" | "sort" | "distinct"
         | "slice" | "find" | "decode" | "bytes" => of(0),
