@@ -65,7 +65,7 @@ async fn record(context: &Context, events: &Api<Event>, event: &Event) -> Result
     Ok(())
 }
 
-/// Dates an event anew, and sets its count if that is known. Returns the count; nothing if the event is gone.
+/// Sets when an event was recorded last, and its count if that is known. Returns the count; nothing if the event is gone.
 async fn again(events: &Api<Event>, event: &Event, count: Option<i32>) -> Result<Option<i32>, kube::Error> {
     let mut change = json!({ "lastTimestamp": event.last_timestamp });
     if let Some(count) = count {
