@@ -205,11 +205,12 @@ pub fn urgency(old: &MPIJobStatus, new: &MPIJobStatus) -> Urgency {
         status
     };
     let (old, new) = (without_times(old), without_times(new));
-    // Then a queue gives the job's quota to another.
-    let lets_go = is_true(&new, CONDITION_SUSPENDED) && has_active(&old) && !has_active(&new);
+    // A queue that suspends a job gives its quota to another when nothing of it is active.
+    let was_held = condition(&new, CONDITION_SUSPENDED).is_some();
+    let queue_cares = was_held && has_active(&old) != has_active(&new);
     if old == new {
         Urgency::Never
-    } else if lets_go {
+    } else if queue_cares {
         Urgency::Now
     } else if facts(old.clone()) == facts(new.clone()) {
         Urgency::Later
@@ -698,25 +699,26 @@ mod tests {
 
     use super::*;
 
-    fn status(suspended: bool, launcher: i32, worker: i32) -> MPIJobStatus {
-        let state = if suspended { "True" } else { "False" };
-        let counts = |active: i32| {
-            if active > 0 { json!({ "active": active }) } else { Value::Object(Default::default()) }
-        };
+    fn status(suspended: Option<&str>, launcher: i32, worker: i32) -> MPIJobStatus {
+        let conditions: Vec<Value> =
+            suspended.iter().map(|state| json!({ "type": CONDITION_SUSPENDED, "status": state })).collect();
+        let counts = |active: i32| if active > 0 { json!({ "active": active }) } else { json!({}) };
         let status = json!({
-            "conditions": [{ "type": CONDITION_SUSPENDED, "status": state }],
+            "conditions": conditions,
             "replicaStatuses": { LAUNCHER: counts(launcher), WORKER: counts(worker) },
         });
         serde_json::from_value(status).unwrap()
     }
 
     #[test]
-    fn a_queue_sees_at_once_that_a_suspended_job_has_nothing_active() {
-        let last_goes = urgency(&status(true, 0, 1), &status(true, 0, 0));
-        assert_eq!(last_goes, Urgency::Now);
-        let one_of_two_goes = urgency(&status(true, 1, 1), &status(true, 1, 0));
-        assert_eq!(one_of_two_goes, Urgency::Later);
-        let launcher_is_replaced = urgency(&status(false, 1, 0), &status(false, 0, 0));
-        assert_eq!(launcher_is_replaced, Urgency::Later);
+    fn a_queue_sees_at_once_whether_a_job_has_anything_active() {
+        for held in ["True", "False"] {
+            let of = |launcher: i32, worker: i32| status(Some(held), launcher, worker);
+            assert_eq!(urgency(&of(0, 1), &of(0, 0)), Urgency::Now, "the last goes");
+            assert_eq!(urgency(&of(0, 0), &of(0, 1)), Urgency::Now, "the first comes");
+            assert_eq!(urgency(&of(1, 1), &of(1, 0)), Urgency::Later, "one of two goes");
+        }
+        let never_held = urgency(&status(None, 1, 0), &status(None, 0, 0));
+        assert_eq!(never_held, Urgency::Later);
     }
 }
