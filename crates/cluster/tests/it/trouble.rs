@@ -338,6 +338,10 @@ async fn nothing_deep_is_made_or_stored_by_whichever_way() {
     let deep = Value::Array((0..80).map(|n| step(1 + 99 * n)).collect());
     let deeper = json!([{"op": "add", "path": path(101), "value": nested(30)}]);
     let too_large = (413, json!("RequestEntityTooLarge"));
+    let store = served.cluster.server().store();
+    let stored = store.get(&Resource::new("x.y", "things"), &Key::new(None, "t")).unwrap();
+    let mut put = thing("t", nested(123));
+    put["metadata"]["resourceVersion"] = stored.revision.to_string().into();
     for way in WAYS {
         let with = |name: &str| format!("{things}/{name}?fieldManager=f{way}");
         let table = [
@@ -351,7 +355,7 @@ async fn nothing_deep_is_made_or_stored_by_whichever_way() {
                 "application/apply-patch+yaml",
                 thing("new", nested(123)).to_string(),
             ),
-            request("PUT", &with("t"), media, thing("t", nested(123)).to_string()),
+            request("PUT", &with("t"), media, put.to_string()),
             request("POST", &format!("{things}?{way}"), media, thing("new", nested(123)).to_string()),
         ];
         for request in table {
