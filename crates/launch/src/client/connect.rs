@@ -14,6 +14,7 @@ use crate::key::{Key, KeyFault};
 use crate::report;
 use crate::resolve::{self, Sources, Unresolved};
 use crate::settings::Settings;
+use crate::wire::frame::Frame;
 use crate::wire::handshake::{self, ANSWER, Refusal, WELCOME};
 use crate::wire::sealed::Sealed;
 
@@ -21,6 +22,9 @@ use crate::wire::sealed::Sealed;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An agent that accepts a connection answers the handshake within this.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// So often an agent has to refuse a caller before that is final: a refusal is not sealed, so that anyone between can forge
+/// one, and a key that was just changed reaches one pod before the other.
+const REFUSALS: u32 = 6;
 /// The first pause between two tries; it grows by half each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two tries.
@@ -89,32 +93,58 @@ pub enum ConnectFault {
     },
 }
 
+/// Whether the next try may succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prospect {
+    /// The Worker is only on its way up.
+    Good,
+    /// Only if somebody between has forged the refusal, or the key is being changed.
+    Doubtful,
+    /// It cannot.
+    None,
+}
+
 impl ConnectFault {
-    /// Whether the next try may succeed because the Worker is only on its way up.
-    fn may_heal(&self) -> bool {
+    fn prospect(&self) -> Prospect {
         match self {
             Self::Unresolved { .. }
             | Self::Unannounced { .. }
             | Self::Unreachable { .. }
-            | Self::Interrupted { .. } => true,
-            Self::Refused { refusal, .. } => *refusal == Refusal::Busy,
-            Self::Key(_) | Self::Cipher(_) | Self::GaveUp { .. } => false,
+            | Self::Interrupted { .. }
+            | Self::Refused { refusal: Refusal::Busy, .. } => Prospect::Good,
+            Self::Refused { .. } => Prospect::Doubtful,
+            Self::Key(_) | Self::Cipher(_) | Self::GaveUp { .. } => Prospect::None,
         }
     }
 }
 
+/// A connection whose two ends have proved the key.
+pub struct Connection {
+    /// The socket; it blocks.
+    pub socket: TcpStream,
+    /// What travels over it.
+    pub sealed: Sealed,
+    address: SocketAddr,
+}
+
 /// Tries until there is a connection, the fault cannot heal, or `start_timeout` is over; says every ten seconds what it waits for.
-pub fn connect(host: &str, settings: &Settings) -> Result<(TcpStream, Sealed), ConnectFault> {
+pub fn connect(host: &str, settings: &Settings) -> Result<Connection, ConnectFault> {
     let begun = Instant::now();
     let deadline = begun + settings.start_timeout;
     let mut pause = FIRST_PAUSE;
     let mut next_word = begun + PROGRESS_EVERY;
+    let mut refusals = 0;
     loop {
-        let fault = match attempt(host, settings, CONNECT_TIMEOUT) {
+        let outcome = attempt(host, settings, CONNECT_TIMEOUT);
+        let fault = match outcome.and_then(|connection| confirm(host, connection)) {
             Ok(connection) => return Ok(connection),
-            Err(fault) if !fault.may_heal() => return Err(fault),
             Err(fault) => fault,
         };
+        let prospect = fault.prospect();
+        refusals += u32::from(prospect == Prospect::Doubtful);
+        if prospect == Prospect::None || refusals >= REFUSALS {
+            return Err(fault);
+        }
         let now = Instant::now();
         if now >= deadline {
             return Err(ConnectFault::GaveUp { last: Box::new(fault), waited: now - begun });
@@ -130,11 +160,7 @@ pub fn connect(host: &str, settings: &Settings) -> Result<(TcpStream, Sealed), C
 }
 
 /// One try: every address of the host in turn; `limit` bounds each connection.
-pub fn attempt(
-    host: &str,
-    settings: &Settings,
-    limit: Duration,
-) -> Result<(TcpStream, Sealed), ConnectFault> {
+pub fn attempt(host: &str, settings: &Settings, limit: Duration) -> Result<Connection, ConnectFault> {
     let key = Key::read(settings.key.as_deref())?;
     let addresses = match &settings.registry {
         Some(registry) => vec![announced(registry, host)?],
@@ -147,7 +173,7 @@ pub fn attempt(
     let mut outcome = Err(ConnectFault::Unresolved { host: host.to_owned(), source: Unresolved::Unknown });
     for address in addresses {
         outcome = reach(host, address, &key, limit);
-        if outcome.as_ref().map_or_else(|fault| !fault.may_heal(), |_| true) {
+        if outcome.as_ref().map_or_else(|fault| fault.prospect() != Prospect::Good, |_| true) {
             break;
         }
     }
@@ -163,22 +189,13 @@ fn announced(registry: &Path, host: &str) -> Result<SocketAddr, ConnectFault> {
         .ok_or_else(|| ConnectFault::Unannounced { host: host.to_owned() })
 }
 
-fn reach(
-    host: &str,
-    address: SocketAddr,
-    key: &Key,
-    limit: Duration,
-) -> Result<(TcpStream, Sealed), ConnectFault> {
+fn reach(host: &str, address: SocketAddr, key: &Key, limit: Duration) -> Result<Connection, ConnectFault> {
     let unreachable = |error: io::Error| ConnectFault::Unreachable {
         host: host.to_owned(),
         address,
         reason: words(&error),
     };
-    let interrupted = |error: io::Error| ConnectFault::Interrupted {
-        host: host.to_owned(),
-        address,
-        reason: words(&error),
-    };
+    let interrupted = |error| interrupted(host, address, &error);
     let refused = |refusal| ConnectFault::Refused { host: host.to_owned(), refusal };
 
     let mut socket = TcpStream::connect_timeout(&address, limit).map_err(unreachable)?;
@@ -189,7 +206,38 @@ fn reach(
     handshake::judge_answer(&answer).map_err(refused)?;
     let mut welcome = [0; WELCOME];
     socket.read_exact(&mut welcome).map_err(interrupted)?;
-    Ok((socket, handshake::finish(state, &welcome).map_err(refused)?))
+    let sealed = handshake::finish(state, &welcome).map_err(refused)?;
+    Ok(Connection { socket, sealed, address })
+}
+
+/// Sends the first sealed frame and waits for the agent's: only then does the agent keep the connection. One that it gives up
+/// before, for newer ones, is tried again, as nothing was run yet.
+fn confirm(host: &str, mut connection: Connection) -> Result<Connection, ConnectFault> {
+    match exchange(&mut connection.socket, &mut connection.sealed) {
+        Ok(()) => Ok(connection),
+        Err(error) => Err(interrupted(host, connection.address, &error)),
+    }
+}
+
+fn exchange(socket: &mut TcpStream, sealed: &mut Sealed) -> io::Result<()> {
+    let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+    sealed.seal(&Frame::Alive).map_err(io::Error::other)?;
+    sealed.send(socket)?;
+    let mut piece = [0; 64];
+    while sealed.open().map_err(io::Error::other)?.is_none() {
+        if Instant::now() >= deadline {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        match socket.read(&mut piece)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            count => sealed.receive(&piece[..count]),
+        }
+    }
+    Ok(())
+}
+
+fn interrupted(host: &str, address: SocketAddr, error: &io::Error) -> ConnectFault {
+    ConnectFault::Interrupted { host: host.to_owned(), address, reason: words(error) }
 }
 
 fn prepare(socket: &TcpStream) -> io::Result<()> {

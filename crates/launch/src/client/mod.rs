@@ -25,7 +25,7 @@ pub enum CallFault {
 
 /// Runs the command on its host; answers the exit code to pass on.
 pub fn call(call: &Call, settings: &Settings) -> Result<u8, CallFault> {
-    let (socket, sealed) = connect::connect(&call.host, settings)?;
-    relay::relay(call, socket, sealed, settings.peer_timeout)
+    let connection = connect::connect(&call.host, settings)?;
+    relay::relay(call, connection.socket, connection.sealed, settings.peer_timeout)
         .map_err(|source| CallFault::Relay { host: call.host.clone(), source })
 }

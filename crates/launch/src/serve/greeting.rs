@@ -1,15 +1,26 @@
-//! A connection that has not yet proved the key: a socket and 53 bytes, nothing more, for ten seconds.
+//! A connection that has not yet proved that it holds the key now: it lives for ten seconds and keeps less than two records.
+//!
+//! The caller's first message can be recorded and sent again by a stranger; its first sealed frame cannot, as the keys of a
+//! connection are fresh. So a connection stays on trial until that frame has opened.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::key::{Key, KeyFault};
+use crate::wire::frame::Frame;
 use crate::wire::handshake::{self, GREETING, HELLO, Refusal};
 use crate::wire::sealed::Sealed;
 
 /// A caller proves the key within this.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections on trial at once: an honest caller needs two round trips.
+const MAX_GREETINGS: usize = 32;
+/// Connections on trial at once of one address.
+const MAX_OF_PEER: usize = 16;
+/// Bytes that are read at once of a connection on trial.
+const PIECE: usize = 4096;
 
 /// A connection on trial.
 pub struct Greeting {
@@ -21,14 +32,16 @@ pub struct Greeting {
     pub until: Instant,
     received: [u8; HELLO],
     filled: usize,
+    /// The sealed connection, once the first message has been answered.
+    sealed: Option<Sealed>,
 }
 
 /// What has become of a connection on trial.
 pub enum Verdict {
     /// More bytes have to come.
     Wait,
-    /// It holds the key.
-    Admit(Sealed),
+    /// It holds the key: this is its first frame.
+    Admit(Sealed, Frame),
     /// It is over, for a reason to log, or quietly.
     Dismiss(Option<String>),
 }
@@ -39,11 +52,14 @@ impl Greeting {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         let until = Instant::now() + HANDSHAKE_TIMEOUT;
-        Ok(Self { socket, peer, until, received: [0; HELLO], filled: 0 })
+        Ok(Self { socket, peer, until, received: [0; HELLO], filled: 0, sealed: None })
     }
 
     /// Reads what has come and judges it. `read_key` is called once the caller's message is complete.
     pub fn advance(&mut self, is_full: bool, read_key: impl Fn() -> Result<Key, KeyFault>) -> Verdict {
+        if let Some(sealed) = self.sealed.take() {
+            return self.prove(sealed);
+        }
         match self.socket.read(&mut self.received[self.filled..]) {
             // A probe that only asks whether the port is open is not worth a line.
             Ok(0) => Verdict::Dismiss((self.filled > 0).then(|| "closed during the handshake".into())),
@@ -51,10 +67,29 @@ impl Greeting {
                 self.filled += count;
                 self.judge(is_full, read_key)
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Err(error) => judge_error(&error),
+        }
+    }
+
+    /// Reads a piece of the first sealed frame and opens it once it is complete.
+    fn prove(&mut self, mut sealed: Sealed) -> Verdict {
+        let mut piece = [0; PIECE];
+        match self.socket.read(&mut piece) {
+            // A probe that only asks whether the agent holds the key is not worth a line either.
+            Ok(0) => return Verdict::Dismiss(None),
+            Ok(count) => sealed.receive(&piece[..count]),
+            Err(error) => {
+                self.sealed = Some(sealed);
+                return judge_error(&error);
+            }
+        }
+        match sealed.open() {
+            Ok(Some(frame)) => Verdict::Admit(sealed, frame),
+            Ok(None) => {
+                self.sealed = Some(sealed);
                 Verdict::Wait
             }
-            Err(error) => Verdict::Dismiss(Some(error.to_string())),
+            Err(fault) => Verdict::Dismiss(Some(fault.to_string())),
         }
     }
 
@@ -78,7 +113,10 @@ impl Greeting {
         match handshake::accept(&key, &self.received) {
             Err(refusal) => self.refuse(refusal),
             Ok((answer, sealed)) => match self.socket.write(&answer) {
-                Ok(count) if count == answer.len() => Verdict::Admit(sealed),
+                Ok(count) if count == answer.len() => {
+                    self.sealed = Some(sealed);
+                    Verdict::Wait
+                }
                 _ => Verdict::Dismiss(Some("closed during the handshake".into())),
             },
         }
@@ -88,5 +126,44 @@ impl Greeting {
     fn refuse(&mut self, refusal: Refusal) -> Verdict {
         drop(self.socket.write(&handshake::refuse(refusal)));
         Verdict::Dismiss(Some(refusal.to_string()))
+    }
+}
+
+fn judge_error(error: &std::io::Error) -> Verdict {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::Interrupted => Verdict::Wait,
+        _ => Verdict::Dismiss(Some(error.to_string())),
+    }
+}
+
+/// Which connection on trial, by its place in the order of their age, has to go for a new one of the address `newest`.
+/// Many connections of one address make room for each other, never for those of others.
+pub fn displaced(trials: &VecDeque<IpAddr>, newest: IpAddr) -> Option<usize> {
+    let of = |peer: IpAddr| trials.iter().filter(|other| **other == peer).count();
+    let crowd = match of(newest) {
+        MAX_OF_PEER.. => newest,
+        _ if trials.len() < MAX_GREETINGS => return None,
+        _ => *trials.iter().rev().max_by_key(|peer| of(**peer))?,
+    };
+    trials.iter().position(|peer| *peer == crowd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_of_one_address_displaces_nobody_else() {
+        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let mut trials: VecDeque<IpAddr> = [address(1)].into();
+        assert_eq!(displaced(&trials, address(2)), None);
+        trials.extend([address(2); MAX_OF_PEER]);
+        assert_eq!(displaced(&trials, address(2)), Some(1), "the oldest of its own");
+        assert_eq!(displaced(&trials, address(3)), None);
+        trials.extend([address(3); MAX_GREETINGS - MAX_OF_PEER - 1]);
+        assert_eq!(trials.len(), MAX_GREETINGS);
+        assert_eq!(displaced(&trials, address(4)), Some(1), "the oldest of the largest crowd");
+        let strangers: VecDeque<IpAddr> = (0..32).map(address).collect();
+        assert_eq!(displaced(&strangers, address(99)), Some(0), "the oldest where all are alike");
     }
 }

@@ -38,10 +38,9 @@ use crate::settings::Settings;
 use crate::wire::CHUNK;
 use crate::wire::frame::Stream;
 
-/// Calls at once; with four file descriptors each, well under the usual limit of 1024.
+/// Calls at once, beyond which no connection is put on trial; those on trial by then may still be admitted. With four file
+/// descriptors each, well under the usual limit of 1024.
 const MAX_SESSIONS: usize = 128;
-/// Connections at once that have not proved the key. One more, and the oldest has to go: an honest caller needs one round trip.
-const MAX_GREETINGS: usize = 32;
 /// How long processes have between being asked to end and being killed.
 const KILL_GRACE: Duration = Duration::from_secs(3);
 /// The pause between two looks at processes that ought to be gone.
@@ -191,9 +190,9 @@ impl Server {
             }
             let now = Instant::now();
             self.look_around(now);
+            partings.extend(self.greet(&admissible, now));
             partings.extend(self.tick_sessions(now));
             self.part(partings);
-            self.greet(&admissible, now);
             self.end_processes(now);
             if self.is_stopped(now) {
                 return Ok(());
@@ -269,10 +268,10 @@ impl Server {
             Ok((socket, peer)) => {
                 // A caller over version 4 is shown as such though the socket is one of version 6.
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-                if self.greetings.len() >= MAX_GREETINGS
-                    && let Some(oldest) = self.greetings.pop_front()
-                {
-                    self.complaints.add(oldest.peer, "given up for newer connections");
+                let trials = self.greetings.iter().map(|greeting| greeting.peer.ip()).collect();
+                let displaced = greeting::displaced(&trials, peer.ip());
+                if let Some(displaced) = displaced.and_then(|place| self.greetings.remove(place)) {
+                    self.complaints.add(displaced.peer, "given up for newer connections");
                 }
                 match Greeting::begin(socket, peer) {
                     Ok(greeting) => self.greetings.push_back(greeting),
@@ -292,9 +291,9 @@ impl Server {
     }
 
     /// Goes on with the connections on trial at these places, and dismisses those whose time is over.
-    fn greet(&mut self, ready: &[usize], now: Instant) {
-        // Accepting may have removed the oldest; a place that is off by one reads nothing and is looked at in the next round.
-        let mut kept = VecDeque::new();
+    fn greet(&mut self, ready: &[usize], now: Instant) -> Vec<(usize, Parting)> {
+        // Accepting may have removed one; a place that is off by one reads nothing and is looked at in the next round.
+        let (mut kept, mut partings) = (VecDeque::new(), Vec::new());
         for (index, mut greeting) in std::mem::take(&mut self.greetings).into_iter().enumerate() {
             let is_full = self.sessions.len() >= MAX_SESSIONS;
             let verdict = match ready.contains(&index) {
@@ -308,15 +307,19 @@ impl Server {
                 Verdict::Wait => kept.push_back(greeting),
                 Verdict::Dismiss(None) => {}
                 Verdict::Dismiss(Some(reason)) => self.complaints.add(greeting.peer, &reason),
-                Verdict::Admit(sealed) => {
+                Verdict::Admit(sealed, first) => {
                     self.calls += 1;
                     self.ranks.expect(now);
                     let terms = Terms { number: self.calls, peer_timeout: self.peer_timeout };
-                    self.sessions.push(Session::begin(terms, greeting.peer, greeting.socket, sealed));
+                    let mut session = Session::begin(terms, greeting.peer, greeting.socket, sealed);
+                    let outcome = session.welcome(first);
+                    partings.extend(outcome.err().map(|parting| (self.sessions.len(), parting)));
+                    self.sessions.push(session);
                 }
             }
         }
         self.greetings = kept;
+        partings
     }
 
     fn take_signals(&mut self) -> Result<(), ServeFault> {

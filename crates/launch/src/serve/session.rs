@@ -119,7 +119,7 @@ fn lost(error: impl std::fmt::Display) -> Parting {
 }
 
 impl Session {
-    /// Goes on with a connection that has proved the key.
+    /// Goes on with a connection that has proved the key; [`Session::welcome`] takes the frame that proved it.
     pub fn begin(terms: Terms, peer: SocketAddr, socket: TcpStream, sealed: Sealed) -> Self {
         let now = Instant::now();
         Self {
@@ -240,9 +240,24 @@ impl Session {
             Err(_) if self.is_over() => return Err(Parting::Done),
             Err(error) => return Err(lost(error)),
         }
+        let first = self.sealed.open().map_err(lost)?;
+        first.map_or(Ok(()), |frame| self.proceed(frame))
+    }
+
+    /// Answers the caller, who then knows that it has the session, and acts on the frame that it began with.
+    pub fn welcome(&mut self, first: Frame) -> Result<(), Parting> {
+        self.say(&Frame::Alive)?;
+        self.proceed(first)
+    }
+
+    /// Acts on a frame, and on those after it that have come already. Only whole frames show that the caller lives: bytes
+    /// can be from anyone.
+    fn proceed(&mut self, first: Frame) -> Result<(), Parting> {
         self.heard = Instant::now();
-        while let Some(frame) = self.sealed.open().map_err(lost)? {
+        let mut next = Some(first);
+        while let Some(frame) = next {
             self.take(frame)?;
+            next = self.sealed.open().map_err(lost)?;
         }
         Ok(())
     }

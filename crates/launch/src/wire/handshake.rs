@@ -3,9 +3,12 @@
 //! ```text
 //! caller → agent   "ODHL" version  e, tag          53 bytes; the tag proves the key before the agent computes anything costly
 //! agent → caller   "ODHL" version status  e, ee    6 bytes, and 48 more where status is 0
+//! caller → agent   a sealed frame                  proves that the caller is no recording
+//! agent → caller   a sealed frame                  the caller has the session
 //! ```
 //! Magic and version are the prologue, so that nobody between can change them. A recorded first message gets a stranger an
-//! answer, but no keys: the agent does nothing until the first sealed frame has come.
+//! answer, but no keys: until the first sealed frame has opened, the agent gives the connection neither a session nor time.
+//! A refusal is not sealed: anyone between can forge it, so a caller takes it for final only when it comes again and again.
 
 use snow::{Builder, HandshakeState};
 

@@ -1,12 +1,23 @@
 //! Peers that may not, cannot or will not: keys, garbage, silence, hosts that are not there.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::agents::{Job, PROGRAM, stderr_of, stdout_of, wait_until};
+
+/// A caller's first message.
+const HELLO: usize = 53;
+/// An agent's answer to it, where the caller is welcome.
+const WELCOME: usize = 54;
+/// So often a caller that is refused tries.
+const TRIES_IF_REFUSED: usize = 6;
+/// Calls that an agent runs at once.
+const SESSIONS: usize = 128;
+/// Longer than an agent gives a connection that has not proved the key.
+const LONGEST_TRIAL: Duration = Duration::from_secs(25);
 
 #[test]
 fn a_wrong_key_is_refused_with_a_clear_word() {
@@ -35,11 +46,13 @@ fn an_agent_that_does_not_hold_the_key_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     fs::write(job.registry().join("w-0"), listener.local_addr().unwrap().to_string()).unwrap();
     let impostor = std::thread::spawn(move || {
-        let (mut socket, _) = listener.accept().unwrap();
-        socket.read_exact(&mut [0; 53]).unwrap();
-        socket.write_all(&[b"ODHL\x01\x00".as_slice(), &[9; 48]].concat()).unwrap();
         let mut told = Vec::new();
-        socket.read_to_end(&mut told).unwrap();
+        for socket in listener.incoming().take(TRIES_IF_REFUSED) {
+            let mut socket = socket.unwrap();
+            socket.read_exact(&mut [0; HELLO]).unwrap();
+            socket.write_all(&[b"ODHL\x01\x00".as_slice(), &[9; 48]].concat()).unwrap();
+            socket.read_to_end(&mut told).unwrap();
+        }
         told
     });
     let output = job.call("w-0", "secret command");
@@ -70,17 +83,20 @@ fn hosts_that_do_not_come_up_are_named_with_the_reason() {
     let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
     fs::write(job.registry().join("stranger"), stranger.local_addr().unwrap().to_string()).unwrap();
     let serving = std::thread::spawn(move || {
-        let (mut socket, _) = stranger.accept().unwrap();
-        socket.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
-        // Until the caller closes.
-        drop(socket.read_to_end(&mut Vec::new()));
+        for socket in stranger.incoming().take(TRIES_IF_REFUSED) {
+            let mut socket = socket.unwrap();
+            socket.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
+            // Until the caller closes.
+            drop(socket.read_to_end(&mut Vec::new()));
+        }
     });
     for (host, wanted) in [
         ("absent.job.ns", "Could not resolve hostname absent.job.ns: no agent has announced itself under this name (gave up after 1 s".to_owned()),
         ("refused.job.ns", format!("connect to host refused.job.ns (127.0.0.1) port {port}: Connection refused (gave up after 1 s")),
         ("stranger.job.ns", "stranger.job.ns: what answers is no launch agent".to_owned()),
     ] {
-        let output = job.command("launcher").env("ODH_LAUNCH_START_TIMEOUT", "1").args([host, "true"]).output().unwrap();
+        let timeout = if host.starts_with("stranger") { "20" } else { "1" };
+        let output = job.command("launcher").env("ODH_LAUNCH_START_TIMEOUT", timeout).args([host, "true"]).output().unwrap();
         assert_eq!(output.status.code(), Some(255));
         assert!(stderr_of(&output).starts_with(&format!("odh-launch: {wanted}")), "{}", stderr_of(&output));
     }
@@ -143,7 +159,7 @@ fn garbage_and_silence_cost_nothing_and_harm_nobody() {
     let mut garbage = TcpStream::connect(&address).unwrap();
     drop(garbage.write_all(&[0xff; 100_000]));
     assert!(job.call("w-0", "true").status.success(), "a caller with the key gets through");
-    let limit = Duration::from_secs(30);
+    let limit = LONGEST_TRIAL;
     garbage.set_read_timeout(Some(limit)).unwrap();
     assert!(!matches!(garbage.read(&mut [0; 1]), Ok(1..)), "a stranger is told nothing");
 
@@ -152,9 +168,96 @@ fn garbage_and_silence_cost_nothing_and_harm_nobody() {
     let last = idle.last_mut().unwrap();
     last.set_read_timeout(Some(limit)).unwrap();
     assert!(!matches!(last.read(&mut [0; 1]), Ok(1..)));
-    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < LONGEST_TRIAL, "{:?}", begun.elapsed());
     let lines = job.log(0).lines().filter(|line| line.contains("refused 127.0.0.1")).count();
     assert!((1..=5).contains(&lines), "the log is not flooded:\n{}", job.log(0));
+}
+
+/// A true caller's first message, as somebody on the network may record it.
+fn recorded_hello(job: &Job) -> [u8; HELLO] {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    fs::write(job.registry().join("recorder"), listener.local_addr().unwrap().to_string()).unwrap();
+    let mut caller = job.command("launcher").args(["recorder", "true"]).stdin(Stdio::null()).spawn().unwrap();
+    let mut hello = [0; HELLO];
+    listener.accept().unwrap().0.read_exact(&mut hello).unwrap();
+    caller.kill().unwrap();
+    caller.wait().unwrap();
+    hello
+}
+
+/// Sends an agent a first message and reads its answer: whether it was welcomed.
+fn replay(address: &str, hello: &[u8; HELLO]) -> (TcpStream, bool) {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(LONGEST_TRIAL)).unwrap();
+    let mut answer = [0; WELCOME];
+    let answered = socket.write_all(hello).and_then(|()| socket.read_exact(&mut answer));
+    (socket, answered.is_ok() && answer.starts_with(b"ODHL\x01\x00"))
+}
+
+#[test]
+fn recorded_first_messages_take_no_sessions() {
+    let job = Job::start(1);
+    let (address, hello) = (job.address("w-0"), recorded_hello(&job));
+    let mut replayed: Vec<TcpStream> = Vec::new();
+    for _ in 0..2 * SESSIONS {
+        let (mut socket, welcomed) = replay(&address, &hello);
+        assert!(welcomed, "a recorded message cannot be told from a true one");
+        // The length of a long record, of which nothing comes. The agent may have given the connection up.
+        drop(socket.write_all(&[0xff, 0xff]));
+        replayed.push(socket);
+    }
+    let output = job.call("w-0", "echo run");
+    assert_eq!(stdout_of(&output), "run\n", "{}", stderr_of(&output));
+    let log = job.log(0);
+    assert!(log.contains("session 1 from ") && !log.contains("session 2"), "{log}");
+}
+
+#[test]
+fn a_byte_now_and_then_does_not_keep_a_recorded_first_message_alive() {
+    let job = Job::start(1);
+    let (mut socket, welcomed) = replay(&job.address("w-0"), &recorded_hello(&job));
+    assert!(welcomed);
+    socket.write_all(&[0xff, 0xff]).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let begun = Instant::now();
+    loop {
+        match socket.read(&mut [0; 64]) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => break,
+        }
+        assert!(begun.elapsed() < LONGEST_TRIAL, "it was kept for {:?}", begun.elapsed());
+        if socket.write_all(&[7]).is_err() {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_forged_refusal_does_not_end_a_caller() {
+    let job = Job::start(1);
+    let agent = job.address("w-0");
+    let between = TcpListener::bind("127.0.0.1:0").unwrap();
+    fs::write(job.registry().join("between"), between.local_addr().unwrap().to_string()).unwrap();
+    let forger = std::thread::spawn(move || {
+        for status in [1, 2] {
+            let (mut socket, _) = between.accept().unwrap();
+            socket.read_exact(&mut [0; HELLO]).unwrap();
+            socket.write_all(&[b'O', b'D', b'H', b'L', 1, status]).unwrap();
+            drop(socket.read_to_end(&mut Vec::new()));
+        }
+        let (caller, _) = between.accept().unwrap();
+        let agent = TcpStream::connect(agent).unwrap();
+        let (mut from, mut to) = (caller.try_clone().unwrap(), agent.try_clone().unwrap());
+        let there = std::thread::spawn(move || drop(std::io::copy(&mut from, &mut to)));
+        drop(std::io::copy(&mut &agent, &mut &caller));
+        drop(caller.shutdown(std::net::Shutdown::Both));
+        drop(agent.shutdown(std::net::Shutdown::Both));
+        there.join().unwrap();
+    });
+    let output = job.call("between", "echo through");
+    assert_eq!(stdout_of(&output), "through\n", "{}", stderr_of(&output));
+    forger.join().unwrap();
 }
 
 #[test]
