@@ -1,6 +1,9 @@
 //! Which of this pod's TCP connections go unanswered, by the kernel's own table. Nothing is sent: a connection that waits for an
 //! answer, or whose data nobody acknowledges, is seen as it is. A peer that is merely slow is no such case, as its kernel
 //! answers for it.
+//!
+//! The table is long where there are many ranks, and is read only when there is a reason: the kernel counts how often it
+//! waited in vain for an acknowledgement, and while that number stays as it is every connection is answered.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LEAST_REQUESTS: u32 = 2;
 /// Data were sent again so often: with the kernel's least pause of 0.2 s, doubling, that takes 12 s.
 const LEAST_REPEATS: u32 = 6;
+/// Data that were sent again so often are a reason to look again soon.
+const DOUBTFUL_REPEATS: u32 = 2;
 /// No more entries than this are kept.
 const MOST_KEPT: usize = 256;
 /// No more addresses than this are told of.
@@ -48,6 +53,8 @@ struct Entry {
     peer: SocketAddr,
     /// How it goes unanswered, if it does.
     how: Option<Silence>,
+    /// Whether it may be about to go unanswered.
+    doubtful: bool,
     inode: u64,
 }
 
@@ -58,12 +65,37 @@ pub struct Connections {
     /// Of whom it was told, from which own address, and whether an answer was told of too: once each, as whoever tries again
     /// and again would fill a log.
     told: BTreeMap<SocketAddr, (SocketAddr, bool)>,
+    /// How often the kernel had waited in vain when the tables were last looked at.
+    timeouts: Option<u64>,
+    /// Whether the tables showed anything then that is worth another look.
+    doubtful: bool,
 }
 
 impl Connections {
-    /// Looks at the tables of this network namespace; `ours` says which sockets, by inode, belong to what runs here.
+    /// Looks at the tables of this network namespace if there is a reason to; `ours` says which sockets, by inode, belong to
+    /// what runs here.
     pub fn look(&mut self, now: Instant, ours: impl Fn(u64) -> bool) -> Vec<News> {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        self.look_in(|path| fs::read_to_string(path).unwrap_or_default(), now, ours)
+    }
+
+    /// Whether a connection may be about to go unanswered.
+    pub fn is_doubtful(&self) -> bool {
+        self.doubtful
+    }
+
+    fn look_in(
+        &mut self,
+        read: impl Fn(&str) -> String,
+        now: Instant,
+        ours: impl Fn(u64) -> bool,
+    ) -> Vec<News> {
+        let timeouts = timeouts_of(&read("/proc/self/net/netstat"));
+        let is_quiet = timeouts.is_some() && timeouts == self.timeouts;
+        let waits_for_answer = self.told.values().any(|(_, answered)| !answered);
+        if is_quiet && !self.doubtful && !waits_for_answer {
+            return Vec::new();
+        }
+        self.timeouts = timeouts;
         let tables = [read("/proc/self/net/tcp"), read("/proc/self/net/tcp6")];
         self.take(tables.iter().flat_map(|table| table.lines()), now, ours)
     }
@@ -75,7 +107,9 @@ impl Connections {
         ours: impl Fn(u64) -> bool,
     ) -> Vec<News> {
         let (mut entries, mut fine) = (Vec::new(), Vec::new());
+        self.doubtful = false;
         for entry in lines.filter_map(parse) {
+            self.doubtful |= entry.doubtful && !self.told.contains_key(&entry.peer);
             match entry.how {
                 Some(how) if entries.len() < MOST_KEPT => entries.push((entry, how)),
                 None if self.told.contains_key(&entry.peer) => fine.push((entry.local, entry.peer)),
@@ -116,7 +150,17 @@ fn parse(line: &str) -> Option<Entry> {
         ESTABLISHED => None,
         _ => return None,
     };
-    Some(Entry { local: address(local)?, peer: address(peer)?, how, inode: inode.parse().ok()? })
+    let doubtful = how.is_some() || timer == RETRANSMIT && repeats >= DOUBTFUL_REPEATS;
+    Some(Entry { local: address(local)?, peer: address(peer)?, how, doubtful, inode: inode.parse().ok()? })
+}
+
+/// How often the kernel waited in vain for an acknowledgement, in this network namespace: `TCPTimeouts` among the counters
+/// of `/proc/net/netstat`, a line of names and one of numbers for each group.
+fn timeouts_of(counters: &str) -> Option<u64> {
+    let mut groups = counters.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, numbers) = (groups.next()?, groups.next()?);
+    let place = names.split_whitespace().position(|name| name == "TCPTimeouts")?;
+    numbers.split_whitespace().nth(place)?.parse().ok()
 }
 
 /// An address as the kernel writes it: words in the machine's byte order, then the port.
@@ -169,6 +213,57 @@ mod tests {
         let after = || [connected.as_str(), SENDING].into_iter();
         assert_eq!(seen.take(after(), at(8), |_| true), [News::Answered { peer }]);
         assert_eq!(seen.take(after(), at(9), |_| true), []);
+    }
+
+    #[test]
+    fn the_tables_are_read_only_when_the_kernel_waited_in_vain() {
+        use std::cell::Cell;
+        let (timeouts, reads) = (Cell::new(3), Cell::new(0));
+        let table = std::cell::RefCell::new(QUIET.to_owned());
+        let read = |path: &str| match path {
+            "/proc/self/net/netstat" => {
+                format!(
+                    "TcpExt: SyncookiesSent TCPTimeouts\nTcpExt: 9 {}\nIpExt: X\nIpExt: 1\n",
+                    timeouts.get()
+                )
+            }
+            _ => {
+                reads.set(reads.get() + 1);
+                table.borrow().clone()
+            }
+        };
+        let mut seen = Connections::default();
+        let begun = Instant::now();
+        let mut look = |seconds: u64| seen.look_in(read, begun + Duration::from_secs(seconds), |_| true);
+        // What was before is not known: the first look reads both tables.
+        assert_eq!((look(0), reads.take()), (vec![], 2));
+        for minute in 1..600 {
+            assert_eq!((look(minute * 60), reads.get()), (vec![], 0), "all is well");
+        }
+        timeouts.set(4);
+        assert_eq!((look(40_000), reads.take()), (vec![], 2), "a packet was lost, and sent again");
+        assert_eq!((look(40_001), reads.get()), (vec![], 0));
+        timeouts.set(5);
+        *table.borrow_mut() = SENDING.to_owned();
+        assert_eq!(look(40_002), []);
+        let news = look(40_007);
+        assert!(matches!(news[..], [News::Unanswered { seconds: 5, .. }]), "{news:?}");
+        *table.borrow_mut() = SENDING.replace("01:0000000E 00000006", "00:00000000 00000000");
+        let news = look(40_008);
+        assert!(matches!(news[..], [News::Answered { .. }]), "{news:?}");
+        reads.take();
+        assert_eq!((look(40_009), reads.get()), (vec![], 0));
+    }
+
+    #[test]
+    fn without_counters_the_tables_are_read_each_time() {
+        let mut seen = Connections::default();
+        let read = |path: &str| if path.ends_with("tcp") { ASKING.to_owned() } else { String::new() };
+        let begun = Instant::now();
+        assert_eq!(seen.look_in(read, begun, |_| true), []);
+        assert!(seen.is_doubtful());
+        assert_eq!(seen.look_in(read, begun + PATIENCE, |_| true).len(), 1);
+        assert_eq!(timeouts_of("TcpExt: A\nTcpExt: 1\n"), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod descendants;
 mod greeting;
 mod listen;
 mod memory;
+mod pace;
 mod ranks;
 mod session;
 mod spawn;
@@ -29,6 +30,7 @@ use nix::unistd::Pid;
 use self::descendants::Process;
 use self::greeting::{Greeting, Verdict};
 use self::listen::{Announcement, ListenFault};
+use self::pace::Pace;
 use self::ranks::Ranks;
 use self::session::{Parting, Session, Terms, code_of};
 use self::trouble::Watch;
@@ -103,7 +105,8 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
         // In plain mode the network and the memory are the machine's, and what is seen of them would be anybody's.
         watch: settings.registry.is_none().then(|| Watch::begin(&pod)),
         pod,
-        ranks: Ranks::begin(Instant::now()),
+        ranks: Ranks::begin(),
+        pace: Pace::begin(Instant::now()),
         stopping: None,
     };
     server.run()
@@ -131,6 +134,8 @@ struct Server {
     /// The name of the pod that this is the agent of.
     pod: String,
     ranks: Ranks,
+    /// When to look for both.
+    pace: Pace,
     stopping: Option<Stopping>,
 }
 
@@ -251,7 +256,7 @@ impl Server {
             due = due.min(stopping.until);
         }
         if self.callers().next().is_some() {
-            due = self.watch.iter().map(|watch| watch.next).fold(due.min(self.ranks.next), Instant::min);
+            due = due.min(self.pace.next());
         }
         let endings = self.endings.iter().chain(self.stopping.as_ref().map(|stopping| &stopping.ending));
         let moments = self.greetings.iter().map(|greeting| greeting.until);
@@ -309,7 +314,7 @@ impl Server {
                 Verdict::Dismiss(Some(reason)) => self.complaints.add(greeting.peer, &reason),
                 Verdict::Admit(sealed, first) => {
                     self.calls += 1;
-                    self.ranks.expect(now);
+                    self.pace.hasten(now);
                     let terms = Terms { number: self.calls, peer_timeout: self.peer_timeout };
                     let mut session = Session::begin(terms, greeting.peer, greeting.socket, sealed);
                     let outcome = session.welcome(first);
@@ -356,14 +361,18 @@ impl Server {
     /// While a command runs, looks now and then for the ranks that it started, and for what ails it from outside.
     fn look_around(&mut self, now: Instant) {
         let callers: Vec<IpAddr> = self.callers().collect();
-        if !callers.is_empty() && now >= self.ranks.next {
-            let ended = self.ranks.look(Pid::this().as_raw(), now);
-            self.tell(ended.map(|text| format!("{}: {text}", self.pod)));
-        }
-        let Some(watch) = self.watch.as_mut().filter(|watch| !callers.is_empty() && now >= watch.next) else {
+        if callers.is_empty() || !self.pace.is_due(now) {
             return;
-        };
+        }
+        let ended = self.ranks.look(Pid::this().as_raw(), now);
+        self.tell(ended.map(|text| format!("{}: {text}", self.pod)));
+        self.pace.looked(now, self.ranks.is_empty());
+        let Some(watch) = &mut self.watch else { return };
+        let was_doubtful = watch.is_doubtful();
         let told = watch.look(now, &callers);
+        if watch.is_doubtful() && !was_doubtful {
+            self.pace.hasten(now);
+        }
         self.tell(told);
     }
 

@@ -10,11 +10,6 @@ use super::descendants::{began, children_of};
 
 /// Rank and size of the world: Open MPI's, and those of MPICH and Intel MPI.
 const NAMES: [(&str, &str); 2] = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")];
-/// The pause between two looks while a call is young, and how many such looks there are; then it doubles.
-const PAUSE: Duration = Duration::from_millis(200);
-const EARLY_LOOKS: u32 = 25;
-/// So often it doubles, to about a minute.
-const MOST_DOUBLINGS: u32 = 8;
 /// No more processes than this are looked at in one look, and no more ranks are remembered.
 const MOST_LOOKED_AT: usize = 512;
 const MOST_RANKS: usize = 4096;
@@ -32,9 +27,6 @@ struct Rank {
 
 /// The ranks that were seen.
 pub struct Ranks {
-    /// When to look again.
-    pub next: Instant,
-    looks: u32,
     /// The processes that were seen to be ranks, with when each began.
     seen: BTreeMap<i32, (Rank, Option<u64>)>,
     end: End,
@@ -53,20 +45,18 @@ enum End {
 
 impl Ranks {
     /// Nothing seen so far.
-    pub fn begin(now: Instant) -> Self {
-        Self { next: now, looks: 0, seen: BTreeMap::new(), end: End::None }
+    pub fn begin() -> Self {
+        Self { seen: BTreeMap::new(), end: End::None }
     }
 
-    /// A call begins: its ranks will be there soon.
-    pub fn expect(&mut self, now: Instant) {
-        (self.next, self.looks) = (now + PAUSE, 0);
+    /// Whether no rank was seen so far.
+    pub fn is_empty(&self) -> bool {
+        self.seen.is_empty()
     }
 
     /// Looks at what descends from the process `root`, as far down as the first rank of each line. Tells, once, of ranks that
     /// have all ended while what started them goes on: the ranks of other pods may wait for them for ever.
     pub fn look(&mut self, root: i32, now: Instant) -> Option<String> {
-        self.looks = self.looks.saturating_add(1);
-        self.next = now + PAUSE * (1 << self.looks.saturating_sub(EARLY_LOOKS).min(MOST_DOUBLINGS));
         let mut parents = vec![root];
         for _ in 0..MOST_LOOKED_AT {
             let Some(parent) = parents.pop() else { break };
@@ -102,9 +92,6 @@ impl Ranks {
                 return Some(format!("{} have ended, and what started them goes on", worlds.join(" and ")));
             }
             End::Since(_) | End::Told => {}
-        }
-        if self.end != End::Told {
-            self.next = self.next.min(now + PATIENCE);
         }
         None
     }
@@ -183,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_is_told_once_and_in_short() {
-        let mut ranks = Ranks::begin(Instant::now());
+        let mut ranks = Ranks::begin();
         let seen = [(8, 0), (8, 1), (8, 2), (8, 5), (8, 5), (2, 1)];
         let seen = seen.into_iter().map(|(size, number)| (Rank { size, number }, None));
         ranks.seen = (1..).zip(seen).collect();
@@ -196,7 +183,7 @@ mod tests {
         let mut shell = Command::new("sh");
         shell.args(["-c", "PMI_RANK=0 PMI_SIZE=2 cat; exec sleep 300"]).stdin(Stdio::piped());
         let mut shell = shell.spawn().unwrap();
-        let (mut ranks, own) = (Ranks::begin(Instant::now()), i32::try_from(std::process::id()).unwrap());
+        let (mut ranks, own) = (Ranks::begin(), i32::try_from(std::process::id()).unwrap());
         let deadline = Instant::now() + Duration::from_secs(60);
         // Other tests' children may be there too; none of them is a rank.
         while ranks.seen.is_empty() {
@@ -213,25 +200,11 @@ mod tests {
         }
         let ended = Instant::now();
         assert_eq!(ranks.look(own, ended), None);
-        assert!(ranks.next <= ended + PATIENCE);
         let told = "ranks 0 of 2 have ended, and what started them goes on";
         assert_eq!(ranks.look(own, ended + PATIENCE).as_deref(), Some(told));
         assert_eq!(ranks.look(own, ended + PATIENCE * 2), None);
         assert_eq!(ranks.take(), ["ranks 0 of 2 ran here"]);
         shell.kill().unwrap();
         shell.wait().unwrap();
-    }
-
-    #[test]
-    fn looks_become_rare() {
-        let now = Instant::now();
-        let mut ranks = Ranks::begin(now);
-        ranks.expect(now);
-        assert_eq!(ranks.next, now + PAUSE);
-        // There is no such process.
-        (0..EARLY_LOOKS).for_each(|_| assert_eq!(ranks.look(i32::MAX, now), None));
-        assert_eq!(ranks.next, now + PAUSE);
-        (0..1000).for_each(|_| assert_eq!(ranks.look(i32::MAX, now), None));
-        assert_eq!(ranks.next, now + PAUSE * 256);
     }
 }

@@ -27,8 +27,9 @@ const DRAIN_QUIET: Duration = Duration::from_millis(100);
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 /// A caller that has its exit code closes the connection within this.
 const LEAVE_LIMIT: Duration = Duration::from_secs(10);
-/// A connection in use sends something so many times within the peer timeout.
-const SIGNS_OF_LIFE: u32 = 4;
+/// A connection in use sends something so many times within the peer timeout: less often than a caller does, as the agent
+/// answers the caller's signs of life while it is awake to take them.
+const SIGNS_OF_LIFE: u32 = 3;
 /// The signals that a caller may send.
 const PERMITTED: [Signal; 5] =
     [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
@@ -264,6 +265,9 @@ impl Session {
 
     fn take(&mut self, frame: Frame) -> Result<(), Parting> {
         match (frame, &mut self.state) {
+            (Frame::Alive, _) if self.said.elapsed() >= self.terms.peer_timeout / (2 * SIGNS_OF_LIFE) => {
+                self.say(&Frame::Alive)
+            }
             (Frame::Alive, _) => Ok(()),
             (Frame::Command(piece), State::Opening) => {
                 self.command.extend_from_slice(&piece);

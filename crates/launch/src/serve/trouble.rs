@@ -2,19 +2,14 @@
 //! kills for want of memory. What is found is put into words that the diagnosis reads; nothing is done about it.
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::connections::{Connections, News, Silence};
 use super::descendants;
 use super::memory::Memory;
 
-/// The pause between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-
 /// What was seen so far.
 pub struct Watch {
-    /// When to look again.
-    pub next: Instant,
     pod: String,
     connections: Connections,
     memory: Option<Memory>,
@@ -24,16 +19,20 @@ impl Watch {
     /// Begins with what is there now, which is told of nobody.
     pub fn begin(pod: &str) -> Self {
         let connections = Connections::default();
-        Self { next: Instant::now(), pod: pod.to_owned(), connections, memory: Memory::find() }
+        Self { pod: pod.to_owned(), connections, memory: Memory::find() }
     }
 
     /// Looks at everything; `callers` are the addresses of those whose commands run.
     pub fn look(&mut self, now: Instant, callers: &[IpAddr]) -> Vec<String> {
-        self.next = now + LOOK_EVERY;
         let news = self.connections.look(now, descendants::hold_socket);
         let mut told: Vec<String> = news.iter().map(|news| in_words(&self.pod, news, callers)).collect();
         told.extend(self.look_at_memory());
         told
+    }
+
+    /// Whether there may soon be more to say than was said.
+    pub fn is_doubtful(&self) -> bool {
+        self.connections.is_doubtful()
     }
 
     /// Looks at the memory alone.
