@@ -20,6 +20,7 @@ pub mod patch;
 pub mod scheduler;
 pub mod schema;
 pub mod store;
+pub mod supervision;
 pub mod tls;
 
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ use apiserver::guests::{Guests, raise_descriptor_limit};
 use apiserver::{ApiServer, Endpoint, SYSTEM_NAMESPACES};
 use node::{Mode, ModeChoice, NodeHandle, NodeOptions};
 use store::{Store, Volatile};
+use supervision::{Health, supervise};
 
 /// The file of the state directory that holds the administrator's token.
 const TOKEN_FILE: &str = "admin.token";
@@ -62,6 +64,8 @@ const VOLUMES: &str = "volumes";
 pub struct Options {
     /// Where certificates, tokens, logs and volumes are kept; made with mode 0700 if it is not there.
     pub state: PathBuf,
+    /// Further folders whose files no pod sees, as it does not see those of the state directory.
+    pub secret: Vec<PathBuf>,
     /// Where the API is served; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Image names and the local environments that stand for them.
@@ -95,6 +99,7 @@ impl Options {
     pub fn new(state: impl Into<PathBuf>) -> Self {
         Self {
             state: state.into(),
+            secret: Vec::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             images: BTreeMap::new(),
             nodes: 1,
@@ -171,6 +176,7 @@ pub struct Cluster {
     stop: CancellationToken,
     tasks: TaskTracker,
     node: Option<NodeHandle>,
+    health: Health,
 }
 
 impl Cluster {
@@ -179,9 +185,12 @@ impl Cluster {
     /// # Errors
     /// See [`Error`]; nothing is left running then.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        make_state_directory(&options.state)?;
+        make_private(&options.state)
+            .map_err(|source| Error::State { path: options.state.clone(), source })?;
+        let certificates = options.state.join(CERTIFICATES);
+        make_private(&certificates).map_err(|source| Error::State { path: certificates.clone(), source })?;
         let token = load_or_make_token(&options.state.join(TOKEN_FILE))?;
-        let identity = tls::load_or_make(&options.state.join(CERTIFICATES), options.listen.ip())?;
+        let identity = tls::load_or_make(&certificates, options.listen.ip())?;
         let unusable = |source| Error::Listen { address: options.listen, source };
         let listener = TcpListener::bind(options.listen).await.map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
@@ -202,7 +211,8 @@ impl Cluster {
         make_system_priorities(&client).await?;
         apiserver::bootstrap::roles(server.store()).await.map_err(Error::Roles)?;
         apiserver::services::keep_own(&server, address.port()).await?;
-        let mut node = start_node(&options, &server).await?;
+        let health = Health::default();
+        let mut node = start_node(&options, &server, &health).await?;
         if node.is_some() {
             make_storage_class(&client).await?;
         }
@@ -218,20 +228,19 @@ impl Cluster {
             let (acceptor, endpoint, guests) = (identity.acceptor.clone(), endpoint.clone(), guests.clone());
             tasks.spawn(apiserver::listen::listen(listener, acceptor, endpoint, guests, stop.clone()));
         }
-        tasks.spawn(apiserver::expiry::run(server.store().clone(), stop.clone()));
-        tasks.spawn(apiserver::past::run(server.clone(), stop.clone()));
-        tasks.spawn(apiserver::admission::quota::run(server.clone(), stop.clone()));
+        keep_own_books(&tasks, &server, &health, &stop);
         if options.controllers {
             let known = controllers::Options {
                 root_ca: Some(identity.ca_pem.clone()),
                 node_grace: options.node_grace,
                 volumes: node.as_ref().and_then(|_| std::path::absolute(options.state.join(VOLUMES)).ok()),
+                health: health.clone(),
             };
             let server = server.clone();
             let clients = controllers::Clients::new(move |user| client_of(&server, user));
             tasks.spawn(controllers::run(clients, known, stop.clone()));
         }
-        Ok(Self { server, client, address, kubeconfig, stop, tasks, node })
+        Ok(Self { server, client, address, kubeconfig, stop, tasks, node, health })
     }
 
     /// A client in this process, as the administrator; it takes the same way as every other.
@@ -257,6 +266,11 @@ impl Cluster {
     /// How pods are isolated, and why not better; `None` without a node.
     pub fn mode(&self) -> Option<Mode> {
         self.node.as_ref().map(NodeHandle::mode)
+    }
+
+    /// What failed in this cluster so far, and was started again.
+    pub fn health(&self) -> Health {
+        self.health.clone()
     }
 
     /// The API server: where nodes register, and where tests make events old ([`Store::compact`]).
@@ -290,12 +304,32 @@ fn client_of(server: &Arc<ApiServer>, user: UserInfo) -> kube::Client {
     kube::Client::new(Endpoint::trusted(server.clone(), user), "default")
 }
 
-async fn start_node(options: &Options, server: &Arc<ApiServer>) -> Result<Option<NodeHandle>, Error> {
+/// The API server's own work on what it stores.
+fn keep_own_books(tasks: &TaskTracker, server: &Arc<ApiServer>, health: &Health, stop: &CancellationToken) {
+    let (server, health, stop) = (server.clone(), health.clone(), stop.clone());
+    tasks.spawn(async move {
+        let (h, s) = (&health, &stop);
+        tokio::join!(
+            supervise("expiry", h, s, |scope| apiserver::expiry::run(server.store().clone(), scope.stop)),
+            supervise("compaction", h, s, |scope| apiserver::past::run(server.clone(), scope.stop)),
+            supervise("resource-quota", h, s, |scope| {
+                apiserver::admission::quota::run(server.clone(), scope.stop)
+            }),
+        );
+    });
+}
+
+async fn start_node(
+    options: &Options,
+    server: &Arc<ApiServer>,
+    health: &Health,
+) -> Result<Option<NodeHandle>, Error> {
     if options.sandbox_program.is_empty() {
         return Ok(None);
     }
     let wanted = NodeOptions {
         state: options.state.clone(),
+        secret: options.secret.iter().chain([&options.state]).cloned().collect(),
         images: options.images.clone(),
         nodes: options.nodes,
         gpus: options.gpus,
@@ -303,6 +337,7 @@ async fn start_node(options: &Options, server: &Arc<ApiServer>) -> Result<Option
         heartbeat: node::HEARTBEAT.min(options.node_grace / 4),
         mode: options.mode,
         sandbox_program: options.sandbox_program.clone(),
+        health: health.clone(),
     };
     // One client for all nodes of this process: it is none of them by name, so that NodeRestriction, which holds a node
     // to its own objects, does not hold node-0 to its own alone.
@@ -314,20 +349,22 @@ async fn start_node(options: &Options, server: &Arc<ApiServer>) -> Result<Option
     Ok(Some(node))
 }
 
-fn open_store(options: &Options) -> Result<Store, store::OpenError> {
-    if options.durable {
-        Store::open(options.watch_window, &options.state.join(STORE_FILE))
-    } else {
-        Ok(Store::new(options.watch_window, Box::new(Volatile)))
+fn open_store(options: &Options) -> Result<Store, Error> {
+    if !options.durable {
+        return Ok(Store::new(options.watch_window, Box::new(Volatile)));
     }
+    let path = options.state.join(STORE_FILE);
+    let store = Store::open(options.watch_window, &path)?;
+    // It holds Secrets.
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .map_err(|source| Error::State { path, source })?;
+    Ok(store)
 }
 
-fn make_state_directory(path: &Path) -> Result<(), Error> {
-    let make = || {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
-    };
-    make().map_err(|source| Error::State { path: path.to_owned(), source })
+/// Makes a directory that only its owner may look into; one that is there already becomes such a one.
+fn make_private(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
 }
 
 fn load_or_make_token(path: &Path) -> Result<String, Error> {

@@ -11,7 +11,7 @@ use super::call::Call;
 use super::reply::{self, Body};
 use super::rules;
 use super::status::{self, About, Refusal};
-use crate::access::account_name;
+use crate::access::{NODES, account_name};
 use crate::store::{Key, Resource};
 
 /// How long a token is good that does not say, in seconds.
@@ -24,7 +24,7 @@ const MAX_SECONDS: i64 = 1 << 32;
 /// Answers a POST of a `TokenRequest`, which has been decoded.
 ///
 /// # Errors
-/// 400 for an object that no token can be bound to, 404 for what is not there, 409 for another UID, 422.
+/// 400 for an object that no token can be bound to, 403 for a node that asks for another's, 404 for what is not there, 409 for another UID, 422.
 pub fn request(call: &Call<'_>, mut request: Value) -> Result<Response<Body>, Refusal> {
     let account = call
         .server
@@ -126,7 +126,26 @@ fn bound(call: &Call<'_>, account: &Value, reference: &Value) -> Result<Bound, R
             return Err(status::bad_request(format!("cannot bind token to object of type {kind}")));
         }
     }
+    restrict_node(call, &bound)?;
     Ok(bound)
+}
+
+/// A node gets tokens for pods that run on it and nothing else (`plugin/pkg/admission/noderestriction`). The nodes of this
+/// process share an identity that names none of them: theirs are pods on any node.
+fn restrict_node(call: &Call<'_>, bound: &Bound) -> Result<(), Refusal> {
+    if !call.user.is_in(NODES) {
+        return Ok(());
+    }
+    let own = call.user.name.strip_prefix("system:node:");
+    let why = match (&bound.pod, &bound.node) {
+        (None, _) => "node requested token not bound to a pod",
+        (Some(_), None) => "node requested token bound to a pod that is not scheduled",
+        (Some(_), Some(node)) if own.is_some_and(|own| own != node.name) => {
+            "node requested token bound to a pod scheduled on a different node"
+        }
+        _ => return Ok(()),
+    };
+    Err(status::forbidden(call.about(), why))
 }
 
 fn of(value: &Value) -> Reference {

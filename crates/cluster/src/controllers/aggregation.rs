@@ -10,32 +10,32 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::cache::{Cache, Key, follow};
 use super::queue::{Queue, work};
 use super::{Error, allow};
 use crate::access::{Rule, aggregate};
+use crate::supervision::Scope;
 
 /// Roles worked on at once.
 const CONCURRENCY: usize = 2;
 /// The field manager of the rules.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
-/// Runs until `stop`.
-pub async fn run(client: Client, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(client: Client, scope: Scope) {
     let roles = Cache::<ClusterRole>::default();
     let queue: Arc<Queue<Key>> = Arc::default();
     let (to, all) = (queue.clone(), roles.clone());
-    roles.on_change(move |change| {
+    roles.on_change(&scope.stop, move |change| {
         // A listener must not read its own cache: the role that changed asks for a round over all of them.
         if let Some(role) = change.latest() {
             to.add(Key::of(role.as_ref()));
         }
     });
     tokio::join!(
-        follow(Api::all(client.clone()), roles, stop.clone()),
-        work(queue.clone(), CONCURRENCY, stop, |key| step(&client, &all, &queue, key)),
+        follow(Api::all(client.clone()), roles, scope.stop.clone()),
+        work(queue.clone(), CONCURRENCY, scope, |key| step(&client, &all, &queue, key)),
     );
 }
 

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -74,7 +75,11 @@ impl<K> Change<K> {
     }
 }
 
-type Listener<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+struct Listener<K> {
+    /// It hears nothing after this.
+    until: CancellationToken,
+    hear: Box<dyn Fn(&Change<K>) + Send + Sync>,
+}
 
 /// The objects of one kind as last seen.
 pub struct Cache<K>(Arc<Inner<K>>);
@@ -142,9 +147,31 @@ impl<K: Resource> Cache<K> {
             .collect()
     }
 
-    /// Calls `listener` on every later change, in order. It must be quick: add a key to a queue, wake a task.
-    pub fn on_change(&self, listener: impl Fn(&Change<K>) + Send + Sync + 'static) {
-        self.0.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
+    /// Calls `listener` for each object that is held, as if it came now, and then on every change, in order, until `until`
+    /// is cancelled. It must be quick: add a key to a queue, wake a task. If it panics, `until` is cancelled: whoever
+    /// listens has missed something and has to start again.
+    pub fn on_change(
+        &self,
+        until: &CancellationToken,
+        listener: impl Fn(&Change<K>) + Send + Sync + 'static,
+    ) {
+        let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
+        self.present(&listener);
+        let mut listeners = self.0.listeners.write().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|listener| !listener.until.is_cancelled());
+        listeners.push(Listener { until: until.clone(), hear: Box::new(listener) });
+    }
+
+    /// Calls `listener` for each object that is held, as if it came now.
+    pub(crate) fn replay(&self, listener: impl Fn(&Change<K>)) {
+        let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
+        self.present(listener);
+    }
+
+    fn present(&self, listener: impl Fn(&Change<K>)) {
+        for object in self.list() {
+            listener(&Change { old: None, new: Some(object) });
+        }
     }
 
     /// Returns when the first list has been taken in.
@@ -183,7 +210,13 @@ impl<K: Resource> Cache<K> {
 
     fn tell(&self, change: &Change<K>) {
         for listener in self.0.listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            listener(change);
+            if listener.until.is_cancelled() {
+                continue;
+            }
+            // The others hear the change all the same.
+            if catch_unwind(AssertUnwindSafe(|| (listener.hear)(change))).is_err() {
+                listener.until.cancel();
+            }
         }
     }
 
@@ -362,7 +395,7 @@ mod tests {
         let cache = Cache::default();
         let heard = Arc::new(Mutex::new(Vec::new()));
         let to = heard.clone();
-        cache.on_change(move |change: &Change<ConfigMap>| {
+        cache.on_change(&CancellationToken::new(), move |change: &Change<ConfigMap>| {
             to.lock().unwrap().push((
                 change.old.as_ref().map(|o| version(o.as_ref())),
                 change.new.as_ref().map(|o| version(o.as_ref())),
@@ -374,5 +407,25 @@ mod tests {
         cache.saw(map("a", 7));
         cache.lost(map("a", 8));
         assert_eq!(*heard.lock().unwrap(), [(None, Some(3)), (Some(3), Some(7)), (Some(8), None)]);
+    }
+
+    #[test]
+    fn a_listener_hears_what_is_there_and_its_panic_ends_it_alone() {
+        let cache = Cache::default();
+        cache.replaced(vec![map("a", 3)], 5);
+        let (bad, good) = (CancellationToken::new(), CancellationToken::new());
+        cache.on_change(&bad, |change: &Change<ConfigMap>| {
+            assert!(change.latest().is_some_and(|map| map.name_any() == "a"), "unheard of");
+        });
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let to = heard.clone();
+        cache.on_change(&good, move |change: &Change<ConfigMap>| {
+            to.lock().unwrap().push(change.latest().unwrap().name_any());
+        });
+        cache.saw(map("b", 6));
+        assert!(bad.is_cancelled() && !good.is_cancelled());
+        good.cancel();
+        cache.saw(map("c", 7));
+        assert_eq!(*heard.lock().unwrap(), ["a", "b"]);
     }
 }

@@ -7,32 +7,32 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, Preconditions};
-use tokio_util::sync::CancellationToken;
 
 use super::cache::{Cache, Key, follow};
 use super::kinds::Bare;
 use super::queue::{Queue, work};
 use super::{Error, refusal};
+use crate::supervision::Scope;
 
 /// How long an Event is kept after it last happened.
 const TTL: Duration = Duration::from_secs(3600);
 /// Deletions under way at once.
 const CONCURRENCY: usize = 4;
 
-/// Runs until `stop`. Events are followed here, by their metadata and last time only: nobody else reads them.
-pub async fn run(client: Client, stop: CancellationToken) {
+/// Runs until the scope's end. Events are followed here, by their metadata and last time only: nobody else reads them.
+pub async fn run(client: Client, scope: Scope) {
     let resource = ApiResource::erase::<Event>(&());
     let cache: Cache<Bare> = Cache::default();
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
-    cache.on_change(move |change| {
+    cache.on_change(&scope.stop, move |change| {
         if let Some(event) = &change.new {
             to.add_after(Key::of(event.as_ref()), remaining(event, Timestamp::now()));
         }
     });
     tokio::join!(
-        follow(Api::all_with(client.clone(), &resource), cache.clone(), stop.clone()),
-        work(queue, CONCURRENCY, stop, |key| step(&client, &resource, &cache, key)),
+        follow(Api::all_with(client.clone(), &resource), cache.clone(), scope.stop.clone()),
+        work(queue, CONCURRENCY, scope, |key| step(&client, &resource, &cache, key)),
     );
 }
 

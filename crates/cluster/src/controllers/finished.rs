@@ -10,26 +10,26 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, DeleteParams, Preconditions};
 use kube::{Client, ResourceExt};
-use tokio_util::sync::CancellationToken;
 
 use super::cache::{Cache, Key};
 use super::job::finished_condition;
 use super::queue::{Queue, work};
 use super::{Error, refusal};
+use crate::supervision::Scope;
 
 /// Jobs worked on at once.
 const CONCURRENCY: usize = 4;
 
-/// Runs until `stop`.
-pub async fn run(client: Client, jobs: Cache<Job>, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(client: Client, jobs: Cache<Job>, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
-    jobs.on_change(move |change| {
+    jobs.on_change(&scope.stop, move |change| {
         if let Some(job) = change.new.as_ref().filter(|job| remaining(job, Timestamp::now()).is_some()) {
             to.add(Key::of(job.as_ref()));
         }
     });
-    work(queue, CONCURRENCY, stop, |key| step(&client, &jobs, key)).await;
+    work(queue, CONCURRENCY, scope, |key| step(&client, &jobs, key)).await;
 }
 
 /// How long the Job may still stay; None: for ever, or it is going already.

@@ -5,6 +5,7 @@
 //! cache follows already are not followed twice. What it must not do: keep more of an object than its metadata.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -98,7 +99,11 @@ pub struct MetaChange<'a> {
     pub new: Option<&'a ObjectMeta>,
 }
 
-type Listener = Arc<dyn Fn(&MetaChange) + Send + Sync>;
+/// What is told of changes, until its token is cancelled.
+type Listener = (CancellationToken, Arc<dyn Fn(&MetaChange) + Send + Sync>);
+type OnRenewal = (CancellationToken, Arc<dyn Fn() + Send + Sync>);
+/// Tells a listener of each object of a kind that is there, as if it came now.
+type Source = (CancellationToken, Arc<dyn Fn(&dyn Fn(&MetaChange)) + Send + Sync>);
 
 /// The kinds served now.
 #[derive(Clone, Default)]
@@ -110,7 +115,8 @@ struct Inner {
     /// Group and plural of the kinds that typed caches follow.
     typed: RwLock<Vec<(String, String)>>,
     listeners: RwLock<Vec<Listener>>,
-    renewed: RwLock<Vec<Arc<dyn Fn() + Send + Sync>>>,
+    renewed: RwLock<Vec<OnRenewal>>,
+    sources: RwLock<Vec<Source>>,
     stale: Notify,
 }
 
@@ -126,18 +132,28 @@ impl Kinds {
         self.all().into_iter().find(|s| s.resource.kind == kind && s.resource.group == group)
     }
 
-    /// Calls `listener` on each change of any object.
-    pub fn on_change(&self, listener: impl Fn(&MetaChange) + Send + Sync + 'static) {
-        self.0.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
+    /// Calls `listener` for each object of any kind that is there, as if it came now, and on each change, until `until` is
+    /// cancelled; a change in the meantime may be heard first. A panic of the listener cancels `until`.
+    pub fn on_change(
+        &self,
+        until: &CancellationToken,
+        listener: impl Fn(&MetaChange) + Send + Sync + 'static,
+    ) {
+        let listener = Arc::new(listener);
+        add(&self.0.listeners, (until.clone(), listener.clone() as _));
+        let sources = self.0.sources.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for (_, replay) in sources {
+            replay(&*listener);
+        }
     }
 
-    /// Calls `listener` when the kinds were asked for anew.
-    pub fn on_renewal(&self, listener: impl Fn() + Send + Sync + 'static) {
-        self.0.renewed.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
+    /// Calls `listener` when the kinds were discovered again, until `until` is cancelled.
+    pub fn on_renewal(&self, until: &CancellationToken, listener: impl Fn() + Send + Sync + 'static) {
+        add(&self.0.renewed, (until.clone(), Arc::new(listener)));
     }
 
     /// Takes in the changes of a typed cache, so that its kind is not followed twice.
-    pub fn share<K>(&self, cache: &Cache<K>)
+    pub fn share<K>(&self, cache: &Cache<K>, stop: &CancellationToken)
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
     {
@@ -146,29 +162,45 @@ impl Kinds {
             == std::any::TypeId::of::<k8s_openapi::NamespaceResourceScope>();
         let served = Arc::new(Served { resource, namespaced });
         self.0.typed.write().unwrap_or_else(PoisonError::into_inner).push(served.id());
-        let kinds = self.clone();
-        cache.on_change(move |change| kinds.tell(&served, change));
+        self.listen(cache, &served, &stop.child_token());
+    }
+
+    /// Passes on what a cache holds and what changes in it.
+    fn listen<K: Resource + Send + Sync + 'static>(
+        &self,
+        cache: &Cache<K>,
+        served: &Arc<Served>,
+        until: &CancellationToken,
+    ) {
+        let (held, of) = (cache.clone(), served.clone());
+        let replay = move |listener: &dyn Fn(&MetaChange)| {
+            held.replay(|change| with_metadata(&of, change, listener));
+        };
+        add(&self.0.sources, (until.clone(), Arc::new(replay)));
+        let (kinds, of) = (self.clone(), served.clone());
+        cache.on_change(until, move |change| kinds.tell(&of, change));
     }
 
     fn tell<K: Resource>(&self, served: &Arc<Served>, change: &Change<K>) {
-        let meta = |object: &Arc<K>| object.meta().clone();
-        let (old, new) = (change.old.as_ref().map(meta), change.new.as_ref().map(meta));
-        let change = MetaChange { served, old: old.as_ref(), new: new.as_ref() };
         let listeners = self.0.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
-        for listener in listeners {
-            listener(&change);
-        }
+        with_metadata(served, change, &|change| {
+            for (until, listener) in &listeners {
+                if !until.is_cancelled() && catch_unwind(AssertUnwindSafe(|| listener(change))).is_err() {
+                    until.cancel();
+                }
+            }
+        });
     }
 
     /// Keeps the kinds up to date, and follows each that no typed cache follows, until `stop`.
-    pub async fn follow(&self, client: &Client, stop: &CancellationToken) {
+    pub async fn follow(self, client: Client, stop: CancellationToken) {
         let mut followed: BTreeMap<(String, String), CancellationToken> = BTreeMap::new();
         let mut failures = 0;
         loop {
-            match discover(client).await {
+            match discover(&client).await {
                 Ok(served) => {
                     failures = 0;
-                    self.adopt(client, stop, served, &mut followed);
+                    self.adopt(&client, &stop, served, &mut followed);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "discovery failed");
@@ -213,25 +245,41 @@ impl Kinds {
             tokio::spawn(self.clone().follow_kind(client.clone(), kind, token.clone()));
             followed.insert(id, token);
         }
-        for listener in self.0.renewed.read().unwrap_or_else(PoisonError::into_inner).clone() {
-            listener();
+        for (until, listener) in self.0.renewed.read().unwrap_or_else(PoisonError::into_inner).clone() {
+            if !until.is_cancelled() && catch_unwind(AssertUnwindSafe(|| listener())).is_err() {
+                until.cancel();
+            }
         }
     }
 
     async fn follow_kind(self, client: Client, kind: Arc<Served>, stop: CancellationToken) {
         let cache: Cache<Bare> = Cache::default();
         let definitions = kind.resource.plural == "customresourcedefinitions";
-        let (kinds, of) = (self, kind.clone());
-        cache.on_change(move |change| {
-            if definitions {
-                kinds.0.stale.notify_one();
-            }
-            kinds.tell(&of, change);
-        });
+        // Beyond `stop`, up to the last word about the kind's objects.
+        let until = CancellationToken::new();
+        if definitions {
+            let kinds = self.clone();
+            cache.on_change(&until, move |_| kinds.0.stale.notify_one());
+        }
+        self.listen(&cache, &kind, &until);
         follow(Api::all_with(client, &kind.resource), cache.clone(), stop).await;
         // The kind is no longer served, and with it its objects are gone.
         cache.replaced(Vec::new(), u64::MAX);
+        until.cancel();
     }
+}
+
+/// Adds to a list of what lasts until a token is cancelled, and drops what has not lasted.
+fn add<T>(list: &RwLock<Vec<(CancellationToken, T)>>, entry: (CancellationToken, T)) {
+    let mut list = list.write().unwrap_or_else(PoisonError::into_inner);
+    list.retain(|(until, _)| !until.is_cancelled());
+    list.push(entry);
+}
+
+fn with_metadata<K: Resource>(served: &Arc<Served>, change: &Change<K>, tell: &dyn Fn(&MetaChange)) {
+    let meta = |object: &Arc<K>| object.meta().clone();
+    let (old, new) = (change.old.as_ref().map(meta), change.new.as_ref().map(meta));
+    tell(&MetaChange { served, old: old.as_ref(), new: new.as_ref() });
 }
 
 async fn discover(client: &Client) -> Result<Vec<Served>, kube::Error> {

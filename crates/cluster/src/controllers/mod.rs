@@ -4,6 +4,7 @@
 //! ([`Watches`]); requests go out through the client. What a controller must not do: list by itself, wait in a loop, or
 //! delete on the word of a cache alone where the deletion cannot be undone by a later step.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 mod aggregation;
@@ -42,6 +44,7 @@ use record::Recorder;
 
 use crate::access::UserInfo;
 use crate::scheduler;
+use crate::supervision::{Health, supervise};
 
 /// Why a step failed. Every failure is tried again after an exponential wait.
 #[derive(Debug, thiserror::Error)]
@@ -116,43 +119,52 @@ pub struct Watches {
 
 impl Watches {
     /// Spares `kinds` the watches that are here already.
-    fn share(&self, kinds: &kinds::Kinds) {
-        kinds.share(&self.jobs);
-        kinds.share(&self.pods);
-        kinds.share(&self.nodes);
-        kinds.share(&self.namespaces);
-        kinds.share(&self.services);
-        kinds.share(&self.slices);
-        kinds.share(&self.leases);
-        kinds.share(&self.budgets);
-        kinds.share(&self.deployments);
-        kinds.share(&self.replica_sets);
-        kinds.share(&self.replication_controllers);
-        kinds.share(&self.claims);
-        kinds.share(&self.volumes);
-        kinds.share(&self.classes);
+    fn share(&self, kinds: &kinds::Kinds, stop: &CancellationToken) {
+        kinds.share(&self.jobs, stop);
+        kinds.share(&self.pods, stop);
+        kinds.share(&self.nodes, stop);
+        kinds.share(&self.namespaces, stop);
+        kinds.share(&self.services, stop);
+        kinds.share(&self.slices, stop);
+        kinds.share(&self.leases, stop);
+        kinds.share(&self.budgets, stop);
+        kinds.share(&self.deployments, stop);
+        kinds.share(&self.replica_sets, stop);
+        kinds.share(&self.replication_controllers, stop);
+        kinds.share(&self.claims, stop);
+        kinds.share(&self.volumes, stop);
+        kinds.share(&self.classes, stop);
     }
 
     /// Follows every kind until `stop`.
-    pub async fn follow(&self, client: &Client, stop: &CancellationToken) {
-        let (c, s) = (client, stop);
+    async fn follow(&self, client: &Client, health: &Health, stop: &CancellationToken) {
+        let (c, h, s) = (client, health, stop);
         tokio::join!(
-            follow(Api::all(c.clone()), self.jobs.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.pods.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.nodes.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.namespaces.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.services.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.slices.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.leases.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.budgets.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.deployments.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.replica_sets.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.replication_controllers.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.claims.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.volumes.clone(), s.clone()),
-            follow(Api::all(c.clone()), self.classes.clone(), s.clone()),
+            watch(c, &self.jobs, h, s),
+            watch(c, &self.pods, h, s),
+            watch(c, &self.nodes, h, s),
+            watch(c, &self.namespaces, h, s),
+            watch(c, &self.services, h, s),
+            watch(c, &self.slices, h, s),
+            watch(c, &self.leases, h, s),
+            watch(c, &self.budgets, h, s),
+            watch(c, &self.deployments, h, s),
+            watch(c, &self.replica_sets, h, s),
+            watch(c, &self.replication_controllers, h, s),
+            watch(c, &self.claims, h, s),
+            watch(c, &self.volumes, h, s),
+            watch(c, &self.classes, h, s),
         );
     }
+}
+
+/// Follows one kind until `stop`.
+async fn watch<K>(client: &Client, cache: &Cache<K>, health: &Health, stop: &CancellationToken)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let part = format!("watch on {}", K::plural(&()));
+    supervise(part, health, stop, |scope| follow(Api::all(client.clone()), cache.clone(), scope.stop)).await;
 }
 
 /// What the controllers need to know beyond the API.
@@ -165,12 +177,14 @@ pub struct Options {
     pub node_grace: Duration,
     /// Where directories for claims are made; None: no claim gets a new volume.
     pub volumes: Option<std::path::PathBuf>,
+    /// Where a controller's failures are recorded.
+    pub health: Health,
 }
 
 impl Default for Options {
     /// As kube-controller-manager: 40 s of grace (`--node-monitor-grace-period`, pod collector's `quarantineTime`).
     fn default() -> Self {
-        Self { root_ca: None, node_grace: Duration::from_secs(40), volumes: None }
+        Self { root_ca: None, node_grace: Duration::from_secs(40), volumes: None, health: Health::default() }
     }
 }
 
@@ -203,14 +217,15 @@ impl From<Client> for Clients {
     }
 }
 
-/// Runs the shared watches, every controller and the scheduler until `stop`.
+/// Runs the shared watches, every controller and the scheduler until `stop`, each as a task of its own that is started
+/// again if it fails.
 pub async fn run(clients: impl Into<Clients>, options: Options, stop: CancellationToken) {
     let clients = clients.into();
     // It may list and watch everything, and write events.
     let client = clients.user("system:kube-controller-manager");
     let watches = Watches::default();
     let kinds = kinds::Kinds::default();
-    watches.share(&kinds);
+    watches.share(&kinds, &stop);
     let recorder = Recorder::start(client.clone(), "controller-manager", stop.clone());
     let job = job::Hands {
         client: clients.account("job-controller"),
@@ -260,27 +275,51 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     let garbage = clients.account("generic-garbage-collector");
     let aggregation = clients.account("clusterrole-aggregation-controller");
     let volumes = keeping(&clients, &watches, &recorder, options.volumes);
+    let (h, s) = (&options.health, &stop);
     tokio::join!(
-        watches.follow(&client, &stop),
-        kinds.follow(&garbage, &stop),
-        aggregation::run(aggregation, stop.clone()),
-        job::run(job, stop.clone()),
-        finished::run(clients.account("ttl-after-finished-controller"), watches.jobs.clone(), stop.clone()),
-        garbage::run(garbage.clone(), kinds.clone(), stop.clone()),
-        namespace::run(namespace, stop.clone()),
-        node_lifecycle::run(node_lifecycle, stop.clone()),
-        pod_garbage::run(pod_garbage, stop.clone()),
-        endpoints::run(endpoints, stop.clone()),
-        disruption::run(disruption, stop.clone()),
-        volumes::run(volumes, stop.clone()),
-        event_expiry::run(clients.account("event-expiry-controller"), stop.clone()),
-        replicate(&clients, &watches, &recorder, &stop),
-        scheduler::run(scheduler, stop.clone()),
+        watches.follow(&client, h, s),
+        supervise("discovery", h, s, |scope| kinds.clone().follow(garbage.clone(), scope.stop)),
+        supervise("clusterrole-aggregation-controller", h, s, |scope| {
+            aggregation::run(aggregation.clone(), scope)
+        }),
+        supervise("job-controller", h, s, |scope| job::run(job.clone(), scope)),
+        supervise("generic-garbage-collector", h, s, |scope| {
+            garbage::run(garbage.clone(), kinds.clone(), scope)
+        }),
+        supervise("namespace-controller", h, s, |scope| namespace::run(namespace.clone(), scope)),
+        supervise("node-controller", h, s, |scope| node_lifecycle::run(node_lifecycle.clone(), scope)),
+        supervise("pod-garbage-collector", h, s, |scope| pod_garbage::run(pod_garbage.clone(), scope)),
+        supervise("endpointslice-controller", h, s, |scope| endpoints::run(endpoints.clone(), scope)),
+        supervise("disruption-controller", h, s, |scope| disruption::run(disruption.clone(), scope)),
+        supervise("persistentvolume-controller", h, s, |scope| volumes::run(volumes.clone(), scope)),
+        expire(&clients, &watches, h, s),
+        replicate(&clients, &watches, &recorder, h, s),
+        supervise("kube-scheduler", h, s, |scope| scheduler::run(scheduler.clone(), scope)),
+    );
+}
+
+/// What has outlived its time: finished Jobs and Events.
+async fn expire(clients: &Clients, watches: &Watches, health: &Health, stop: &CancellationToken) {
+    let finished = clients.account("ttl-after-finished-controller");
+    let events = clients.account("event-expiry-controller");
+    tokio::join!(
+        supervise("ttl-after-finished-controller", health, stop, |scope| {
+            finished::run(finished.clone(), watches.jobs.clone(), scope)
+        }),
+        supervise("event-expiry-controller", health, stop, |scope| {
+            event_expiry::run(events.clone(), scope)
+        }),
     );
 }
 
 /// Deployments, ReplicaSets and ReplicationControllers.
-async fn replicate(clients: &Clients, watches: &Watches, recorder: &Recorder, stop: &CancellationToken) {
+async fn replicate(
+    clients: &Clients,
+    watches: &Watches,
+    recorder: &Recorder,
+    health: &Health,
+    stop: &CancellationToken,
+) {
     let deployment = deployment::Hands {
         client: clients.account("deployment-controller"),
         deployments: watches.deployments.clone(),
@@ -301,9 +340,15 @@ async fn replicate(clients: &Clients, watches: &Watches, recorder: &Recorder, st
         recorder: recorder.named("replication-controller"),
     };
     tokio::join!(
-        deployment::run(deployment, stop.clone()),
-        replicas::run(replica_sets, stop.clone()),
-        replicas::run(replication_controllers, stop.clone()),
+        supervise("deployment-controller", health, stop, |scope| {
+            deployment::run(deployment.clone(), scope)
+        }),
+        supervise("replicaset-controller", health, stop, |scope| {
+            replicas::run(replica_sets.clone(), scope)
+        }),
+        supervise("replication-controller", health, stop, |scope| {
+            replicas::run(replication_controllers.clone(), scope)
+        }),
     );
 }
 

@@ -12,12 +12,12 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
 use super::{Error, allow};
 use crate::scheduler::snapshot::{has_ended, node_name};
+use crate::supervision::Scope;
 
 /// It is gone, or a namesake took its place.
 const SETTLED: [u16; 2] = [404, 409];
@@ -25,6 +25,7 @@ const SETTLED: [u16; 2] = [404, 409];
 const CONCURRENCY: usize = 8;
 
 /// What the controller works with.
+#[derive(Clone)]
 pub struct Hands {
     /// The API.
     pub client: Client,
@@ -53,8 +54,8 @@ fn waif(pod: &Pod, node_exists: impl Fn(&str) -> bool) -> Option<Waif> {
     }
 }
 
-/// Runs until `stop`.
-pub async fn run(hands: Hands, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<(Key, String)>> = Arc::default();
     let (to, nodes, quarantine) = (queue.clone(), hands.nodes.clone(), hands.quarantine);
     let consider = move |pod: &Pod| {
@@ -67,13 +68,13 @@ pub async fn run(hands: Hands, stop: CancellationToken) {
     };
     let consider = Arc::new(consider);
     let each = consider.clone();
-    hands.pods.on_change(move |change| {
+    hands.pods.on_change(&scope.stop, move |change| {
         if let Some(pod) = &change.new {
             each(pod);
         }
     });
     let (each, pods) = (consider.clone(), hands.pods.clone());
-    hands.nodes.on_change(move |change| {
+    hands.nodes.on_change(&scope.stop, move |change| {
         if let (Some(node), None) = (&change.old, &change.new) {
             let name = node.name_any();
             pods.list().iter().filter(|pod| node_name(pod) == Some(&name)).for_each(|pod| each(pod));
@@ -82,7 +83,7 @@ pub async fn run(hands: Hands, stop: CancellationToken) {
     hands.nodes.filled().await;
     hands.pods.filled().await;
     hands.pods.list().iter().for_each(|pod| consider(pod));
-    work(queue, CONCURRENCY, stop, |(key, uid)| step(&hands, key, uid)).await;
+    work(queue, CONCURRENCY, scope, |(key, uid)| step(&hands, key, uid)).await;
 }
 
 async fn step(hands: &Hands, key: Key, uid: String) -> Result<Option<Duration>, Error> {

@@ -14,7 +14,8 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+
+use crate::supervision::{Scope, contained};
 
 /// First wait before a failed key is tried again; doubles with each failure up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(10);
@@ -22,6 +23,9 @@ const RETRY_FIRST: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// After this many failures in a row a warning is logged for each further one.
 const QUIET_FAILURES: u32 = 5;
+/// Longest delay. Whatever is due later is looked at again after this time, and then asks for the rest: delays come from
+/// fields of objects (`activeDeadlineSeconds`), which may hold more seconds than a clock can count.
+const DELAY_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// A de-duplicating, delaying queue of keys.
 #[derive(Debug)]
@@ -71,10 +75,10 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         self.wake.notify_one();
     }
 
-    /// Asks for work on `key` after `delay`; an earlier request for the same key stands.
+    /// Asks for work on `key` after `delay`, at most [`DELAY_MAX`]; an earlier request for the same key stands.
     pub fn add_after(&self, key: T, delay: Duration) {
         let mut state = self.state();
-        let at = Instant::now() + delay;
+        let at = Instant::now() + delay.min(DELAY_MAX);
         if let Some(&known) = state.due.get(&key) {
             if known.0 <= at {
                 return;
@@ -164,9 +168,10 @@ pub fn doubled(first: Duration, times: u32, max: Duration) -> Duration {
     first.checked_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX)).map_or(max, |wait| wait.min(max))
 }
 
-/// Runs `step` for each key of `queue`, up to `concurrency` at once, until `stop`. A step may ask to be run again
-/// after a while by `Ok(Some(delay))`; an error brings the key back after an exponential wait.
-pub async fn work<T, F, R, E>(queue: Arc<Queue<T>>, concurrency: usize, stop: CancellationToken, step: F)
+/// Runs `step` for each key of `queue`, up to `concurrency` at once, until the scope's end. A step may ask to be run again
+/// after a while by `Ok(Some(delay))`; an error brings the key back after an exponential wait, and so does a panic, which
+/// other keys do not notice.
+pub async fn work<T, F, R, E>(queue: Arc<Queue<T>>, concurrency: usize, scope: Scope, step: F)
 where
     T: Clone + Eq + Hash + Debug,
     F: Fn(T) -> R,
@@ -177,11 +182,20 @@ where
     loop {
         let full = running.len() >= concurrency;
         tokio::select! {
-            () = stop.cancelled() => return,
-            Some((key, result)) = running.next(), if !running.is_empty() => settle(&queue, &key, result),
+            () = scope.stop.cancelled() => return,
+            Some((key, result)) = running.next(), if !running.is_empty() => match result {
+                Ok(result) => settle(&queue, &key, result),
+                Err(panic) => {
+                    scope.health.failed(&scope.part, &format!("{panic} (at {key:?})"));
+                    queue.failed(&key);
+                }
+            },
             key = queue.take(), if !full => {
-                let future = step(key.clone());
-                running.push(async move { (key, future.await) });
+                let step = &step;
+                running.push(async move {
+                    let result = contained(async { step(key.clone()).await }).await;
+                    (key, result)
+                });
             }
         }
     }
@@ -213,6 +227,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::supervision::Health;
+    use tokio_util::sync::CancellationToken;
 
     #[tokio::test(start_paused = true)]
     async fn a_key_waits_once_and_is_worked_on_once_at_a_time() {
@@ -236,6 +252,15 @@ mod tests {
         queue.add_after("a", Duration::from_secs(20));
         assert_eq!(queue.take().await, "a");
         assert_eq!(start.elapsed().as_secs(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delay_beyond_any_clock_is_bounded() {
+        let queue = Queue::default();
+        let start = Instant::now();
+        queue.add_after("a", Duration::MAX);
+        assert_eq!(queue.take().await, "a");
+        assert_eq!(start.elapsed(), DELAY_MAX);
     }
 
     #[tokio::test(start_paused = true)]
@@ -265,11 +290,12 @@ mod tests {
             queue.add(n);
         }
         let stop = CancellationToken::new();
+        let scope = Scope::new("test", &Health::default(), &stop);
         let running = std::sync::atomic::AtomicUsize::new(0);
         let most = std::sync::atomic::AtomicUsize::new(0);
         let ended = std::sync::atomic::AtomicUsize::new(0);
         use std::sync::atomic::Ordering::SeqCst;
-        work(queue, 3, stop.clone(), |_| async {
+        work(queue, 3, scope, |_| async {
             let now = running.fetch_add(1, SeqCst) + 1;
             most.fetch_max(now, SeqCst);
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -281,5 +307,36 @@ mod tests {
         })
         .await;
         assert_eq!((most.into_inner(), ended.into_inner()), (3, 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_panics_comes_back_and_keeps_nobody_from_theirs() {
+        let queue = Arc::new(Queue::default());
+        queue.add("bad");
+        queue.add("good");
+        let (health, stop) = (Health::default(), CancellationToken::new());
+        let tries = std::sync::atomic::AtomicUsize::new(0);
+        let good = std::sync::atomic::AtomicBool::new(false);
+        use std::sync::atomic::Ordering::SeqCst;
+        work(queue, 1, Scope::new("test", &health, &stop), |key| {
+            let attempt = if key == "bad" { tries.fetch_add(1, SeqCst) } else { 0 };
+            assert!(attempt != 0 || key != "bad", "not even a future");
+            let (stop, good) = (stop.clone(), &good);
+            async move {
+                match (key, attempt) {
+                    ("good", _) => good.store(true, SeqCst),
+                    (_, 1) => panic!("once more"),
+                    _ => stop.cancel(),
+                }
+                Ok::<_, String>(None)
+            }
+        })
+        .await;
+        assert!(good.into_inner());
+        let report = health.subscribe().borrow().clone();
+        assert_eq!(
+            (report["test"].count, report["test"].message.as_str()),
+            (2, "it panicked: once more (at \"bad\")")
+        );
     }
 }

@@ -3,13 +3,14 @@
 //! Best effort by design: a full queue or a failed write loses an event, never a pod.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 /// Events that may wait to be written; a hundred pods of two containers make six hundred.
 const MAX_QUEUED: usize = 4096;
@@ -37,10 +38,10 @@ pub struct Events {
 }
 
 impl Events {
-    /// Where events are handed in, and the work of writing them, to be driven by the caller.
-    pub fn new(client: kube::Client) -> (Events, impl Future<Output = ()>) {
+    /// Where events are handed in, and who writes them, to be driven by the caller.
+    pub fn new(client: kube::Client) -> (Events, Writer) {
         let (queue, receiver) = mpsc::channel(MAX_QUEUED);
-        (Events { queue }, write_all(client, receiver))
+        (Events { queue }, Writer { client, queue: Arc::new(Mutex::new(receiver)) })
     }
 
     /// Tells of something normal.
@@ -69,26 +70,48 @@ impl Events {
     }
 }
 
-async fn write_all(client: kube::Client, mut queue: mpsc::Receiver<(Happening, String, Timestamp)>) {
-    let mut seen: HashMap<Happening, (String, i32)> = HashMap::new();
-    while let Some((happening, node, time)) = queue.recv().await {
-        let api: Api<Event> = Api::namespaced(client.clone(), &happening.namespace);
-        if seen.len() > MAX_REMEMBERED {
-            seen.clear();
-        }
-        if let Some((name, count)) = seen.get_mut(&happening) {
-            *count += 1;
-            let patch = json!({"count": *count, "lastTimestamp": Time(time)});
-            if api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.is_ok() {
-                continue;
+/// Writes the events that are handed in.
+#[derive(Clone)]
+pub struct Writer {
+    client: kube::Client,
+    queue: Arc<Mutex<mpsc::Receiver<(Happening, String, Timestamp)>>>,
+}
+
+impl Writer {
+    /// Writes events until nobody can hand in any; one call at a time has work to do.
+    pub async fn write_all(self) {
+        let Writer { client, queue } = self;
+        let mut queue = queue.lock().await;
+        let mut seen: HashMap<Happening, (String, i32)> = HashMap::new();
+        while let Some((happening, node, time)) = queue.recv().await {
+            if seen.len() > MAX_REMEMBERED {
+                seen.clear();
             }
+            write(&client, &mut seen, happening, node, time).await;
         }
-        match api.create(&PostParams::default(), &event(&happening, node, time)).await {
-            Ok(made) => {
-                seen.insert(happening, (made.metadata.name.unwrap_or_default(), 1));
-            }
-            Err(error) => tracing::debug!(%error, "an event is lost"),
+    }
+}
+
+async fn write(
+    client: &kube::Client,
+    seen: &mut HashMap<Happening, (String, i32)>,
+    happening: Happening,
+    node: String,
+    time: Timestamp,
+) {
+    let api: Api<Event> = Api::namespaced(client.clone(), &happening.namespace);
+    if let Some((name, count)) = seen.get_mut(&happening) {
+        *count += 1;
+        let patch = json!({"count": *count, "lastTimestamp": Time(time)});
+        if api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.is_ok() {
+            return;
         }
+    }
+    match api.create(&PostParams::default(), &event(&happening, node, time)).await {
+        Ok(made) => {
+            seen.insert(happening, (made.metadata.name.unwrap_or_default(), 1));
+        }
+        Err(error) => tracing::debug!(%error, "an event is lost"),
     }
 }
 

@@ -27,7 +27,7 @@ impl Devices {
     pub fn of(&mut self, node: &str, all: u32, uid: &str, spec: &PodSpec, name: &str) -> Vec<u32> {
         let init = || spec.init_containers.iter().flatten();
         let lasting: Vec<&Container> = init().filter(|c| is_sidecar(c)).chain(&spec.containers).collect();
-        let together: u32 = lasting.iter().map(|c| wanted(c)).sum();
+        let together: u32 = lasting.iter().map(|c| wanted(c)).fold(0, u32::saturating_add);
         let first = init().map(wanted).max().unwrap_or(0);
         let pool = self.pool(node, all, uid, together.max(first));
         let mut start = 0_usize;
@@ -36,7 +36,7 @@ impl Devices {
             if container.name == name {
                 return pool.iter().skip(start).take(count).copied().collect();
             }
-            start += count;
+            start = start.saturating_add(count);
         }
         let count = init().find(|c| c.name == name).map_or(0, wanted) as usize;
         pool.into_iter().take(count).collect()
@@ -74,6 +74,14 @@ mod tests {
             all.iter().map(one).collect()
         };
         serde_json::from_value(json!({"initContainers": list(init), "containers": list(main)})).unwrap()
+    }
+
+    #[test]
+    fn a_pod_bound_by_hand_may_ask_for_more_devices_than_can_be_counted() {
+        let mut devices = Devices::default();
+        let greedy = spec(&[], &[("a", u32::MAX), ("b", u32::MAX)]);
+        assert_eq!(devices.of("n", 2, "u", &greedy, "a"), [0, 1]);
+        assert_eq!(devices.of("n", 2, "u", &greedy, "b"), [0_u32; 0]);
     }
 
     #[test]

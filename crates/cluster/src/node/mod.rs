@@ -4,6 +4,7 @@
 //! its own ([`pod`]), which has containers run by the [`sandbox`] process and reports what becomes of them ([`status`]).
 //! It never reaches into the API server's store, and never touches the machine's own network or file system.
 
+mod covered;
 mod environment;
 mod events;
 mod gpus;
@@ -54,6 +55,7 @@ use self::logs::{RunLog, Wanted};
 use self::sandbox::client::{Sandbox, SandboxError};
 use self::sandbox::protocol::{Begin, User};
 use self::streams::LiveContainers;
+use crate::supervision::{Health, supervise};
 
 /// The user of containers that name none, where the caller is root and has no other id to lend. Not one that a machine
 /// gives to a person: that account's shell, home and lock would be the container's (sshd refuses a locked account).
@@ -72,6 +74,8 @@ const MAX_ENVIRONMENT_BYTES: u64 = 64 * 1024;
 pub struct NodeOptions {
     /// The directory for volumes, logs and the like; it must exist and be private to the caller.
     pub state: PathBuf,
+    /// Folders of the cluster whose files no pod sees.
+    pub secret: Vec<PathBuf>,
     /// Image names and the local environments that stand for them.
     pub images: BTreeMap<String, PathBuf>,
     /// How many nodes the machine poses as. Each shows an equal share of it.
@@ -84,6 +88,8 @@ pub struct NodeOptions {
     pub mode: ModeChoice,
     /// The beginning of the command that runs this program into [`sandbox_main`].
     pub sandbox_program: Vec<OsString>,
+    /// Where failures of the node's parts are recorded.
+    pub health: Health,
 }
 
 /// Why there is no node.
@@ -168,6 +174,10 @@ pub struct LocalNode {
     /// A node has power again: its heartbeat is due.
     pulse: tokio::sync::Notify,
     images: BTreeMap<String, PathBuf>,
+    /// Folders that no pod sees, free of links.
+    secret: Vec<PathBuf>,
+    /// Where the directories of claims are.
+    claims: PathBuf,
     runtime: PathBuf,
     log_folder: PathBuf,
     host_ip: String,
@@ -178,6 +188,7 @@ pub struct LocalNode {
     /// Whether the API can be reached from pods.
     serves_api: bool,
     events: Events,
+    health: Health,
     logs: Mutex<Logs>,
     /// The containers that run now.
     live: LiveContainers,
@@ -207,7 +218,17 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     }
     let runtime = runtime.canonicalize().map_err(unusable)?;
     let cgroup = format!("odh-{}", &hex(&Sha256::digest(runtime.as_os_str().as_encoded_bytes()))[..12]);
-    let begin = Begin { mode: options.mode, runtime: runtime.clone(), cgroup };
+    let secret: Vec<PathBuf> =
+        options.secret.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    let images: BTreeMap<String, PathBuf> = options
+        .images
+        .into_iter()
+        .map(|(name, folder)| (name, std::path::absolute(&folder).unwrap_or(folder)))
+        .collect();
+    let claims = std::path::absolute(options.state.join(crate::VOLUMES))
+        .unwrap_or_else(|_| options.state.join(crate::VOLUMES));
+    let covered = covered::covered(&covered::Machine::look(), secret.clone(), &images);
+    let begin = Begin { mode: options.mode, runtime: runtime.clone(), cgroup, covered };
     let (sandbox, mode) = Sandbox::begin(&options.sandbox_program, begin).await?;
     // Without one, names of pods stand in hosts files all the same.
     let isolates = mode.kind.isolates();
@@ -225,7 +246,9 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         dark: Mutex::default(),
         devices: Mutex::default(),
         pulse: tokio::sync::Notify::new(),
-        images: options.images,
+        images,
+        secret,
+        claims,
         hosts: Mutex::new(Hosts::new(runtime.join("hosts"))),
         serves_names: sockets.is_some(),
         serves_api: api.is_some(),
@@ -234,6 +257,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         host_ip: HOST_IP.to_owned(),
         facts: register::machine_facts(HOST_IP, options.nodes.max(1)),
         events,
+        health: options.health.clone(),
         logs: Mutex::default(),
         live: LiveContainers::default(),
         processes: AtomicUsize::new(0),
@@ -246,24 +270,49 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         node.sandbox.end().await;
         return Err(error.into());
     }
-    for work in [
-        Box::pin(writer) as BoxFuture<'static, ()>,
-        Box::pin(register::heartbeat(Arc::clone(&node))),
-        Box::pin(policy::enforce(Arc::clone(&node), stop.clone())),
-        Box::pin(services::keep(Arc::clone(&node), sockets, stop.clone())),
-        Box::pin(metrics::sample(Arc::clone(&node))),
-        Box::pin(watching::follow_pods(Arc::clone(&node), tasks.clone(), stop.clone())),
-    ] {
-        let stopped = stop.clone();
-        tasks.spawn(async move {
-            tokio::select! {
-                () = work => {}
-                () = stopped.cancelled() => {}
-            }
-        });
-    }
+    start_parts(&node, writer, sockets, &tasks, &stop);
     Ok(NodeHandle { node, api, stop, tasks })
 }
+
+/// Starts what the node does for as long as it runs.
+fn start_parts(
+    node: &Arc<LocalNode>,
+    writer: events::Writer,
+    sockets: Option<services::dns::Sockets>,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) {
+    let sockets = sockets.map(Arc::new);
+    let (pods, all, followed) = (tasks.clone(), stop.clone(), watching::Followed::default());
+    let parts: [(&'static str, Part); 6] = [
+        ("node: events", Box::new(move |_, _| Box::pin(writer.clone().write_all()))),
+        ("node: heartbeat", Box::new(|node, _| Box::pin(register::heartbeat(node)))),
+        ("node: network policies", Box::new(|node, stop| Box::pin(policy::enforce(node, stop)))),
+        ("node: services", Box::new(move |node, stop| Box::pin(services::keep(node, sockets.clone(), stop)))),
+        ("node: metrics", Box::new(|node, _| Box::pin(metrics::sample(node)))),
+        (
+            "node: pods",
+            Box::new(move |node, _| {
+                Box::pin(watching::follow_pods(node, pods.clone(), all.clone(), followed.clone()))
+            }),
+        ),
+    ];
+    for (name, part) in parts {
+        let (node, stop) = (Arc::clone(node), stop.clone());
+        tasks.spawn(async move {
+            supervise(name, &node.health, &stop, |scope| {
+                let work = part(Arc::clone(&node), scope.stop.clone());
+                async move {
+                    let _: Option<()> = scope.stop.run_until_cancelled(work).await;
+                }
+            })
+            .await;
+        });
+    }
+}
+
+/// Something that the node does for as long as it runs, until its token is cancelled.
+type Part = Box<dyn Fn(Arc<LocalNode>, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What is opened in the pods' own network, where they have one and it can be; else pods go on without it.
 async fn opened<T, E: std::fmt::Display>(
@@ -479,6 +528,11 @@ impl LocalNode {
             self.runtime.join("registry").join(pod.metadata.namespace.as_deref().unwrap_or_default());
         let _ = std::fs::create_dir_all(&folder);
         folder
+    }
+
+    /// The folder of all that lives as long as a pod's containers.
+    fn pod_folder(&self, uid: &str) -> PathBuf {
+        self.runtime.join("pods").join(uid)
     }
 
     fn pod_log_folder(&self, pod: &Pod) -> PathBuf {

@@ -29,6 +29,8 @@ pub struct Ready {
     pub path: PathBuf,
     /// Whether its kind is always read-only.
     pub read_only: bool,
+    /// Whether this node made it; anything else is a path of the machine that somebody named.
+    pub own: bool,
     /// `emptyDir` of medium `Memory`: to be backed by memory, with its size in bytes where limited.
     pub memory: Option<Option<u64>>,
 }
@@ -66,6 +68,10 @@ pub struct Place<'a> {
     pub folder: &'a Path,
     /// The group that shall own them, where the node may change owners.
     pub group: Option<u32>,
+    /// Folders of the cluster, to which no path of the machine may lead.
+    pub secret: &'a [PathBuf],
+    /// Where the directories of claims are.
+    pub claims: &'a Path,
 }
 
 /// Makes a volume, or brings it up to date.
@@ -74,7 +80,7 @@ pub struct Place<'a> {
 /// What is missing or not supported.
 pub async fn prepare(volume: &Volume, place: &Place<'_>) -> Result<Ready, VolumeError> {
     let path = place.folder.join(&volume.name);
-    let ready = |read_only| Ready { path: path.clone(), read_only, memory: None };
+    let ready = |read_only| Ready { path: path.clone(), read_only, own: true, memory: None };
     if let Some(source) = &volume.empty_dir {
         make_directory(&path, 0o777, place.group)?;
         let size = source.size_limit.as_ref().map(|size| (environment::nanos(size) / 1_000_000_000) as u64);
@@ -82,12 +88,13 @@ pub async fn prepare(volume: &Volume, place: &Place<'_>) -> Result<Ready, Volume
         return Ok(Ready { memory, ..ready(false) });
     }
     if let Some(source) = &volume.host_path {
-        check_host_path(source)?;
-        return Ok(Ready { path: PathBuf::from(&source.path), ..ready(false) });
+        check_host_path(source, place.secret)?;
+        return Ok(Ready { path: PathBuf::from(&source.path), own: false, ..ready(false) });
     }
     if let Some(source) = &volume.persistent_volume_claim {
         let (path, claim_read_only) = claimed(&source.claim_name, place).await?;
-        return Ok(Ready { path, ..ready(claim_read_only || source.read_only == Some(true)) });
+        let own = path.parent() == Some(place.claims);
+        return Ok(Ready { path, own, ..ready(claim_read_only || source.read_only == Some(true)) });
     }
     let files = match files_of(volume, place).await? {
         Some(files) => files,
@@ -118,8 +125,11 @@ async fn claimed(name: &str, place: &Place<'_>) -> Result<(PathBuf, bool), Volum
     let volume = volumes.get(&volume).await.map_err(answer)?.spec.unwrap_or_default();
     let read_only = spec.access_modes.iter().flatten().all(|mode| mode == "ReadOnlyMany");
     if let Some(source) = volume.host_path {
-        check_host_path(&source)?;
-        return Ok((PathBuf::from(source.path), read_only));
+        let path = PathBuf::from(&source.path);
+        // The cluster's own directory for the claim is in a folder that is otherwise kept from pods.
+        let own = path.parent() == Some(place.claims);
+        check_host_path(&source, if own { &[] } else { place.secret })?;
+        return Ok((path, read_only));
     }
     if let Some(source) = volume.local {
         let path = PathBuf::from(&source.path);
@@ -265,8 +275,20 @@ fn add_downward<'a>(
     Ok(())
 }
 
-fn check_host_path(source: &HostPathVolumeSource) -> Result<(), VolumeError> {
+/// Whether a path leads into one of the folders, or would if it were made.
+fn leads_into(path: &Path, folders: &[PathBuf]) -> bool {
+    let there = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    there.is_some_and(|(part, real)| {
+        let whole = path.strip_prefix(part).map(|rest| real.join(rest)).unwrap_or(real);
+        folders.iter().any(|folder| whole.starts_with(folder))
+    })
+}
+
+fn check_host_path(source: &HostPathVolumeSource, secret: &[PathBuf]) -> Result<(), VolumeError> {
     let path = Path::new(&source.path);
+    if leads_into(path, secret) {
+        return refused(format!("{} belongs to the cluster itself, whose files no pod sees", source.path));
+    }
     let kind = source.type_.as_deref().unwrap_or_default();
     let fault = |what: &str| refused(format!("hostPath type check failed: {} is not {what}", source.path));
     match kind {
@@ -430,10 +452,8 @@ mod tests {
         let file = dir.path().join("f");
         fs::write(&file, "").unwrap();
         let check = |path: &Path, kind: &str| {
-            check_host_path(&HostPathVolumeSource {
-                path: path.display().to_string(),
-                type_: Some(kind.into()),
-            })
+            let source = HostPathVolumeSource { path: path.display().to_string(), type_: Some(kind.into()) };
+            check_host_path(&source, &[dir.path().join("secret")])
         };
         assert!(check(dir.path(), "Directory").is_ok() && check(&file, "File").is_ok());
         let fault = check(&file, "Directory").unwrap_err().to_string();
@@ -442,5 +462,11 @@ mod tests {
             check(&dir.path().join("new"), "DirectoryOrCreate").is_ok() && dir.path().join("new").is_dir()
         );
         assert!(check(&dir.path().join("none"), "File").is_err());
+        fs::create_dir(dir.path().join("secret")).unwrap();
+        symlink("secret", dir.path().join("link")).unwrap();
+        for path in ["secret", "secret/new", "link/new"] {
+            assert!(check(&dir.path().join(path), "DirectoryOrCreate").is_err(), "{path}");
+        }
+        assert!(!dir.path().join("secret/new").exists());
     }
 }

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -29,14 +29,22 @@ const TOKENS_LOOK: Duration = Duration::from_secs(60);
 
 type Wishes = HashMap<String, (watch::Sender<Wish>, tokio::task::AbortHandle)>;
 
-/// Follows pods until dropped.
-pub async fn follow_pods(node: Arc<LocalNode>, tasks: TaskTracker, stop: CancellationToken) {
-    let mut wishes = Wishes::new();
+/// The pods' tasks, which outlive a watch that has failed.
+pub type Followed = Arc<Mutex<(Wishes, Parked)>>;
+
+/// Follows pods until dropped; pods' tasks live until `stop`.
+pub async fn follow_pods(
+    node: Arc<LocalNode>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    followed: Followed,
+) {
+    let mut followed = followed.lock().await;
+    let (wishes, parked) = &mut *followed;
     let mut listed: HashSet<String> = HashSet::new();
     let pods: Api<Pod> = Api::all(node.client.clone());
     let maps: Api<ConfigMap> = Api::all(node.client.clone());
     let nodes: Api<Node> = Api::all(node.client.clone());
-    let mut parked = Parked::new();
     let mut nodes = pin!(watcher(nodes, watcher::Config::default()).default_backoff());
     let secrets: Api<Secret> = Api::all(node.client.clone());
     let mut pods = pin!(watcher(pods, watcher::Config::default()).default_backoff());
@@ -51,14 +59,14 @@ pub async fn follow_pods(node: Arc<LocalNode>, tasks: TaskTracker, stop: Cancell
                 Some(Ok(Event::Init)) => listed.clear(),
                 Some(Ok(Event::InitApply(pod))) => {
                     listed.extend(pod.metadata.uid.clone());
-                    see(&node, &tasks, &stop, &mut wishes, &mut parked, pod);
+                    see(&node, &tasks, &stop, wishes, parked, pod);
                 }
                 Some(Ok(Event::InitDone)) => {
                     wishes.iter().filter(|(uid, _)| !listed.contains(*uid)).for_each(|(_, (wish, _))| lose(wish));
                     let gone = parked.extract_if(|uid, _| !listed.contains(uid));
                     gone.for_each(|(_, pod)| forget(&node, &pod));
                 }
-                Some(Ok(Event::Apply(pod))) => see(&node, &tasks, &stop, &mut wishes, &mut parked, pod),
+                Some(Ok(Event::Apply(pod))) => see(&node, &tasks, &stop, wishes, parked, pod),
                 Some(Ok(Event::Delete(pod))) => {
                     if let Some((wish, _)) = pod.metadata.uid.as_ref().and_then(|uid| wishes.get(uid)) {
                         lose(wish);
@@ -69,15 +77,15 @@ pub async fn follow_pods(node: Arc<LocalNode>, tasks: TaskTracker, stop: Cancell
                 }
             },
             event = nodes.next() => if let Some(Ok(Event::Apply(known) | Event::InitApply(known))) = event {
-                switch(&node, &tasks, &stop, &mut wishes, &mut parked, &known).await;
+                switch(&node, &tasks, &stop, wishes, parked, &known).await;
             },
             event = maps.next() => if let Some(Ok(Event::Apply(map))) = event {
-                refresh(&node, &wishes, "ConfigMap", &map.metadata);
+                refresh(&node, wishes, "ConfigMap", &map.metadata);
             },
             event = secrets.next() => if let Some(Ok(Event::Apply(secret))) = event {
-                refresh(&node, &wishes, "Secret", &secret.metadata);
+                refresh(&node, wishes, "Secret", &secret.metadata);
             },
-            _ = look.tick() => renew(&node, &wishes, |_, volume, folder| tokens::holds_due(volume, folder)),
+            _ = look.tick() => renew(&node, wishes, |_, volume, folder| tokens::holds_due(volume, folder)),
         }
         wishes.retain(|_, (_, task)| !task.is_finished());
     }
@@ -134,7 +142,7 @@ fn forget(node: &LocalNode, pod: &Pod) {
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     lock(&node.hosts).remove(pod.metadata.namespace.as_deref().unwrap_or_default(), &uid);
     node.forget_logs(pod);
-    let folder = node.runtime.join("pods").join(uid);
+    let folder = node.pod_folder(&uid);
     let _ = std::fs::remove_dir_all(folder);
 }
 
@@ -187,7 +195,7 @@ fn see(
     let (node, stop) = (Arc::clone(node), stop.clone());
     let task = tasks.spawn(async move {
         tokio::select! {
-            () = pod::run(node, receiver, address) => {}
+            () = pod::run_supervised(node, receiver, address) => {}
             () = stop.cancelled() => {}
         }
     });
@@ -206,7 +214,7 @@ fn refresh(node: &Arc<LocalNode>, wishes: &Wishes, kind: &str, changed: &ObjectM
 fn renew(node: &Arc<LocalNode>, wishes: &Wishes, is_meant: impl Fn(&Pod, &Volume, &Path) -> bool) {
     for (uid, (wish, _)) in wishes {
         let pod = Arc::clone(&wish.borrow().pod);
-        let folder = node.runtime.join("pods").join(uid).join("volumes");
+        let folder = node.pod_folder(uid).join("volumes");
         let Some(spec) = pod.spec.as_ref() else { continue };
         let meant = spec.volumes.iter().flatten().filter(|volume| is_meant(&pod, volume, &folder));
         let meant = meant.cloned().collect::<Vec<_>>();
@@ -217,8 +225,15 @@ fn renew(node: &Arc<LocalNode>, wishes: &Wishes, is_meant: impl Fn(&Pod, &Volume
         tokio::spawn(async move {
             let facts = node.facts.clone();
             let group = node.owner_group(&pod.spec.clone().unwrap_or_default());
-            let place =
-                volumes::Place { client: &node.client, pod: &pod, facts: &facts, folder: &folder, group };
+            let place = volumes::Place {
+                client: &node.client,
+                pod: &pod,
+                facts: &facts,
+                folder: &folder,
+                group,
+                secret: &node.secret,
+                claims: &node.claims,
+            };
             for volume in meant {
                 // Not there yet: its pod is just being prepared and will read the new text itself.
                 if folder.join(&volume.name).join("..data").exists()

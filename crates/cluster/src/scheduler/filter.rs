@@ -136,7 +136,7 @@ fn insufficient(requests: &Amounts, node: &NodeView) -> Option<Refusal> {
     }
     for (name, wanted) in requests.iter().filter(|(_, wanted)| **wanted > 0) {
         let used = node.requested.get(name).copied().unwrap_or(0);
-        if *wanted > all(name) - used {
+        if *wanted > all(name).saturating_sub(used) {
             reasons.push(format!("Insufficient {name}"));
             final_ |= *wanted > all(name);
         }

@@ -23,6 +23,7 @@ use crate::controllers::cache::{Cache, Key, follow};
 use crate::controllers::kinds::Kinds;
 use crate::controllers::queue::{Queue, work};
 use crate::controllers::{Error, allow};
+use crate::supervision::Scope;
 
 /// Statuses written at once.
 const CONCURRENCY: usize = 4;
@@ -95,11 +96,11 @@ impl Groups {
 
     /// Follows the PodGroups of every engine that `kinds` knows, as they come and go; wakes `wake` on each change.
     pub fn watch(&self, client: &Client, kinds: &Kinds, wake: &Arc<Notify>, stop: &CancellationToken) {
-        let (groups, client, wake, stop) = (self.clone(), client.clone(), wake.clone(), stop.clone());
+        let (groups, client, wake, until) = (self.clone(), client.clone(), wake.clone(), stop.clone());
         let known = kinds.clone();
-        let renew = move || groups.renew(&client, &known, &wake, &stop);
+        let renew = move || groups.renew(&client, &known, &wake, &until);
         renew();
-        kinds.on_renewal(renew);
+        kinds.on_renewal(stop, renew);
     }
 
     fn renew(&self, client: &Client, kinds: &Kinds, wake: &Arc<Notify>, stop: &CancellationToken) {
@@ -107,17 +108,18 @@ impl Groups {
         for engine in Engine::ALL {
             let served = kinds.find(&format!("{}/", engine.group()), "PodGroup");
             match (served, followed.get(&engine)) {
-                (Some(served), Some(known)) if known.resource == served.resource => {}
+                (Some(served), Some(known))
+                    if known.resource == served.resource && !known.stop.is_cancelled() => {}
                 (Some(served), _) => {
                     let cache = Cache::default();
+                    let token = stop.child_token();
                     let (to, woken) = (self.0.queue.clone(), wake.clone());
-                    cache.on_change(move |change: &crate::controllers::cache::Change<PodGroup>| {
+                    cache.on_change(&token, move |change: &crate::controllers::cache::Change<PodGroup>| {
                         if let Some(group) = change.latest() {
                             to.add(Membership { engine, key: key_of(group) });
                         }
                         woken.notify_one();
                     });
-                    let token = stop.child_token();
                     let api: Api<PodGroup> = Api::all_with(client.clone(), &served.resource);
                     tokio::spawn(follow(api, cache.clone(), token.clone()));
                     let next = Followed { resource: served.resource.clone(), cache, stop: token };
@@ -136,10 +138,10 @@ impl Groups {
         wake.notify_one();
     }
 
-    /// Keeps the status of every PodGroup up to date until `stop`.
-    pub async fn report(self, client: Client, pods: Cache<Pod>, stop: CancellationToken) {
+    /// Keeps the status of every PodGroup up to date until the scope's end.
+    pub async fn report(self, client: Client, pods: Cache<Pod>, scope: Scope) {
         let to = self.0.queue.clone();
-        pods.on_change(move |change| {
+        pods.on_change(&scope.stop, move |change| {
             let of = |pod: Option<&Arc<Pod>>| pod.and_then(|pod| membership(pod));
             for of in [of(change.old.as_ref()), of(change.new.as_ref())]
                 .into_iter()
@@ -150,7 +152,7 @@ impl Groups {
             }
         });
         let queue = self.0.queue.clone();
-        work(queue, CONCURRENCY, stop, |of| self.step(&client, &pods, of)).await;
+        work(queue, CONCURRENCY, scope, |of| self.step(&client, &pods, of)).await;
     }
 
     async fn step(
@@ -219,7 +221,7 @@ fn status(
         members.iter().filter(|p| p.status.as_ref().and_then(|s| s.phase.as_deref()) == Some(phase)).count()
     };
     let (running, succeeded, failed) = (in_phase("Running"), in_phase("Succeeded"), in_phase("Failed"));
-    let bound = members.iter().filter(|pod| node_name(pod).is_some()).count() - failed.min(members.len());
+    let bound = members.iter().filter(|pod| node_name(pod).is_some()).count().saturating_sub(failed);
     let min = usize::try_from(spec.min_member).unwrap_or(0).max(1);
     let phase = match engine {
         Engine::Volcano if succeeded >= min && succeeded == members.len() => "Completed",
@@ -275,4 +277,17 @@ fn volcano_conditions(
         .push(json!({"type": type_, "status": "True", "lastTransitionTime": Time(now), "reason": reason,
         "message": message}));
     Some(conditions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_failed_without_a_node_are_counted() {
+        let member = Arc::new(serde_json::from_value::<Pod>(json!({"status": {"phase": "Failed"}})).unwrap());
+        let spec: GroupSpec = serde_json::from_value(json!({"minMember": 1})).unwrap();
+        let status = status(Engine::Volcano, &spec, &[member], None, &Value::Null, Timestamp::UNIX_EPOCH);
+        assert_eq!((&status["phase"], &status["failed"]), (&json!("Inqueue"), &json!(1)));
+    }
 }

@@ -21,7 +21,6 @@ use kube::{Client, ResourceExt};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 mod act;
 mod affinity;
@@ -46,6 +45,7 @@ use crate::controllers::cache::{Cache, Key};
 use crate::controllers::kinds::Kinds;
 use crate::controllers::record::Recorder;
 use crate::controllers::volumes::claim_names;
+use crate::supervision::Scope;
 use act::Nomination;
 use gang::{Gang, Membership, Verdict};
 use groups::Groups;
@@ -110,16 +110,16 @@ impl Scheduler {
     }
 }
 
-/// Runs until `stop`.
-pub async fn run(hands: Hands, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(hands: Hands, scope: Scope) {
     let wake = Arc::new(Notify::new());
-    wake::listen(&hands, &wake);
-    hands.groups.watch(&hands.client, &hands.kinds, &wake, &stop);
-    let reports = hands.groups.clone().report(hands.client.clone(), hands.pods.clone(), stop.clone());
-    tokio::join!(reports, schedule(hands, wake, stop));
+    wake::listen(&hands, &wake, &scope.stop);
+    hands.groups.watch(&hands.client, &hands.kinds, &wake, &scope.stop);
+    let reports = hands.groups.clone().report(hands.client.clone(), hands.pods.clone(), scope.clone());
+    tokio::join!(reports, schedule(hands, wake, scope));
 }
 
-async fn schedule(hands: Hands, wake: Arc<Notify>, stop: CancellationToken) {
+async fn schedule(hands: Hands, wake: Arc<Notify>, scope: Scope) {
     hands.pods.filled().await;
     hands.nodes.filled().await;
     hands.namespaces.filled().await;
@@ -137,9 +137,14 @@ async fn schedule(hands: Hands, wake: Arc<Notify>, stop: CancellationToken) {
     wake.notify_one();
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = scope.stop.cancelled() => return,
             () = wake.notified() => cycle(&scheduler, &mut tasks),
-            Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+            // What a task of ours was to take back stays in the memory: only a new one is right again.
+            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                if let Err(error) = ended && let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
         }
     }
 }

@@ -139,7 +139,7 @@ fn by_budget(pods: Vec<Arc<Pod>>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<
         let mut violated = false;
         for (index, budget) in budgets.iter().enumerate() {
             if covers(budget, pod) && !is_counted_already(budget, pod) {
-                left[index] -= 1;
+                left[index] = left[index].saturating_sub(1);
                 violated |= left[index] < 0;
             }
         }

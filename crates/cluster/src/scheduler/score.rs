@@ -79,7 +79,7 @@ fn allocation(question: &Question, node: &NodeView) -> (i64, i64) {
     let part = |name: &str, assumed: i64, used: i64| -> f64 {
         let all = node.allocatable.get(name).copied().unwrap_or(0);
         let own = question.requests.get(name).copied().filter(|n| *n > 0).unwrap_or(assumed);
-        if all <= 0 { 1.0 } else { (to_f64(used + own) / to_f64(all)).min(1.0) }
+        if all <= 0 { 1.0 } else { (to_f64(used.saturating_add(own)) / to_f64(all)).min(1.0) }
     };
     let cpu = part("cpu", super::resources::ASSUMED_MILLICPU, node.assumed.0);
     let memory = part("memory", super::resources::ASSUMED_MEMORY, node.assumed.1);

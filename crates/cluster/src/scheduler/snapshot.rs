@@ -52,8 +52,8 @@ impl NodeView {
     pub fn place(&mut self, pod: Arc<Pod>) {
         let requests = resources::requests(&pod);
         let or = |name: &str, assumed: i64| requests.get(name).copied().filter(|n| *n > 0).unwrap_or(assumed);
-        self.assumed.0 += or("cpu", resources::ASSUMED_MILLICPU);
-        self.assumed.1 += or("memory", resources::ASSUMED_MEMORY);
+        self.assumed.0 = self.assumed.0.saturating_add(or("cpu", resources::ASSUMED_MILLICPU));
+        self.assumed.1 = self.assumed.1.saturating_add(or("memory", resources::ASSUMED_MEMORY));
         resources::add(&mut self.requested, &requests);
         self.ports.extend(host_ports(&pod));
         self.pods.push(pod);

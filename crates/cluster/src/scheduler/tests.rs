@@ -435,3 +435,12 @@ fn a_gang_is_placed_together_or_not_at_all() {
         "nobody is pushed aside for half a gang: {half:?}"
     );
 }
+
+#[test]
+fn pods_bound_by_hand_may_ask_for_more_than_can_be_counted() {
+    let huge = || on("a", requests(json!({"memory": "8Ei", "cpu": "8E"})));
+    let there = [pod("x-0", huge()), pod("x-1", huge()), pod("x-2", huge())];
+    let wanted = pod("p", requests(json!({"memory": "1Gi"})));
+    let nodes = [node("a", json!({})), node("b", json!({}))];
+    assert_eq!(outcome(&nodes, &there, &wanted), "b");
+}

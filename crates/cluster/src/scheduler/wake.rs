@@ -5,37 +5,38 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use super::Hands;
 use super::order::is_waiting;
 use super::snapshot::{has_ended, node_name};
 use crate::controllers::cache::Change;
 
-/// Wakes `wake` on changes that matter.
-pub fn listen(hands: &Hands, wake: &Arc<Notify>) {
+/// Wakes `wake` on changes that matter, until `until` is cancelled.
+pub fn listen(hands: &Hands, wake: &Arc<Notify>, until: &CancellationToken) {
     let to = wake.clone();
-    hands.pods.on_change(move |change| {
+    hands.pods.on_change(until, move |change| {
         if pod_matters(change) {
             to.notify_one();
         }
     });
     let to = wake.clone();
-    hands.nodes.on_change(move |change| {
+    hands.nodes.on_change(until, move |change| {
         if node_matters(change) {
             to.notify_one();
         }
     });
     let to = wake.clone();
-    hands.namespaces.on_change(move |_| to.notify_one());
+    hands.namespaces.on_change(until, move |_| to.notify_one());
     let to = wake.clone();
-    hands.claims.on_change(move |_| to.notify_one());
+    hands.claims.on_change(until, move |_| to.notify_one());
     let to = wake.clone();
-    hands.volumes.on_change(move |_| to.notify_one());
+    hands.volumes.on_change(until, move |_| to.notify_one());
     let to = wake.clone();
-    hands.classes.on_change(move |_| to.notify_one());
+    hands.classes.on_change(until, move |_| to.notify_one());
     let to = wake.clone();
     // A budget that allows more may change who has to go; its conditions do not.
-    hands.budgets.on_change(move |_| to.notify_one());
+    hands.budgets.on_change(until, move |_| to.notify_one());
 }
 
 /// A pod to place came or changed, one got its node, one gave room back, or one changed its labels.

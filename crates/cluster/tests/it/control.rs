@@ -208,6 +208,30 @@ async fn a_job_fails_at_its_limit_and_names_the_reason() {
 }
 
 #[tokio::test]
+async fn a_job_whose_times_are_beyond_any_clock_keeps_no_controller_from_its_work() {
+    let (served, client) = start().await;
+    let _kubelet = kubelet(&client);
+    add_node(&client, "n1", plenty()).await;
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    let most = json!({"activeDeadlineSeconds": i64::MAX, "ttlSecondsAfterFinished": i32::MAX,
+        "completions": i32::MAX, "parallelism": 1, "completionMode": "Indexed",
+        "successPolicy": {"rules": [{"succeededIndexes": format!("0-{}", i32::MAX - 1)}]}});
+    make(&jobs, job("endless", "works", most)).await;
+    soon(await_condition(jobs.clone(), "endless", |job: Option<&Job>| {
+        job.and_then(|job| job.status.as_ref()?.active) == Some(1)
+    }))
+    .await
+    .unwrap();
+    make(
+        &jobs,
+        job("next", "ends", json!({"activeDeadlineSeconds": i64::MAX, "ttlSecondsAfterFinished": i32::MAX})),
+    )
+    .await;
+    job_with(&client, "next", "Complete", "True").await;
+    assert_eq!(*served.cluster.health().subscribe().borrow(), std::collections::BTreeMap::new());
+}
+
+#[tokio::test]
 async fn a_job_is_suspended_and_resumed() {
     let (_served, client) = start().await;
     let _kubelet = kubelet(&client);

@@ -1,13 +1,15 @@
 //! What pods ask of their node's security, probes and storage: that it holds where it can, and is told where it cannot.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::Duration;
 
-use cluster::node::ModeKind;
+use cluster::node::{ModeChoice, ModeKind};
 use k8s_openapi::api::core::v1::{Event, Pod, Secret};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::pods::{create, ended, in_each_mode, phase, pod, pods, terminated, until};
+use crate::pods::{create, ended, in_each_mode, phase, pod, pods, start_if_permitted, terminated, until};
 
 const BOUND: Duration = Duration::from_secs(30);
 
@@ -258,4 +260,146 @@ async fn last_words_hooks_and_sidecars_do_as_kubelet_has_them_do() {
         assert!(how["message"].as_str().unwrap().ends_with("logged\n"), "{mode}: {how}");
     })
     .await;
+}
+
+/// What a shell prints of the cluster's state directory, seen from a pod.
+const LOOK: &str = "for f in admin.token pki/ca.key service-accounts.key run volumes; do test -e $1/$f && echo found $f; done; ls -A $1; true";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_does_not_see_the_clusters_own_files() {
+    for mode in [ModeChoice::Rootless, ModeChoice::Root] {
+        // Not below /tmp, of which pods have their own.
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let Some(cluster) = start_if_permitted(mode, dir.path()).await else { continue };
+        let client = cluster.client();
+        let state = dir.path().canonicalize().unwrap().join("c");
+        assert!(state.join("admin.token").exists());
+        let look = |name: &str, path: &Path| {
+            let mut spec = pod(name, LOOK);
+            let path = path.display().to_string();
+            spec["spec"]["containers"][0]["command"] = json!(["sh", "-c", LOOK, "sh", path]);
+            spec
+        };
+        // Its own volume, and what is above the folder in another place.
+        let mut plain = look("plain", &state);
+        let mut root =
+            look("by-host-path", &Path::new("/odh-test-machine").join(state.strip_prefix("/").unwrap()));
+        root["spec"]["initContainers"] = json!([{"name": "first", "image": "x",
+            "command": ["sh", "-c", format!("test -z \"$({LOOK})\""), "sh", state]}]);
+        root["spec"]["volumes"] = json!([{"name": "machine", "hostPath": {"path": "/"}}]);
+        root["spec"]["containers"][0]["volumeMounts"] =
+            json!([{"name": "machine", "mountPath": "/odh-test-machine"}]);
+        for (spec, user) in [(&mut plain, 0), (&mut root, 0)] {
+            // Who may mount may not undo it either.
+            spec["spec"]["containers"][0]["securityContext"] = match mode {
+                ModeChoice::Rootless => json!({"runAsUser": user, "capabilities": {"add": ["SYS_ADMIN"]}}),
+                _ => json!({"runAsUser": user}),
+            };
+            let command = &mut spec["spec"]["containers"][0]["command"];
+            command[2] = json!(format!("umount $1 2>/dev/null; unshare -m umount $1 2>/dev/null; {LOOK}"));
+        }
+        create(&client, plain).await;
+        create(&client, root).await;
+        for name in ["plain", "by-host-path"] {
+            let (done, log) = ended(&client, name).await;
+            assert_eq!((phase(Some(&done)), log.as_str()), (Some("Succeeded"), ""), "{mode:?} {name}");
+        }
+        // A path of the machine that leads into the folder is refused, by whatever way.
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&state, &link).unwrap();
+        for (name, path) in [("direct", state.clone()), ("by-link", link.join("pki"))] {
+            let mut spec = pod(name, "true");
+            spec["spec"]["volumes"] = json!([{"name": "v", "hostPath": {"path": path}}]);
+            spec["spec"]["containers"][0]["volumeMounts"] =
+                json!([{"name": "v", "mountPath": "/odh-test-v"}]);
+            create(&client, spec).await;
+            let why = told(&client, name, "FailedMount").await;
+            assert!(why.contains("belongs to the cluster itself"), "{mode:?}: {why}");
+        }
+        cluster.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sub_path_is_made_in_its_volume_and_nowhere_else() {
+    in_each_mode(|client, mode| async move {
+        if !mode.isolates() {
+            return;
+        }
+        let outside = tempfile::tempdir_in("/var/tmp").unwrap();
+        let target = outside.path().display().to_string();
+        let mut spec = pod("below", "echo kept > /odh-test-below/file && cat /odh-test-below/file");
+        spec["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+        spec["spec"]["initContainers"] = json!([{"name": "first", "image": "x",
+            "command": ["sh", "-c", format!("ln -s {target} /odh-test-whole/away")],
+            "volumeMounts": [{"name": "v", "mountPath": "/odh-test-whole"}]}]);
+        let mount = |below: &str| json!([{"name": "v", "mountPath": "/odh-test-below", "subPath": below}]);
+        spec["spec"]["containers"][0]["volumeMounts"] = mount("new/deep");
+        create(&client, spec.clone()).await;
+        assert_eq!(ended(&client, "below").await.1, "kept\n", "{mode}");
+        spec["metadata"]["name"] = json!("away");
+        spec["spec"]["containers"][0]["volumeMounts"] = mount("away/made");
+        create(&client, spec).await;
+        let failed = until(&client, "away", "failed", |pod| phase(pod) == Some("Failed")).await.unwrap();
+        let how = terminated(&failed);
+        assert!(how["message"].as_str().unwrap().contains("leads out of the volume"), "{mode}: {how}");
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0, "{mode}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_cannot_send_under_another_address() {
+    in_each_mode(|client, mode| async move {
+        if !mode.isolates() {
+            return;
+        }
+        let receive = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.bind(('', 5000))\nprint('bound', flush=True)\n\
+            while True:\n  text, sender = s.recvfrom(99)\n  print(text.decode(), flush=True)\n  if text == b'true': break";
+        let mut spec = pod("receiver", "");
+        spec["spec"]["containers"][0]["command"] = json!(["python3", "-c", receive]);
+        create(&client, spec).await;
+        let bound = until(&client, "receiver", "running", |pod| phase(pod) == Some("Running")).await.unwrap();
+        let to = bound.status.unwrap().pod_ip.unwrap();
+        let follow = LogParams { follow: true, ..LogParams::default() };
+        let mut log = pods(&client).log_stream("receiver", &follow).await.unwrap();
+        let mut word = [0; 6];
+        futures::io::AsyncReadExt::read_exact(&mut log, &mut word).await.unwrap();
+        // A datagram with a header of our own, then as many true ones as it takes: they go the same way, in order.
+        let send = format!(
+            "import socket, struct, time\nraw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)\n\
+             def packet(sender, text):\n  udp = struct.pack('!HHHH', 1, 5000, 8 + len(text), 0) + text\n  \
+             return struct.pack('!BBHHHBBH4s4s', 69, 0, 20 + len(udp), 1, 0, 64, 17, 0, socket.inet_aton(sender), socket.inet_aton('{to}')) + udp\n\
+             for sender in ['10.77.200.200', '{to}', '169.254.1.1', '10.96.0.1', '192.0.2.1']:\n  raw.sendto(packet(sender, b'false ' + sender.encode()), ('{to}', 0))\n\
+             own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nown.sendto(b'true', ('{to}', 5000))\nprint('sent')"
+        );
+        let mut spec = pod("sender", "");
+        spec["spec"]["containers"][0]["command"] = json!(["python3", "-c", send]);
+        spec["spec"]["containers"][0]["securityContext"] = json!({"runAsUser": 0});
+        create(&client, spec).await;
+        assert_eq!(ended(&client, "sender").await.1, "sent\n", "{mode}");
+        assert_eq!(ended(&client, "receiver").await.1, "bound\ntrue\n", "{mode}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_cluster_keeps_is_for_its_owner_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("c");
+    let loose = std::fs::Permissions::from_mode(0o777);
+    std::fs::create_dir_all(state.join("pki")).unwrap();
+    for folder in [state.clone(), state.join("pki")] {
+        std::fs::set_permissions(folder, loose.clone()).unwrap();
+    }
+    let mut options = cluster::Options::new(&state);
+    (options.controllers, options.durable) = (false, true);
+    let cluster = cluster::Cluster::start(options).await.unwrap();
+    let mode = |name: &str| std::fs::metadata(state.join(name)).unwrap().permissions().mode() & 0o777;
+    for (name, expected) in
+        [("", 0o700), ("pki", 0o700), ("store.redb", 0o600), ("admin.token", 0o600), ("pki/ca.key", 0o600)]
+    {
+        assert_eq!(mode(name), expected, "{name}");
+    }
+    cluster.stop().await;
 }

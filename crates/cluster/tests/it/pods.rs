@@ -474,3 +474,29 @@ async fn the_node_is_registered_with_what_it_has() {
     assert!(status.conditions.unwrap().iter().any(|c| c.type_ == "Ready" && c.status == "True"));
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_whose_times_are_beyond_any_clock_ends_when_it_is_deleted() {
+    in_each_mode(|client, mode| async move {
+        let probe = json!({"exec": {"command": ["true"]}, "initialDelaySeconds": i32::MAX, "periodSeconds": i32::MAX,
+            "timeoutSeconds": i32::MAX, "failureThreshold": i32::MAX});
+        let mut spec = pod("patient", "trap 'exit 0' TERM; echo ready > ${TMPDIR:-/tmp}/ready; while :; do sleep 0.05; done");
+        spec["spec"]["terminationGracePeriodSeconds"] = json!(i64::MAX);
+        spec["spec"]["activeDeadlineSeconds"] = json!(i32::MAX);
+        let container = &mut spec["spec"]["containers"][0];
+        container["livenessProbe"] = probe.clone();
+        container["readinessProbe"] = json!({"exec": {"command": ["sh", "-c", "test -e ${TMPDIR:-/tmp}/ready"]},
+            "periodSeconds": i32::MAX, "timeoutSeconds": i32::MAX});
+        container["resources"] = json!({"limits": {"cpu": "9E", "memory": "7E", "ephemeral-storage": "7E"}});
+        create(&client, spec).await;
+        let ready = |pod: Option<&Pod>| {
+            pod.and_then(|pod| pod.status.as_ref()?.conditions.clone())
+                .is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
+        };
+        until(&client, "patient", "ready", ready).await;
+        pods(&client).delete("patient", &DeleteParams::default()).await.unwrap();
+        until(&client, "patient", "gone", |pod| pod.is_none()).await;
+        println!("{mode}: patient");
+    })
+    .await;
+}

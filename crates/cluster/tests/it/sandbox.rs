@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster::node::sandbox::client::{Sandbox, read_output};
-use cluster::node::sandbox::protocol::{Begin, ContainerSpec, Exit, PodSpec, Security, User};
+use cluster::node::sandbox::protocol::{
+    Begin, ContainerSpec, Covered, Exit, MountSpec, PodSpec, Security, User,
+};
 use cluster::node::{Mode, ModeChoice};
 use tokio::net::unix::pipe;
 
@@ -36,10 +38,18 @@ async fn begin(
     mode: ModeChoice,
     dir: &Path,
 ) -> Result<(Sandbox, Mode), cluster::node::sandbox::client::SandboxError> {
+    begin_with(mode, dir, Covered::default()).await
+}
+
+async fn begin_with(
+    mode: ModeChoice,
+    dir: &Path,
+    covered: Covered,
+) -> Result<(Sandbox, Mode), cluster::node::sandbox::client::SandboxError> {
     let runtime = dir.join("run");
     std::fs::create_dir_all(&runtime).unwrap();
     let cgroup = format!("odh-test-{}", dir.file_name().unwrap().to_str().unwrap().trim_start_matches('.'));
-    Sandbox::begin(&program(), Begin { mode, runtime, cgroup }).await
+    Sandbox::begin(&program(), Begin { mode, runtime, cgroup, covered }).await
 }
 
 async fn pod(sandbox: &Sandbox, name: &str, number: u8) {
@@ -180,6 +190,49 @@ async fn a_hundred_pods_cost_the_sandbox_little() {
         let exits = futures::future::join_all(runs).await;
         assert!(exits.iter().all(|(exit, _)| exit.code == 0), "{mode:?}: {exits:?}");
         println!("{mode:?}: 100 pods made in {made:?}, their containers run after {:?}", began.elapsed());
+        sandbox.end().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_covered_is_empty_unless_a_mount_leads_there() {
+    for mode in modes().await.into_iter().filter(|mode| *mode != ModeChoice::Plain) {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, file) = (dir.path().join("home"), dir.path().join("file"));
+        std::fs::create_dir_all(home.join("shared")).unwrap();
+        for path in [home.join("private"), home.join("shared/seen"), file.clone()] {
+            std::fs::write(path, "text\n").unwrap();
+        }
+        let covered = Covered {
+            secret: Vec::new(),
+            personal: vec![home.clone(), file.clone(), "/odh-test-none".into()],
+        };
+        let (sandbox, _) = begin_with(mode, dir.path(), covered).await.unwrap();
+        pod(&sandbox, "one", 1).await;
+        let script =
+            format!("ls -A {0}; cat {1}; ls {0}/shared /odh-test-all/home", home.display(), file.display());
+        let mut spec = container("one", &script);
+        let mount = |source: &Path, target: &Path| MountSpec {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            below: std::path::PathBuf::new(),
+            read_only: true,
+            own: false,
+        };
+        spec.mounts = vec![mount(dir.path(), Path::new("/odh-test-all"))];
+        let (_, said) = run(&sandbox, spec.clone()).await;
+        assert!(
+            !said.contains("text") && !said.contains("private") && !said.contains("seen"),
+            "{mode:?}: {said}"
+        );
+        spec.mounts.push(mount(&home.join("shared"), &home.join("shared")));
+        let (exit, said) = run(&sandbox, spec).await;
+        let shared = home.join("shared");
+        assert_eq!(
+            (exit.code, said),
+            (0, format!("shared\n/odh-test-all/home:\nshared\n\n{}:\nseen\n", shared.display())),
+            "{mode:?}"
+        );
         sandbox.end().await;
     }
 }

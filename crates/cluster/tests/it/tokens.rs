@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use cluster::access::UserInfo;
 use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use kube::Client;
@@ -317,4 +318,29 @@ async fn others_can_check_the_tokens() {
     let keys = get("/openid/v1/jwks").await;
     assert_eq!((&keys["keys"][0]["alg"], &keys["keys"][0]["d"]), (&json!("ES256"), &Value::Null));
     served.cluster.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_gets_tokens_only_for_pods_that_run_on_it() {
+    let served = serve().await;
+    let admin = served.cluster.client();
+    let accounts = Api::<ServiceAccount>::namespaced(admin.clone(), "default");
+    make(accounts, json!({"metadata": {"name": "robot"}})).await;
+    let pods = Api::<Pod>::namespaced(admin, "default");
+    for (name, node) in [("here", Some("n1")), ("there", Some("n2")), ("waits", None)] {
+        let mut pod = pod_of("robot");
+        (pod["metadata"]["name"], pod["spec"]["nodeName"]) = (json!(name), json!(node));
+        make(pods.clone(), pod).await;
+    }
+    let node = served.cluster.client_of(UserInfo::known("system:node:n1", &["system:nodes"]));
+    let bound = |pod: &str| json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod}});
+    assert!(!token(&node, "robot", bound("here")).await.is_empty());
+    for (spec, why) in [
+        (json!({}), "not bound to a pod"),
+        (bound("there"), "scheduled on a different node"),
+        (bound("waits"), "not scheduled"),
+    ] {
+        let (code, message) = refused(ask(&node, "robot", spec).await);
+        assert!(code == 403 && message.contains(why), "{code} {message}");
+    }
 }

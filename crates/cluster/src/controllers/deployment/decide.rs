@@ -76,8 +76,10 @@ pub fn decide(deployment: &Deployment, sets: &[Arc<ReplicaSet>], old_pods_left: 
     let old: Vec<&Arc<ReplicaSet>> =
         sets.iter().filter(|set| Some(set.name_any()) != new.map(|n| n.name_any())).collect();
     let highest = old.iter().map(|set| revision(set.as_ref())).max().unwrap_or(0);
-    let mut plan =
-        Plan { revision: (highest + 1).max(new.map_or(0, |set| revision(set.as_ref()))), ..Plan::default() };
+    let mut plan = Plan {
+        revision: highest.saturating_add(1).max(new.map_or(0, |set| revision(set.as_ref()))),
+        ..Plan::default()
+    };
     if spec.paused == Some(true) {
         paused(&mut plan, new, &old, wanted);
         return plan;
@@ -141,15 +143,18 @@ fn roll(
     old: &[&Arc<ReplicaSet>],
     (surge, unavailable): (i32, i32),
 ) {
-    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    let old_total: i32 = old.iter().map(|set| size(set)).sum();
+    let wanted = i64::from(deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1));
+    let (surge, unavailable) = (i64::from(surge), i64::from(unavailable));
+    let (size, available) =
+        (|set: &ReplicaSet| i64::from(size(set)), |set: &ReplicaSet| i64::from(available(set)));
+    let old_total: i64 = old.iter().map(|set| size(set)).sum();
     let present = new.map_or(0, |set| size(set));
     let room = (wanted + surge - old_total - present).max(0);
     let target = if present > wanted { wanted } else { present + room.min(wanted - present) };
     match new {
-        None => plan.create = Some(new_set(deployment, target, plan.revision)),
+        None => plan.create = Some(new_set(deployment, count(target), plan.revision)),
         Some(new) if target != present => {
-            plan.resize.push((new.name_any(), target));
+            plan.resize.push((new.name_any(), count(target)));
             return;
         }
         Some(_) => {}
@@ -163,22 +168,27 @@ fn roll(
         let down = spare.min(broken).max(0);
         spare -= down;
         let healthy = size(set) - down;
-        let all = new.map_or(0, |set| available(set)) + old.iter().map(|set| available(set)).sum::<i32>();
+        let all = new.map_or(0, |set| available(set)) + old.iter().map(|set| available(set)).sum::<i64>();
         let removable = (all - (wanted - unavailable) - removed(plan, old)).max(0);
         let more = removable.min(healthy).min(spare.max(0)).min(available(set));
         spare -= more;
         if down + more > 0 {
-            plan.resize.push((set.name_any(), size(set) - down - more));
+            plan.resize.push((set.name_any(), count(size(set) - down - more)));
         }
     }
 }
 
+/// A number of pods as a field holds it. Sums of such fields are made in 64 bits: one alone may hold the largest value.
+fn count(pods: i64) -> i32 {
+    i32::try_from(pods.max(0)).unwrap_or(i32::MAX)
+}
+
 /// Available pods that the plan takes away already.
-fn removed(plan: &Plan, old: &[&Arc<ReplicaSet>]) -> i32 {
+fn removed(plan: &Plan, old: &[&Arc<ReplicaSet>]) -> i64 {
     old.iter()
         .filter_map(|set| {
             let (_, to) = plan.resize.iter().find(|(name, _)| *name == set.name_any())?;
-            Some((available(set) - to).max(0))
+            Some((i64::from(available(set)) - i64::from(*to)).max(0))
         })
         .sum()
 }

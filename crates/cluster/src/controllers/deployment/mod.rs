@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource, ResourceExt};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 mod decide;
 mod status;
@@ -22,6 +21,7 @@ use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow, refusal};
 use crate::scheduler::selectors::labels_match;
+use crate::supervision::Scope;
 use decide::{Plan, REVISION};
 
 /// Deployments worked on at once.
@@ -30,6 +30,7 @@ const CONCURRENCY: usize = 8;
 const SETTLED: [u16; 3] = [404, 409, 422];
 
 /// What the controller works with.
+#[derive(Clone)]
 pub struct Hands {
     /// The API.
     pub client: Client,
@@ -43,23 +44,23 @@ pub struct Hands {
     pub recorder: Recorder,
 }
 
-/// Runs until `stop`.
-pub async fn run(hands: Hands, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
-    hands.deployments.on_change(move |change| {
+    hands.deployments.on_change(&scope.stop, move |change| {
         if let Some(deployment) = change.latest() {
             to.add(Key::of(deployment.as_ref()));
         }
     });
     let (to, deployments) = (queue.clone(), hands.deployments.clone());
-    hands.sets.on_change(move |change| {
+    hands.sets.on_change(&scope.stop, move |change| {
         for set in [&change.old, &change.new].into_iter().flatten() {
             concerned(&deployments, set, &to);
         }
     });
     let (to, sets) = (queue.clone(), hands.sets.clone());
-    hands.pods.on_change(move |change| {
+    hands.pods.on_change(&scope.stop, move |change| {
         // Only the last of an old set's pods lets a Deployment of the kind Recreate go on.
         let Some(pod) = change.old.as_ref().filter(|_| change.new.is_none()) else { return };
         let owner = pod.metadata.owner_references.iter().flatten().find(|o| o.kind == "ReplicaSet");
@@ -75,7 +76,7 @@ pub async fn run(hands: Hands, stop: CancellationToken) {
     for deployment in hands.deployments.list() {
         queue.add(Key::of(deployment.as_ref()));
     }
-    work(queue, CONCURRENCY, stop, |key| step(&hands, key)).await;
+    work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
 }
 
 /// The Deployment that controls a set.
@@ -219,7 +220,8 @@ async fn create(
                 return Ok(());
             }
             // Another template has this hash: the next try adds a number to what is hashed.
-            let count = deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0) + 1;
+            let known = deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
+            let count = known.saturating_add(1);
             let api: Api<Deployment> =
                 Api::namespaced(hands.client.clone(), &deployment.namespace().unwrap_or_default());
             let mut changed = deployment.clone();

@@ -23,26 +23,26 @@ pub fn status(
     let wanted = spec.replicas.unwrap_or(1);
     let new = newest(deployment, sets);
     let of = |set: &ReplicaSet| set.status.clone().unwrap_or_default();
-    let total = |of: &dyn Fn(&ReplicaSet) -> i32| sets.iter().map(|set| of(set)).sum::<i32>();
+    let total = |of: &dyn Fn(&ReplicaSet) -> i32| sets.iter().map(|set| of(set)).fold(0, i32::saturating_add);
     let (replicas, ready, available) = (
         total(&|set| of(set).replicas),
         total(&|set| of(set).ready_replicas.unwrap_or(0)),
         total(&|set| of(set).available_replicas.unwrap_or(0)),
     );
     let updated = new.map_or(0, |set| of(set).replicas);
-    let asked: i32 = sets.iter().map(|set| super::decide::size(set)).sum();
+    let asked = total(&super::decide::size);
     let mut after = DeploymentStatus {
         observed_generation: deployment.metadata.generation,
         replicas: some(replicas),
         updated_replicas: some(updated),
         ready_replicas: some(ready),
         available_replicas: some(available),
-        unavailable_replicas: some((asked - available).max(0)),
+        unavailable_replicas: some(asked.saturating_sub(available).max(0)),
         ..before.clone()
     };
     let mut conditions = before.conditions.clone().unwrap_or_default();
     let unavailable = super::decide::may_be_unavailable(&spec, wanted);
-    let available_now = if available >= wanted - unavailable {
+    let available_now = if available >= wanted.saturating_sub(unavailable) {
         ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.".to_owned())
     } else {
         ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.".to_owned())

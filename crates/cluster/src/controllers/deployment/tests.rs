@@ -73,3 +73,15 @@ fn old_sets_are_forgotten_beyond_the_limit() {
     let sets = [set("x", 1, 0, 0), set("y", 2, 0, 0), set("z", 3, 1, 1)];
     assert_eq!(decide(&wanted, &sets, false).delete, [sets[0].name_any()]);
 }
+
+#[test]
+fn the_largest_numbers_of_pods_are_counted() {
+    let most = i32::MAX;
+    let wanted = deployment("y", most, rolling());
+    assert_eq!(size(&decide(&wanted, &[], false).create.unwrap()), most);
+    let sets = [set("w", i64::MAX, most, most), set("x", 1, most, most), set("y", 2, 1, most)];
+    let plan = decide(&wanted, &sets, false);
+    assert_eq!((plan.revision, sizes(&plan).len()), (i64::MAX, 2));
+    let (status, _) = super::super::status::status(&wanted, &sets, jiff::Timestamp::UNIX_EPOCH);
+    assert_eq!(status.available_replicas, Some(most));
+}

@@ -60,12 +60,12 @@ pub fn verdict(
                 None => drop(unmanaged.insert(pod.metadata.name.clone())),
             }
         }
-        Ok::<_, String>((controllers.values().sum::<i32>(), !unmanaged.is_empty()))
+        Ok::<_, String>((controllers.into_values().fold(0, i32::saturating_add), !unmanaged.is_empty()))
     };
     let (expected_pods, desired_healthy, has_unmanaged) = match (&spec.max_unavailable, &spec.min_available) {
         (Some(most), _) => {
             let (expected, unmanaged) = expected()?;
-            (expected, (expected - part(most, expected)?).max(0), unmanaged)
+            (expected, expected.saturating_sub(part(most, expected)?).max(0), unmanaged)
         }
         (None, Some(IntOrString::Int(least))) => {
             (i32::try_from(pods.len()).unwrap_or(i32::MAX), *least, false)
@@ -83,7 +83,7 @@ pub fn verdict(
         !is_deleted(pod) && !disrupted.contains_key(name) && is_ready(pod)
     };
     let current_healthy = i32::try_from(pods.iter().filter(is_healthy).count()).unwrap_or(i32::MAX);
-    let allowed = if expected_pods > 0 { (current_healthy - desired_healthy).max(0) } else { 0 };
+    let allowed = if expected_pods > 0 { current_healthy.saturating_sub(desired_healthy).max(0) } else { 0 };
     let generation = budget.metadata.generation;
     let reason = if allowed > 0 { "SufficientPods" } else { "InsufficientPods" };
     Ok(Verdict {
@@ -124,7 +124,8 @@ fn part(amount: &IntOrString, whole: i32) -> Result<i32, String> {
             let share = share.ok_or_else(|| {
                 "invalid value for IntOrString: invalid type: string is not a percentage".to_owned()
             })?;
-            Ok(i32::try_from((i64::from(whole) * share + 99) / 100).unwrap_or(i32::MAX))
+            Ok(i32::try_from(i64::from(whole).saturating_mul(share).saturating_add(99) / 100)
+                .unwrap_or(i32::MAX))
         }
     }
 }
@@ -191,6 +192,16 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "b", "namespace": "n", "generation": 2},
             "spec": spec, "status": status}))
         .unwrap()
+    }
+
+    #[test]
+    fn a_budget_over_controllers_of_the_largest_size_is_counted() {
+        let two = pods(&[("x", true), ("y", true)]);
+        let set = |pod: &Pod| Ok(Some((pod.metadata.name.clone().unwrap_or_default(), i32::MAX)));
+        for spec in [json!({"minAvailable": "100%"}), json!({"maxUnavailable": "9223372036854775807%"})] {
+            let made = verdict(&budget(spec, json!({})), &two, set, Timestamp::UNIX_EPOCH).unwrap().status;
+            assert_eq!(made.expected_pods, Some(i32::MAX));
+        }
     }
 
     #[test]

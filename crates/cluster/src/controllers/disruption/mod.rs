@@ -14,7 +14,6 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, PostParams};
 use kube::{Client, Resource, ResourceExt};
-use tokio_util::sync::CancellationToken;
 
 mod decide;
 
@@ -22,6 +21,7 @@ use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow};
+use crate::supervision::Scope;
 use decide::Verdict;
 
 /// It is gone, or has changed: another step comes.
@@ -30,6 +30,7 @@ const SETTLED: [u16; 2] = [404, 409];
 const CONCURRENCY: usize = 4;
 
 /// What the controller works with.
+#[derive(Clone)]
 pub struct Hands {
     /// The API.
     pub client: Client,
@@ -47,17 +48,17 @@ pub struct Hands {
     pub recorder: Recorder,
 }
 
-/// Runs until `stop`.
-pub async fn run(hands: Hands, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
-    hands.budgets.on_change(move |change| {
+    hands.budgets.on_change(&scope.stop, move |change| {
         if let Some(budget) = change.latest() {
             to.add(Key::of(budget.as_ref()));
         }
     });
     let (to, budgets) = (queue.clone(), hands.budgets.clone());
-    hands.pods.on_change(move |change| {
+    hands.pods.on_change(&scope.stop, move |change| {
         let Some(namespace) = change.latest().and_then(|pod| pod.namespace()) else { return };
         for budget in budgets.list_in(&namespace) {
             let both = [&change.old, &change.new].into_iter().flatten();
@@ -66,9 +67,9 @@ pub async fn run(hands: Hands, stop: CancellationToken) {
             }
         }
     });
-    wake_by(&hands.deployments, &hands.budgets, &queue);
-    wake_by(&hands.replica_sets, &hands.budgets, &queue);
-    wake_by(&hands.replication_controllers, &hands.budgets, &queue);
+    wake_by(&hands.deployments, &hands.budgets, &queue, &scope);
+    wake_by(&hands.replica_sets, &hands.budgets, &queue, &scope);
+    wake_by(&hands.replication_controllers, &hands.budgets, &queue, &scope);
     hands.budgets.filled().await;
     hands.pods.filled().await;
     hands.deployments.filled().await;
@@ -77,16 +78,20 @@ pub async fn run(hands: Hands, stop: CancellationToken) {
     for budget in hands.budgets.list() {
         queue.add(Key::of(budget.as_ref()));
     }
-    work(queue, CONCURRENCY, stop, |key| step(&hands, key)).await;
+    work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
 }
 
 /// How many pods a controller wants is of interest to the budgets of its namespace.
-fn wake_by<K>(controllers: &Cache<K>, budgets: &Cache<PodDisruptionBudget>, queue: &Arc<Queue<Key>>)
-where
+fn wake_by<K>(
+    controllers: &Cache<K>,
+    budgets: &Cache<PodDisruptionBudget>,
+    queue: &Arc<Queue<Key>>,
+    scope: &Scope,
+) where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
     let (to, budgets) = (queue.clone(), budgets.clone());
-    controllers.on_change(move |change| {
+    controllers.on_change(&scope.stop, move |change| {
         let Some(namespace) = change.latest().and_then(|controller| controller.meta().namespace.clone())
         else {
             return;

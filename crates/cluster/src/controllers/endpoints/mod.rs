@@ -9,13 +9,13 @@ use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams, Preconditions};
 use kube::{Client, ResourceExt};
-use tokio_util::sync::CancellationToken;
 
 mod slices;
 
 use super::cache::{Cache, Change, Key};
 use super::queue::{Queue, work};
 use super::{Error, allow};
+use crate::supervision::Scope;
 use slices::{MANAGER, MANAGER_LABEL, SERVICE_LABEL};
 
 /// It is gone, or a namesake took its place.
@@ -26,6 +26,7 @@ const CONCURRENCY: usize = 8;
 const ADDRESSES_MAX: usize = 1000;
 
 /// What the controller works with.
+#[derive(Clone)]
 pub struct Hands {
     /// The API.
     pub client: Client,
@@ -39,24 +40,24 @@ pub struct Hands {
     pub pods: Cache<Pod>,
 }
 
-/// Runs until `stop`.
-pub async fn run(hands: Hands, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
-    hands.services.on_change(move |change| {
+    hands.services.on_change(&scope.stop, move |change| {
         if let Some(service) = change.latest() {
             to.add(Key::of(service.as_ref()));
         }
     });
     let to = queue.clone();
-    hands.slices.on_change(move |change| {
+    hands.slices.on_change(&scope.stop, move |change| {
         let slice = change.latest().filter(|slice| is_ours(slice));
         if let Some((slice, service)) = slice.and_then(|s| Some((s, s.labels().get(SERVICE_LABEL)?))) {
             to.add(Key::new(slice.namespace().unwrap_or_default(), service.clone()));
         }
     });
     let (to, services) = (queue.clone(), hands.services.clone());
-    hands.pods.on_change(move |change| {
+    hands.pods.on_change(&scope.stop, move |change| {
         if !matters(change) {
             return;
         }
@@ -75,7 +76,7 @@ pub async fn run(hands: Hands, stop: CancellationToken) {
     for service in hands.services.list() {
         queue.add(Key::of(service.as_ref()));
     }
-    work(queue, CONCURRENCY, stop, |key| step(&hands, key)).await;
+    work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
 }
 
 fn is_ours(slice: &EndpointSlice) -> bool {

@@ -9,7 +9,6 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use tokio_util::sync::CancellationToken;
 
 mod decide;
 mod graph;
@@ -19,6 +18,7 @@ mod tests;
 use super::kinds::{Bare, Kinds, MetaChange, Served};
 use super::queue::{Queue, work};
 use super::{Error, allow, refusal};
+use crate::supervision::Scope;
 use decide::{Action, Owner, decide};
 use graph::{FOREGROUND, Graph, Item, ORPHAN};
 
@@ -38,24 +38,24 @@ fn lock(graph: &Mutex<Graph>) -> MutexGuard<'_, Graph> {
     graph.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs until `stop`; `kinds` must be followed by somebody.
-pub async fn run(client: Client, kinds: Kinds, stop: CancellationToken) {
+/// Runs until the scope's end; `kinds` must be followed by somebody.
+pub async fn run(client: Client, kinds: Kinds, scope: Scope) {
     let (graph, queue): (Arc<Mutex<Graph>>, Arc<Queue<String>>) = Default::default();
     let (to, of) = (queue.clone(), graph.clone());
-    kinds.on_change(move |change| {
+    kinds.on_change(&scope.stop, move |change| {
         for uid in take_in(&mut lock(&of), change) {
             to.add(uid);
         }
     });
     // An owner's kind may have become known.
     let (to, of) = (queue.clone(), graph.clone());
-    kinds.on_renewal(move || {
+    kinds.on_renewal(&scope.stop, move || {
         for uid in lock(&of).fatherless() {
             to.add(uid);
         }
     });
     let collector = Collector { client, kinds, graph, queue: queue.clone() };
-    work(queue, CONCURRENCY, stop, |uid| collector.step(uid)).await;
+    work(queue, CONCURRENCY, scope, |uid| collector.step(uid)).await;
 }
 
 fn take_in(graph: &mut Graph, change: &MetaChange) -> Vec<String> {

@@ -86,8 +86,10 @@ pub fn account(job: &Job, pods: &[Arc<Pod>], indexed: bool, completions: Option<
     }
     let listed =
         |list: &Option<Vec<String>>| i32::try_from(list.as_ref().map_or(0, Vec::len)).unwrap_or(i32::MAX);
-    accounts.succeeded = accounts.counted_succeeded + listed(&lists.succeeded) + beyond_limit.0;
-    accounts.failed = accounts.counted_failed + listed(&lists.failed) + beyond_limit.1;
+    accounts.succeeded =
+        accounts.counted_succeeded.saturating_add(listed(&lists.succeeded)).saturating_add(beyond_limit.0);
+    accounts.failed =
+        accounts.counted_failed.saturating_add(listed(&lists.failed)).saturating_add(beyond_limit.1);
     if indexed {
         accounts.succeeded = i32::try_from(accounts.completed.len()).unwrap_or(i32::MAX);
         accounts.counted_succeeded = accounts.succeeded;
@@ -115,8 +117,8 @@ fn open(status: &JobStatus, pods: &[Arc<Pod>], indexed: bool, completions: Optio
         _ => BTreeSet::new(),
     };
     Accounts {
-        counted_succeeded: status.succeeded.unwrap_or(0) + done_succeeded,
-        counted_failed: status.failed.unwrap_or(0) + done_failed,
+        counted_succeeded: status.succeeded.unwrap_or(0).saturating_add(done_succeeded),
+        counted_failed: status.failed.unwrap_or(0).saturating_add(done_failed),
         uncounted: Some(UncountedTerminatedPods {
             succeeded: keep(open_succeeded),
             failed: keep(open_failed),

@@ -189,7 +189,7 @@ impl<'a> Step<'a> {
         if in_place != Some("OnFailure") {
             return false;
         }
-        let restarts: i32 = self.seen.pods.iter().map(|pod| pods::restarts(pod)).sum();
+        let restarts = self.seen.pods.iter().map(|pod| pods::restarts(pod)).fold(0, i32::saturating_add);
         if limit == 0 { restarts > 0 } else { restarts >= limit }
     }
 
@@ -232,7 +232,7 @@ impl<'a> Step<'a> {
             // A work queue: once one pod has succeeded no new ones are started.
             None if self.books.succeeded > 0 => return self.active.len(),
             None => parallelism,
-            Some(completions) => (completions - self.books.succeeded).min(parallelism),
+            Some(completions) => completions.saturating_sub(self.books.succeeded).min(parallelism),
         };
         usize::try_from(wanted).unwrap_or(0)
     }

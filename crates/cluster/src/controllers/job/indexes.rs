@@ -5,13 +5,34 @@ use std::collections::BTreeSet;
 /// Reads the text form; what is no number, or lies at or beyond `completions`, is left out (as upstream does when
 /// `completions` was lowered).
 pub fn parse(text: &str, completions: i32) -> BTreeSet<i32> {
-    let mut set = BTreeSet::new();
-    for part in text.split(',').filter(|p| !p.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>()) else { continue };
-        set.extend(first.max(0)..=last.min(completions - 1));
+    ranges(text, completions).flat_map(|(first, last)| first..=last).collect()
+}
+
+/// How many of `members` the text form names, and whether it names no other; reads it as [`parse`] does. A range counts
+/// without being spelled out: a Job may have two thousand million completions.
+pub fn named(text: &str, completions: i32, members: &BTreeSet<i32>) -> (usize, bool) {
+    let mut ranges: Vec<(i32, i32)> = ranges(text, completions).collect();
+    ranges.sort_unstable();
+    let (mut hits, mut all, mut from) = (0, 0_i64, 0);
+    for (first, last) in ranges {
+        let first = first.max(from);
+        if first > last {
+            continue;
+        }
+        hits += members.range(first..=last).count();
+        all += i64::from(last) - i64::from(first) + 1;
+        from = last.saturating_add(1);
     }
-    set
+    (hits, i64::try_from(hits).is_ok_and(|hits| hits == all))
+}
+
+/// The ranges of the text form, first and last index, cut to `completions`.
+fn ranges(text: &str, completions: i32) -> impl Iterator<Item = (i32, i32)> {
+    text.split(',').filter(|part| !part.is_empty()).filter_map(move |part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.parse::<i32>().ok()?.max(0), last.parse::<i32>().ok()?);
+        Some((first, last.min(completions.saturating_sub(1))))
+    })
 }
 
 /// Writes the text form: runs of three or more as `first-last`, as upstream writes them.
@@ -49,5 +70,16 @@ mod tests {
         ] {
             assert_eq!(format(&parse(text, completions)), expected, "{text} of {completions}");
         }
+    }
+
+    #[test]
+    fn ranges_are_compared_without_being_spelled_out() {
+        let members = parse("0-4,7", 10);
+        for (text, expected) in
+            [("0-2", (3, true)), ("3-5", (2, false)), ("0-3,2-4,7", (6, true)), ("", (0, true))]
+        {
+            assert_eq!(named(text, i32::MAX, &members), expected, "{text}");
+        }
+        assert_eq!(named("0-2147483647", i32::MAX, &members), (6, false));
     }
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt};
-use tokio_util::sync::CancellationToken;
 
 mod account;
 mod apply;
@@ -32,6 +31,7 @@ pub use conditions::finished_condition;
 use super::Error;
 use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
+use crate::supervision::Scope;
 
 /// Jobs worked on at once.
 const CONCURRENCY: usize = 16;
@@ -40,17 +40,17 @@ const CONCURRENCY: usize = 16;
 type Item = (Key, String);
 type Backoffs = Mutex<HashMap<String, backoff::Backoff>>;
 
-/// Runs until `stop`.
-pub async fn run(hands: Hands, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<Item>> = Arc::default();
     let to = queue.clone();
-    hands.jobs.on_change(move |change| {
+    hands.jobs.on_change(&scope.stop, move |change| {
         if let Some(job) = change.latest() {
             to.add((Key::of(job.as_ref()), job.uid().unwrap_or_default()));
         }
     });
     let to = queue.clone();
-    hands.pods.on_change(move |change| {
+    hands.pods.on_change(&scope.stop, move |change| {
         if let Some(item) = change.latest().and_then(|pod| owner(pod)) {
             to.add(item);
         }
@@ -65,7 +65,7 @@ pub async fn run(hands: Hands, stop: CancellationToken) {
         queue.add(item);
     }
     let backoffs = Backoffs::default();
-    work(queue, CONCURRENCY, stop, |item| step(&hands, &backoffs, item)).await;
+    work(queue, CONCURRENCY, scope, |item| step(&hands, &backoffs, item)).await;
 }
 
 /// The Job that controls a pod.

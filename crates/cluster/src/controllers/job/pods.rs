@@ -95,9 +95,9 @@ pub fn restarts(pod: &Pod) -> i32 {
     }
     let Some(status) = &pod.status else { return 0 };
     let of = |list: &Option<Vec<k8s_openapi::api::core::v1::ContainerStatus>>| {
-        list.iter().flatten().map(|s| s.restart_count).sum::<i32>()
+        list.iter().flatten().map(|s| s.restart_count).fold(0, i32::saturating_add)
     };
-    of(&status.init_container_statuses) + of(&status.container_statuses)
+    of(&status.init_container_statuses).saturating_add(of(&status.container_statuses))
 }
 
 /// Sorts so that the pods with least to lose come first: not yet placed, not yet running, not ready, youngest.

@@ -80,9 +80,8 @@ fn exit_of<'a>(
 /// The first rule of the success policy that these succeeded indexes fulfil.
 pub fn fulfilled(policy: &SuccessPolicy, succeeded: &BTreeSet<i32>, completions: i32) -> Option<usize> {
     policy.rules.iter().position(|rule| {
-        let named = rule.succeeded_indexes.as_deref().map(|text| indexes::parse(text, completions));
-        let (hits, all) = match &named {
-            Some(named) => (named.intersection(succeeded).count(), named.is_subset(succeeded)),
+        let (hits, all) = match &rule.succeeded_indexes {
+            Some(text) => indexes::named(text, completions, succeeded),
             None => (succeeded.len(), false),
         };
         match rule.succeeded_count {

@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt};
-use tokio_util::sync::CancellationToken;
 
 mod report;
 
@@ -19,6 +18,7 @@ use super::cache::{Cache, Key};
 use super::kinds::{Kinds, MetaChange, Served};
 use super::queue::{Queue, work};
 use super::{Error, allow, refusal};
+use crate::supervision::Scope;
 use report::Remains;
 
 /// It is there already, or the namespace is going.
@@ -33,6 +33,7 @@ const ACCOUNT: &str = "default";
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// What the controller works with.
+#[derive(Clone)]
 pub struct Hands {
     /// The API.
     pub client: Client,
@@ -48,17 +49,17 @@ pub struct Hands {
     pub root_ca: Option<String>,
 }
 
-/// Runs until `stop`.
-pub async fn run(hands: Hands, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<String>> = Arc::default();
     let to = queue.clone();
-    hands.namespaces.on_change(move |change| {
+    hands.namespaces.on_change(&scope.stop, move |change| {
         if let Some(namespace) = change.new.as_ref() {
             to.add(namespace.name_any());
         }
     });
     let (to, namespaces) = (queue.clone(), hands.namespaces.clone());
-    hands.kinds.on_change(move |change| {
+    hands.kinds.on_change(&scope.stop, move |change| {
         if let Some(name) = worth_a_look(change, &namespaces) {
             to.add(name);
         }
@@ -67,7 +68,7 @@ pub async fn run(hands: Hands, stop: CancellationToken) {
     for namespace in hands.namespaces.list() {
         queue.add(namespace.name_any());
     }
-    work(queue, CONCURRENCY, stop, |name| step(&hands, name)).await;
+    work(queue, CONCURRENCY, scope, |name| step(&hands, name)).await;
 }
 
 /// The namespace of an object that is gone, if that matters: the namespace is ending, or we made the object.

@@ -16,7 +16,6 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 mod decide;
 
@@ -25,6 +24,7 @@ use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow};
 use crate::scheduler::snapshot::{has_ended, node_name};
+use crate::supervision::Scope;
 
 /// It is gone, or a namesake took its place.
 const SETTLED: [u16; 2] = [404, 409];
@@ -34,6 +34,7 @@ const CONCURRENCY: usize = 8;
 const LEASES: &str = "kube-node-lease";
 
 /// What the controller works with.
+#[derive(Clone)]
 pub struct Hands {
     /// The API.
     pub client: Client,
@@ -52,23 +53,23 @@ pub struct Hands {
 /// The last sign of life of each node, and when it was seen.
 type Signs = Mutex<HashMap<String, (Option<Timestamp>, Instant)>>;
 
-/// Runs until `stop`.
-pub async fn run(hands: Hands, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<String>> = Arc::default();
     let to = queue.clone();
-    hands.nodes.on_change(move |change| {
+    hands.nodes.on_change(&scope.stop, move |change| {
         if let Some(node) = change.latest() {
             to.add(node.name_any());
         }
     });
     let to = queue.clone();
-    hands.leases.on_change(move |change| {
+    hands.leases.on_change(&scope.stop, move |change| {
         if let Some(lease) = change.latest().filter(|lease| lease.namespace().as_deref() == Some(LEASES)) {
             to.add(lease.name_any());
         }
     });
     let (to, nodes) = (queue.clone(), hands.nodes.clone());
-    hands.pods.on_change(move |change| {
+    hands.pods.on_change(&scope.stop, move |change| {
         let arrived =
             change.new.as_ref().filter(|_| change.old.as_ref().is_none_or(|o| node_name(o).is_none()));
         if let Some(name) = arrived.and_then(|pod| node_name(pod))
@@ -84,7 +85,7 @@ pub async fn run(hands: Hands, stop: CancellationToken) {
         queue.add(node.name_any());
     }
     let signs = Signs::default();
-    work(queue, CONCURRENCY, stop, |name| step(&hands, &signs, name)).await;
+    work(queue, CONCURRENCY, scope, |name| step(&hands, &signs, name)).await;
 }
 
 fn evicts(node: &Node) -> bool {

@@ -12,7 +12,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 mod decide;
 mod kinds;
@@ -23,6 +22,7 @@ use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow, refusal};
+use crate::supervision::Scope;
 use decide::{Plan, Seen, decide};
 
 /// Sets worked on at once.
@@ -33,6 +33,7 @@ const REQUESTS: usize = 32;
 const PREFIX_MAX: usize = 57;
 
 /// What the controller works with.
+#[derive(Clone)]
 pub struct Hands<K> {
     /// The API.
     pub client: Client,
@@ -44,17 +45,17 @@ pub struct Hands<K> {
     pub recorder: Recorder,
 }
 
-/// Runs until `stop`.
-pub async fn run<K: Replicated>(hands: Hands<K>, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run<K: Replicated>(hands: Hands<K>, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
-    hands.sets.on_change(move |change| {
+    hands.sets.on_change(&scope.stop, move |change| {
         if let Some(set) = change.latest() {
             to.add(Key::of(set.as_ref()));
         }
     });
     let (to, sets) = (queue.clone(), hands.sets.clone());
-    hands.pods.on_change(move |change| {
+    hands.pods.on_change(&scope.stop, move |change| {
         for pod in [&change.old, &change.new].into_iter().flatten() {
             concerned(&sets, pod, &to);
         }
@@ -64,7 +65,7 @@ pub async fn run<K: Replicated>(hands: Hands<K>, stop: CancellationToken) {
     for set in hands.sets.list() {
         queue.add(Key::of(set.as_ref()));
     }
-    work(queue, CONCURRENCY, stop, |key| step(&hands, key)).await;
+    work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
 }
 
 /// Asks for work on the sets that a pod's change concerns: its controller, or whoever selects an orphan.

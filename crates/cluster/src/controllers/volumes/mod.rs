@@ -12,7 +12,6 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource, ResourceExt};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 pub mod decide;
 
@@ -21,6 +20,7 @@ use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow};
 use crate::scheduler::snapshot::has_ended;
+use crate::supervision::Scope;
 use decide::{ClaimStep, PROVISIONER, SELECTED_NODE, Seen, VolumeStep, claim_step, volume_step};
 
 /// Claims and volumes worked on at once.
@@ -32,6 +32,7 @@ const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 /// What the controller works with.
+#[derive(Clone)]
 pub struct Hands {
     /// The API.
     pub client: Client,
@@ -65,21 +66,21 @@ enum Task {
     Volume(String),
 }
 
-/// Runs until `stop`.
-pub async fn run(hands: Hands, stop: CancellationToken) {
+/// Runs until the scope's end.
+pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<Task>> = Arc::default();
-    listen(&hands, &queue);
+    listen(&hands, &queue, &scope);
     hands.claims.filled().await;
     hands.volumes.filled().await;
     hands.classes.filled().await;
     hands.pods.filled().await;
     hands.nodes.filled().await;
-    work(queue, CONCURRENCY, stop, |task| step(&hands, task)).await;
+    work(queue, CONCURRENCY, scope, |task| step(&hands, task)).await;
 }
 
-fn listen(hands: &Hands, queue: &Arc<Queue<Task>>) {
+fn listen(hands: &Hands, queue: &Arc<Queue<Task>>, scope: &Scope) {
     let (to, volumes) = (queue.clone(), hands.volumes.clone());
-    hands.claims.on_change(move |change| {
+    hands.claims.on_change(&scope.stop, move |change| {
         let Some(claim) = change.latest() else { return };
         to.add(Task::Claim(Key::of(claim.as_ref())));
         for volume in volumes.list().iter().filter(|volume| decide::belongs_to(volume, claim)) {
@@ -87,7 +88,7 @@ fn listen(hands: &Hands, queue: &Arc<Queue<Task>>) {
         }
     });
     let (to, claims) = (queue.clone(), hands.claims.clone());
-    hands.volumes.on_change(move |change| {
+    hands.volumes.on_change(&scope.stop, move |change| {
         let Some(volume) = change.latest() else { return };
         to.add(Task::Volume(volume.name_any()));
         // A volume that came, went or grew free may be what a claim waits for.
@@ -96,11 +97,11 @@ fn listen(hands: &Hands, queue: &Arc<Queue<Task>>) {
         }
     });
     let (to, claims) = (queue.clone(), hands.claims.clone());
-    hands
-        .classes
-        .on_change(move |_| claims.list().iter().for_each(|c| to.add(Task::Claim(Key::of(c.as_ref())))));
+    hands.classes.on_change(&scope.stop, move |_| {
+        claims.list().iter().for_each(|c| to.add(Task::Claim(Key::of(c.as_ref()))))
+    });
     let to = queue.clone();
-    hands.pods.on_change(move |change| {
+    hands.pods.on_change(&scope.stop, move |change| {
         let over = change.new.as_ref().is_none_or(|pod| has_ended(pod));
         if let Some(pod) = change.latest().filter(|_| over) {
             let namespace = pod.namespace().unwrap_or_default();

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::hooks::{self, Target};
-use super::{PodRun, Slot, mounting, probes, security, spec};
+use super::{PodRun, Slot, grace_of, mounting, probes, security, spec};
 use crate::node::environment::{self, EnvironmentError, Variables, expand, nanos, relocate};
 use crate::node::logs::RunLog;
 use crate::node::sandbox::client::Running;
@@ -171,7 +171,7 @@ fn again(run: &PodRun, slot: Slot, reason: &'static str, message: Option<String>
         {
             entry.last = Some(*ended);
         }
-        entry.restarts += 1;
+        entry.restarts = entry.restarts.saturating_add(1);
     });
 }
 
@@ -350,10 +350,15 @@ fn container_spec(
         mounts,
         streams: Streams::default(),
         limits: Limits {
-            memory_bytes: limits.get("memory").map(|amount| (amount / 1_000_000_000) as u64),
-            cpu_millis: limits.get("cpu").map(|amount| (amount / 1_000_000) as u64),
+            memory_bytes: limits.get("memory").map(|amount| bounded(amount / 1_000_000_000)),
+            cpu_millis: limits.get("cpu").map(|amount| bounded(amount / 1_000_000)),
         },
     }
+}
+
+/// An amount as the sandbox takes it; what is beyond is no limit in any case.
+fn bounded(amount: i128) -> u64 {
+    u64::try_from(amount.max(0)).unwrap_or(u64::MAX)
 }
 
 /// As whom the container runs.
@@ -440,8 +445,7 @@ async fn watch(
                 () = stop.cancelled() => break terminate(run, container, &target, ended, run.grace()).await,
                 () = unhealthy.notified() => {
                     let grace = spec(&run.pod()).termination_grace_period_seconds.unwrap_or(30);
-                    let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-                    break terminate(run, container, &target, ended, grace).await;
+                    break terminate(run, container, &target, ended, grace_of(grace)).await;
                 }
             }
         }

@@ -32,11 +32,15 @@ use super::sandbox::protocol::PodSpec as SandboxSpec;
 use super::status::{self, ContainerRecord, PodRecord, State};
 use super::volumes::{self, Ready};
 use super::{LocalNode, lock};
+use crate::supervision::contained;
 
 /// The first pause before a volume or sandbox is tried again; it doubles.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// The longest such pause; kubelet's is two minutes, but here everything is near.
 const LAST_RETRY: Duration = Duration::from_secs(15);
+/// The longest that containers may take to end, whatever their pod says: `terminationGracePeriodSeconds` may hold more
+/// seconds than a clock can count.
+const MAX_GRACE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Tries to write a status before it is left to the next change.
 const MAX_STATUS_TRIES: u32 = 8;
 
@@ -99,17 +103,76 @@ fn spec(pod: &Pod) -> PodSpec {
     pod.spec.clone().unwrap_or_default()
 }
 
+/// A grace period as a field has it, in seconds; never more than [`MAX_GRACE`].
+fn grace_of(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(MAX_GRACE)
+}
+
 /// How a pod is called on the network.
 pub fn hostname(pod: &Pod) -> String {
     let named = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
     named.filter(|name| !name.is_empty()).unwrap_or_else(|| pod.metadata.name.clone().unwrap_or_default())
 }
 
+/// Runs a pod to its very end. If a step of this node panics, the pod's processes are killed, and after a pause the pod
+/// begins again as after a restart of the node; a pod that is to go is taken down instead.
+pub async fn run_supervised(node: Arc<LocalNode>, mut wish: watch::Receiver<Wish>, address: Ipv4Addr) {
+    let mut pause = FIRST_RETRY;
+    while let Err(panic) = contained(run(Arc::clone(&node), wish.clone(), address)).await {
+        let pod = Arc::clone(&wish.borrow().pod);
+        let name = format!(
+            "{}/{}",
+            pod.metadata.namespace.as_deref().unwrap_or_default(),
+            pod.metadata.name.as_deref().unwrap_or_default()
+        );
+        node.health.failed("node: pods", &format!("{panic} (at pod {name})"));
+        let message = format!("The node failed while it ran the pod: {panic}");
+        node.events.warning(&pod, None, "InternalError", message);
+        kill(&node, &pod).await;
+        // A closed channel means that the node is being stopped.
+        let ends = async { wish.wait_for(Wish::ends).await.is_ok() };
+        if tokio::time::timeout(pause, ends).await == Ok(true) {
+            take_down(&node, &pod).await;
+            delete(&node.client, &pod).await;
+            node.forget_logs(&pod);
+            return;
+        }
+        pause = (pause * 2).min(LAST_RETRY);
+    }
+}
+
+/// Kills what runs for a pod, and removes its network.
+async fn kill(node: &LocalNode, pod: &Pod) {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let sandbox = lock(&node.sandboxes).remove(uid);
+    sandbox.inspect(CancellationToken::cancel);
+    let _ = node.sandbox.remove_pod(uid).await;
+}
+
+/// Gives back all that a pod without containers has of the node.
+async fn take_down(node: &LocalNode, pod: &Pod) {
+    kill(node, pod).await;
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    lock(&node.devices).release(uid);
+    lock(&node.hosts).remove(pod.metadata.namespace.as_deref().unwrap_or_default(), uid);
+    let folder = node.pod_folder(uid);
+    let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
+}
+
+/// What a task of the pod's came to; its panic goes on here.
+fn joined<T>(result: Result<T, tokio::task::JoinError>) -> Option<T> {
+    match result.map_err(tokio::task::JoinError::try_into_panic) {
+        Ok(value) => Some(value),
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(_)) => None,
+    }
+}
+
 /// Runs a pod to its very end.
-pub async fn run(node: Arc<LocalNode>, wish: watch::Receiver<Wish>, address: Ipv4Addr) {
+async fn run(node: Arc<LocalNode>, wish: watch::Receiver<Wish>, address: Ipv4Addr) {
     let pod = Arc::clone(&wish.borrow().pod);
     let uid = pod.metadata.uid.clone().unwrap_or_default();
-    let folder = node.runtime.join("pods").join(&uid);
+    let folder = node.pod_folder(&uid);
     let record = first_record(&node, &pod);
     let run = Arc::new(PodRun {
         uid,
@@ -180,7 +243,7 @@ fn recall(record: &mut PodRecord, pod: &Pod) {
             };
             let state = old.state.clone().unwrap_or_default();
             if state.running.is_some() || state.terminated.is_some() || old.restart_count > 0 {
-                entry.restarts = old.restart_count + 1;
+                entry.restarts = old.restart_count.saturating_add(1);
                 entry.last = state.terminated.or_else(|| Some(container::lost(&old.container_id)));
             }
         }
@@ -218,7 +281,7 @@ impl PodRun {
             (false, Some(seconds)) => seconds,
             (false, None) => default,
         };
-        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+        grace_of(seconds)
     }
 
     /// Plain mode: names volumes by where they really lie. Elsewhere nothing changes.
@@ -319,7 +382,7 @@ impl PodRun {
             }
             self.stop_sidecars.cancel();
             for sidecar in sidecars {
-                let _: Result<bool, _> = sidecar.await;
+                joined(sidecar.await);
             }
         }
     }
@@ -396,6 +459,8 @@ impl PodRun {
             facts: &facts,
             folder: &folder,
             group: self.node.owner_group(spec),
+            secret: &self.node.secret,
+            claims: &self.node.claims,
         };
         let mut memory = Vec::new();
         for volume in spec.volumes.iter().flatten().filter(|volume| wanted(volume)) {
@@ -422,10 +487,18 @@ impl PodRun {
             let running =
                 container::run(Arc::clone(self), slot, container.clone(), role, Arc::clone(&started));
             if sidecar {
-                sidecars.push(tokio::spawn(running));
-                tokio::select! {
-                    () = started.notified() => {}
-                    () = self.stop.cancelled() => return false,
+                let mut sidecar = tokio::spawn(running);
+                let goes_on = tokio::select! {
+                    () = started.notified() => true,
+                    () = self.stop.cancelled() => false,
+                    ended = &mut sidecar => {
+                        joined(ended);
+                        continue;
+                    }
+                };
+                sidecars.push(sidecar);
+                if !goes_on {
+                    return false;
                 }
             } else if !running.await {
                 return false;
@@ -447,12 +520,7 @@ impl PodRun {
         let sandbox = lock(&self.node.sandboxes).remove(&self.uid);
         sandbox.inspect(CancellationToken::cancel);
         self.flush().await;
-        let _ = self.node.sandbox.remove_pod(&self.uid).await;
-        lock(&self.node.devices).release(&self.uid);
-        let namespace = self.pod().metadata.namespace.clone().unwrap_or_default();
-        lock(&self.node.hosts).remove(&namespace, &self.uid);
-        let folder = self.folder.clone();
-        let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
+        take_down(&self.node, &self.pod()).await;
         if self.wish.clone().wait_for(Wish::ends).await.is_err() {
             return;
         }

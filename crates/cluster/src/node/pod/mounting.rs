@@ -69,8 +69,13 @@ pub fn mounts(
         return Ok(Vec::new());
     }
     let namespace = run.pod().metadata.namespace.clone().unwrap_or_default();
-    let bind =
-        |source: PathBuf, target: &str, read_only| MountSpec { source, target: target.into(), read_only };
+    let bind = |source: PathBuf, target: &str, read_only| MountSpec {
+        source,
+        target: target.into(),
+        below: PathBuf::new(),
+        read_only,
+        own: true,
+    };
     let termination = container.termination_message_path.as_deref().unwrap_or(DEFAULT_TERMINATION_PATH);
     let sealed =
         container.security_context.as_ref().and_then(|own| own.read_only_root_filesystem) == Some(true);
@@ -84,9 +89,16 @@ pub fn mounts(
     if let Some(passwd) = passwd_file(run, container, user).map_err(text)? {
         mounts.push(bind(passwd, "/etc/passwd", true));
     }
-    // The programs of images must stay visible where the pod's own /tmp would hide them.
-    for folder in run.node.program_folders().into_iter().filter(|folder| folder.starts_with("/tmp")) {
-        mounts.push(MountSpec { source: folder.clone(), target: folder, read_only: true });
+    // The programs of images must stay visible where the pod's own /tmp, or what covers the cluster's own folder, would hide
+    // them.
+    let hidden = |place: &Path| {
+        place.starts_with("/tmp") || run.node.secret.iter().any(|folder| place.starts_with(folder))
+    };
+    for directory in run.node.program_folders() {
+        let place = directory.canonicalize().map_err(|e| format!("{}: {e}", directory.display()))?;
+        if hidden(&place) || hidden(&directory) {
+            mounts.push(bind(place.clone(), &place.to_string_lossy(), true));
+        }
     }
     let mut wanted: Vec<&VolumeMount> = container.volume_mounts.iter().flatten().collect();
     wanted.sort_by_key(|mount| Path::new(&mount.mount_path).components().count());
@@ -105,23 +117,16 @@ fn volume_mount(run: &PodRun, mount: &VolumeMount, variables: &Variables) -> Res
         (_, Some(expression)) => expand(expression, lookup),
         _ => String::new(),
     };
-    let mut source = volume.path.clone();
-    if !below.is_empty() {
-        if Path::new(&below).components().any(|part| !matches!(part, Component::Normal(_))) {
-            return Err(format!("subPath {below:?} must be relative and without '..'"));
-        }
-        source.push(&below);
-        if !source.exists() {
-            std::fs::create_dir_all(&source).map_err(|e| format!("subPath {below:?}: {e}"))?;
-        }
-        // Whoever can write to the volume must not be able to point us elsewhere.
-        let inside = |path: &Path| path.canonicalize().map_err(|e| format!("subPath {below:?}: {e}"));
-        if !inside(&source)?.starts_with(inside(&volume.path)?) {
-            return Err(format!("subPath {below:?} leads out of the volume"));
-        }
+    if Path::new(&below).components().any(|part| !matches!(part, Component::Normal(_))) {
+        return Err(format!("subPath {below:?} must be relative and without '..'"));
     }
-    let read_only = volume.read_only || mount.read_only == Some(true);
-    Ok(MountSpec { source, target: PathBuf::from(&mount.mount_path), read_only })
+    Ok(MountSpec {
+        source: volume.path,
+        target: PathBuf::from(&mount.mount_path),
+        below: PathBuf::from(below),
+        read_only: volume.read_only || mount.read_only == Some(true),
+        own: volume.own,
+    })
 }
 
 /// A copy of the machine's `/etc/passwd` with a line for the container's user, where it has none (as CRI-O does).

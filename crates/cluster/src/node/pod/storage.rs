@@ -69,7 +69,7 @@ fn bounds(run: &PodRun, spec: &PodSpec) -> Vec<Bound> {
             total = None;
             continue;
         };
-        total = total.map(|total| total + bytes(limit));
+        total = total.map(|total: u64| total.saturating_add(bytes(limit)));
         let folder = containers.join(&container.name);
         own.push(folder.clone());
         let name = &container.name;

@@ -30,15 +30,15 @@ pub async fn enforce(node: Arc<LocalNode>, stop: CancellationToken) {
         (Cache::<NetworkPolicy>::default(), Cache::<Pod>::default(), Cache::<Namespace>::default());
     let wake = Arc::new(Notify::new());
     let to = wake.clone();
-    policies.on_change(move |_| to.notify_one());
+    policies.on_change(&stop, move |_| to.notify_one());
     let to = wake.clone();
-    pods.on_change(move |change| {
+    pods.on_change(&stop, move |change| {
         if matters(change) {
             to.notify_one();
         }
     });
     let to = wake.clone();
-    namespaces.on_change(move |_| to.notify_one());
+    namespaces.on_change(&stop, move |_| to.notify_one());
     let recorder = Recorder::start(node.client.clone(), "network-policy", stop.clone());
     let client = || node.client.clone();
     let keep = keep(&node, &policies, &pods, &namespaces, &wake, &recorder);

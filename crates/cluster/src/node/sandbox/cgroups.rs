@@ -11,6 +11,8 @@ use super::protocol::{Failure, Limits};
 
 /// The kernel's accounting period for processor time, in microseconds; the default of every container runtime.
 const CPU_PERIOD_MICROS: u64 = 100_000;
+/// No machine has more processors; a greater limit is as good as none, and the kernel refuses the number.
+const MAX_CPU_MILLIS: u64 = 1_000_000_000;
 /// Tries to remove a group whose last process is just leaving.
 const REMOVE_TRIES: u32 = 50;
 /// Between two such tries.
@@ -94,6 +96,11 @@ impl Cgroups {
     }
 }
 
+/// The processor time in a period, in microseconds.
+fn cpu_quota_micros(millis: u64) -> u64 {
+    (millis.min(MAX_CPU_MILLIS) * CPU_PERIOD_MICROS / 1000).max(1000)
+}
+
 impl Group {
     fn set(&self, limits: &Limits) -> io::Result<()> {
         make_group(&self.memory)?;
@@ -114,7 +121,7 @@ impl Group {
             }
         }
         if let Some(millis) = limits.cpu_millis {
-            let quota = (millis * CPU_PERIOD_MICROS / 1000).max(1000);
+            let quota = cpu_quota_micros(millis);
             if self.unified {
                 fs::write(self.cpu.join("cpu.max"), format!("{quota} {CPU_PERIOD_MICROS}"))?;
             } else {
@@ -257,4 +264,16 @@ fn unified(own: &str, mounts: &str, name: &str) -> Result<Cgroups, String> {
         }
     }
     Err(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_limit_of_processors_has_a_quota() {
+        assert_eq!(cpu_quota_micros(1500), 150_000);
+        assert_eq!(cpu_quota_micros(1), 1000, "the least that the kernel takes");
+        assert_eq!(cpu_quota_micros(u64::MAX), 100_000_000_000);
+    }
 }

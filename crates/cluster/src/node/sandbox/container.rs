@@ -24,11 +24,13 @@ use nix::unistd::{
 use super::cgroups::Group;
 use super::kernel;
 use super::mounts::{self, View};
-use super::protocol::{ContainerSpec, ExecSpec, Failure, Security, User};
+use super::protocol::{ContainerSpec, Covered, ExecSpec, Failure, Security, User};
 use crate::node::mode::ModeKind;
 
 /// Past the last capability of any kernel known; the kernel refuses the surplus.
 const CAPABILITY_NUMBERS: u32 = 64;
+/// The number of CAP_SYS_ADMIN.
+const SYS_ADMIN: u32 = 21;
 
 /// What the child needs from the sandbox besides the container's description.
 pub struct Surroundings<'a> {
@@ -40,6 +42,8 @@ pub struct Surroundings<'a> {
     pub group: Option<&'a Group>,
     /// What the process reads and writes.
     pub streams: &'a Given,
+    /// What the container does not see of the machine's files.
+    pub covered: &'a Covered,
     /// Descriptor limits (soft, hard) as the sandbox found them.
     pub descriptor_limit: (rlim_t, rlim_t),
 }
@@ -85,7 +89,7 @@ pub fn become_container(spec: &ContainerSpec, around: &Surroundings<'_>) -> Resu
         for (kind, namespace) in around.namespaces {
             setns(namespace, *kind).map_err(step("join the pod's namespaces"))?;
         }
-        let mut view = mounts::prepare_container(&spec.mounts)?;
+        let mut view = mounts::prepare_container(&spec.mounts, around.covered)?;
         enter_working_directory(&spec.working_directory, Some(&mut view))?;
         if spec.security.read_only_root {
             view.seal()?;
@@ -196,7 +200,7 @@ fn become_user(user: &User, mode: ModeKind, joined: bool, security: &Security) -
                 .and_then(|()| nix::unistd::setresuid(uid, uid, uid))
                 .map_err(step("change to the container's user"))?;
         }
-        ModeKind::Rootless if !joined && (user.uid != 0 || user.gid != 0) => {
+        ModeKind::Rootless if !joined && needs_user_namespace(user, security) => {
             unshare(CloneFlags::CLONE_NEWUSER).map_err(step("make the container's user namespace"))?;
             map_ids(user.uid, 0, user.gid, 0)
                 .map_err(|e| Failure::new(format!("map the container's user: {e}")))?;
@@ -210,6 +214,12 @@ fn become_user(user: &User, mode: ModeKind, joined: bool, security: &Security) -
     }
     // After the change of ids, which clears it.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(step("tie the process to the sandbox"))
+}
+
+/// Whether a container gets a user namespace of its own in rootless mode: to show the one id there is under another number,
+/// or to keep CAP_SYS_ADMIN from undoing the container's mounts, which belong to the namespace around it.
+fn needs_user_namespace(user: &User, security: &Security) -> bool {
+    user.uid != 0 || user.gid != 0 || security.capabilities.contains(&SYS_ADMIN)
 }
 
 fn drop_capabilities(security: &Security) {

@@ -35,7 +35,7 @@ use nix::unistd::{Pid, getegid, geteuid};
 
 use self::cgroups::Cgroups;
 use self::network::Network;
-use self::protocol::{Answer, AnswerBody, Begin, Failure, Request, RequestBody};
+use self::protocol::{Answer, AnswerBody, Begin, Covered, Failure, Request, RequestBody};
 use self::supervise::{Setup, supervise};
 use super::mode::{Mode, ModeChoice, ModeKind};
 
@@ -74,7 +74,7 @@ fn guard(socket: OwnedFd) -> Result<(), Failure> {
         let _ = nix::sys::prctl::set_child_subreaper(true);
     }
     let signals = supervise::watch_children().map_err(|e| refuse(Failure::new(e.to_string())))?;
-    let setup = (inbox, cgroups.clone());
+    let setup = Inherited { inbox, cgroups: cgroups.clone(), covered: begin.covered.clone() };
     let pid = kernel::fork(CloneFlags::empty(), || second(&socket, id, mode.clone(), setup))
         .map_err(|e| refuse(Failure::new(format!("fork: {e}"))))?;
     watch_over(pid, &socket, &signals);
@@ -194,8 +194,16 @@ fn set_up_inside() -> Result<Network, Failure> {
     Ok(network)
 }
 
+/// What the second process has from the first.
+struct Inherited {
+    inbox: Vec<u8>,
+    cgroups: Option<Cgroups>,
+    covered: Covered,
+}
+
 /// The second process: sets up inside, then serves.
-fn second(socket: &OwnedFd, id: u64, mode: Mode, (inbox, cgroups): (Vec<u8>, Option<Cgroups>)) -> u8 {
+fn second(socket: &OwnedFd, id: u64, mode: Mode, inherited: Inherited) -> u8 {
+    let Inherited { inbox, cgroups, covered } = inherited;
     // The guard must not outlive us unnoticed, nor we it.
     let _ =
         nix::sys::prctl::set_pdeathsig(if mode.kind.isolates() { Signal::SIGKILL } else { Signal::SIGTERM });
@@ -217,7 +225,7 @@ fn second(socket: &OwnedFd, id: u64, mode: Mode, (inbox, cgroups): (Vec<u8>, Opt
         return 1;
     }
     let Ok(socket) = socket.try_clone() else { return 1 };
-    u8::from(supervise(Setup { socket, inbox, mode: kind, cgroups, network }).is_err())
+    u8::from(supervise(Setup { socket, inbox, mode: kind, cgroups, network, covered }).is_err())
 }
 
 /// Waits for the second process; once the node has gone, only for so long.

@@ -13,12 +13,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use nix::fcntl::{OFlag, open};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::stat::Mode as FileMode;
+use nix::sys::stat::{Mode as FileMode, mkdirat};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::protocol::{Failure, MountSpec};
+use super::protocol::{Covered, Failure, MountSpec};
 
 /// Entries of a directory that is covered; beyond it the cost would be felt by every container.
 const MAX_COVERED_ENTRIES: usize = 20_000;
@@ -29,6 +30,8 @@ const ACCELERATORS: [&str; 6] = ["nvidia", "dri", "kfd", "infiniband", "accel", 
 /// Where a container's new root is put together, if it needs one: in the template's `/dev`, which no mount of a pod
 /// hides.
 const STAGING: &str = "/dev/.root";
+/// What a covered folder shows: nothing, in memory, with room for the mount points of the node's own mounts.
+const COVER: &str = "mode=555,size=64k";
 /// Where pods leave their last words by default; it exists so that it can be mounted upon.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
@@ -38,6 +41,58 @@ fn failure(what: &str, path: &Path, error: impl std::fmt::Display) -> Failure {
 
 fn bind(source: &Path, target: &Path) -> nix::Result<()> {
     mount(Some(source), target, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+}
+
+/// Opens what a mount is to show, by descriptor: from here on no change of a path or link matters.
+fn open_source(spec: &MountSpec, secret: &[PathBuf]) -> Result<OwnedFd, Failure> {
+    let mut source = hold(&spec.source)?;
+    if !spec.below.as_os_str().is_empty() {
+        source = open_below(&source, &spec.below).map_err(|error| sub_path_failure(&spec.below, error))?;
+    }
+    let path = fs::read_link(path_of(&source)).map_err(|e| failure("look at", &spec.source, e))?;
+    if !spec.own && secret.iter().any(|folder| path.starts_with(folder)) {
+        return Err(failure("mount", &path, "it belongs to the cluster itself, whose files no pod sees"));
+    }
+    Ok(source)
+}
+
+fn sub_path_failure(below: &Path, error: Errno) -> Failure {
+    match error {
+        Errno::EXDEV | Errno::ELOOP => Failure::new(format!("subPath {below:?} leads out of the volume")),
+        error => Failure::new(format!("subPath {below:?}: {error}")),
+    }
+}
+
+/// Opens a path below `root`, and makes the folders that are missing. The kernel refuses whatever leaves `root` on the way,
+/// so that whoever can write there cannot have anything opened or made elsewhere.
+fn open_below(root: &OwnedFd, below: &Path) -> nix::Result<OwnedFd> {
+    let look = |path: &Path| {
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        openat2(root, path, how)
+    };
+    match look(below) {
+        Err(Errno::ENOENT) => {}
+        found => return found,
+    }
+    let mut parent = look(Path::new("."))?;
+    let mut path = PathBuf::new();
+    for name in below.components() {
+        path.push(name);
+        parent = match look(&path) {
+            Err(Errno::ENOENT) => {
+                match mkdirat(&parent, name.as_os_str(), FileMode::from_bits_truncate(0o755)) {
+                    // Made by somebody else meanwhile; a link that leads nowhere is found out next.
+                    Err(Errno::EEXIST) => {}
+                    made => made?,
+                }
+                look(&path)?
+            }
+            found => found?,
+        };
+    }
+    Ok(parent)
 }
 
 /// A path to what a descriptor holds, good for `mount(2)` whatever has been mounted since.
@@ -158,7 +213,7 @@ pub struct View {
 ///
 /// # Errors
 /// Where a source is missing, a target is of the wrong kind, or the kernel refuses.
-pub fn prepare_container(mounts: &[MountSpec]) -> Result<View, Failure> {
+pub fn prepare_container(mounts: &[MountSpec], covered: &Covered) -> Result<View, Failure> {
     let mut view = View::default();
     // First of all, since the old root goes away with all that was opened in it.
     for spec in mounts {
@@ -168,7 +223,13 @@ pub fn prepare_container(mounts: &[MountSpec]) -> Result<View, Failure> {
         }
     }
     // Before anything else is covered: sources may lie where a target will be, /tmp above all.
-    let sources = mounts.iter().map(|spec| hold(&spec.source)).collect::<Result<Vec<_>, _>>()?;
+    let table = fs::read_to_string("/proc/self/mountinfo")
+        .map_err(|e| failure("read", Path::new("/proc/self/mountinfo"), e))?;
+    let found = covered.secret.iter().filter_map(|folder| folder.canonicalize().ok());
+    let secret: Vec<PathBuf> = found.flat_map(|folder| places_of(&folder, &table)).collect();
+    let sources = mounts.iter().map(|spec| open_source(spec, &secret)).collect::<Result<Vec<_>, _>>()?;
+    // Before anything is mounted: a volume that shows what is above a covered folder shows the cover, too.
+    view.conceal(&covered.personal, &secret)?;
     mount_proc()?;
     mount_memory(Path::new("/dev/shm"), "mode=1777")?;
     mount_terminals();
@@ -178,7 +239,58 @@ pub fn prepare_container(mounts: &[MountSpec]) -> Result<View, Failure> {
     Ok(view)
 }
 
+/// Every path at which a folder is seen: its own, and those below other mounts of its file system, or of parts of it.
+/// `table` is `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+fn places_of(folder: &Path, table: &str) -> Vec<PathBuf> {
+    // Device, the part of its file system that is mounted, and where.
+    let mounts: Vec<(&str, PathBuf, PathBuf)> = table
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ').skip(2);
+            Some((fields.next()?, unescape(fields.next()?), unescape(fields.next()?)))
+        })
+        .collect();
+    let mut places = vec![folder.to_path_buf()];
+    let around = mounts.iter().filter(|(_, _, point)| folder.starts_with(point));
+    // Of mounts at one point the last one is seen.
+    let Some((device, root, point)) = around.max_by_key(|(_, _, point)| point.components().count()) else {
+        return places;
+    };
+    let Ok(inside) = folder.strip_prefix(point).map(|rest| root.join(rest)) else { return places };
+    for (_, root, point) in mounts.iter().filter(|(other, _, _)| other == device) {
+        match inside.strip_prefix(root) {
+            Ok(rest) => places.push(point.join(rest)),
+            Err(_) if root.starts_with(&inside) => places.push(point.clone()),
+            Err(_) => {}
+        }
+    }
+    // A path that ends in nothing would have a slash at its end.
+    places = places.into_iter().map(|place| place.components().collect()).collect();
+    places.sort();
+    places.dedup();
+    places
+}
+
 impl View {
+    /// Covers what the container is not to see.
+    fn conceal(&mut self, personal: &[PathBuf], secret: &[PathBuf]) -> Result<(), Failure> {
+        for path in personal {
+            let Ok(path) = path.canonicalize() else { continue };
+            if path.is_dir() {
+                self.empty(&path)?;
+            } else {
+                bind(Path::new("/dev/null"), &path).map_err(|e| failure("cover", &path, e))?;
+            }
+        }
+        // One that a cover hides already, or that another mount has taken the place of, is no folder here.
+        secret.iter().filter(|path| path.is_dir()).try_for_each(|path| self.empty(path))
+    }
+
+    fn empty(&mut self, folder: &Path) -> Result<(), Failure> {
+        mount_memory(folder, COVER)?;
+        self.remember(folder)
+    }
+
     fn add(&mut self, spec: &MountSpec, source: &OwnedFd) -> Result<(), Failure> {
         let source = path_of(source);
         let is_directory = fs::metadata(&source).map_err(|e| failure("look at", &spec.source, e))?.is_dir();
@@ -355,4 +467,50 @@ fn make_read_only(target: &Path) -> Result<(), Failure> {
     }
     mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
         .map_err(|e| failure("make read-only", target, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw
+30 22 8:2 / /home rw - ext4 /dev/sda2 rw
+31 22 8:2 / /mnt/all\\040homes rw - ext4 /dev/sda2 rw
+32 22 8:2 /ann/odh/users /srv/users rw - ext4 /dev/sda2 rw
+33 22 8:2 /bob /srv/bob rw - ext4 /dev/sda2 rw
+34 22 0:5 / /proc rw - proc proc rw
+";
+
+    #[test]
+    fn a_folder_is_found_wherever_its_file_system_is_mounted() {
+        let places = |folder: &str| -> Vec<String> {
+            places_of(Path::new(folder), TABLE).iter().map(|place| place.display().to_string()).collect()
+        };
+        assert_eq!(places("/home/ann/odh"), ["/home/ann/odh", "/mnt/all homes/ann/odh", "/srv/users"]);
+        assert_eq!(places("/home"), ["/home", "/mnt/all homes", "/srv/bob", "/srv/users"]);
+        assert_eq!(places("/var/odh"), ["/var/odh"]);
+    }
+
+    #[test]
+    fn a_path_below_a_folder_never_leaves_it() {
+        let around = tempfile::tempdir().unwrap();
+        let volume = around.path().join("volume");
+        fs::create_dir_all(volume.join("in/side")).unwrap();
+        symlink("in/side", volume.join("near")).unwrap();
+        symlink("../outside", volume.join("far")).unwrap();
+        symlink("/tmp", volume.join("absolute")).unwrap();
+        let root = hold(&volume).unwrap();
+        let opened = |path: &str| -> nix::Result<PathBuf> {
+            let found = open_below(&root, Path::new(path))?;
+            let path = fs::read_link(path_of(&found)).map_err(|_| Errno::EIO)?;
+            Ok(path.strip_prefix(&volume).map(Path::to_path_buf).unwrap_or(path))
+        };
+        assert_eq!(opened("near/more/still"), Ok(PathBuf::from("in/side/more/still")));
+        assert_eq!(opened("new"), Ok(PathBuf::from("new")));
+        for path in ["far", "far/new", "absolute", "absolute/odh-test-new", "..", "near/../../outside"] {
+            assert!(opened(path).is_err(), "{path}");
+        }
+        assert!(!around.path().join("outside").exists() && !Path::new("/tmp/odh-test-new").exists());
+    }
 }

@@ -82,6 +82,13 @@ impl Network {
     pub fn prepare_outer(&mut self) -> Result<(), NetworkError> {
         self.raise(LOOPBACK_INDEX)?;
         self.add_address(LOOPBACK_INDEX, OWN_ADDRESS)?;
+        // A packet must come from where an answer to it would go: no pod sends under another's address, by which network
+        // policies know it. An interface takes the stricter of `all` and its own, which begins as `default`.
+        for interfaces in ["all", "default"] {
+            std::fs::write(format!("/proc/sys/net/ipv4/conf/{interfaces}/rp_filter"), "1").map_err(
+                |source| NetworkError::Refused { step: "check the source addresses of packets", source },
+            )?;
+        }
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")
             .map_err(|source| NetworkError::Refused { step: "allow forwarding between pods", source })
     }

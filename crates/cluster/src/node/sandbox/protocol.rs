@@ -84,6 +84,17 @@ pub struct Begin {
     pub runtime: PathBuf,
     /// The name of the cgroup under which containers are kept, unique to this node's state directory.
     pub cgroup: String,
+    /// What containers do not see of the machine's files.
+    pub covered: Covered,
+}
+
+/// Parts of the machine's file system that containers see empty. Absolute paths; one that is not there is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Covered {
+    /// Folders of the cluster itself: no mount leads there unless it is the node's own.
+    pub secret: Vec<PathBuf>,
+    /// Folders and files of people: seen only where a mount leads there.
+    pub personal: Vec<PathBuf>,
 }
 
 /// A pod's sandbox.
@@ -155,8 +166,13 @@ pub struct MountSpec {
     pub source: PathBuf,
     /// An absolute path inside; made if missing, never on the machine's own file system.
     pub target: PathBuf,
+    /// A path below the source to mount in its place; empty for the source itself. It is made if missing, and followed
+    /// through links only as far as they stay below the source.
+    pub below: PathBuf,
     /// Whether writing is refused.
     pub read_only: bool,
+    /// Whether the node made the source: it may then be in a folder that is [covered](Covered::secret).
+    pub own: bool,
 }
 
 /// What a container may use; `None` is no limit.

@@ -25,8 +25,8 @@ use super::cgroups::{Cgroups, Group};
 use super::container::{self, Given, Surroundings};
 use super::network::Network;
 use super::protocol::{
-    Answer, AnswerBody, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, ListenSpec, MAX_FRAME_BYTES,
-    MAX_PENDING_DESCRIPTORS, PodSpec, Request, RequestBody, Streams,
+    Answer, AnswerBody, ConnectSpec, ContainerSpec, Covered, ExecSpec, Exit, Failure, ListenSpec,
+    MAX_FRAME_BYTES, MAX_PENDING_DESCRIPTORS, PodSpec, Request, RequestBody, Streams,
 };
 use super::usage::{Subject, Usage};
 use super::{check, kernel, mounts, tree, usage};
@@ -68,6 +68,8 @@ pub struct Setup {
     pub cgroups: Option<Cgroups>,
     /// The pods' outer network; none in plain mode.
     pub network: Option<Network>,
+    /// What containers do not see.
+    pub covered: Covered,
 }
 
 struct Supervisor {
@@ -427,6 +429,7 @@ impl Supervisor {
             namespaces,
             group,
             streams,
+            covered: &self.setup.covered,
             descriptor_limit: self.descriptor_limit,
         }
     }

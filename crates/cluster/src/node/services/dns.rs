@@ -41,7 +41,7 @@ pub struct Sockets {
 }
 
 /// Answers until dropped.
-pub async fn serve(sockets: Sockets, directory: Arc<dyn Directory>) {
+pub async fn serve(sockets: &Sockets, directory: Arc<dyn Directory>) {
     let Sockets { datagrams, connections } = sockets;
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
     let packets = async {

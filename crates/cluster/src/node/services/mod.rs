@@ -97,17 +97,17 @@ pub async fn listen(sandbox: &Sandbox) -> Result<dns::Sockets, Failure> {
 }
 
 /// Keeps routes and names up to date until dropped.
-pub async fn keep(node: Arc<LocalNode>, sockets: Option<dns::Sockets>, stop: CancellationToken) {
+pub async fn keep(node: Arc<LocalNode>, sockets: Option<Arc<dns::Sockets>>, stop: CancellationToken) {
     let known = Known::default();
     let wake = Arc::new(Notify::new());
     let to = wake.clone();
-    known.services.on_change(move |_| to.notify_one());
+    known.services.on_change(&stop, move |_| to.notify_one());
     let to = wake.clone();
-    known.slices.on_change(move |_| to.notify_one());
+    known.slices.on_change(&stop, move |_| to.notify_one());
     let recorder = Recorder::start(node.client.clone(), "service-routing", stop.clone());
     let names = async {
         if let Some(sockets) = sockets {
-            dns::serve(sockets, Arc::new(known.clone())).await;
+            dns::serve(&sockets, Arc::new(known.clone())).await;
         }
     };
     tokio::join!(
