@@ -2,9 +2,9 @@
 //!
 //! `$ODH_HOME`, else `$XDG_DATA_HOME/odh`, else `~/.local/share/odh`; mode 0700, because it holds keys and tokens.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use jobs::Class;
@@ -56,10 +56,14 @@ impl Home {
             })
     }
 
-    /// Makes the directory if it is not there, and makes sure that it can be written.
+    /// Makes the directory if it is not there, and makes sure that it can be written. One of our own that others may look
+    /// into is closed to them.
     pub fn make(&self) -> Result<(), Failure> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.root);
-        made.and_then(|()| self.open_lock().map(drop)).map_err(|error| unusable(&self.root, &error))
+        let make = || {
+            make_private(&self.root)?;
+            self.open_lock().map(drop)
+        };
+        make().map_err(|error| unusable(&self.root, &error))
     }
 
     /// The directory.
@@ -155,6 +159,17 @@ impl Home {
     }
 }
 
+/// Makes a directory that only its owner may look into. One of somebody else's is left as it is: what it holds of ours has
+/// modes of its own.
+pub fn make_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let found = std::fs::metadata(path)?;
+    if found.uid() == nix::unistd::geteuid().as_raw() && found.permissions().mode() & 0o077 != 0 {
+        std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
 /// The failure of a directory that cannot be used.
 pub fn unusable(path: &Path, error: &io::Error) -> Failure {
     let path = path.display();
@@ -172,4 +187,19 @@ pub fn unusable(path: &Path, error: &io::Error) -> Failure {
         _ => (format!("{path} cannot be used: {error}"), "set ODH_HOME to a directory of your own"),
     };
     Failure::new(Class::Error, "HomeUnusable", message).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_others_may_look_into_is_closed_to_them() {
+        let around = tempfile::tempdir().unwrap();
+        let home = Home { root: around.path().join("odh") };
+        std::fs::create_dir(&home.root).unwrap();
+        std::fs::set_permissions(&home.root, Permissions::from_mode(0o755)).unwrap();
+        home.make().unwrap();
+        assert_eq!(std::fs::metadata(&home.root).unwrap().permissions().mode() & 0o777, 0o700);
+    }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use cluster::Cluster;
 use cluster::node::ModeChoice;
 use cluster::store::OpenError;
+use cluster::supervision::supervise;
 use jiff::Timestamp;
 use jobs::Class;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::home::{Home, unusable};
 use super::log;
-use super::state::{State, process_started_ticks, write_private};
+use super::state::{Failures, State, process_started_ticks, write_private};
 use super::up::{Message, launch_program};
 use crate::SANDBOX;
 use crate::arguments::{ClusterOptions, Mode, Switch};
@@ -95,7 +96,7 @@ async fn live(
     images.insert(api::LAUNCH_IMAGE.to_owned(), launch);
     let cluster = start(home, up, &images).await?;
     let shutdown = CancellationToken::new();
-    let state = describe(&cluster, up, images);
+    let mut state = describe(&cluster, up, images);
     let tell = |state: &State| {
         if detached {
             say(&Message::Ready(state.clone()));
@@ -108,7 +109,7 @@ async fn live(
             ));
         }
     };
-    let lived = until_told(home, &state, &cluster, &shutdown, tell).await;
+    let lived = until_told(home, &mut state, &cluster, &shutdown, tell).await;
     tracing::info!("stopping");
     shutdown.cancel();
     if tokio::time::timeout(STOP, cluster.stop()).await.is_err() {
@@ -117,35 +118,51 @@ async fn live(
     lived
 }
 
-/// Runs the operator unless it is left out, says that jobs can be created, and waits to be told to end.
+/// Runs the operator unless it is left out, reports that jobs can be created, and writes down what fails until the end is
+/// asked for.
 async fn until_told(
     home: &Home,
-    state: &State,
+    state: &mut State,
     cluster: &Cluster,
     shutdown: &CancellationToken,
     tell: impl FnOnce(&State),
 ) -> Result<(), Failure> {
-    let operator = if state.no_operator { None } else { Some(start_operator(cluster, shutdown).await?) };
+    if !state.no_operator {
+        start_operator(cluster, shutdown).await?;
+    }
     let kubeconfig = serde_saphyr::to_string(&cluster.kubeconfig()).map_err(|error| not_written(&error))?;
     write_private(&home.kubeconfig(), kubeconfig.as_bytes())?;
     write_private(&home.port(), state.address.port().to_string().as_bytes())?;
+    let mut health = cluster.health().subscribe();
+    state.failures = failures(&health.borrow_and_update());
     state.write(home)?;
     tell(state);
-    let Some(operator) = operator else {
-        interrupted().await;
-        return Ok(());
-    };
-    tokio::select! {
-        () = interrupted() => Ok(()),
-        ended = operator => Err(Failure::new(Class::Error, "OperatorEnded", format!("the operator ended: {ended:?}"))),
+    let mut end = std::pin::pin!(interrupted());
+    loop {
+        // The cluster keeps the other end for as long as it runs.
+        tokio::select! {
+            () = &mut end => return Ok(()),
+            Ok(()) = health.changed() => {}
+        }
+        state.failures = failures(&health.borrow_and_update());
+        if let Err(failure) = state.write(home) {
+            tracing::warn!(error = failure.message, "the state of the cluster could not be written down");
+        }
     }
 }
 
-/// Installs the MPIJob definition, the roles for it and its checks at admission, and runs the operator under its own account.
-async fn start_operator(
-    cluster: &Cluster,
-    shutdown: &CancellationToken,
-) -> Result<tokio::task::JoinHandle<Result<(), operator::Error>>, Failure> {
+fn failures(report: &cluster::supervision::Report) -> BTreeMap<String, Failures> {
+    let of = |failures: &cluster::supervision::Failures| Failures {
+        count: failures.count,
+        last: failures.last,
+        message: failures.message.clone(),
+    };
+    report.iter().map(|(part, failures)| (part.clone(), of(failures))).collect()
+}
+
+/// Installs the MPIJob definition, the roles for it and its checks at admission, and runs the operator under its own account,
+/// as a task of its own that is started again if it fails.
+async fn start_operator(cluster: &Cluster, shutdown: &CancellationToken) -> Result<(), Failure> {
     let administrator = cluster.client();
     install(administrator.clone()).await?;
     super::roles::install_for_people(&administrator).await?;
@@ -163,7 +180,14 @@ async fn start_operator(
     served.await.map_err(|error| {
         Failure::new(Class::Error, "DidNotStart", format!("jobs cannot be checked at admission: {error}"))
     })?;
-    Ok(tokio::spawn(operate(operator, vitals, shutdown.clone())))
+    let (health, stop) = (cluster.health(), shutdown.clone());
+    tokio::spawn(async move {
+        supervise(super::roles::OPERATOR, &health, &stop, |scope| {
+            operate(operator.clone(), vitals.clone(), scope.stop)
+        })
+        .await;
+    });
+    Ok(())
 }
 
 /// Starts the cluster at the port asked for, at the last one used, or at any.
@@ -193,6 +217,7 @@ fn options(
         Failure::new(Class::Error, "Program", format!("this program cannot find itself: {error}"))
     })?;
     let mut options = cluster::Options::new(home.cluster());
+    options.secret = vec![home.root().to_owned()];
     options.listen = SocketAddr::from(([127, 0, 0, 1], port));
     options.images = images.clone();
     options.nodes = up.nodes;
@@ -314,6 +339,7 @@ fn describe(cluster: &Cluster, up: &ClusterOptions, images: BTreeMap<String, Pat
         nodes: up.nodes,
         gpus: up.gpus,
         no_operator: up.no_operator,
+        failures: BTreeMap::new(),
         since: Timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }

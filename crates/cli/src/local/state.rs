@@ -12,6 +12,17 @@ use serde::{Deserialize, Serialize};
 use super::home::{Home, unusable};
 use crate::failure::Failure;
 
+/// How often a part of the cluster failed, and how it did last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failures {
+    /// How often.
+    pub count: u64,
+    /// When it failed last.
+    pub last: Timestamp,
+    /// How.
+    pub message: String,
+}
+
 /// The running cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -37,6 +48,9 @@ pub struct State {
     /// Whether the operator was left out.
     #[serde(default)]
     pub no_operator: bool,
+    /// What of the cluster failed since then, and was started again.
+    #[serde(default)]
+    pub failures: BTreeMap<String, Failures>,
     /// Since when it is up.
     pub since: Timestamp,
     /// The version of the program.

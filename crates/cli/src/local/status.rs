@@ -5,7 +5,7 @@ use jobs::{Class, view};
 use serde_json::json;
 
 use super::home::Home;
-use super::state::{State, resident_kib};
+use super::state::{Failures, State, resident_kib};
 use crate::arguments::{Kubeconfig, Status};
 use crate::console::{Console, GOOD, styled};
 use crate::failure::Failure;
@@ -61,9 +61,19 @@ fn text(home: &Home, state: &State, now: Timestamp, resident_kib: Option<u64>) -
     ];
     fields.extend(resident_kib.map(|kib| ("Memory", format!("{:.1} MiB", kib as f64 / 1024.0))));
     fields.extend((!images.is_empty()).then(|| ("Images", images.join("\n"))));
+    let failures: Vec<String> = state.failures.iter().map(|(part, how)| failed(part, how, now)).collect();
+    fields.extend((!failures.is_empty()).then(|| ("Failures", failures.join("\n"))));
     fields.push(("Kubeconfig", home.kubeconfig().display().to_string()));
     fields.push(("Log", home.log().display().to_string()));
     table::fields(&fields)
+}
+
+/// A part that failed and was started again.
+fn failed(part: &str, how: &Failures, now: Timestamp) -> String {
+    let ago = u64::try_from(now.as_second() - how.last.as_second()).unwrap_or(0);
+    let ago = view::duration(std::time::Duration::from_secs(ago));
+    let times = if how.count == 1 { "once".to_owned() } else { format!("{} times", how.count) };
+    format!("{part} failed {times}, last {ago} ago: {}", how.message)
 }
 
 /// `odh local kubeconfig`
@@ -82,4 +92,21 @@ pub fn kubeconfig(console: &Console, kubeconfig: &Kubeconfig) -> Result<u8, Fail
     let text = std::fs::read_to_string(&path).map_err(|error| super::home::unusable(&path, &error))?;
     console.data(&text)?;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_failed_is_named_with_its_last_failure() {
+        let last: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let now: Timestamp = "2026-01-01T00:02:00Z".parse().unwrap();
+        let how = |count| Failures { count, last, message: "it panicked: no".to_owned() };
+        assert_eq!(
+            failed("job-controller", &how(1), now),
+            "job-controller failed once, last 2m ago: it panicked: no"
+        );
+        assert!(failed("job-controller", &how(3), now).contains("failed 3 times"));
+    }
 }

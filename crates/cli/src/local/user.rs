@@ -17,7 +17,7 @@ use kube::config::{AuthInfo, Kubeconfig, NamedAuthInfo};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::home::{Home, unusable};
+use super::home::{Home, make_private, unusable};
 use super::state::{State, write_private};
 use crate::arguments::{Global, Role, User};
 use crate::connect::connect_local;
@@ -128,7 +128,8 @@ async fn make(
     people.push(Person::new(name, user.groups.clone(), &token, expires));
     let path = write_kubeconfig(home, name, &token, &place)?;
     users::save(&file, &people).map_err(|error| unusable(&file, &error))?;
-    let said = json!({"name": name, "groups": user.groups, "role": role, "namespaces": match &place {
+    let caution = State::alive(home).and_then(|state| caution(user.role, &state.mode));
+    let said = json!({"name": name, "caution": caution, "groups": user.groups, "role": role, "namespaces": match &place {
         Place::Everywhere => json!("*"),
         Place::In(namespaces) => json!(namespaces),
     }, "expires": format!("{expires:.0}"), "kubeconfig": path.display().to_string()});
@@ -141,12 +142,34 @@ async fn make(
         Place::In(namespaces) => format!("has the role {role} in {}", namespaces.join(", ")),
     };
     console.data(&format!(
-        "{} {rights}, until {expires:.0}.\n\nUse it:\n  export KUBECONFIG={}\n  kubectl auth whoami\nTake it back:\n  \
+        "{} {rights}, until {expires:.0}.\n{}\nUse it:\n  export KUBECONFIG={}\n  kubectl auth whoami\nTake it back:\n  \
          odh local user {name} --delete\n",
         styled(STRONG, name),
+        caution.map(|text| format!("{text}\n")).unwrap_or_default(),
         super::up::shell_word(&path),
     ))?;
     Ok(0)
+}
+
+/// What a role cannot keep from somebody who may create pods; nothing for those who only look.
+fn caution(role: Role, mode: &str) -> Option<String> {
+    let reach = match mode {
+        _ if role == Role::View => return None,
+        "plain" => {
+            "in mode plain a pod is a process of yours, and reads what you may read, the administrator's token too"
+        }
+        "root" => "in mode root a pod may run as the machine's root, and owns the machine",
+        _ => {
+            "a pod runs as you, on this machine's files; it sees neither the cluster's own folder nor the home folders of \
+             others, nor what is known to hold credentials in yours, but everything else that you may read or write"
+        }
+    };
+    Some(format!(
+        "Give it only to people whom you would give an account on this machine: who may create pods acts with yours.\n\
+         {}{}. See docs/guides/users.md.",
+        reach[..1].to_uppercase(),
+        &reach[1..]
+    ))
 }
 
 fn users_file(home: &Home) -> PathBuf {
@@ -175,7 +198,7 @@ fn write_kubeconfig(home: &Home, name: &str, token: &str, place: &Place) -> Resu
     }
     let text = serde_saphyr::to_string(&kubeconfig).map_err(|error| broken(&error))?;
     let folder = home.users();
-    std::fs::create_dir_all(&folder).map_err(|error| unusable(&folder, &error))?;
+    make_private(&folder).map_err(|error| unusable(&folder, &error))?;
     let path = folder.join(format!("{name}.kubeconfig"));
     write_private(&path, text.as_bytes())?;
     Ok(path)
@@ -354,6 +377,19 @@ mod tests {
         match arguments.command {
             Command::Local { verb: LocalVerb::User(user) } => (arguments.global, user),
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn who_may_create_pods_is_as_good_as_an_account_on_the_machine() {
+        assert_eq!(caution(Role::View, "rootless"), None);
+        for (mode, words) in [
+            ("rootless", "A pod runs as you"),
+            ("root", "In mode root a pod may run as the machine's root"),
+            ("plain", "the administrator's token too"),
+        ] {
+            let text = caution(Role::Edit, mode).unwrap();
+            assert!(text.starts_with("Give it only to people") && text.contains(words), "{text}");
         }
     }
 
