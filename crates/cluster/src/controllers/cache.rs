@@ -75,10 +75,12 @@ impl<K> Change<K> {
     }
 }
 
+type Hear<K> = dyn Fn(&Change<K>) + Send + Sync;
+
 struct Listener<K> {
     /// It hears nothing after this.
     until: CancellationToken,
-    hear: Box<dyn Fn(&Change<K>) + Send + Sync>,
+    hear: Box<Hear<K>>,
 }
 
 /// The objects of one kind as last seen.
