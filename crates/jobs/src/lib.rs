@@ -28,6 +28,7 @@ pub mod live;
 pub mod logs;
 pub mod pick;
 pub mod progress;
+mod redaction;
 pub mod runtime;
 pub mod switch;
 pub mod template;
