@@ -330,9 +330,10 @@ pub struct TemplateUse {
 #[command(after_help = "Example:
   odh training support-bundle mpijob pi        writes pi-support.tar.gz
 
-It holds the job, its pods, events, what explain says, and the ends of the logs. Secrets are not read;
-variables whose names tell of passwords, tokens or keys, and what stands behind such words in logs, are
-replaced.")]
+It holds the job, its pods, events, what explain says, and the ends of the logs. Secrets are not read.
+Of environment variables and annotations, only values known to be harmless are kept. In all texts, what follows
+words such as password, token or key, credentials in URLs and private keys are replaced. A secret that nothing
+marks as one stays: look at the file before you pass it on.")]
 pub struct SupportBundle {
     /// Which job.
     #[command(flatten)]

@@ -1,9 +1,9 @@
-//! `support-bundle`: everything that somebody else needs to understand a job, in one file, without secrets.
+//! `support-bundle`: everything that somebody else needs to understand a job, in one file, without what may be secret.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{self, File as Opened, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -27,18 +27,44 @@ pub async fn run(console: &Console, global: &Global, asked: &SupportBundle) -> R
         Failure::new(Class::Error, "Output", format!("cannot write {shown}: {error}"))
             .with_hint("name another file with --file")
     };
-    // Logs may hold what only this person may read.
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).map_err(failed)?;
-    let mut zipped = GzEncoder::new(file, Compression::default());
-    archive(&mut zipped, name, &files).map_err(failed)?;
-    zipped.finish().map_err(failed)?;
+    write(&path, name, &files).map_err(failed)?;
     console.data(&format!("{shown}\n"))?;
     console.note(&format!(
-        "{} files; secrets were taken out by their names: look at it before you pass it on",
+        "{} files; values of variables and annotations not known to be harmless, and what follows words such as password or \
+         token, were replaced; a secret that nothing marks as one is still in it: look at it before you pass it on",
         files.len()
     ));
     Ok(0)
+}
+
+/// Puts the archive in the place of what has this name. Logs may hold what only this person may read, so it is a new file of
+/// this person's alone, whatever had the name: a link is replaced, not followed.
+fn write(path: &Path, name: &str, files: &[File]) -> io::Result<()> {
+    let (unfinished, file) = create_beside(path)?;
+    let mut zipped = GzEncoder::new(file, Compression::default());
+    let written = archive(&mut zipped, name, files)
+        .and_then(|()| zipped.finish())
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(&unfinished, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+/// A new file beside the one of this name, and its own name.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, Opened)> {
+    /// Names that are tried.
+    const TRIES: u32 = 100;
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    for number in 0..TRIES {
+        let unfinished = path.with_file_name(format!(".{name}.{}.{number}", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            outcome => return outcome.map(|file| (unfinished, file)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Writes the files below a folder of the job's name.
@@ -57,6 +83,30 @@ fn archive(to: impl Write, folder: &str, files: &[File]) -> std::io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bundle_is_a_new_file_that_only_its_owner_reads() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (other, link, open) = (
+            folder.path().join("other"),
+            folder.path().join("link.tar.gz"),
+            folder.path().join("open.tar.gz"),
+        );
+        fs::write(&other, "untouched").unwrap();
+        symlink(&other, &link).unwrap();
+        fs::write(&open, "before").unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+        for path in [&link, &open] {
+            write(path, "pi", &[File { path: "a".to_owned(), text: "hello\n".to_owned() }]).unwrap();
+            let kept = fs::symlink_metadata(path).unwrap();
+            assert!(kept.is_file());
+            assert_eq!(kept.permissions().mode() & 0o777, 0o600, "{}", path.display());
+        }
+        assert_eq!(fs::read_to_string(&other).unwrap(), "untouched");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing unfinished is left");
+        assert!(write(Path::new("/"), "pi", &[]).is_err());
+    }
 
     #[test]
     fn an_archive_holds_its_files() {
