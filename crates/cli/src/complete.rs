@@ -41,7 +41,7 @@ pub fn script(console: &Console, shell: Shell) -> Result<u8, Failure> {
     if !written {
         return Err(Failure::new(Class::Error, "Completion", format!("there is no completion for {shell}")));
     }
-    console.data(&String::from_utf8_lossy(&script))?;
+    console.document(&String::from_utf8_lossy(&script))?;
     Ok(0)
 }
 

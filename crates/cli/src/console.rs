@@ -3,6 +3,10 @@
 //!
 //! Colours go through anstream, which drops them where nobody can see them (`NO_COLOR`, not a terminal, `--color`).
 //! A reader who has gone away (`odh … | head`) ends the command quietly.
+//!
+//! Names, messages and events are written by others, and could hold sequences that move the cursor, change the clipboard or
+//! reverse the text. What is printed for a person is therefore made [`safe`] here; only a job's own output is not, as with
+//! kubectl.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -56,16 +60,26 @@ impl Console {
 
     /// Data for stdout; the text ends with its own line end.
     pub fn data(&self, text: &str) -> Result<(), Failure> {
+        if self.output.shows_objects() { self.document(text) } else { self.raw(&safe(text)) }
+    }
+
+    /// Data for stdout that a program may read: made safe on a terminal, and left as it is elsewhere.
+    pub fn document(&self, text: &str) -> Result<(), Failure> {
+        if io::stdout().is_terminal() { self.raw(&safe(text)) } else { self.raw(text) }
+    }
+
+    /// What the job printed, as it printed it.
+    pub fn raw(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         let text = seen(text, anstream::AutoStream::choice(&out));
         written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
-    /// What is drawn over what was drawn before, on a terminal: control sequences stay, colours as ever.
-    pub fn drawing(&self, text: &str) -> Result<(), Failure> {
+    /// What is drawn over what was drawn before, on a terminal: `back` is the control sequence that leads there.
+    pub fn drawing(&self, back: &str, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        let coloured = anstream::AutoStream::choice(&out) != anstream::ColorChoice::Never;
-        let text = if coloured { text.to_owned() } else { without_colours(text) };
+        let text = safe(text);
+        let text = back.to_owned() + &seen(&text, anstream::AutoStream::choice(&out));
         written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
@@ -90,7 +104,7 @@ impl Console {
 
     /// A JSON line on stderr.
     pub fn event(&self, value: &Value) {
-        error_line(&value.to_string());
+        json_line(value);
     }
 
     /// How the command ended.
@@ -103,23 +117,38 @@ impl Console {
     }
 }
 
-/// A text without its colours, but with its other control sequences.
-fn without_colours(text: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("\u{1b}[") {
-        let (before, sequence) = rest.split_at(at);
-        plain.push_str(before);
-        let body = sequence.get(2..).unwrap_or_default();
-        let length =
-            body.find(|letter: char| letter.is_ascii_alphabetic()).map_or(sequence.len(), |end| end + 3);
-        let (sequence, after) = sequence.split_at(length);
-        if !sequence.ends_with('m') {
-            plain.push_str(sequence);
-        }
-        rest = after;
+/// A text that may hold what others wrote, as it can be shown on a terminal: lines, tabs and this program's colours stay, every
+/// other control character and every change of direction is shown as its number.
+pub fn safe(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |letter: char| {
+        let turns = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || letter.is_control() && !matches!(letter, '\n' | '\t')
+    };
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
     }
-    plain + rest
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_unsafe) {
+        let (before, from) = rest.split_at(at);
+        shown.push_str(before);
+        let mut letters = from.chars();
+        if let Some(length) = colour(from) {
+            shown.push_str(&from[..length]);
+            letters = from[length..].chars();
+        } else {
+            shown.extend(letters.next().into_iter().flat_map(char::escape_unicode));
+        }
+        rest = letters.as_str();
+    }
+    Cow::Owned(shown + rest)
+}
+
+/// The length of the colour that a text begins with, if it does: bold, dim and the eight colours, or the end of them.
+fn colour(text: &str) -> Option<usize> {
+    let (numbers, _) = text.strip_prefix("\u{1b}[")?.split_once('m')?;
+    let permitted = |number: &str| matches!(number.parse::<u8>(), Ok(0..=2 | 30..=37 | 90..=97));
+    numbers.split(';').all(permitted).then_some("\u{1b}[".len() + numbers.len() + 1)
 }
 
 fn strip(text: &str) -> String {
@@ -171,8 +200,14 @@ pub fn failure_lines(failure: &Failure) -> Vec<String> {
 /// A line on stderr, or lines that belong together, at once; nobody is left to be told if that fails.
 pub fn error_line(line: &str) {
     let mut err = io::stderr().lock();
-    let line = seen(line, anstream::AutoStream::choice(&err)).into_owned() + "\n";
+    let line = safe(line);
+    let line = seen(&line, anstream::AutoStream::choice(&err)).into_owned() + "\n";
     let _ = err.write_all(line.as_bytes());
+}
+
+/// A line of JSON on stderr.
+fn json_line(value: &Value) {
+    let _ = io::stderr().lock().write_all((value.to_string() + "\n").as_bytes());
 }
 
 /// A text as it is written, colours and all or without them: a stream that strips them would write it in pieces, and who is
@@ -207,7 +242,7 @@ pub fn usage(error: &clap::Error, raw: &[OsString]) -> ExitCode {
             plain.lines().take_while(|line| !line.is_empty()).map(str::trim).collect::<Vec<_>>().join(" ");
         let message = told.trim_start_matches("error: ").to_owned();
         let failure = Failure::usage(message, "see --help");
-        error_line(&failure_json(&failure).to_string());
+        json_line(&failure_json(&failure));
     } else {
         let _ = write!(anstream::stderr().lock(), "{}", text.ansi());
     }
@@ -226,4 +261,41 @@ fn asks_for_json(raw: &[OsString]) -> bool {
                 .or_else(|| word.strip_prefix("-o"))
                 .is_some_and(for_programs)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_cannot_steer_a_terminal() {
+        let red = styled(BAD, "failed");
+        for (text, shown) in [
+            ("two\n\tlines, häßlich 日本", "two\n\tlines, häßlich 日本"),
+            ("\u{1b}]0;title\u{7}x", "\\u{1b}]0;title\\u{7}x"),
+            ("\u{1b}]52;c;ZXZpbA==\u{1b}\\", "\\u{1b}]52;c;ZXZpbA==\\u{1b}\\"),
+            ("\u{1b}[2J\u{1b}[1Ax\r", "\\u{1b}[2J\\u{1b}[1Ax\\u{d}"),
+            ("\u{1b}[8mhidden\u{1b}[31", "\\u{1b}[8mhidden\\u{1b}[31"),
+            ("\u{9b}2J\u{7f}", "\\u{9b}2J\\u{7f}"),
+            ("abc\u{202e}cba", "abc\\u{202e}cba"),
+            (&red, &red),
+        ] {
+            assert_eq!(safe(text), shown);
+            assert_eq!(safe(&safe(text)), shown, "once is enough");
+        }
+        for style in [BAD, CAREFUL, GOOD, ACCENT, FAINT, STRONG] {
+            let text = styled(style, "x");
+            assert_eq!(safe(&text), text);
+        }
+    }
+
+    #[test]
+    fn a_failure_shows_what_it_quotes_safely() {
+        let failure =
+            Failure::new(Class::Error, "Exec", "it says \u{1b}]0;x\u{7}").with_hint("see \u{1b}[2J");
+        let lines = failure_lines(&failure).join("\n");
+        assert!(
+            safe(&lines).contains("it says \\u{1b}]0;x\\u{7}") && safe(&lines).contains("see \\u{1b}[2J")
+        );
+    }
 }

@@ -7,7 +7,7 @@ use jobs::progress::{Outcome, Progress};
 use jobs::view;
 use serde_json::{Value, json};
 
-use crate::console::{BAD, CAREFUL, Console, FAINT, GOOD, error_line, styled};
+use crate::console::{BAD, CAREFUL, Console, FAINT, GOOD, error_line, safe, styled};
 
 /// How often the line is redrawn.
 const TICK: Duration = Duration::from_millis(120);
@@ -43,7 +43,7 @@ impl Shown {
         let lasting =
             matches!(progress, Progress::Warning(_) | Progress::Ended(_) | Progress::Waiting { .. });
         match &self.bar {
-            Some(bar) if !lasting => bar.set_message(words(progress)),
+            Some(bar) if !lasting => bar.set_message(safe(&words(progress)).into_owned()),
             _ => self.line(&words(progress)),
         }
     }

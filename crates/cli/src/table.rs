@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use crate::console::{FAINT, styled};
+use crate::console::{FAINT, safe, styled};
 
 /// The space between columns, as kubectl has it.
 const GAP: usize = 3;
@@ -11,8 +11,9 @@ const LEAST_WIDTH: usize = 10;
 
 /// A table's text, with a line of headings and a line end behind each line.
 ///
-/// Cells may hold colours; widths are those that are seen.
+/// Cells may hold colours; widths are those that are seen. What others wrote into a cell cannot begin a line of its own.
 pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let rows = &in_lines(rows);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| seen_width(cell));
         cells.chain([headings[column].len()]).max().unwrap_or(0)
@@ -27,6 +28,12 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
+/// The rows with each cell safe to show and on one line.
+fn in_lines(rows: &[Vec<String>]) -> Vec<Vec<String>> {
+    let cell = |cell: &String| safe(cell).replace(['\n', '\t'], " ");
+    rows.iter().map(|row| row.iter().map(cell).collect()).collect()
+}
+
 /// The columns of the screen that stdout is; nothing where it is none.
 pub fn screen_columns() -> Option<usize> {
     std::io::stdout().is_terminal().then(terminal_size::terminal_size)?.map(|(width, _)| usize::from(width.0))
@@ -35,6 +42,7 @@ pub fn screen_columns() -> Option<usize> {
 /// A table of so many columns at most, if a number is given: the longest cells are cut, never below a few letters.
 pub fn fitted(headings: &[&str], rows: &[Vec<String>], columns: Option<usize>) -> String {
     let Some(columns) = columns else { return table(headings, rows) };
+    let rows = &in_lines(rows);
     let longest = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| seen_width(cell));
         cells.max().unwrap_or(0).max(headings[column].len())
@@ -136,6 +144,15 @@ mod tests {
         assert_eq!(seen(Some(3)), "NAME    STATE        IMAGE\nshort   Failed (S…   img\n");
         let coloured = fitted(&["NAME", "STATE", "IMAGE"], &rows, Some(28));
         assert!(coloured.contains(&BAD.render_reset().to_string()), "{coloured:?}");
+    }
+
+    #[test]
+    fn a_cell_is_one_line_and_steers_no_terminal() {
+        let rows = [vec!["a\nb".to_owned(), "\u{1b}]0;x\u{7}".to_owned()]];
+        for text in [table(&["NAME", "WHY"], &rows), fitted(&["NAME", "WHY"], &rows, Some(80))] {
+            let text = anstream::adapter::strip_str(&text).to_string();
+            assert_eq!(text, "NAME   WHY\na b    \\u{1b}]0;x\\u{7}\n");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use jobs::delete::Manner;
 use super::several;
 use crate::arguments::{Delete, Global, Output};
 use crate::connect::{Connection, connect};
-use crate::console::{Console, STRONG, styled};
+use crate::console::{Console, STRONG, safe, styled};
 use crate::failure::Failure;
 use crate::object;
 
@@ -72,7 +72,7 @@ fn ask(connection: &Connection, delete: &Delete, names: &[&str]) -> bool {
         names.join(", "),
         styled(STRONG, &connection.namespace),
     );
-    let _ = write!(anstream::stderr().lock(), "{question}");
+    let _ = write!(anstream::stderr().lock(), "{}", safe(&question));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
 }

@@ -45,8 +45,8 @@ fn line(event: &EventView, output: Output) -> String {
     }
     let kind = if event.kind == "Warning" { styled(CAREFUL, &event.kind) } else { event.kind.clone() };
     let at = event.at.map(|at| at.to_string()).unwrap_or_default();
-    let message = event.message.replace('\n', " ");
-    format!("{} {kind} {} {}: {message}\n", styled(FAINT, &at), event.reason, event.object)
+    let line = format!("{} {kind} {} {}: {}", styled(FAINT, &at), event.reason, event.object, event.message);
+    line.replace('\n', " ") + "\n"
 }
 
 fn value(event: &EventView) -> serde_json::Value {

@@ -19,6 +19,6 @@ pub async fn run(console: &Console, global: &Global, asked: &Export) -> Result<u
         Output::Name => object::name(&job) + "\n",
         _ => object::text(&jobs::export::manifest(&job), output)?,
     };
-    console.data(&text)?;
+    console.document(&text)?;
     Ok(0)
 }

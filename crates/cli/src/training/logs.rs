@@ -185,7 +185,7 @@ impl<'a> Text<'a> {
         if self.gathered.is_empty() {
             return Ok(());
         }
-        let shown = console.data(&self.gathered);
+        let shown = console.raw(&self.gathered);
         self.gathered.clear();
         shown
     }

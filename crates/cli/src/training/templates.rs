@@ -35,7 +35,7 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
         TemplateVerb::Show { name, output } => {
             let found = template::template(client, &[&connection.namespace, SHARED], name).await?;
             let output = if output.shows_objects() { *output } else { Output::Yaml };
-            console.data(&object::text(&found.manifest, output)?)?;
+            console.document(&object::text(&found.manifest, output)?)?;
         }
         TemplateVerb::Use(asked) => return make(console, &connection, asked).await,
         TemplateVerb::Delete { name, shared } => {
@@ -66,7 +66,7 @@ fn print(console: &Console, found: &[Template], output: Output, what: &str) -> R
 fn list(console: &Console, found: &[Template], output: Output) -> Result<(), Failure> {
     if output.shows_objects() {
         let value = serde_json::json!({ "items": found });
-        return console.data(&object::text(&value, output)?);
+        return console.document(&object::text(&value, output)?);
     }
     if output == Output::Name {
         return print(console, found, output, "");

@@ -144,7 +144,7 @@ impl Screen {
         // Up to the first line that was drawn, and everything below it gone.
         let back = if lines == 0 { String::new() } else { format!("\u{1b}[{lines}A\u{1b}[J") };
         self.last = text.to_owned();
-        console.drawing(&(back + text))
+        console.drawing(&back, text)
     }
 }
 
