@@ -102,6 +102,12 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
+    /// The authority, in PEM, that has signed the client certificate that this server shows to webhooks which ask for it; new
+    /// in each process.
+    pub fn webhook_authority(&self) -> Option<String> {
+        self.hooks.identity().map(|identity| identity.authority.clone())
+    }
+
     /// A server over a store, which it takes as it is; the built-in kinds are served.
     pub fn new(store: Arc<Store>, identities: Identities) -> Self {
         Self {

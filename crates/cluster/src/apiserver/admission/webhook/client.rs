@@ -113,7 +113,10 @@ pub fn shown_url(hook: &Hook) -> String {
 /// What went wrong, in the words of Go's client.
 pub async fn call(server: &ApiServer, hook: &Hook, body: Vec<u8>) -> Result<Bytes, String> {
     let failed = |why: String| format!("Post \"{}\": {why}", shown_url(hook));
-    let config = hook.place.trust.clone()?;
+    let mut config = hook.place.trust.clone()?;
+    if let Some(identity) = server.hooks.identity() {
+        Arc::make_mut(&mut config).client_auth_cert_resolver = identity;
+    }
     let (endpoints, name) = resolve(server, &hook.place.at).await.map_err(failed)?;
     let stream = connect(server, &endpoints).await.map_err(failed)?;
     let server_name =

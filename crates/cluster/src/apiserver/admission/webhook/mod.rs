@@ -7,11 +7,12 @@
 
 mod client;
 pub mod hook;
+mod identity;
 pub mod matching;
 pub mod review;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures::future::join_all;
 use serde_json::Value;
@@ -23,6 +24,7 @@ use crate::apiserver::{managed, rules};
 use crate::patch;
 use crate::store::Resource;
 use hook::Hook;
+use identity::Identity;
 use matching::Invocation;
 use review::Answer;
 
@@ -36,15 +38,28 @@ type Compiled = HashMap<(bool, String), (u64, Arc<Vec<Hook>>)>;
 pub struct Hooks {
     compiled: Mutex<Compiled>,
     calls: Semaphore,
+    identity: OnceLock<Option<Arc<Identity>>>,
 }
 
 impl Default for Hooks {
     fn default() -> Self {
-        Self { compiled: Mutex::default(), calls: Semaphore::new(MAX_CALLS) }
+        Self { compiled: Mutex::default(), calls: Semaphore::new(MAX_CALLS), identity: OnceLock::new() }
     }
 }
 
 impl Hooks {
+    /// Who the API server is to webhooks; none where none could be made.
+    pub fn identity(&self) -> Option<Arc<Identity>> {
+        let make = || match Identity::make() {
+            Ok(identity) => Some(Arc::new(identity)),
+            Err(error) => {
+                tracing::warn!(error, "webhooks are called without a certificate");
+                None
+            }
+        };
+        self.identity.get_or_init(make).clone()
+    }
+
     /// The hooks of every configuration, ordered by the configurations' names.
     fn all(&self, at: &Attributes<'_>, mutating: bool) -> Vec<Arc<Vec<Hook>>> {
         let plural =
