@@ -20,6 +20,7 @@ mod memory;
 mod metrics;
 pub mod monitor;
 mod observe;
+mod places;
 mod pod_groups;
 mod reconcile;
 mod run;

@@ -1,8 +1,11 @@
 //! A small HTTP server: bounded connections, bounded times, TLS where it is given. What is answered is a function's.
+//!
+//! A connection has [`HEAD_TIMEOUT`] from the moment it is accepted to its first whole request head, through TLS and whatever
+//! protocol it speaks, and [`IDLE_TIMEOUT`] between requests.
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,21 +17,34 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Connections at a time; more wait in the kernel's queue.
-const MAX_CONNECTIONS: usize = 256;
-/// How long a client may take to shake hands, or to send a request's head.
+use crate::places::{Place, Places};
+
+/// How long a client may take to shake hands and to send its first request's head, and then the head of each request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be without a request. More than [`ANSWER_TIMEOUT`], so that no answer is cut off.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
+/// How often the other end of an HTTP/2 connection is asked whether it is there, and how long it may take to say so.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests at a time on one HTTP/2 connection, and the most bytes of a request's head.
+const MAX_STREAMS: u32 = 128;
+const MAX_HEAD: u32 = 16 << 10;
 /// How long an answer may take: the API server gives a webhook 10 s, a scraper 10 s by default.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long accepting rests after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long connections get to end once the server is to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// Where a request comes from; among its extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
 
 /// What is answered.
 pub type Answer = Response<Full<Bytes>>;
@@ -64,20 +80,28 @@ where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
 {
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places: Arc<Places> = Arc::default();
     let connections = TaskTracker::new();
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { break };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
+                let Some(place) = places.take(peer.ip().to_canonical()) else {
+                    tracing::debug!(%peer, "there is no place for another connection");
+                    continue;
+                };
                 let (tls, answer, stop) = (tls.clone(), answer.clone(), stop.clone());
                 connections.spawn(async move {
-                    let _permit = permit;
-                    converse(stream, tls, answer, stop).await;
+                    let displaced = place.displaced.clone();
+                    tokio::select! {
+                        () = converse(stream, tls, answer, stop, place) => {}
+                        () = displaced.cancelled() => {
+                            tracing::debug!(%peer, "a silent connection made room for another");
+                        }
+                    }
                 });
             }
             Err(error) => {
@@ -90,26 +114,38 @@ where
     let _ = tokio::time::timeout(STOP_WITHIN, connections.wait()).await;
 }
 
-async fn converse<F, A>(stream: TcpStream, tls: Option<TlsAcceptor>, answer: F, stop: CancellationToken)
-where
+async fn converse<F, A>(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    answer: F,
+    stop: CancellationToken,
+    place: Place,
+) where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
 {
-    let Some(tls) = tls else { return exchange(stream, answer, stop).await };
-    match tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
-        Ok(Ok(stream)) => exchange(stream, answer, stop).await,
+    let deadline = Instant::now() + HEAD_TIMEOUT;
+    let Some(tls) = tls else { return exchange(stream, answer, stop, place, deadline).await };
+    match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
+        Ok(Ok(stream)) => exchange(stream, answer, stop, place, deadline).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
 }
 
-async fn exchange<S, F, A>(stream: S, answer: F, stop: CancellationToken)
+/// Answers requests; the first has to have come at `deadline`.
+async fn exchange<S, F, A>(stream: S, answer: F, stop: CancellationToken, place: Place, deadline: Instant)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
 {
-    let service = service_fn(move |request| {
+    let asked = Arc::new(Notify::new());
+    let asking = asked.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        place.asks();
+        request.extensions_mut().insert(Peer(place.peer));
+        asking.notify_one();
         let answer = answer(request);
         async move {
             let late = |_| text(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long\n");
@@ -118,18 +154,83 @@ where
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    builder.http2().timer(TokioTimer::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
+    let (mut deadline, mut was_asked, mut ends) = (deadline, false, false);
+    let ended = loop {
+        tokio::select! {
+            ended = connection.as_mut() => break ended,
+            () = asked.notified() => (deadline, was_asked) = (Instant::now() + IDLE_TIMEOUT, true),
             // What is being answered is answered; nothing new is taken.
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            () = stop.cancelled(), if !ends => {
+                connection.as_mut().graceful_shutdown();
+                (deadline, ends) = (Instant::now() + ANSWER_TIMEOUT, true);
+            }
+            () = tokio::time::sleep_until(deadline) => {
+                if !was_asked || ends {
+                    return tracing::debug!("a connection was silent for too long");
+                }
+                connection.as_mut().graceful_shutdown();
+                (deadline, ends) = (Instant::now() + HEAD_TIMEOUT, true);
+            }
         }
     };
     if let Err(error) = ended {
         tracing::debug!(error, "a connection ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// A server without TLS that answers everything.
+    async fn server() -> SocketAddr {
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let answer = |_| std::future::ready(text(StatusCode::OK, "here\n"));
+        tokio::spawn(serve(listener, None, answer, CancellationToken::new()));
+        address
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_does_not_ask_is_closed() {
+        let address = server().await;
+        let closed = async |begun: &str| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            let limit = HEAD_TIMEOUT * 3;
+            let read = tokio::time::timeout(limit, stream.read_to_end(&mut Vec::new())).await;
+            assert!(read.is_ok(), "{begun:?} keeps a connection for {limit:?}");
+        };
+        tokio::join!(
+            closed(""),
+            closed("PRI * HT"),
+            closed("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+            closed("GET / HTTP/1.1\r\nHost")
+        );
+    }
+
+    #[tokio::test]
+    async fn many_silent_connections_do_not_keep_others_waiting() {
+        let address = server().await;
+        let mut silent = Vec::new();
+        for _ in 0..600 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        let read = tokio::time::timeout(HEAD_TIMEOUT / 2, stream.read_to_string(&mut answer)).await;
+        assert!(read.is_ok() && answer.ends_with("here\n"), "{answer:?}");
     }
 }
