@@ -5,6 +5,7 @@
 //! `/metrics` is, which is what kube-rbac-proxy does.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,15 +18,19 @@ use kube::api::{Api, PostParams};
 use sha2::{Digest as _, Sha256};
 
 use crate::metrics::Format;
-use crate::serve::{Answer, text, with_type};
+use crate::serve::{Answer, Peer, text, with_type};
 use crate::vitals::Vitals;
 
 /// Where metrics are.
 const METRICS: &str = "/metrics";
 /// How long a decision about a token holds (kube-rbac-proxy keeps tokens for 2 min).
 const DECISION_HOLDS: Duration = Duration::from_secs(60);
-/// No more decisions than this are kept; the readers of metrics are few.
+/// No more decisions than this are kept of each kind; the readers of metrics are few.
 const MOST_DECISIONS: usize = 64;
+/// In this time the API server is asked about so many tokens of one address, and no more addresses than this are counted.
+const WINDOW: Duration = Duration::from_secs(60);
+const MOST_REVIEWS: u32 = 12;
+const MOST_PEERS: usize = 1024;
 
 /// Answers a probe: `/healthz` and `/livez` say whether the loop lives, `/readyz` whether the operator can work.
 pub fn answer_probe<B>(vitals: &Vitals, request: &Request<B>) -> Answer {
@@ -54,29 +59,78 @@ pub enum Access {
 /// Asks the API server about tokens.
 pub struct Reviewer {
     client: kube::Client,
-    decisions: Mutex<HashMap<[u8; 32], (Instant, bool)>>,
+    memory: Mutex<Memory>,
+}
+
+/// What was asked lately. Decisions against tokens, which anyone can cause, take no room from those for them.
+#[derive(Default)]
+struct Memory {
+    allowed: HashMap<[u8; 32], Instant>,
+    refused: HashMap<[u8; 32], Instant>,
+    reviews: HashMap<IpAddr, (Instant, u32)>,
+}
+
+impl Memory {
+    fn decision(&self, key: &[u8; 32], now: Instant) -> Option<bool> {
+        let holds =
+            |decisions: &HashMap<[u8; 32], Instant>| decisions.get(key).is_some_and(|until| *until > now);
+        if holds(&self.allowed) { Some(true) } else { holds(&self.refused).then_some(false) }
+    }
+
+    fn keep(&mut self, key: [u8; 32], allowed: bool, now: Instant) {
+        let decisions = if allowed { &mut self.allowed } else { &mut self.refused };
+        decisions.retain(|_, until| *until > now);
+        if decisions.len() >= MOST_DECISIONS
+            && let Some(oldest) = decisions.iter().min_by_key(|(_, until)| **until).map(|(key, _)| *key)
+        {
+            decisions.remove(&oldest);
+        }
+        decisions.insert(key, now + DECISION_HOLDS);
+    }
+
+    /// Counts a question that comes from this address; whether it may be asked.
+    fn may_ask(&mut self, peer: IpAddr, now: Instant) -> bool {
+        self.reviews.retain(|_, (until, _)| *until > now);
+        if self.reviews.len() >= MOST_PEERS && !self.reviews.contains_key(&peer) {
+            return false;
+        }
+        let (_, count) = self.reviews.entry(peer).or_insert((now + WINDOW, 0));
+        *count += 1;
+        *count <= MOST_REVIEWS
+    }
+}
+
+/// Why there is no decision about a token.
+#[derive(Debug, thiserror::Error)]
+enum Undecided {
+    #[error("too many unknown tokens came from this address")]
+    TooMany,
+    #[error(transparent)]
+    Unasked(#[from] kube::Error),
 }
 
 impl Reviewer {
     /// Asks with this client, which must be allowed to create TokenReviews and SubjectAccessReviews.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { client, decisions: Mutex::default() }
+        Self { client, memory: Mutex::default() }
     }
 
     /// Whether the token's owner may read the metrics.
-    async fn allows(&self, token: &str) -> Result<bool, kube::Error> {
+    async fn allows(&self, token: &str, peer: IpAddr) -> Result<bool, Undecided> {
         let key: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         let now = Instant::now();
-        if let Some((_, allowed)) = self.decisions().get(&key).filter(|(until, _)| *until > now) {
-            return Ok(*allowed);
+        {
+            let mut memory = self.memory();
+            if let Some(allowed) = memory.decision(&key, now) {
+                return Ok(allowed);
+            }
+            if !memory.may_ask(peer, now) {
+                return Err(Undecided::TooMany);
+            }
         }
         let allowed = self.ask(token).await?;
-        let mut decisions = self.decisions();
-        decisions.retain(|_, (until, _)| *until > now);
-        if decisions.len() < MOST_DECISIONS {
-            decisions.insert(key, (now + DECISION_HOLDS, allowed));
-        }
+        self.memory().keep(key, allowed, now);
         Ok(allowed)
     }
 
@@ -101,8 +155,8 @@ impl Reviewer {
         Ok(status.is_some_and(|status| status.allowed))
     }
 
-    fn decisions(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], (Instant, bool)>> {
-        self.decisions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,12 +172,16 @@ pub async fn answer_metrics<B>(vitals: Vitals, access: Arc<Access>, request: Req
         let Some(token) = bearer(&request) else {
             return text(StatusCode::UNAUTHORIZED, "give a bearer token\n");
         };
-        match reviewer.allows(token).await {
+        let peer = request.extensions().get().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |Peer(peer)| *peer);
+        match reviewer.allows(token, peer).await {
             Ok(true) => {}
+            Err(error @ Undecided::TooMany) => {
+                return text(StatusCode::TOO_MANY_REQUESTS, format!("{error}\n"));
+            }
             Ok(false) => {
                 return text(StatusCode::FORBIDDEN, "the token's owner may not get the path /metrics\n");
             }
-            Err(error) => {
+            Err(Undecided::Unasked(error)) => {
                 tracing::warn!(%error, "a reader of the metrics could not be reviewed");
                 return text(StatusCode::INTERNAL_SERVER_ERROR, "the token could not be reviewed\n");
             }
@@ -140,4 +198,25 @@ pub async fn answer_metrics<B>(vitals: Vitals, access: Arc<Access>, request: Req
 fn bearer<B>(request: &Request<B>) -> Option<&str> {
     let (scheme, token) = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_tokens_neither_displace_good_ones_nor_are_asked_about_without_end() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        memory.keep([255; 32], true, now);
+        let stranger = IpAddr::from([10, 0, 0, 1]);
+        let asked = (0..200).filter(|number| {
+            memory.keep([*number; 32], false, now);
+            memory.may_ask(stranger, now)
+        });
+        assert_eq!(asked.count(), 12);
+        assert_eq!((memory.decision(&[255; 32], now), memory.refused.len()), (Some(true), MOST_DECISIONS));
+        assert!(memory.may_ask(IpAddr::from([10, 0, 0, 2]), now), "others are not held up");
+        assert!(memory.may_ask(stranger, now + WINDOW), "later it may ask again");
+        assert_eq!(memory.decision(&[255; 32], now + DECISION_HOLDS), None);
+    }
 }
