@@ -5,7 +5,7 @@
 //! whoever notices first makes a new pair, and the bundle that the API server trusts then holds the new authority and
 //! the one before, so that a replica that still serves the old certificate is believed.
 //!
-//! For metrics: a key that lives as long as the process and is never written.
+//! For metrics: the same, or, without a webhook, a key that lives as long as the process and is never written.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,11 +21,12 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
     IsCa, KeyPair, KeyUsagePurpose,
 };
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 /// Certificates hold for so many days.
@@ -213,14 +214,32 @@ impl Shown {
         Ok(())
     }
 
-    /// Shakes hands with it.
+    /// Shakes hands with it, with anyone.
     ///
     /// # Errors
     /// None but those of the library's set-up.
     pub fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, Error> {
+        self.acceptor_of(WebPkiClientVerifier::no_client_auth())
+    }
+
+    /// Shakes hands with it, only with those who have a certificate that one of these authorities, in PEM, has signed for
+    /// clients.
+    ///
+    /// # Errors
+    /// If there is no authority in `authorities`, or one cannot be used.
+    pub fn acceptor_for(self: &Arc<Self>, authorities: &str) -> Result<TlsAcceptor, Error> {
+        let mut roots = RootCertStore::empty();
+        for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
+            roots.add(authority.map_err(unusable)?)?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+        self.acceptor_of(verifier.map_err(|error| Error::Use(rustls::Error::General(error.to_string())))?)
+    }
+
+    fn acceptor_of(self: &Arc<Self>, clients: Arc<dyn ClientCertVerifier>) -> Result<TlsAcceptor, Error> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
+            .with_client_cert_verifier(clients)
             .with_cert_resolver(self.clone());
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
@@ -234,13 +253,15 @@ impl ResolvesServerCert for Shown {
 }
 
 fn certified(kept: &Kept) -> Result<Arc<CertifiedKey>, Error> {
-    let unusable =
-        |error: rustls::pki_types::pem::Error| Error::Use(rustls::Error::General(error.to_string()));
     let chain = CertificateDer::pem_slice_iter(kept.certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(unusable)?;
     let key = PrivateKeyDer::from_pem_slice(kept.key.as_bytes()).map_err(unusable)?;
     Ok(Arc::new(CertifiedKey::from_der(chain, key, &provider())?))
+}
+
+fn unusable(error: rustls::pki_types::pem::Error) -> Error {
+    Error::Use(rustls::Error::General(error.to_string()))
 }
 
 /// The one provider of cryptography that is linked.
@@ -272,6 +293,50 @@ mod tests {
         let kept = Kept::make(&["mpi-operator.svc".to_owned()], now).unwrap();
         assert!(!kept.is_due(now) && !kept.is_due(now + (240 * 24).hours()));
         assert!(kept.is_due(now + (250 * 24).hours()) && kept.is_due(now + (400 * 24).hours()));
+    }
+
+    /// An authority and a client's certificate and key that it has signed.
+    fn client(now: Timestamp) -> (String, CertificateDer<'static>, PrivateKeyDer<'static>) {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        name_and_date(&mut params, "callers", now, now + 24.hours());
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        name_and_date(&mut params, "api-server", now, now + 24.hours());
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
+        (authority.pem(), certificate.der().clone(), key)
+    }
+
+    #[tokio::test]
+    async fn only_those_shake_hands_whose_certificate_the_authority_has_signed() {
+        let now = Timestamp::now();
+        let kept = Kept::make(&["localhost".to_owned()], now).unwrap();
+        let shown = Shown::new(&kept).unwrap();
+        let (ours, theirs) = (client(now), client(now));
+        let acceptor = shown.acceptor_for(&ours.0).unwrap();
+        for (identity, is_welcome) in [(Some(&ours), true), (Some(&theirs), false), (None, false)] {
+            let mut roots = RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_slice(kept.authorities.as_bytes()).unwrap()).unwrap();
+            let config = rustls::ClientConfig::builder_with_provider(provider())
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(roots);
+            let config = match identity {
+                Some((_, certificate, key)) => {
+                    config.with_client_auth_cert(vec![certificate.clone()], key.clone_key()).unwrap()
+                }
+                None => config.with_no_client_auth(),
+            };
+            let (near, far) = tokio::io::duplex(16 << 10);
+            let name = "localhost".try_into().unwrap();
+            let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+            let (_connected, accepted) = tokio::join!(connector.connect(name, near), acceptor.accept(far));
+            assert_eq!(accepted.is_ok(), is_welcome, "{:?}", accepted.err());
+        }
+        assert!(shown.acceptor_for("").is_err(), "a file without an authority lets nobody in by mistake");
     }
 
     #[test]

@@ -169,13 +169,13 @@ async fn start_operator(cluster: &Cluster, shutdown: &CancellationToken) -> Resu
     let account = super::roles::install_for_operator(&administrator).await?;
     let operator = cluster.client_of(account);
     let vitals = operator::Vitals::default();
-    let (vitals_of_checks, stop) = (vitals.clone(), shutdown.clone());
+    let callers = cluster.server().webhook_authority();
     let served = operator::webhook::on_loopback(
         &administrator,
         &operator,
         super::roles::OPERATOR,
-        vitals_of_checks,
-        stop,
+        callers.as_deref(),
+        (vitals.clone(), shutdown.clone()),
     );
     served.await.map_err(|error| {
         Failure::new(Class::Error, "DidNotStart", format!("jobs cannot be checked at admission: {error}"))

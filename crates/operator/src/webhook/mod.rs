@@ -35,13 +35,20 @@ const LONGEST_REVIEW: usize = 8 << 20;
 pub struct Webhook {
     quota: Quota,
     vitals: Vitals,
+    callers_are_proved: bool,
 }
 
 impl Webhook {
     /// Answers with the help of `client`; what it must remember of quotas stands in `namespace`.
     #[must_use]
     pub fn new(client: Client, namespace: impl Into<String>, vitals: Vitals) -> Self {
-        Self { quota: Quota::new(client, namespace.into()), vitals }
+        Self { quota: Quota::new(client, namespace.into()), vitals, callers_are_proved: false }
+    }
+
+    /// Says in the audit lines that only those with the API server's certificate can ask.
+    #[must_use]
+    pub fn of_proved_callers(self) -> Self {
+        Self { callers_are_proved: true, ..self }
     }
 
     /// Answers one request.
@@ -94,14 +101,15 @@ impl Webhook {
         }
         let verdict = if decision.refusal.is_none() { "allowed" } else { "refused" };
         self.vitals.metrics.review_answered(&request.operation, verdict);
-        write_down(request, &decision);
+        write_down(request, &decision, self.callers_are_proved);
         Ok(decision)
     }
 }
 
 /// Answers reviews on loopback and has the API server ask there: for the embedded cluster, in whose process this runs.
 /// `installer` writes the configurations, as whoever installs an operator does; `client` is the operator's own, which
-/// remembers quotas in `namespace`.
+/// remembers quotas in `namespace`. Where the authority of the API server's client certificate is known, in PEM, nobody else is
+/// answered.
 ///
 /// # Errors
 /// If no port is free, no certificate can be made, or the API server refuses the configurations.
@@ -109,14 +117,18 @@ pub async fn on_loopback(
     installer: &Client,
     client: &Client,
     namespace: &str,
-    vitals: Vitals,
-    stop: CancellationToken,
+    callers: Option<&str>,
+    (vitals, stop): (Vitals, CancellationToken),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     let place = Place::Url(format!("https://{}", listener.local_addr()?));
     let kept = Kept::make(&[Ipv4Addr::LOCALHOST.to_string()], Timestamp::now())?;
-    let acceptor = Shown::new(&kept)?.acceptor()?;
-    let webhook = Arc::new(Webhook::new(client.clone(), namespace, vitals));
+    let (shown, webhook) = (Shown::new(&kept)?, Webhook::new(client.clone(), namespace, vitals));
+    let (webhook, acceptor) = match callers {
+        Some(authorities) => (webhook.of_proved_callers(), shown.acceptor_for(authorities)?),
+        None => (webhook, shown.acceptor()?),
+    };
+    let webhook = Arc::new(webhook);
     let answer = move |request| webhook.clone().answer(request);
     tokio::spawn(serve(listener, Some(acceptor), answer, stop));
     put_in_place(installer, &place, &kept.authorities).await?;
@@ -124,7 +136,8 @@ pub async fn on_loopback(
 }
 
 /// The audit line: who did what to which job, whatever the channel. Neither the job's content nor any credential is in it.
-fn write_down(request: &review::Request, decision: &Decision) {
+/// What it says is what the caller says; `caller_authenticated` is whether that was proved to be the API server.
+fn write_down(request: &review::Request, decision: &Decision, caller_authenticated: bool) {
     let job = request.object.as_ref().or(request.old_object.as_ref());
     let uid = job.and_then(|job| job.metadata.uid.as_deref()).unwrap_or_default();
     tracing::info!(
@@ -137,6 +150,7 @@ fn write_down(request: &review::Request, decision: &Decision) {
         user_uid = request.user_info.uid,
         groups = request.user_info.groups.join(","),
         dry_run = request.dry_run,
+        caller_authenticated,
         allowed = decision.refusal.is_none(),
         refusal = decision.refusal.as_ref().map(|refusal| refusal.message.as_str()),
         fields = decide::changed_fields(request).join(","),

@@ -1,11 +1,15 @@
 //! How many jobs of a namespace may run at once: its annotation `training.opendatahub.io/max-concurrent-jobs`.
 //!
-//! What runs counts, whether a person or a queue has let it go; refused are jobs that people create or resume
-//! (`decide::takes_place`). What counts is what the API server has, plus what was admitted and has not been stored yet. The latter stands in a
-//! Lease `mpi-operator-quota-<namespace>` in the operator's own namespace, replaced only if nobody else has meanwhile,
-//! so two operators that are asked at the same moment do not both give the last place away. An admitted job that is
-//! refused by somebody after us keeps its place for [`PLACE_HELD`], the longest that a webhook after us may take: then
-//! a place can be refused that is free; never is one given that is not.
+//! What runs counts, whether a person or a queue has let it go. Jobs that people create or resume may be refused
+//! (`decide::takes_place`).
+//!
+//! What counts is what the API server has. A job that was admitted is stored a moment later, or never: somebody after us
+//! refuses it, or the review was no API server's. So that two operators that are asked at the same moment do not both
+//! give the last place away, every admitted job has a ticket in the Lease `mpi-operator-quota-<namespace>` in the
+//! operator's own namespace, replaced only if nobody else has meanwhile. Whoever finds the last places ticketed waits
+//! until those jobs are stored, and is refused then; or until they have not been stored for [`SETTLES_WITHIN`], and goes
+//! ahead. Nobody is refused because of a job that is not there, and no place is given twice where an admitted job is
+//! stored within that time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,12 +20,24 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, ResourceExt};
+use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-/// The annotation of the Lease that holds the admitted jobs.
+/// The annotation of the Lease that holds the tickets.
 const ANNOTATION_ADMITTED: &str = "training.opendatahub.io/admitted";
-/// How long an admitted job keeps a place that it has not taken: the longest timeout of a webhook.
-const PLACE_HELD: Duration = Duration::from_secs(30);
+/// An admitted job is stored within this, or does not count any more.
+const SETTLES_WITHIN: Duration = Duration::from_secs(3);
+/// The longest wait for others to be stored; the API server waits 5 s for an answer.
+const LONGEST_WAIT: Duration = Duration::from_secs(4);
+/// How often others are looked at meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// After this a ticket is thrown away, whatever became of it. Far more than [`LONGEST_WAIT`], as clocks differ.
+const TICKET_KEPT: Duration = Duration::from_secs(30);
+/// No more tickets than this are kept, so that the Lease stays small: the oldest go.
+const MOST_TICKETS: usize = 512;
+/// A longer name is no object's (RFC 1123 subdomain).
+const LONGEST_NAME: usize = 253;
 /// Other operators can be quicker this often.
 const TRIES: usize = 16;
 /// Jobs listed in one request.
@@ -69,43 +85,138 @@ impl Quota {
         let Some(limit) = namespaces.get_opt(namespace).await?.as_ref().and_then(limit) else {
             return Ok(Verdict::Free);
         };
+        let question = Question { namespace, job, limit, dry_run };
+        match self.ask(&question).await? {
+            Outcome::Settled(verdict) => Ok(verdict),
+            Outcome::Waiting(ticket) => {
+                let verdict = self.wait(&question, ticket).await;
+                if !matches!(verdict, Ok(Verdict::Free)) {
+                    self.give_back(&question).await;
+                }
+                verdict
+            }
+        }
+    }
+
+    /// Looks whether there is a place, and takes a ticket.
+    async fn ask(&self, question: &Question<'_>) -> Result<Outcome, kube::Error> {
         let _turn = self.turn.lock().await;
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.namespace);
-        let name = format!("mpi-operator-quota-{namespace}");
         for _ in 0..TRIES {
             // In this order: what was admitted before the list is in one of the two.
-            let lease = leases.get_opt(&name).await?;
-            let jobs = self.jobs(namespace).await?;
+            let lease = self.lease(question.namespace).await?;
+            let jobs = self.jobs(question.namespace).await?;
             let now = Timestamp::now();
-            let mut admitted = lease.as_ref().map(admitted).unwrap_or_default();
-            admitted.retain(|name, until| *until > now && !jobs.stored.contains(name) && name != job);
-            let running = jobs.running.iter().filter(|running| *running != job).count() + admitted.len();
-            if running >= limit {
-                return Ok(Verdict::Full { running, limit });
+            let mut tickets = lease.as_ref().map(tickets).unwrap_or_default();
+            tickets.retain(|name, ticket| {
+                ticket.until > now && !ticket.is_settled(name, &jobs) && name != question.job
+            });
+            let running = jobs.running_but(question.job);
+            let limit = question.limit;
+            if running >= limit || question.job.len() > LONGEST_NAME {
+                return Ok(Outcome::Settled(Verdict::Full { running, limit }));
             }
-            if dry_run {
-                return Ok(Verdict::Free);
+            if question.dry_run {
+                return Ok(Outcome::Settled(Verdict::Free));
             }
-            admitted.insert(job.to_owned(), now + PLACE_HELD);
-            let written = match lease {
-                Some(lease) => {
-                    leases.replace(&name, &PostParams::default(), &holding(lease, &admitted)).await
-                }
-                None => {
-                    let lease = Lease {
-                        metadata: kube::api::ObjectMeta { name: Some(name.clone()), ..Default::default() },
-                        spec: None,
-                    };
-                    leases.create(&PostParams::default(), &holding(lease, &admitted)).await
-                }
-            };
-            match written {
-                Ok(_) => return Ok(Verdict::Free),
+            let goes_ahead = running + tickets.len() < limit;
+            let number = tickets.values().map(|ticket| ticket.number + 1).max().unwrap_or(0);
+            if tickets.len() >= MOST_TICKETS
+                && let Some((oldest, _)) = tickets.iter().min_by_key(|(_, ticket)| ticket.number)
+            {
+                tickets.remove(&oldest.clone());
+            }
+            let resumed = jobs.stored.contains(question.job);
+            let ticket = Ticket { number, admitted: goes_ahead, resumed, until: now + TICKET_KEPT };
+            tickets.insert(question.job.to_owned(), ticket);
+            match self.write(question.namespace, lease, &tickets).await {
+                Ok(()) if goes_ahead => return Ok(Outcome::Settled(Verdict::Free)),
+                Ok(()) => return Ok(Outcome::Waiting(ticket)),
                 Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {}
                 Err(error) => return Err(error),
             }
         }
-        Err(kube::Error::Service("other operators gave places away all the while; try again".into()))
+        Err(contended())
+    }
+
+    /// Waits until those with earlier tickets are stored, or have not been for long enough. Times are measured here, by when
+    /// things were seen, as the clocks of several operators differ.
+    async fn wait(&self, question: &Question<'_>, own: Ticket) -> Result<Verdict, kube::Error> {
+        let begun = Instant::now();
+        let mut admitted: BTreeMap<u64, Instant> = BTreeMap::new();
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let lease = self.lease(question.namespace).await?;
+            let jobs = self.jobs(question.namespace).await?;
+            let running = jobs.running_but(question.job);
+            if running >= question.limit {
+                return Ok(Verdict::Full { running, limit: question.limit });
+            }
+            let mut tickets = lease.as_ref().map(tickets).unwrap_or_default();
+            let earlier = tickets.iter().filter(|(name, ticket)| {
+                ticket.number < own.number && !ticket.is_settled(name, &jobs) && *name != question.job
+            });
+            let unsettled = earlier.filter(|(_, ticket)| {
+                let since =
+                    ticket.admitted.then(|| *admitted.entry(ticket.number).or_insert_with(Instant::now));
+                since.is_none_or(|since| since.elapsed() < SETTLES_WITHIN)
+            });
+            let is_free = running + unsettled.count() < question.limit;
+            if !is_free && begun.elapsed() < LONGEST_WAIT {
+                continue;
+            }
+            let until = Timestamp::now() + TICKET_KEPT;
+            tickets.insert(question.job.to_owned(), Ticket { admitted: true, until, ..own });
+            match self.write(question.namespace, lease, &tickets).await {
+                Ok(()) => return Ok(Verdict::Free),
+                // Others have changed the Lease: what they did counts.
+                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {}
+                Err(error) => return Err(error),
+            }
+            if begun.elapsed() >= LONGEST_WAIT {
+                return Err(contended());
+            }
+        }
+    }
+
+    /// Takes back the ticket of a job that was refused; one that stays holds nobody up for longer than [`LONGEST_WAIT`].
+    async fn give_back(&self, question: &Question<'_>) {
+        for _ in 0..TRIES {
+            let Ok(Some(lease)) = self.lease(question.namespace).await else { return };
+            let mut tickets = tickets(&lease);
+            if tickets.remove(question.job).is_none() {
+                return;
+            }
+            match self.write(question.namespace, Some(lease), &tickets).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                _ => return,
+            }
+        }
+    }
+
+    async fn lease(&self, namespace: &str) -> Result<Option<Lease>, kube::Error> {
+        self.leases().get_opt(&lease_name(namespace)).await
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Writes the tickets, if nobody has changed the Lease since it was read.
+    async fn write(
+        &self,
+        namespace: &str,
+        lease: Option<Lease>,
+        tickets: &BTreeMap<String, Ticket>,
+    ) -> Result<(), kube::Error> {
+        let (name, leases) = (lease_name(namespace), self.leases());
+        match lease {
+            Some(lease) => leases.replace(&name, &PostParams::default(), &holding(lease, tickets)).await,
+            None => {
+                let metadata = kube::api::ObjectMeta { name: Some(name), ..Default::default() };
+                leases.create(&PostParams::default(), &holding(Lease { metadata, spec: None }, tickets)).await
+            }
+        }
+        .map(drop)
     }
 
     async fn jobs(&self, namespace: &str) -> Result<Jobs, kube::Error> {
@@ -128,11 +239,60 @@ impl Quota {
     }
 }
 
+/// What is asked.
+struct Question<'a> {
+    namespace: &'a str,
+    job: &'a str,
+    limit: usize,
+    dry_run: bool,
+}
+
+/// How a question was answered at first sight.
+enum Outcome {
+    Settled(Verdict),
+    /// The last places are others' who are not stored yet; this is the ticket.
+    Waiting(Ticket),
+}
+
+/// What stands for a job that is not stored yet.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Ticket {
+    /// Grows from ticket to ticket of a Lease.
+    number: u64,
+    /// Whether it was admitted, or waits for those before it.
+    admitted: bool,
+    /// Whether the job was stored before, held back.
+    resumed: bool,
+    until: Timestamp,
+}
+
+impl Ticket {
+    /// Whether what was admitted is stored.
+    fn is_settled(&self, job: &str, jobs: &Jobs) -> bool {
+        jobs.running.contains(job) || !self.resumed && jobs.stored.contains(job)
+    }
+}
+
+fn contended() -> kube::Error {
+    kube::Error::Service("other operators gave places away all the while; try again".into())
+}
+
+fn lease_name(namespace: &str) -> String {
+    format!("mpi-operator-quota-{namespace}")
+}
+
 /// The jobs of a namespace, by name.
 #[derive(Default)]
 struct Jobs {
     stored: BTreeSet<String>,
     running: BTreeSet<String>,
+}
+
+impl Jobs {
+    /// How many run, without this one.
+    fn running_but(&self, job: &str) -> usize {
+        self.running.iter().filter(|running| *running != job).count()
+    }
 }
 
 /// Whether a job takes a place: it has not ended and is not held back.
@@ -161,14 +321,14 @@ fn limit(namespace: &Namespace) -> Option<usize> {
     limit
 }
 
-fn admitted(lease: &Lease) -> BTreeMap<String, Timestamp> {
+fn tickets(lease: &Lease) -> BTreeMap<String, Ticket> {
     let text = lease.annotations().get(ANNOTATION_ADMITTED);
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-fn holding(mut lease: Lease, admitted: &BTreeMap<String, Timestamp>) -> Lease {
-    // Names and times always become JSON.
-    let text = serde_json::to_string(admitted).unwrap_or_default();
+fn holding(mut lease: Lease, tickets: &BTreeMap<String, Ticket>) -> Lease {
+    // Names, numbers and times always become JSON.
+    let text = serde_json::to_string(tickets).unwrap_or_default();
     lease.annotations_mut().insert(ANNOTATION_ADMITTED.to_owned(), text);
     lease
 }

@@ -26,9 +26,10 @@ use crate::stage::{Stage, job};
 async fn guarded() -> (Stage, Vitals) {
     let (stage, vitals) = (Stage::new().await, Vitals::default());
     stage.in_namespace("kube-system").await;
-    on_loopback(&stage.client, &stage.client, "kube-system", vitals.clone(), CancellationToken::new())
-        .await
-        .unwrap();
+    let (callers, stop) = (stage.webhook_authority(), CancellationToken::new());
+    let served =
+        on_loopback(&stage.client, &stage.client, "kube-system", callers.as_deref(), (vitals.clone(), stop));
+    served.await.unwrap();
     (stage, vitals)
 }
 
@@ -53,6 +54,25 @@ fn faulty(name: &str) -> Value {
     faulty["metadata"]["annotations"] =
         json!({ api::ANNOTATION_LAUNCH: "pigeon", api::ANNOTATION_START_TIMEOUT: "soon" });
     faulty
+}
+
+/// Where the webhook of this stage answers.
+async fn address(stage: &Stage) -> String {
+    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(stage.client.clone());
+    let configuration = configurations.get(WEBHOOK_NAME).await.unwrap();
+    let url = configuration.webhooks.unwrap().remove(0).client_config.url.unwrap();
+    url.strip_prefix("https://").unwrap().split('/').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_stop_admission() {
+    let (stage, _) = guarded().await;
+    let address = address(&stage).await;
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(tokio::net::TcpStream::connect(&address).await.unwrap());
+    }
+    create(&stage, &job("pi", 1, json!({}))).await.unwrap();
 }
 
 #[tokio::test]
@@ -81,9 +101,8 @@ async fn an_invalid_job_is_refused_with_every_fault() {
 async fn an_invalid_job_from_before_the_webhook_can_still_be_touched_and_deleted() {
     let stage = Stage::new().await;
     create(&stage, &faulty("pi")).await.unwrap();
-    on_loopback(&stage.client, &stage.client, "kube-system", Vitals::default(), CancellationToken::new())
-        .await
-        .unwrap();
+    let (vitals, stop) = (Vitals::default(), CancellationToken::new());
+    on_loopback(&stage.client, &stage.client, "kube-system", None, (vitals, stop)).await.unwrap();
     let patch = json!({ "metadata": { "labels": { "looked-at": "yes" } } });
     stage.change_job("pi", patch).await;
     let patch = json!({ "metadata": { "annotations": { "example.com/looked-at": "yes" } } });
@@ -202,6 +221,32 @@ async fn a_job_that_its_queue_resumes_is_not_refused_and_counts() {
     assert!(refused.message.ends_with("Quota exceeded: 2/1 jobs running"), "{}", refused.message);
 }
 
+/// What a webhook says to a review of a creation.
+async fn admits(webhook: &Arc<Webhook>, namespace: &str, name: &str) -> bool {
+    let request = json!({ "uid": name, "operation": "CREATE", "namespace": namespace, "name": name,
+        "userInfo": { "username": "ada" }, "object": job(name, 1, json!({})) });
+    let review =
+        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request });
+    let request =
+        Request::post("/validate").body(kube::client::Body::from(review.to_string().into_bytes())).unwrap();
+    let answer = webhook.clone().answer(request).await;
+    assert_eq!(answer.status(), 200);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice::<Value>(&body).unwrap()["response"]["allowed"] == true
+}
+
+#[tokio::test]
+async fn a_job_that_is_admitted_and_never_stored_keeps_no_place_from_others() {
+    let (stage, _) = guarded().await;
+    limit(&stage, "1").await;
+    let forged = Arc::new(Webhook::new(stage.client.clone(), "kube-system", Vitals::default()));
+    assert!(admits(&forged, &stage.namespace, "ghost").await);
+    create(&stage, &job("pi", 1, json!({}))).await.unwrap();
+    // That one is stored.
+    let refused = create(&stage, &job("second", 1, json!({}))).await.unwrap_err();
+    assert!(refused.message.ends_with("Quota exceeded: 1/1 jobs running"), "{}", refused.message);
+}
+
 /// Two replicas that are asked at the same moments, before anything that they admit is stored.
 #[tokio::test]
 async fn two_webhooks_do_not_both_give_the_last_place_away() {
@@ -212,17 +257,11 @@ async fn two_webhooks_do_not_both_give_the_last_place_away() {
     let replicas = [replica(), replica()];
     let ask = async |number: usize| {
         let name = format!("pi-{number}");
-        let request = json!({ "uid": name, "operation": "CREATE", "namespace": stage.namespace, "name": name,
-            "userInfo": { "username": "ada" }, "object": job(&name, 1, json!({})) });
-        let review =
-            json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request });
-        let request = Request::post("/validate")
-            .body(kube::client::Body::from(review.to_string().into_bytes()))
-            .unwrap();
-        let answer = replicas[number % 2].clone().answer(request).await;
-        assert_eq!(answer.status(), 200);
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
-        serde_json::from_slice::<Value>(&body).unwrap()["response"]["allowed"] == true
+        let allowed = admits(&replicas[number % 2], &stage.namespace, &name).await;
+        if allowed {
+            create(&stage, &job(&name, 1, json!({}))).await.unwrap();
+        }
+        allowed
     };
     let allowed = join_all((0..16).map(ask)).await;
     assert_eq!(allowed.iter().filter(|allowed| **allowed).count(), 5);
@@ -269,6 +308,7 @@ async fn who_did_what_to_which_job_is_written_down() {
         .map(|line| {
             let text = |field: &str| line[field].as_str().unwrap();
             assert_eq!((text("user"), text("namespace")), ("kubernetes-admin", "audited"), "{line}");
+            assert_eq!(line["caller_authenticated"], stage.webhook_authority().is_some(), "{line}");
             (text("operation"), text("job"), line["allowed"] == true, text("fields"))
         })
         .collect();

@@ -109,6 +109,11 @@ impl Stage {
         Some(stage.in_namespace(&name).await)
     }
 
+    /// The authority of the API server's client certificate, where that is known.
+    pub fn webhook_authority(&self) -> Option<String> {
+        self.server.as_ref()?.webhook_authority()
+    }
+
     /// Without the definition.
     pub async fn bare() -> Self {
         let store = Arc::new(Store::new(DEFAULT_WINDOW, Box::new(Volatile)));

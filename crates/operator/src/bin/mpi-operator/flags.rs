@@ -72,6 +72,10 @@ pub struct Flags {
     /// The Secret that keeps the certificate; made if it is not there.
     #[arg(long, default_value = "mpi-operator-webhook-tls", value_name = "NAME")]
     pub webhook_secret: String,
+    /// Answer reviews only of those who show a client certificate that an authority in this file (PEM) has signed; the API
+    /// server shows one if its --admission-control-config-file says so. Read once, at the start.
+    #[arg(long, value_name = "FILE")]
+    pub webhook_client_ca: Option<std::path::PathBuf>,
     /// How lines are logged: as text on a terminal and as JSON elsewhere, unless this says.
     #[arg(long, value_enum, default_value = "auto")]
     pub log_format: LogFormat,

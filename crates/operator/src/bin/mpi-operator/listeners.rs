@@ -4,8 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use operator::certificates::{Kept, Shown};
 use operator::monitor::{Access, Reviewer, answer_metrics, answer_probe};
-use operator::{Vitals, certificates, serve};
+use operator::{Vitals, serve};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,7 +31,8 @@ pub async fn probes(
     Ok(())
 }
 
-/// Serves the metrics, if they are to be. Beyond loopback a reader shows a token, so what is said is encrypted.
+/// Serves the metrics, if they are to be. Beyond loopback a reader shows a token, so what is said is encrypted, with the
+/// webhook's certificate where there is one: its authority is in a Secret, so that a reader can check whom it gives the token.
 ///
 /// # Errors
 /// If the port is taken or not allowed, or no certificate could be made.
@@ -38,8 +40,8 @@ pub async fn metrics(
     flags: &Flags,
     vitals: &Vitals,
     client: &kube::Client,
-    tasks: &TaskTracker,
-    stop: &CancellationToken,
+    certificate: Option<Arc<Shown>>,
+    (tasks, stop): (&TaskTracker, &CancellationToken),
 ) -> Result<(), Box<dyn std::error::Error>> {
     let Some(listener) = bind(flags.monitoring_address, flags.monitoring_port).await? else { return Ok(()) };
     let address = listener.local_addr()?;
@@ -48,11 +50,14 @@ pub async fn metrics(
     let (access, tls) = if is_open {
         (Access::Open, None)
     } else {
-        // Whoever reads metrics knows the port by other means than its certificate.
-        let names = ["mpi-operator-metrics".to_owned()];
-        let kept = certificates::Kept::make(&names, jiff::Timestamp::now())?;
-        let tls = certificates::Shown::new(&kept)?.acceptor()?;
-        (Access::Reviewed(Reviewer::new(client.clone())), Some(tls))
+        let shown = certificate.map_or_else(
+            || {
+                let names = ["mpi-operator-metrics".to_owned()];
+                Shown::new(&Kept::make(&names, jiff::Timestamp::now())?)
+            },
+            Ok,
+        )?;
+        (Access::Reviewed(Reviewer::new(client.clone())), Some(shown.acceptor()?))
     };
     let (vitals, access) = (vitals.clone(), Arc::new(access));
     let answer = move |request| answer_metrics(vitals.clone(), access.clone(), request);

@@ -44,8 +44,8 @@ async fn live(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
     listeners::probes(flags, &vitals, &tasks, &stop).await?;
     let config = config(flags).await?;
     let client = Client::try_from(config.clone())?;
-    listeners::metrics(flags, &vitals, &client, &tasks, &stop).await?;
-    webhook::serve(flags, &vitals, &client, &tasks, &stop).await?;
+    let certificate = webhook::serve(flags, &vitals, &client, &tasks, &stop).await?;
+    listeners::metrics(flags, &vitals, &client, certificate, (&tasks, &stop)).await?;
     let lease = Lease::new(client, &flags.lock_namespace, Duration::from_secs(flags.lease_duration))?;
     let outcome = lead(flags, &config, &lease, &vitals).await;
     vitals.metrics.set_leader(false);

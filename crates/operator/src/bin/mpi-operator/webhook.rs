@@ -18,7 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(12 * 3600);
 /// How soon it is looked at again when something failed.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Answers reviews, if any are to be answered. Any replica does, whether it leads or not.
+/// Answers reviews, if any are to be answered. Any replica does, whether it leads or not. Gives the certificate that is
+/// shown, which is kept in a Secret and renewed.
 ///
 /// # Errors
 /// If the port is taken, or there is no certificate.
@@ -28,18 +29,30 @@ pub async fn serve(
     client: &Client,
     tasks: &TaskTracker,
     stop: &CancellationToken,
-) -> Result<(), Box<dyn std::error::Error>> {
+) -> Result<Option<Arc<Shown>>, Box<dyn std::error::Error>> {
     if flags.webhook_port == 0 {
-        return Ok(());
+        return Ok(None);
     }
     let listener = server::bind_everywhere(flags.webhook_port).await?;
     let kept = load(flags, client).await?;
     let shown = Shown::new(&kept)?;
     tracing::info!(address = %listener.local_addr()?, "answering admission reviews");
-    let webhook = Arc::new(Webhook::new(client.clone(), &flags.webhook_namespace, vitals.clone()));
+    let webhook = Webhook::new(client.clone(), &flags.webhook_namespace, vitals.clone());
+    let (webhook, acceptor) = match &flags.webhook_client_ca {
+        Some(path) => {
+            let unreadable = |error| format!("cannot read --webhook-client-ca {}: {error}", path.display());
+            let authorities = std::fs::read_to_string(path).map_err(unreadable)?;
+            (webhook.of_proved_callers(), shown.acceptor_for(&authorities)?)
+        }
+        None => {
+            tracing::warn!("reviews of anyone who reaches the port are answered: see --webhook-client-ca");
+            (webhook, shown.acceptor()?)
+        }
+    };
+    let webhook = Arc::new(webhook);
     let answer = move |request| webhook.clone().answer(request);
-    tasks.spawn(server::serve(listener, Some(shown.acceptor()?), answer, stop.clone()));
-    let renewing = renew(flags.clone(), client.clone(), shown, kept);
+    tasks.spawn(server::serve(listener, Some(acceptor), answer, stop.clone()));
+    let renewing = renew(flags.clone(), client.clone(), shown.clone(), kept);
     let stop = stop.clone();
     tasks.spawn(async move {
         tokio::select! {
@@ -47,7 +60,7 @@ pub async fn serve(
             () = stop.cancelled() => {}
         }
     });
-    Ok(())
+    Ok(Some(shown))
 }
 
 async fn load(flags: &Flags, client: &Client) -> Result<Kept, operator::certificates::Error> {
