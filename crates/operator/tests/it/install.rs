@@ -109,6 +109,19 @@ fn render(overlay: &str) -> Vec<Value> {
 }
 
 #[test]
+fn prometheus_gives_its_token_to_nobody_but_the_operator() {
+    let path = Path::new(DEPLOY).join("components/monitoring/service-monitor.yaml");
+    let monitor: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    for endpoint in monitor["spec"]["endpoints"].as_array().unwrap() {
+        let tls = json!({
+            "ca": { "secret": { "name": "mpi-operator-webhook-tls", "key": "ca.crt" } },
+            "serverName": "mpi-operator.mpi-operator.svc",
+        });
+        assert_eq!((&endpoint["scheme"], &endpoint["tlsConfig"]), (&json!("https"), &tls));
+    }
+}
+
+#[test]
 fn every_overlay_renders_a_whole_installation() {
     for (overlay, more) in [("overlays/kubernetes", 0), ("overlays/openshift", 2)] {
         let objects = render(overlay);
