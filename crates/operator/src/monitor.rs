@@ -59,7 +59,7 @@ pub enum Access {
 /// Asks the API server about tokens.
 pub struct Reviewer {
     client: kube::Client,
-    memory: Mutex<Memory>,
+    memory: Box<Mutex<Memory>>,
 }
 
 /// What was asked lately. Decisions against tokens, which anyone can cause, take no room from those for them.
@@ -113,7 +113,7 @@ impl Reviewer {
     /// Asks with this client, which must be allowed to create TokenReviews and SubjectAccessReviews.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { client, memory: Mutex::default() }
+        Self { client, memory: Box::default() }
     }
 
     /// Whether the token's owner may read the metrics.
