@@ -35,6 +35,11 @@ pub mod places {
         given("ODH_EXAMPLES_ENVIRONMENT")
     }
 
+    /// The environment with Open MPI 5, mpi4py and the example programs.
+    pub fn openmpi5_environment() -> PathBuf {
+        given("ODH_OPENMPI5_ENVIRONMENT")
+    }
+
     /// The environment with MPICH and mpi4py.
     pub fn mpich_environment() -> PathBuf {
         given("ODH_MPICH_ENVIRONMENT")
@@ -150,8 +155,13 @@ impl Home {
 
     /// A home with a cluster up in a mode that the story is about.
     pub fn with_mode(story: &str, mode: Mode) -> Home {
+        Home::with_mode_and(story, mode, &[])
+    }
+
+    /// The same with more words for `odh local up`.
+    pub fn with_mode_and(story: &str, mode: Mode, words: &[&str]) -> Home {
         let home = Home::new();
-        home.up(&["--mode", mode.word()]);
+        home.up(&[&["--mode", mode.word()], words].concat());
         assert_eq!(home.mode(), mode.word(), "the cluster runs in another mode than it was told to");
         modes::record(story, mode.word(), true);
         home

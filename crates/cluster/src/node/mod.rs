@@ -501,6 +501,9 @@ impl LocalNode {
             variables.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         }
         if !self.mode.kind.isolates() {
+            // Of daemons that share a machine's name, Open MPI 5 takes some for one node's, and not the same on each
+            // rank: in its hierarchical collectives the ranks then wait for each other for ever.
+            variables.set("OMPI_MCA_coll", "^han");
             variables.set("ODH_LAUNCH_REGISTRY", self.registry(pod).display().to_string());
             variables.set("ODH_POD_NAME", pod::hostname(pod));
             variables.set("TMPDIR", temporary.display().to_string());

@@ -1,28 +1,33 @@
-//! Someone brings the MPI that an image has: Open MPI 4 of Debian and of PyPI, MPICH 5, Intel MPI, each through the launch agent and
-//! through ssh. Ranks run on every Worker.
+//! Someone brings the MPI that an image has: Open MPI 4 of Debian and of PyPI, Open MPI 5, MPICH 5, Intel MPI, each through the launch
+//! agent and through ssh. Ranks run on every Worker.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use stories::{Home, places};
+use serde_json::{Value, json};
+use stories::{Home, Mode, places};
 
-/// An MPI, the example that uses it, and where its programs are.
+/// An MPI, the examples that it runs, and where its programs are.
 pub struct Implementation {
     pub name: &'static str,
-    example: &'static str,
+    examples: &'static [&'static str],
     prefix: PathBuf,
 }
 
 /// The programs that an image has to offer.
-const PROGRAMS: [&str; 4] = ["mpirun", "mpiexec", "orted", "python3"];
+const PROGRAMS: [&str; 7] = ["mpirun", "mpiexec", "orted", "prted", "python3", "mpi-pi", "train-digits"];
 const SSH_PROGRAMS: [&str; 2] = ["ssh", "sshd-worker"];
+/// Where the job's key is mounted.
+const SSH_DIRECTORY: &str = "/home/mpiuser/.ssh";
 
-pub fn implementations() -> [Implementation; 4] {
+pub fn implementations() -> [Implementation; 5] {
+    let one = |name, examples, prefix| Implementation { name, examples, prefix };
     [
-        Implementation { name: "debian", example: "hello.yaml", prefix: PathBuf::from("/usr") },
-        Implementation { name: "wheel", example: "hello.yaml", prefix: places::examples_environment() },
-        Implementation { name: "mpich", example: "hello-mpich.yaml", prefix: places::mpich_environment() },
-        Implementation { name: "intel", example: "hello-intel.yaml", prefix: places::intel_environment() },
+        one("debian", &["hello"], PathBuf::from("/usr")),
+        one("wheel", &["hello"], places::examples_environment()),
+        one("openmpi5", &["hello", "pi", "digits"], places::openmpi5_environment()),
+        one("mpich", &["hello-mpich"], places::mpich_environment()),
+        one("intel", &["hello-intel"], places::intel_environment()),
     ]
 }
 
@@ -48,40 +53,34 @@ pub fn image(home: &Path, implementation: &Implementation) -> PathBuf {
     folder
 }
 
-/// The example, under a name and with an image of its own; with ssh as `hello-ssh.yaml` has it.
-fn manifest(home: &Home, implementation: &Implementation, ssh: bool) -> (String, String) {
-    let text = std::fs::read_to_string(places::repository("examples").join(implementation.example))
-        .expect("the example is there");
-    let name = format!("{}-{}", implementation.name, if ssh { "ssh" } else { "agent" });
-    let mut lines = Vec::new();
-    let mut in_worker = false;
-    for line in text.lines() {
-        in_worker |= line.trim() == "Worker:";
-        if let Some(indent) = line.strip_suffix("name: mpi") {
-            lines.push(line.to_owned());
-            let indent = indent.replace('-', " ");
-            if ssh {
-                lines.push(format!("{indent}env: [{{name: SSH_DIRECTORY, value: /home/mpiuser/.ssh}}]"));
-            }
-            if ssh && in_worker {
-                lines.push(format!("{indent}command: [sshd-worker]"));
-                lines
-                    .push(format!("{indent}readinessProbe: {{tcpSocket: {{port: 2222}}, periodSeconds: 1}}"));
-            }
-        } else if line.starts_with("  name: hello") {
-            lines.push(format!("  name: {name}"));
-            let launch = if ssh { "ssh" } else { "agent" };
-            lines.push(format!("  annotations: {{training.opendatahub.io/launch: {launch}}}"));
-        } else if let Some((before, _)) = line.split_once("image: ") {
-            lines.push(format!("{before}image: {}", image_name(implementation)));
-        } else {
-            lines.push(line.to_owned());
-            if ssh && line == "spec:" {
-                lines.push("  sshAuthMountPath: /home/mpiuser/.ssh".to_owned());
-            }
+/// The example as an object of its own, with a name and an image of its own; with ssh as `hello-ssh.yaml` has it.
+fn manifest(home: &Home, implementation: &Implementation, example: &str, ssh: bool) -> (String, String) {
+    let path = places::repository("examples").join(format!("{example}.yaml"));
+    let read = ["create", "--dry-run=client", "-o", "json", "-f", &path.to_string_lossy()];
+    let mut job = home.kubectl(&read).ended(0).json();
+    let launch = if ssh { "ssh" } else { "agent" };
+    let name = format!("{}-{example}-{launch}", implementation.name);
+    job["metadata"]["name"] = json!(name);
+    job["metadata"]["annotations"]["training.opendatahub.io/launch"] = json!(launch);
+    for role in ["Launcher", "Worker"] {
+        let container = &mut job["spec"]["mpiReplicaSpecs"][role]["template"]["spec"]["containers"][0];
+        container["image"] = json!(image_name(implementation));
+        if ssh {
+            let mut variables = container["env"].as_array().cloned().unwrap_or_default();
+            variables.push(json!({ "name": "SSH_DIRECTORY", "value": SSH_DIRECTORY }));
+            container["env"] = Value::Array(variables);
+        }
+        if ssh && role == "Worker" {
+            container["command"] = json!(["sshd-worker"]);
+            container["readinessProbe"] = json!({ "tcpSocket": { "port": 2222 }, "periodSeconds": 1 });
         }
     }
-    let path = home.write(&format!("{name}.yaml"), &(lines.join("\n") + "\n"));
+    // Ranks that wait for ever fail the story, and do not keep it.
+    job["spec"]["runPolicy"]["activeDeadlineSeconds"] = json!(300);
+    if ssh {
+        job["spec"]["sshAuthMountPath"] = json!(SSH_DIRECTORY);
+    }
+    let path = home.write(&format!("{name}.json"), &job.to_string());
     (name, path)
 }
 
@@ -89,7 +88,7 @@ pub fn image_name(implementation: &Implementation) -> String {
     format!("example.test/mpi:{}", implementation.name)
 }
 
-/// Runs every implementation and sees that each Worker said something.
+/// Runs every implementation with its examples.
 fn run_all(story: &str, ssh: bool) {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let implementations = implementations();
@@ -106,12 +105,27 @@ fn run_all(story: &str, ssh: bool) {
         return;
     }
     for implementation in &implementations {
-        let (name, path) = manifest(&home, implementation, ssh);
-        let answer = home.odh(&["local", "run", &path]).ended(0);
-        if home.mode() != "plain" {
-            answer.says(&format!("on {name}-worker-0")).says(&format!("on {name}-worker-1"));
+        for example in implementation.examples {
+            run(&home, implementation, example, ssh);
         }
     }
+}
+
+/// Runs one example; all ranks of it were seen, and on every Worker.
+fn run(home: &Home, implementation: &Implementation, example: &str, ssh: bool) {
+    let (name, path) = manifest(home, implementation, example, ssh);
+    let answer = home.odh(&["local", "run", &path]).ended(0);
+    if home.mode() != "plain" {
+        answer.says(&format!("on {name}-worker-0")).says(&format!("on {name}-worker-1"));
+    }
+    let job = home.odh(&["training", "get", "mpijob", &name, "-o", "json"]).ended(0).json();
+    let conditions = job["status"]["conditions"].as_array().expect("the job has conditions");
+    let verified = conditions.iter().find(|condition| condition["type"] == "WorldVerified");
+    assert_eq!(
+        verified.map(|condition| &condition["status"]),
+        Some(&json!("True")),
+        "{name}: {conditions:#?}"
+    );
 }
 
 #[test]
@@ -122,4 +136,15 @@ fn every_mpi_runs_through_the_launch_agent() {
 #[test]
 fn every_mpi_runs_through_ssh() {
     run_all("implementations::ssh", true);
+}
+
+/// Workers have one machine's name there, by which Open MPI 5 finds out which ranks share a node.
+#[test]
+fn open_mpi_5_trains_in_plain_mode() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let implementations = implementations();
+    let openmpi5 = implementations.iter().find(|one| one.name == "openmpi5").expect("it is among them");
+    let mapping = format!("{}={}", image_name(openmpi5), image(folder.path(), openmpi5).display());
+    let home = Home::with_mode_and("implementations::plain", Mode::Plain, &["--image", &mapping]);
+    run(&home, openmpi5, "digits", false);
 }
