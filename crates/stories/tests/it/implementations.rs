@@ -25,7 +25,7 @@ pub fn implementations() -> [Implementation; 5] {
     [
         one("debian", &["hello"], PathBuf::from("/usr")),
         one("wheel", &["hello"], places::examples_environment()),
-        one("openmpi5", &["hello", "pi", "digits"], places::openmpi5_environment()),
+        one("openmpi5", &["hello-openmpi5", "pi", "digits"], places::openmpi5_environment()),
         one("mpich", &["hello-mpich"], places::mpich_environment()),
         one("intel", &["hello-intel"], places::intel_environment()),
     ]
