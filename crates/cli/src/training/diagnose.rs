@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use plan::diagnosis::{Collector, Confidence, Diagnosis, Ending, Facts, Output as Printed, diagnose};
+use plan::diagnosis::{
+    Collector, Confidence, Diagnosis, Ending, Facts, Output as Printed, diagnose, warnings,
+};
 use serde_json::{Value, json};
 
 use super::create::unreadable;
@@ -30,6 +32,11 @@ pub fn run(console: &Console, asked: &Diagnose) -> Result<u8, Failure> {
     if printed.skipped_bytes > 0 {
         let mebibytes = printed.skipped_bytes.div_ceil(1 << 20);
         console.note(&format!("{mebibytes} MiB between the first and the last lines were not looked at"));
+    }
+    if found.is_none() && asked.exit_code == Some(0) {
+        for warning in warnings(&printed) {
+            console.note(&format!("the run ended well, though: {warning}"));
+        }
     }
     console.data(&text)?;
     Ok(0)

@@ -43,6 +43,13 @@ pub(crate) fn explain(
     }
 }
 
+/// What a finding says in a run that ended well, with the line that says it.
+pub(crate) fn warning(finding: &Finding, line: &Line<'_>) -> String {
+    let rule = finding.rule;
+    let message = fill(rule.says.unwrap_or(rule.cause.advice().message), &finding.values);
+    format!("{} (line {})", escaped(&message), line.number)
+}
+
 fn diagnosis(
     cause: Cause,
     confidence: Confidence,

@@ -5,7 +5,7 @@
 
 use super::cause::Cause;
 use super::lines::Line;
-use super::rules::{Phase, Speaker, weight};
+use super::rules::{self, Phase, Speaker, weight};
 use super::scan::Finding;
 use super::{Confidence, Ending};
 
@@ -93,8 +93,14 @@ fn candidates<'a>(material: &Material<'a>) -> Vec<Candidate<'a>> {
         .iter()
         .filter(|finding| finding.rule.phase == Phase::Report && !tag(finding))
         .collect();
+    let not_launched =
+        material.output.iter().any(|finding| rules::of_failed_launch(finding.rule) && !tag(finding));
     let confirmed = reports.iter().any(|report| agrees(report, material.ending) == Some(true));
-    let of_output = material.output.iter().map(|finding| {
+    let counted = |finding: &&Finding| {
+        finding.rule.speaker != Speaker::Transport
+            || (not_launched && !tag(finding) && !of_known_speaker(&material.lines[finding.at]))
+    };
+    let of_output = material.output.iter().filter(counted).map(|finding| {
         let rule = finding.rule;
         let foreign = rule.speaker == Speaker::Launcher && tag(finding);
         let passed = rule.phase == Phase::Start && !reports.is_empty();
@@ -117,6 +123,11 @@ fn candidates<'a>(material: &Material<'a>) -> Vec<Candidate<'a>> {
         weak: false,
     });
     of_output.chain(of_cluster).collect()
+}
+
+/// Whether mpiexec or the launch agent says it, in words that have rules of their own.
+fn of_known_speaker(line: &Line<'_>) -> bool {
+    ["[mpiexec@", "[proxy:", "odh-launch: "].iter().any(|start| line.text.trim_start().starts_with(start))
 }
 
 /// Whether the exit code is the one that goes with a launcher's report; nothing where there is none to compare.
@@ -183,7 +194,10 @@ fn confidence(best: &Candidate<'_>, all: &[Candidate<'_>]) -> Confidence {
 fn by_ending<'a>(material: &Material<'a>, best: Option<&Candidate<'a>>) -> Verdict<'a> {
     let best = best.cloned();
     let not_started = best.as_ref().is_some_and(|best| {
-        matches!(best.finding.rule.id, "daemons-not-started" | "daemon-report" | "bstrap-proxy")
+        matches!(
+            best.finding.rule.id,
+            "daemons-not-started" | "daemon-report" | "daemon-status" | "bstrap-proxy"
+        )
     });
     match material.ending {
         Ending::Exited(127) if not_started => Verdict::Ended(
@@ -225,7 +239,8 @@ fn by_exit_code<'a>(code: i32, printed: bool) -> Verdict<'a> {
         132 | 134 | 135 | 136 | 139 => (
             Cause::RankCrashed,
             format!("exit code {code}: a rank, or the launcher, crashed with signal {}", code - 128),
-            Confidence::Medium,
+            // Launchers report ranks that crash: where they do not, it may have been the launcher.
+            Confidence::Low,
         ),
         124 => (
             Cause::Terminated,

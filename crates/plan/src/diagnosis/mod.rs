@@ -22,6 +22,8 @@ mod scan;
 mod tests;
 mod world;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 pub use actor::Actor;
@@ -123,6 +125,22 @@ fn known_peers(
         }
     });
     findings
+}
+
+/// What the launcher and MPI complained about in a run that ended well: worth a note, no failure. Nothing that ranks printed counts.
+#[must_use]
+pub fn warnings(output: &Output) -> Vec<String> {
+    let head = String::from_utf8_lossy(&output.head);
+    let tail = String::from_utf8_lossy(&output.tail);
+    let lines = lines::lines(&head, &tail, output);
+    let findings = scan::scan(&lines);
+    let mut seen = BTreeSet::new();
+    let warnings =
+        findings.iter().filter(|finding| rules::of_good_run(finding.rule) && !lines[finding.at].by_rank);
+    warnings
+        .filter(|finding| seen.insert(finding.rule.id))
+        .map(|finding| explain::warning(finding, &lines[finding.at]))
+        .collect()
 }
 
 /// The diagnosis; nothing where nothing failed.

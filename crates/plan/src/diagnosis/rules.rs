@@ -10,6 +10,7 @@ mod launch;
 mod network;
 mod ranks;
 mod settings;
+mod transport;
 
 use super::cause::Cause;
 
@@ -18,6 +19,9 @@ use super::cause::Cause;
 pub(crate) enum Speaker {
     /// mpirun, its daemons, ssh, the launch agent: a line that carries a rank's tag is not theirs.
     Launcher,
+    /// Whatever the launcher calls to reach a Worker: ssh, or a program that was named in its place. Its words are its own, so they
+    /// count only where the launcher reports that it could not start its daemons.
+    Transport,
     /// MPI, the loader or the runtime inside a rank.
     Rank,
     /// The program, or a library in words that programs use, too: weak.
@@ -151,7 +155,39 @@ pub(crate) fn by_agent(rule: &Rule) -> bool {
     of_any_peer(rule) || rule.id == "agent-no-answer-back"
 }
 
+/// Whether it stands in the output of runs that end well, too: something was ignored, retried or lost too late to matter.
+pub(crate) fn of_good_run(rule: &Rule) -> bool {
+    [
+        "btl-interface",
+        "ucx-device",
+        "component-not-found",
+        "ompi-connect-warning",
+        "ompi-handshake-warning",
+        "daemon-lost",
+        "hydra-downstream",
+        "hydra-downstream-ended",
+    ]
+    .contains(&rule.id)
+}
+
+/// Whether the launcher reports by it that it could not start its daemons.
+pub(crate) fn of_failed_launch(rule: &Rule) -> bool {
+    [
+        "daemons-not-started",
+        "daemon-report",
+        "daemon-report-127",
+        "daemon-status",
+        "daemon-status-127",
+        "bstrap-proxy",
+        "bstrap-proxy-missing",
+        "hydra-no-launch",
+    ]
+    .contains(&rule.id)
+}
+
 /// All rules.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
-    [launch::RULES, settings::RULES, ranks::RULES, network::RULES, cluster::RULES].into_iter().flatten()
+    [launch::RULES, transport::RULES, settings::RULES, ranks::RULES, network::RULES, cluster::RULES]
+        .into_iter()
+        .flatten()
 }

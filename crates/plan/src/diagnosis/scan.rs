@@ -53,7 +53,11 @@ static MATCHER: LazyLock<Option<Matcher>> = LazyLock::new(|| {
         .enumerate()
         .flat_map(|(index, (rule, _))| rule.needle.split('|').map(move |needle| (needle, index)))
         .unzip();
-    Some(Matcher { needles: AhoCorasick::new(needles).ok()?, owners, rules })
+    Some(Matcher {
+        needles: AhoCorasick::builder().ascii_case_insensitive(true).build(needles).ok()?,
+        owners,
+        rules,
+    })
 });
 
 /// Over bytes and without Unicode classes: what is looked for is ASCII, and such programs are small and quick to build.

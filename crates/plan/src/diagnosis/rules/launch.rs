@@ -60,7 +60,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::ConnectionRefused,
         ROOT,
         "connect to host ",
-        r"^(?:[\w.-]+: )?connect to host (?P<host>\S+) (?:\([^)]*\) )?port (?P<port>\d+): (?:Connection refused|Connection reset)",
+        r"^(?:[\w.-]+: )?connect to host (?P<host>\S+) (?:\([^)]*\) )?port (?P<port>\d+): (?i:Connection refused|Connection reset)",
         "ssh: connect to host train-worker-1 port 22: Connection refused",
     ),
     rule(
@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::ConnectionTimeout,
         ROOT,
         "connect to host ",
-        r"^(?:[\w.-]+: )?connect to host (?P<host>\S+) (?:\([^)]*\) )?port (?P<port>\d+): (?:(?:Connection|Operation) timed out|timed out|no answer)",
+        r"^(?:[\w.-]+: )?connect to host (?P<host>\S+) (?:\([^)]*\) )?port (?P<port>\d+): (?i:(?:Connection|Operation) timed out|timed out|no answer)",
         "ssh: connect to host train-worker-1 port 2222: Connection timed out",
     ),
     rule(
@@ -76,7 +76,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::PeerUnreachable,
         ROOT,
         "connect to host ",
-        r"^(?:[\w.-]+: )?connect to host (?P<host>\S+) (?:\([^)]*\) )?port (?P<port>\d+): (?P<reason>No route to host|Network is unreachable|Host is unreachable)",
+        r"^(?:[\w.-]+: )?connect to host (?P<host>\S+) (?:\([^)]*\) )?port (?P<port>\d+): (?P<reason>(?i:No route to host|Network is unreachable|Host is unreachable))",
         "ssh: connect to host train-worker-1 port 22: No route to host",
     )
     .says("MPI communication failure – check NetworkPolicies: the launcher cannot reach {host|a worker}: {reason|no route}"),
@@ -130,7 +130,7 @@ pub(super) const RULES: &[Rule] = &[
         Cause::AuthenticationFailed,
         ROOT,
         "Permission denied (",
-        r"^(?:\S+@)?(?P<host>[^\s:@]+): Permission denied \((?P<reason>[\w,-]+)\)\.?",
+        r"^(?:\S+@)?(?P<host>[^\s:@]+): Permission denied \((?P<reason>[a-z][\w,-]*)\)\.?",
         "mpiuser@train-worker-1: Permission denied (publickey,password,keyboard-interactive).",
     ),
     rule(
@@ -321,6 +321,18 @@ pub(super) const RULES: &[Rule] = &[
     .block(r"Daemon exit status: 127\b")
     .details(&[r"Remote host: +(?P<host>\S+)"]),
     rule(
+        "daemon-report-crashed",
+        Cause::DaemonLost,
+        CONNECT,
+        "A daemon failed to report back after being spawned",
+        r"A daemon failed to report back after being spawned",
+        "A daemon failed to report back after being spawned. This could\n  Remote host:   train-worker-0\n  Daemon exit status: 139",
+    )
+    .block(r"Daemon exit status: (?:132|134|135|136|139)\b")
+    .details(&[r"Remote host: +(?P<host>\S+)", r"Daemon exit status: (?P<code>\d+)"])
+    .says("MPI's daemon on {host|a worker} crashed when it was started (exit status {code|})")
+    .advice("Start it by hand on that worker (odh training exec, prted --version): a variable that it needs, such as HOME, may not be set there, or its libraries are another version's."),
+    rule(
         "no-local-daemon",
         Cause::DaemonMissing,
         ROOT,
@@ -365,22 +377,34 @@ pub(super) const RULES: &[Rule] = &[
     .run(),
     rule(
         "hydra-proxy-lost",
-        Cause::DaemonLost,
-        CONSEQUENCE + 5,
+        Cause::Unknown,
+        CONSEQUENCE + 1,
         "assert (!closed) failed",
         r"\[mpiexec@[^\]]*\] \S*control_cb .*assert \(!closed\) failed",
         "[mpiexec@train-launcher] control_cb (pm/pmiserv/pmiserv_cb.c:208): assert (!closed) failed",
     )
-    .run(),
+    .run()
+    .says("mpiexec has lost its proxy on a worker; the reason is not in this output"),
     rule(
         "hydra-downstream",
         Cause::DaemonLost,
         SYMPTOM,
         "ownstream from host ",
-        r"[Dd]ownstream from host (?P<host>\S+) (?P<reason>was killed by signal \d+|exited abnormally)",
+        r"[Dd]ownstream from host (?P<host>\S+) (?P<reason>was killed by signal (?:4|6|7|8|9|11)\b|exited with status (?:132|134|135|136|137|139)\b)",
         "[mpiexec@train-launcher] check_downstream_work_complete (mpiexec.c:945): downstream from host train-worker-1 was killed by signal 9 (Killed)",
     )
     .run(),
+    // A proxy ends with its ranks, with the shell that started it or with the connection: that it ended explains nothing.
+    rule(
+        "hydra-downstream-ended",
+        Cause::Unknown,
+        CONSEQUENCE + 1,
+        "ownstream from host ",
+        r"[Dd]ownstream from host (?P<host>\S+) exited (?:abnormally|with status (?P<code>\d+))",
+        "[mpiexec@train-launcher] Error: Downstream from host train-worker-1 exited abnormally",
+    )
+    .run()
+    .says("mpiexec's proxy on {host|a worker} ended early; the reason is not in this output"),
     // The program
     rule(
         "exe-not-found",
@@ -392,27 +416,17 @@ pub(super) const RULES: &[Rule] = &[
     )
     .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
     .run(),
-    rule(
-        "exe-no-access",
-        Cause::ExecutableNotPermitted,
-        ROOT,
-        "was unable to launch the specified application as it could not",
-        r"was unable to launch the specified application as it could not",
-        "prterun was unable to launch the specified application as it could not\naccess an executable:\n\n   Executable: /workspace/train.py\n   Node: train-worker-1",
-    )
-    .block(r"\baccess\s+an executable")
-    .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
-    .run(),
-    // Open MPI 4 prints this text for both: a file that is missing and one that lacks the executable bit. Only the
+    // Open MPI 4 and 5 print this text for both: a file that is missing and one that lacks the executable bit. Only the
     // name can tip the balance: scripts, and names that say so, are mostly there and not executable.
     rule(
         "exe-missing-or-no-access",
         Cause::ExecutableNotFound,
         ROOT - 1,
         "was unable to launch the specified application as it could not",
-        r"was unable to launch the specified application as it could not access",
+        r"was unable to launch the specified application as it could not\b",
         "mpirun was unable to launch the specified application as it could not access\nor execute an executable:\n\nExecutable: /opt/train/run\nNode: train-worker-2",
     )
+    .block(r"could not access|\naccess an executable")
     .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
     .says("{path|The program} does not exist on {host|a worker}, or may not be executed there")
     .run(),
@@ -421,10 +435,10 @@ pub(super) const RULES: &[Rule] = &[
         Cause::ExecutableNotPermitted,
         ROOT,
         "was unable to launch the specified application as it could not",
-        r"was unable to launch the specified application as it could not access",
-        "mpirun was unable to launch the specified application as it could not access\nor execute an executable:\n\nExecutable: /workspace/train.py\nNode: train-worker-2",
+        r"was unable to launch the specified application as it could not\b",
+        "prterun was unable to launch the specified application as it could not\naccess an executable:\n\n   Executable: /workspace/train.py\nNode: train-worker-2",
     )
-    .block(r"Executable: +\S*(?i:\.(?:py|sh|pl|r|jl|txt|json|ya?ml)\b|no_?-?exec|not_?-?exec|no_?-?perm|no_?-?x\b)")
+    .block(r"(?:could not access|\naccess an executable)(?s:.*)Executable: +\S*(?i:\.(?:py|sh|pl|r|jl|txt|json|ya?ml)\b|no_?-?exec|not_?-?exec|no_?-?perm|no_?-?x\b)")
     .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
     .says("{path|The program} may not be executed on {host|a worker}, or does not exist there")
     .run(),
@@ -563,6 +577,24 @@ pub(super) const RULES: &[Rule] = &[
     .by(Speaker::Rank)
     .says("Versions do not match: {path|the program} needs the symbol {name|}, which the library in the image lacks"),
     // What follows
+    rule(
+        "hydra-no-launch",
+        Cause::Unknown,
+        CONSEQUENCE,
+        "Launch proxy failed",
+        r"\[mpiexec@[^\]]*\] ui_cmd_cb .*Launch proxy failed",
+        "[mpiexec@train-launcher] ui_cmd_cb (mpiexec/pmiserv_pmci.c:51): Launch proxy failed.",
+    )
+    .says("mpiexec could not start its proxies on the workers; the reason is not in this output"),
+    rule(
+        "daemon-status",
+        Cause::Unknown,
+        CONSEQUENCE,
+        "A daemon died unexpectedly with status ",
+        r"A daemon died unexpectedly with status (?P<code>\d+)",
+        "A daemon died unexpectedly with status 255 while attempting",
+    )
+    .says("mpirun could not start its daemons on the workers (exit status {code|unknown}); the reason is not in this output"),
     rule(
         "daemons-not-started",
         Cause::Unknown,

@@ -74,7 +74,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         "ompi-ordered-abort",
         Cause::RankAborted,
-        REASON - 1,
+        EXIT - 4,
         " has exited due to process rank ",
         r"has exited due to process rank (?P<rank>\d+) with PID \d+ on",
         "mpirun has exited due to process rank 1 with PID 697 on\nnode train-worker-1 calling \"abort\". This may have caused other processes",
@@ -192,18 +192,29 @@ pub(super) const RULES: &[Rule] = &[
     .block(r"=   EXIT STATUS: \d+|=   EXIT CODE: (?:1|2|3|255|256|512|768)\b")
     .details(&[r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)", r"EXIT (?:STATUS|CODE): (?P<code>\d+)"])
     .report(),
-    // Intel MPI ends the other ranks with signal 9 and reports those, too: only where nothing else ended is it the cause.
+    // Intel MPI ends the other ranks with signal 9 and reports those, often nothing else: it names no cause.
     rule(
         "intel-killed",
-        Cause::RankKilled,
-        EXIT + 1,
+        Cause::Unknown,
+        CONSEQUENCE,
         "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
         r"=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
         "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK 1 PID 559 RUNNING AT train-worker-1\n=   KILLED BY SIGNAL: 9 (Killed)",
     )
     .block(r"=   KILLED BY SIGNAL: 9\b")
     .details(&[r"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+)"])
-    .report(),
+    .says("{who|A rank} on {host|a worker} was killed by signal 9: from outside, or by mpiexec because another rank had failed, which Intel MPI does not report")
+    .run(),
+    rule(
+        "intel-signal-handler",
+        Cause::RankCrashed,
+        END - 1,
+        " terminated with signal ",
+        r"^(?P<path>\S+):\d+ terminated with signal (?P<signal>3|4|5|6|7|8|11|31) at PC=",
+        "train:64 terminated with signal 11 at PC=563f93424366 SP=7ffce0738780.  Backtrace:",
+    )
+    .by(Speaker::Rank)
+    .says("A rank crashed with signal {signal|} ({path|the program})"),
     rule(
         "hydra-exit-string-killed",
         Cause::RankKilled,
@@ -259,6 +270,17 @@ pub(super) const RULES: &[Rule] = &[
         "*** MPI_ERR_",
         r"^\[(?P<host>[\w.-]+?)(?::\d+)?\] \*\*\* (?P<name>MPI_ERR_\w+.*)",
         "[train-worker-1:00419] *** MPI_ERR_INTERN: internal error",
+    )
+    .by(Speaker::Rank),
+    // MPI ended the rank, not the program by MPI_Abort, though the launcher reports both in the same words. It follows, too, where
+    // a peer has ended or cannot be reached.
+    rule(
+        "ompi-errors-are-fatal",
+        Cause::MpiError,
+        EXIT - 3,
+        "*** An error occurred in ",
+        r"^\[(?P<host>[\w.-]+?)(?::\d+)?\] \*\*\* An error occurred in (?P<name>\S.*)",
+        "[train-worker-1:00000] *** An error occurred in Socket closed",
     )
     .by(Speaker::Rank),
     rule(

@@ -43,6 +43,55 @@ pub(super) const RULES: &[Rule] = &[
         "There are no allocated resources for the application:",
     ),
     rule(
+        "no-nodes",
+        Cause::NotEnoughSlots,
+        SYMPTOM + 4,
+        "nodes",
+        r"^(?:No nodes are available for this job, either due to|There are no available nodes allocated to this job\.|There are no nodes allocated to this job\.)",
+        "No nodes are available for this job, either due to a failure to\nallocate nodes to the job, or allocated nodes being marked",
+    )
+    .says("mpirun has no node to run on: the hostfile names none, or the program to reach nodes with is set to an empty value")
+    .advice("Use the hostfile that the job provides (/etc/mpi/hostfile): a file of the image or a pipe such as <(…) may be empty when mpirun reads it. Leave plm_rsh_agent (plm_ssh_agent) unset rather than empty, and do not leave the only node out with --host or -nolocal."),
+    rule(
+        "failed-map",
+        Cause::NotEnoughSlots,
+        CONNECT,
+        "Your job failed to map",
+        r"^Your job failed to map",
+        "Your job failed to map. Either no mapper was available, or none\nof the available mappers was able to perform the requested\nmapping operation.\n\n  Mapper result:       Out of resource\n  #procs to be mapped: 2",
+    )
+    .block(r"Mapper result: +Out of resource")
+    .details(&[r"#procs to be mapped: +(?P<count>\d+)"])
+    .says("mpirun cannot place {count|the} processes as it was asked to: slots or cores do not suffice"),
+    rule(
+        "too-many-for-ppr",
+        Cause::NotEnoughSlots,
+        ROOT,
+        "Your job has requested more processes than the ppr for",
+        r"^Your job has requested more processes than the ppr for",
+        "Your job has requested more processes than the ppr for\nthis topology can support:\n\n  App: train\n  Number of procs:  40\n  PPR: 2:node",
+    )
+    .details(&[r"Number of procs: +(?P<count>\d+)"]),
+    rule(
+        "too-many-cpus-per-rank",
+        Cause::NotEnoughSlots,
+        ROOT,
+        "Your job has requested more cpus per process",
+        r"^Your job has requested more cpus per process\(rank\) than there",
+        "Your job has requested more cpus per process(rank) than there\nare cpus in a package:\n\n  Cpus/rank: 64\n  #cpus/package: 2",
+    )
+    .details(&[r"Cpus/rank: +(?P<count>\d+)"])
+    .says("Not enough cores: {count|many} were asked for each process"),
+    rule(
+        "too-many-procs",
+        Cause::NotEnoughSlots,
+        ROOT,
+        "Your job has requested a conflicting number of processes for the",
+        r"^Your job has requested a conflicting number of processes for the",
+        "Your job has requested a conflicting number of processes for the\napplication:\n\nApp: train\nnumber of procs:  40\n\nThis is more processes than we can launch under the following",
+    )
+    .details(&[r"number of procs: +(?P<count>\d+)"]),
+    rule(
         "root-refused",
         Cause::RootRefused,
         ROOT,
@@ -61,12 +110,29 @@ pub(super) const RULES: &[Rule] = &[
     )
     .details(&[r"\n\s*(?P<path>/?\S+)"]),
     rule(
+        "hostfile-scanner",
+        Cause::BadHostfile,
+        SYMPTOM,
+        "input in flex scanner failed",
+        r"^input in flex scanner failed$",
+        "input in flex scanner failed",
+    )
+    .says("mpirun cannot read a file that it was given, mostly the hostfile: it may be a directory"),
+    rule(
         "hydra-hostfile-open",
         Cause::BadHostfile,
         ROOT,
         "pen host|pen the host|pen machine|pen the machine",
         r"(?:nable to|annot|an't|ould not|ouldn't|ailed to) open (?:the )?(?:host|machine) ?file:? *(?P<path>\S*)",
         "[mpiexec@train-launcher] HYDU_parse_hostfile (utils/args/args.c:319): unable to open host file: /etc/mpi/hostfile",
+    ),
+    rule(
+        "hydra-hostfile-missing",
+        Cause::BadHostfile,
+        ROOT,
+        "no such file, or not a regular file",
+        r"\[mpiexec@.*\bHYD_hostfile\w* .*: (?P<path>\S+) no such file, or not a regular file",
+        "[mpiexec@train-launcher] HYD_hostfile_unique_parse (hostfile/hydra_hostfile.c:157): /etc/mpi/hostfile no such file, or not a regular file",
     ),
     rule(
         "hydra-hostfile-token",
@@ -122,6 +188,23 @@ pub(super) const RULES: &[Rule] = &[
         "mpirun: Error: option \"--mca\" did not have enough parameters (2)",
     ),
     rule(
+        "prte-missing-values",
+        Cause::BadOption,
+        ROOT,
+        "The provided command line option requires ",
+        r"^The provided command line option requires ",
+        "The provided command line option requires passing two\nvalues:\n\n  Option:  --mca <MCA param name> <param value>",
+    )
+    .details(&[r"Option: +(?P<name>\S+)"]),
+    rule(
+        "prte-option-argument",
+        Cause::BadOption,
+        ROOT,
+        " option was provided, but the argument is one not",
+        r"^The (?P<name>--?\S+).* option was provided, but the argument is one not",
+        "The --dvm <arg> option was provided, but the argument is one not\nrecognized:\n\n   arg: nosuch",
+    ),
+    rule(
         "option-format",
         Cause::BadOption,
         ROOT,
@@ -161,9 +244,45 @@ pub(super) const RULES: &[Rule] = &[
         Cause::BadOption,
         ROOT,
         "unrecognized ",
-        r"\[mpiexec@.*unrecognized (?P<name>launcher|RMK): ",
+        r"\[mpiexec@.*unrecognized (?P<name>launcher|RMK):? ",
         "[mpiexec@train-launcher] HYDT_bsci_init (tools/bootstrap/src/bsci_init.c:175): unrecognized launcher: sssh",
     ),
+    rule(
+        "hydra-no-program",
+        Cause::BadOption,
+        ROOT,
+        "executable",
+        r"\[mpiexec@.*: (?:no executable specified|Missing executable\b|No executable provided)",
+        "[mpiexec@train-launcher] main (mpiexec/mpiexec.c:54): Missing executable. Try -h for usages.",
+    )
+    .says("mpiexec was given no program to run"),
+    rule(
+        "hydra-config-file",
+        Cause::BadOption,
+        ROOT + 1,
+        "error parsing config file",
+        r"\[mpiexec@.*: error parsing config file",
+        "[mpiexec@train-launcher] HYD_uii_mpx_get_parameters (mpiexec/get_parameters.c:98): error parsing config file",
+    )
+    .says("mpiexec cannot read the file of its option -configfile"),
+    rule(
+        "hydra-option-value",
+        Cause::BadOption,
+        CONNECT + 1,
+        "_fn (",
+        r"\[mpiexec@[^\]]*\] \w+_fn \([^)]*\): (?P<reason>.+)",
+        "[mpiexec@train-launcher] i_np_fn (mpiexec_params.h:964): process count should be > 0",
+    )
+    .says("mpiexec does not accept an option's value: {reason|see the evidence}"),
+    rule(
+        "hydra-parameters",
+        Cause::BadOption,
+        CONNECT,
+        "error parsing parameters",
+        r"\[mpiexec@[^\]]*\] main .*: error parsing parameters",
+        "[mpiexec@train-launcher] main (mpiexec/mpiexec.c:1745): error parsing parameters",
+    )
+    .says("mpiexec does not accept its options"),
     rule(
         "tmpdir-conflict",
         Cause::BadOption,
@@ -203,6 +322,25 @@ pub(super) const RULES: &[Rule] = &[
         "The specified mapping policy is not recognized:\n\n  Policy: BYCOFFEE",
     )
     .details(&[r"(?:Policy|Directive): +(?P<name>\S+)"]),
+    rule(
+        "mapping-modifier",
+        Cause::BadOption,
+        ROOT,
+        " contains an unrecognized ",
+        r"^The \w+ (?:request|directive|policy) contains an unrecognized (?:modifier|qualifier|directive)",
+        "The mapping request contains an unrecognized modifier:\n\n  Request: slot:file=/no/rankfile",
+    )
+    .details(&[r"(?:Request|Modifier|Qualifier|Directive): +(?P<name>\S+)"]),
+    rule(
+        "rankfile-open",
+        Cause::BadOption,
+        ROOT,
+        "was unable to open the rankfile",
+        r"was unable to open the rankfile",
+        "prterun was unable to open the rankfile:\n\n  Filename: /etc/mpi/rankfile\n\nCheck to make sure the path and filename are correct.",
+    )
+    .details(&[r"\n\s*(?:Filename: +)?(?P<path>/?\S+)"])
+    .says("mpirun cannot open the rankfile {path|that was given}"),
     rule(
         "policy-conflict",
         Cause::BadOption,
@@ -356,6 +494,15 @@ pub(super) const RULES: &[Rule] = &[
         "The user-provided time limit for job execution has been reached:\n\n  Timeout: 3600 seconds",
     )
     .details(&[r"Timeout: (?P<seconds>\d+ seconds)"])
+    .run(),
+    rule(
+        "intel-timeout",
+        Cause::Timeout,
+        ROOT,
+        "job ending due to application timeout",
+        r"^I_MPI_JOB_TIMEOUT = (?P<seconds>\d+ second)\(s\): job ending due to application timeout",
+        "I_MPI_JOB_TIMEOUT = 3600 second(s): job ending due to application timeout",
+    )
     .run(),
     rule(
         "hydra-timeout",

@@ -5,6 +5,7 @@ mod cluster;
 mod disturbed;
 mod documents;
 mod hostile;
+mod near_misses;
 mod requirements;
 mod samples;
 mod written;

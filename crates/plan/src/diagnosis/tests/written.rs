@@ -45,7 +45,7 @@ const CASES: &[(&str, i32, &str, Option<&str>, &str)] = &[
         132,
         "ExecutableNotPermitted",
         Some("w-0"),
-        "prterun was unable to launch the specified application as it could not\naccess an executable:\n\n   Executable: /opt/train\n   Node: w-0\n\nwhile attempting to start process rank 0.\n",
+        "prterun was unable to launch the specified application as it could not\naccess an executable:\n\n   Executable: /opt/train.py\n   Node: w-0\n\nwhile attempting to start process rank 0.\n",
     ),
     (
         "Open MPI 5: daemon lost",
@@ -174,9 +174,9 @@ const CASES: &[(&str, i32, &str, Option<&str>, &str)] = &[
         "===================================================================================\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK 0 PID 11 RUNNING AT w-0\n=   KILLED BY SIGNAL: 9 (Killed)\n===================================================================================\n\n===================================================================================\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK 1 PID 12 RUNNING AT w-1\n=   KILLED BY SIGNAL: 11 (Segmentation fault)\n===================================================================================\n",
     ),
     (
-        "Intel MPI: killed",
-        137,
-        "RankKilled",
+        "Intel MPI: killed, by whatever",
+        255,
+        "Unknown",
         Some("w-1"),
         "===================================================================================\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   RANK 1 PID 12 RUNNING AT w-1\n=   KILLED BY SIGNAL: 9 (Killed)\n===================================================================================\n",
     ),
