@@ -6,7 +6,7 @@ use super::cause::Cause;
 use super::facts::Facts;
 use super::judge::{Candidate, Material, Verdict};
 use super::lines::{Line, escaped};
-use super::rules::{Phase, Speaker};
+use super::rules::{self, Phase, Speaker};
 use super::scan::Finding;
 use super::{Confidence, Diagnosis, Ending, Evidence};
 
@@ -109,6 +109,10 @@ fn found(
         message.push_str(WEAK);
     }
     let mut evidence = vec![quote(&lines[finding.at])];
+    if rule.speaker == Speaker::Transport {
+        let report = findings.iter().find(|other| rules::of_failed_launch(other.rule));
+        evidence.extend(report.map(|report| quote(&lines[report.at])));
+    }
     evidence.extend(finding.also.iter().map(|at| quote(&lines[*at])));
     evidence.extend(clue.map(quote));
     evidence.extend(same.iter().map(|other| quote(&lines[other.at])));

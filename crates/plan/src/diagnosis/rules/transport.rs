@@ -27,7 +27,7 @@ macro_rules! peer {
     ($words:literal) => {
         concat!(
             r"(?i)(?:\b(?:connect(?:ion|ing)? to(?: host| port \d+ of)?|dial tcp|(?:rsh|ssh|exec):)(?: address)? (?:[\w.-]+@)?",
-            r"(?P<host>[a-z0-9](?:[\w.-]*[\w])?)(?:(?::|,? port )(?P<port>\d+))?\b.*?)?",
+            r"(?P<host>[a-z0-9](?:[\w.-]*[\w])?)(?:(?::|,? port )(?P<port>\d+))?(?:[^\w=].*?)?)?",
             $words
         )
     };
