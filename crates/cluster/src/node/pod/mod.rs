@@ -591,3 +591,16 @@ pub async fn delete(client: &kube::Client, pod: &Pod) {
         pause = (pause * 2).min(LAST_RETRY);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_grace_period_ends_at_a_time_that_a_clock_has() {
+        for seconds in [i64::MIN, -1, 0, 30, i64::MAX] {
+            assert!(tokio::time::Instant::now().checked_add(grace_of(seconds)).is_some(), "{seconds}");
+        }
+        assert_eq!((grace_of(-1), grace_of(30)), (Duration::ZERO, Duration::from_secs(30)));
+    }
+}
