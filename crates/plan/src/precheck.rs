@@ -349,6 +349,10 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
 /// What the job's pods miss on the nodes as they are now: the Workers, then the Launcher beside them.
 fn shortage(roles: &[Role<'_>], capacity: &Capacity, room: &Room, now: Timestamp) -> Option<Finding> {
     let mut rooms = capacity.rooms();
+    if rooms.is_empty() {
+        // A cluster without any node makes them on demand, or does not show them: what it could hold is unknown.
+        return None;
+    }
     roles.iter().rev().filter(|role| role.count > 0).find_map(|role| {
         let places = capacity.taking(role.pod);
         let before: Vec<NodeRoom> = places.iter().filter_map(|at| rooms.get(*at).cloned()).collect();
@@ -727,6 +731,12 @@ mod tests {
             "Requested 1 Workers of 8 GPUs each, but only 0 fit: the 8 that are free are in pieces."
         ));
         assert_eq!(told(&job(2, "8", json!({})), &room), [""; 0]);
+    }
+
+    #[test]
+    fn a_cluster_that_shows_no_node_says_nothing_about_room() {
+        let room = Room { capacity: Some(Capacity::default()), ..Room::default() };
+        assert_eq!(told(&job(1, "16", json!({})), &room), [""; 0]);
     }
 
     #[test]

@@ -107,8 +107,8 @@ async fn a_policy_cuts_workers_off_from_each_other_and_not_from_their_launcher()
         running(&pods, "launcher").await;
         let says = pods.log_stream("launcher", &follow).await.unwrap();
         let mut heard = BufReader::new(Box::pin(says)).lines();
-        let first = soon(futures::StreamExt::next(&mut heard)).await.unwrap().unwrap();
-        assert_eq!(first, "open", "{mode}: the launcher");
+        // A policy holds for a new pod's address a moment after the pod has it: the first try may come before.
+        while soon(futures::StreamExt::next(&mut heard)).await.unwrap().unwrap() != "open" {}
 
         policies.delete("apart", &DeleteParams::default()).await.unwrap();
         assert_eq!(next().await, "open", "{mode}: the policy is gone");
