@@ -227,8 +227,10 @@ fn held(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation>
             ..Explanation::new(Stage::Suspended, "The job is suspended", since)
         },
     };
-    // Where something is wrong with the job itself, neither the queue nor a resumption lets it go on.
-    Some(told.because_of(None, status))
+    // Where something is wrong with the job itself, neither the queue nor a resumption lets it go on. What its pods waited
+    // for before it was suspended may still stand in its status, and matters no more.
+    let is_invalid = status.waiting.as_ref().is_some_and(|waiting| waiting.reason == REASON_VALIDATION);
+    Some(if is_invalid { told.because_of(None, status) } else { told })
 }
 
 /// A job that a queue holds back: which one it is, and why it waits.
@@ -579,6 +581,16 @@ mod tests {
     /// A job of which nothing else is known.
     fn alone(job: &MPIJob) -> Situation<'_> {
         Situation { job, pods: &[], events: &[], gpus: None, has_printed: None, place: None }
+    }
+
+    #[test]
+    fn what_pods_waited_for_before_their_job_was_suspended_explains_nothing() {
+        let before = json!({ "phase": "Pending",
+            "waiting": { "reason": "Unschedulable", "message": "Insufficient GPUs: requested 16, available 2" } });
+        let mut held = job(before, json!({ "suspend": true }));
+        held.metadata.labels = None;
+        let found = explain(&alone(&held));
+        assert_eq!((found.state, found.cause), (Stage::Suspended, None));
     }
 
     #[test]

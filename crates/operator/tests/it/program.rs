@@ -144,12 +144,14 @@ async fn the_program_shows_how_it_does_and_ends_when_told() {
         (&span["namespace"], &span["job"], &span["trace"].as_str().unwrap().len()),
         (&json!("team"), &json!("pi"), &32)
     );
-    let (status, shown) = get(&metrics, "/metrics").await;
-    assert!(
-        status == 200
-            && shown.contains("mpi_operator_job_info{launcher=\"pi-launcher\",namespace=\"team\"} 1"),
-        "{shown}"
-    );
+    // A job is listed once its Launcher stands in its status, some passes later.
+    let listed = "mpi_operator_job_info{launcher=\"pi-launcher\",namespace=\"team\"} 1";
+    let found = async {
+        while !get(&metrics, "/metrics").await.1.contains(listed) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, found).await.expect("the metrics never list the job");
     program.signal(Signal::SIGTERM);
     program.line("stopping: passes under way are ended").await;
     assert_eq!(program.end().await, Some(0));
