@@ -105,16 +105,17 @@ class Process:
         return Process(wake_ups, int(io["syscr"]) + int(io["syscw"]), int(io["rchar"]), int(numbers[11]) + int(numbers[12]))
 
 
-def agents(home: Home) -> list[int]:
-    """The launch agents of this home's Workers."""
+def agents(home: Home, job: str) -> list[int]:
+    """The launch agents of a job's Workers in this home."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         try:
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            ours = home.state in (folder / "mountinfo").read_text() or home.state in (folder / "environ").read_text()
+            variables = (folder / "environ").read_text(errors="replace")
+            ours = home.state in (folder / "mountinfo").read_text() or home.state in variables
         except (OSError, ValueError):
             continue
-        if folder.name.isdigit() and "odh-launch serve" in line and ours:
+        if folder.name.isdigit() and "odh-launch serve" in line and ours and f"HOSTNAME={job}-worker-" in variables:
             found.append(int(folder.name))
     return found
 
@@ -126,6 +127,7 @@ def start(home: Home) -> dict[str, float]:
     home.wait_until("start", "Succeeded")
     after = home.requests()
     after.subtract(before)
+    home.odh("training", "delete", "mpijob", "start", "--yes")
     return {
         "requests of the operator": after[OPERATOR],
         "requests of the Job controller": after["job-controller"],
@@ -140,7 +142,7 @@ def silence(home: Home) -> dict[str, float]:
     home.create("silence", workers, "sleep", str(2 * (SETTLE_SECONDS + WATCH_SECONDS)))
     home.wait_until("silence", "Running")
     time.sleep(SETTLE_SECONDS)
-    pids = agents(home)
+    pids = agents(home, "silence")
     if len(pids) != workers:
         raise SystemExit(f"{len(pids)} launch agents run, expected {workers}")
     before, requests = [Process.of(pid) for pid in pids], home.requests()
