@@ -145,9 +145,9 @@ impl Drop for Guest {
 /// Lets this process open as many files as its hard limit permits, and returns how many those are. Processes that have
 /// been started before keep the limit that they have.
 pub fn raise_descriptor_limit() -> usize {
-    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).map(|(soft, hard)| {
         let raised = setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard);
-        Ok(raised.unwrap_or(soft))
+        raised.unwrap_or(soft)
     });
     match raised {
         Ok(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
