@@ -1,6 +1,6 @@
 //! How deep and how large an object may be.
 //!
-//! Pure. The one bound of everything that is stored, whoever writes it and by whichever way: [`crate::store`] holds every
+//! Pure. The one bound of everything that is stored, by any writer and any kind of request: [`crate::store`] holds every
 //! write against it, and [`crate::patch`] holds each step of a JSON patch against the depth, so that nothing deeper is
 //! ever built, copied or dropped. Values are handled by functions that call themselves for each level.
 

@@ -237,7 +237,7 @@ impl Kind {
     }
 }
 
-/// What a TrainJob's status says of its child Jobs, which are not its pods: each entry counts the Jobs that JobSet has
+/// The child Jobs in a TrainJob's status, which are not its pods: each entry counts the Jobs that JobSet has
 /// made of one of the runtime's replicated jobs.
 fn child_jobs(object: &DynamicObject) -> impl Iterator<Item = &Value> {
     object.data.pointer("/status/jobsStatus").and_then(Value::as_array).into_iter().flatten()

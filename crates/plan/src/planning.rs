@@ -456,7 +456,7 @@ fn ended_early(recorded: &Recorded) -> bool {
     recorded.failure.ended_early.unwrap_or_else(|| ends_early(&recorded.condition_reason))
 }
 
-/// What the reasons tell of a failure that was written before it said whether it came early.
+/// The same from the reason alone, for a failure that was written without `endedEarly`.
 fn ends_early(reason: &str) -> bool {
     [REASON_FAILED, REASON_EVICTED].contains(&reason)
 }

@@ -99,7 +99,7 @@ pub struct MetaChange<'a> {
     pub new: Option<&'a ObjectMeta>,
 }
 
-/// What is told of changes, until its token is cancelled.
+/// A listener of changes, until its token is cancelled.
 type Listener = (CancellationToken, Arc<dyn Fn(&MetaChange) + Send + Sync>);
 type OnRenewal = (CancellationToken, Arc<dyn Fn() + Send + Sync>);
 /// Tells a listener of each object of a kind that is there, as if it came now.

@@ -6,7 +6,7 @@
 //! What counts is what the API server has. A job that was admitted is stored a moment later, or never: somebody after us
 //! refuses it, or the review was no API server's. So that two operators that are asked at the same moment do not both
 //! give the last place away, every admitted job has a ticket in the Lease `mpi-operator-quota-<namespace>` in the
-//! operator's own namespace, replaced only if nobody else has meanwhile. Whoever finds the last places ticketed waits
+//! operator's own namespace, replaced only if nobody else has meanwhile. A caller that finds the last places ticketed waits
 //! until those jobs are stored, and is refused then; or until they have not been stored for [`SETTLES_WITHIN`], and goes
 //! ahead. Nobody is refused because of a job that is not there, and no place is given twice where an admitted job is
 //! stored within that time.

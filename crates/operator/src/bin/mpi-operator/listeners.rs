@@ -32,7 +32,7 @@ pub async fn probes(
 }
 
 /// Serves the metrics, if they are to be. Beyond loopback a reader shows a token, so what is said is encrypted, with the
-/// webhook's certificate where there is one: its authority is in a Secret, so that a reader can check whom it gives the token.
+/// webhook's certificate where there is one: its authority is in a Secret, so that a reader can check who receives the token.
 ///
 /// # Errors
 /// If the port is taken or not allowed, or no certificate could be made.
