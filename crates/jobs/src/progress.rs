@@ -352,7 +352,13 @@ impl Watch {
                 self.pending.extend(warn(&mut self.told, &self.seen, &event));
                 return Ok(());
             }
-            Change::Job(Some(job)) => self.seen.job = Some(*job),
+            Change::Job(Some(job)) => {
+                let has_ended = view::row(&job).finished();
+                self.seen.job = Some(*job);
+                if has_ended && self.told.launcher.is_none() {
+                    self.catch_up().await;
+                }
+            }
             Change::Job(None) if self.seen.job.is_none() => {
                 return Err(list::not_found(&self.client, self.kind, &self.namespace, &self.name).await);
             }
@@ -370,6 +376,14 @@ impl Watch {
         (self.breaks, self.heard) = (0, true);
         self.pending.extend(tell(&mut self.told, &self.seen));
         Ok(())
+    }
+
+    /// Lists the pods: their watch may be behind the job's, and a job that has ended so soon has output all the same. Without the
+    /// list the job has ended no less.
+    async fn catch_up(&mut self) {
+        if let Ok(pods) = describe::pods(&self.client, self.kind, &self.namespace, &self.name).await {
+            self.seen.pods.extend(pods.into_iter().map(|pod| (pod.name_any(), pod)));
+        }
     }
 
     fn broken(&mut self, error: watcher::Error) -> Result<(), Error> {

@@ -1,6 +1,4 @@
-//! What is read of a cluster, on the embedded one's API.
+//! What the library does on an API server, in this process.
 
-#![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
-
-mod reading;
-mod stage;
+mod progress;
+mod server;
