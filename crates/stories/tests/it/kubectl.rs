@@ -14,11 +14,11 @@ fn applies_watches_describes_reads_logs_and_deletes_the_examples() {
     home.kubectl(&["apply", "-f", &manifest.to_string_lossy()])
         .ended(0)
         .says("mpijob.kubeflow.org/hello created");
-    home.kubectl(&["wait", "--for=create", "pod/hello-worker-0", "--timeout=60s"]).ended(0);
-    home.kubectl(&["describe", "pod", "hello-worker-0"])
+    home.kubectl(&["wait", "--for=create", "job/hello-launcher", "--timeout=60s"]).ended(0);
+    home.kubectl(&["wait", "--for=condition=Succeeded", "mpijob/hello", "--timeout=60s"]).ended(0);
+    home.kubectl(&["describe", "pod", "-l", "training.kubeflow.org/job-role=launcher"])
         .ended(0)
         .says("training.kubeflow.org/job-name=hello");
-    home.kubectl(&["wait", "--for=condition=Succeeded", "mpijob/hello", "--timeout=60s"]).ended(0);
     home.kubectl(&["get", "mpijobs"]).ended(0).says("STATE").says("Succeeded").says("AGE");
     home.kubectl(&["get", "pods", "-o", "wide"])
         .ended(0)

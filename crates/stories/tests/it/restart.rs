@@ -189,6 +189,13 @@ fn an_eviction_and_a_lost_node_restart_the_gang_though_the_operator_is_killed_me
     };
 
     start("evicted");
+    // The pod stays readable until the second operator has seen it: of one that goes while no operator runs, nobody can say
+    // more than that it is lost.
+    let finalizers = |list: &str| {
+        let patch = format!(r#"{{"metadata":{{"finalizers":{list}}}}}"#);
+        home.kubectl(&["patch", "pod", "evicted-worker-1", "--type=merge", "-p", &patch]).ended(0);
+    };
+    finalizers(r#"["example.com/hold"]"#);
     home.evict("evicted-worker-1");
     within(PATIENCE, "the eviction is seen", || {
         let pod =
@@ -199,6 +206,7 @@ fn an_eviction_and_a_lost_node_restart_the_gang_though_the_operator_is_killed_me
     drop(operator);
     let operator = Operator::start(&home);
     restarted(&home, "evicted");
+    finalizers("null");
     succeeded(&home, "evicted", "Evicted");
     went_on(&home, "evicted");
 
