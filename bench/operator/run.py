@@ -3,9 +3,7 @@
 
 usage: run.py --run FOLDER --ours PROGRAM --upstream PROGRAM [--seconds 520] [--small] [--report FILE]
 
-FOLDER is that of a control plane at https://127.0.0.1:6443 that has MPIJobs' definition and fake nodes (kwok) which let pods run
-at once and Launchers end after 5 s: `pki/tokens.csv` and `pki/ca.crt`, `operator.kubeconfig` (user `operator`), `audit.log` with that
-user's requests, `NAME.pid` of its programs. It ends within the given seconds: everything is measured once, ours first, and then again
+FOLDER is that of a control plane, see `bench/control_plane.py`. It ends within the given seconds: everything is measured once, ours first, and then again
 while there is time.
 
 Two floors are measured in the same run: what bare creates of a job's Workers take, so many at once, and what bare creates of all that
@@ -13,28 +11,24 @@ its operator makes take until all pods run. The second is the control plane's ow
 """
 
 import argparse
-import collections
 import functools
-import http.client
 import json
 import os
 import pathlib
 import platform
 import queue
-import re
-import signal
-import ssl
 import statistics
 import subprocess
 import sys
 import threading
 import time
 
-PORT = 6443
 WAIT_SECONDS = 60
 SETTLE_SECONDS = 3
-AUDIT_SECONDS = 2.5
 AT_ONCE = (16, 32, 64)
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from control_plane import JOBS, ControlPlane, Operator, Watch, is_true, mpijob  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--run", type=pathlib.Path)
@@ -63,162 +57,7 @@ RAISED_FOR = ("thousand", "idle")
 TAKES = {"four": 25, "hundred": 40, "thousand": 60, "fifty": 75, "idle": 100}
 # Upstream's, what says most first, as there may not be time for all.
 UPSTREAM_ORDER = ("hundred", "fifty", "thousand", "idle", "four")
-TOKEN = next(line.split(",")[0] for line in open(options.run / "pki/tokens.csv") if line.split(",")[1] == "admin")
-CONTEXT = ssl.create_default_context(cafile=str(options.run / "pki/ca.crt"))
-HEADERS = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json", "Accept": "application/json"}
-JOBS = "/apis/kubeflow.org/v2beta1/namespaces/{}/mpijobs"
-local = threading.local()
-
-
-def call(method, path, body=None, accepted=(200, 201, 202, 404, 409)):
-    data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
-    for last in (False, True):
-        if getattr(local, "connection", None) is None:
-            local.connection = http.client.HTTPSConnection("127.0.0.1", PORT, context=CONTEXT, timeout=120)
-        try:
-            local.connection.request(method, path, data, HEADERS)
-            answer = local.connection.getresponse()
-            text = answer.read()
-            break
-        except (http.client.HTTPException, OSError):
-            local.connection = None
-            if last:
-                raise
-    if answer.status not in accepted:
-        raise SystemExit(f"{method} {path}: {answer.status} {text[:300]!r}")
-    return json.loads(text) if text else {}
-
-
-class Watch(threading.Thread):
-    """Calls back with (time, kind of event, object) from now on."""
-
-    def __init__(self, path, look):
-        super().__init__(daemon=True)
-        self.path, self.look, self.ends = path, look, False
-        self.version = call("GET", path)["metadata"]["resourceVersion"]
-        self.start()
-
-    def run(self):
-        while not self.ends:
-            self.connection = http.client.HTTPSConnection("127.0.0.1", PORT, context=CONTEXT, timeout=3600)
-            try:
-                self.connection.request("GET", f"{self.path}?watch=1&resourceVersion={self.version}", headers=HEADERS)
-                answer = self.connection.getresponse()
-                while line := answer.readline():
-                    now, event = time.monotonic(), json.loads(line)
-                    self.version = event["object"]["metadata"]["resourceVersion"]
-                    self.look(now, event["type"], event["object"])
-            except (OSError, ValueError, AttributeError, http.client.HTTPException):
-                if not self.ends:
-                    time.sleep(0.1)
-
-    def stop(self):
-        self.ends = True
-        self.connection.sock and self.connection.sock.shutdown(2)
-
-
-def cpu_of(pid):
-    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def control_plane_cpu():
-    """CPU seconds that the control plane has used, but for the fake nodes."""
-    programs = [path for path in options.run.glob("*.pid") if path.stem != "kwok"]
-    return sum(cpu_of(path.read_text().strip()) for path in programs)
-
-
-class Operator:
-    def __init__(self, which, flags=()):
-        self.which = which
-        program = options.ours if which == "ours" else options.upstream
-        self.log = open(options.run / f"bench-{which}.log", "ab")
-        environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-        command = [program, f"--kubeConfig={options.run}/operator.kubeconfig", *flags]
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)
-        self.pid = self.process.pid
-        lease = "/apis/coordination.k8s.io/v1/namespaces/mpi-operator/leases/mpi-operator"
-        end = time.monotonic() + 30
-        while time.monotonic() < end and not self.is_ready(lease):
-            if self.process.poll() is not None:
-                raise SystemExit(f"{program} ended, see {self.log.name}")
-            time.sleep(0.1)
-        time.sleep(1)
-
-    def is_ready(self, lease):
-        if self.which == "upstream":
-            return bool(call("GET", lease).get("spec", {}).get("holderIdentity"))
-        connection = http.client.HTTPConnection("127.0.0.1", 8080, timeout=2)
-        try:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-
-    def memory(self):
-        text = open(f"/proc/{self.pid}/status").read()
-        found = dict(re.findall(r"^(VmHWM|VmRSS|RssAnon):\s+(\d+)", text, re.M))
-        return {"resident": int(found["VmRSS"]) / 1024, "peak": int(found["VmHWM"]) / 1024, "heap": int(found["RssAnon"]) / 1024}
-
-    def cpu(self):
-        return cpu_of(self.pid)
-
-    def forget_peak(self):
-        open(f"/proc/{self.pid}/clear_refs", "w").write("5")
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
-        call("DELETE", "/apis/coordination.k8s.io/v1/namespaces/mpi-operator/leases/mpi-operator")
-
-
-def audit_position():
-    time.sleep(AUDIT_SECONDS)
-    return os.path.getsize(options.run / "audit.log")
-
-
-def audited(position):
-    """Requests of the operator since then, by verb, resource and, where refused, code; leases and watches apart."""
-    time.sleep(AUDIT_SECONDS)
-    counts = collections.Counter()
-    with open(options.run / "audit.log") as log:
-        log.seek(position)
-        for line in log:
-            event = json.loads(line)
-            target = event.get("objectRef", {})
-            if event["stage"] != "ResponseComplete" or target.get("resource") == "leases" or event["verb"] == "watch":
-                continue
-            code = event.get("responseStatus", {}).get("code", 200)
-            resource = target.get("resource", "?") + ("/" + target["subresource"] if target.get("subresource") else "")
-            counts[f"{event['verb']} {resource}" + (f" {code}" if code >= 400 else "")] += 1
-    return counts
-
-
-def mpijob(name, workers):
-    def template(container):
-        return {"spec": {"containers": [container], "terminationGracePeriodSeconds": 5}}
-
-    gpu = {"nvidia.com/gpu": "1"}
-    launcher = {"name": "launch", "image": "x", "command": ["mpirun"], "resources": {"requests": {"cpu": "100m"}}}
-    worker = {"name": "work", "image": "x", "resources": {"requests": {"cpu": "1", **gpu}, "limits": gpu}}
-    specs = {"Launcher": {"replicas": 1, "template": template(launcher)}, "Worker": {"replicas": workers, "template": template(worker)}}
-    return {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": name}, "spec": {"mpiReplicaSpecs": specs}}
-
-
-numbers = iter(range(10**6))
-
-
-def new_namespace():
-    name = f"bench-{os.getpid()}-{next(numbers)}"
-    call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
-    while call("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default").get("kind") != "ServiceAccount":
-        time.sleep(0.05)
-    return name
-
-
-def is_true(job, condition):
-    conditions = job.get("status", {}).get("conditions", [])
-    return any(one["type"] == condition and one["status"] == "True" for one in conditions)
+plane = ControlPlane(options.run)
 
 
 class Seen:
@@ -254,24 +93,24 @@ def last(times, wanted, start):
 
 
 def measure(operator, jobs, workers, keep=False):
-    namespace, seen = new_namespace(), Seen()
-    watches = [Watch(f"/api/v1/namespaces/{namespace}/pods", seen.pod), Watch(JOBS.format(namespace), seen.job)]
-    position = audit_position()
+    namespace, seen = plane.new_namespace(), Seen()
+    watches = [Watch(plane, f"/api/v1/namespaces/{namespace}/pods", seen.pod), Watch(plane, JOBS.format(namespace), seen.job)]
+    position = plane.audit_position()
     operator.forget_peak()
-    cpu, control, start = operator.cpu(), control_plane_cpu(), time.monotonic()
-    submit_all(namespace, jobs, workers)
+    cpu, control, start = operator.cpu(), plane.cpu(), time.monotonic()
+    plane.submit_all(namespace, [mpijob(f"j{number}", workers) for number in range(jobs)])
     seen.wait(lambda: len(seen.running) == jobs)
-    used = {"cpu": operator.cpu() - cpu, "control cpu": control_plane_cpu() - control}
+    used = {"cpu": operator.cpu() - cpu, "control cpu": plane.cpu() - control}
     # Where not all ran in time, their ends are not waited for as well.
     if len(seen.running) == jobs:
         seen.wait(lambda: len(seen.succeeded) == jobs)
     time.sleep(SETTLE_SECONDS)
-    calls = audited(position)
+    calls = plane.audited(position)
     memory = operator.memory()
     for watch in watches:
         watch.stop()
     if not keep:
-        remove(namespace)
+        plane.remove(namespace)
     return {
         "created": last(seen.created, jobs * workers, start),
         "up": last(seen.up, jobs * (workers + 1), start),
@@ -287,29 +126,6 @@ def measure(operator, jobs, workers, keep=False):
     }
 
 
-def submit_all(namespace, jobs, workers):
-    def submit(names):
-        for name in names:
-            call("POST", JOBS.format(namespace), mpijob(name, workers), accepted=(201,))
-
-    names = [f"j{number}" for number in range(jobs)]
-    threads = [threading.Thread(target=submit, args=(names[first::4],)) for first in range(min(4, jobs))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def remove(namespace):
-    for path in (JOBS.format(namespace), f"/apis/batch/v1/namespaces/{namespace}/jobs", f"/api/v1/namespaces/{namespace}/pods"):
-        call("DELETE", path, {"propagationPolicy": "Background"})
-    end = min(time.monotonic() + 60, END)
-    while time.monotonic() < end and call("GET", f"/api/v1/namespaces/{namespace}/pods?limit=1")["items"]:
-        time.sleep(0.2)
-    call("DELETE", f"/api/v1/namespaces/{namespace}")
-    time.sleep(1)
-
-
 MODEL = "model"
 GROUPS = [
     [("/api/v1/namespaces/{}/services", MODEL), ("/api/v1/namespaces/{}/configmaps", f"{MODEL}-config"), ("/api/v1/namespaces/{}/secrets", f"{MODEL}-ssh")],
@@ -319,20 +135,20 @@ GROUPS = [
 
 def model():
     """What our operator makes of a job with four Workers, to be created without one: groups of (path, object)."""
-    namespace = new_namespace()
-    operator = Operator("ours")
-    call("POST", JOBS.format(namespace), mpijob(MODEL, 4))
+    namespace = plane.new_namespace()
+    operator = Operator(plane, "ours", options.ours)
+    plane.call("POST", JOBS.format(namespace), mpijob(MODEL, 4))
     groups = []
     for group in GROUPS:
         groups.append([])
         for path, name in group:
             found = {}
             while "metadata" not in found or "uid" not in found["metadata"]:
-                found = call("GET", f"{path.format(namespace)}/{name}")
+                found = plane.call("GET", f"{path.format(namespace)}/{name}")
                 time.sleep(0.05)
             groups[-1].append((path, bare(found)))
     operator.stop()
-    remove(namespace)
+    plane.remove(namespace)
     return groups
 
 
@@ -363,7 +179,7 @@ def at_once(tasks, count):
         waiting.put(task)
 
     def work():
-        call("GET", "/api/v1/namespaces?limit=1")
+        plane.call("GET", "/api/v1/namespaces?limit=1")
         ready.wait()
         while True:
             try:
@@ -385,36 +201,36 @@ def at_once(tasks, count):
 def posts(objects, namespace):
     """A create of each, made ready before the clock starts."""
     prepared = [(path.format(namespace), json.dumps(one).encode()) for path, one in objects]
-    return [functools.partial(call, "POST", path, body, accepted=(201,)) for path, body in prepared]
+    return [functools.partial(plane.call, "POST", path, body, accepted=(201,)) for path, body in prepared]
 
 
 def floor(groups, pods, count):
     """Seconds that bare creates of so many Workers take."""
-    namespace = new_namespace()
+    namespace = plane.new_namespace()
     path, worker = groups[1][0]
     workers = [(path, {**worker, "metadata": {**worker["metadata"], "name": f"bare-{number}"}}) for number in range(pods)]
     took = at_once(posts(workers, namespace), count)
-    remove(namespace)
+    plane.remove(namespace)
     return took
 
 
 def floor_of_jobs(groups, jobs, count):
     """Bare creates of all that the operator makes of so many jobs with four Workers: seconds until all Workers are created, until all
     pods run, and the control plane's CPU seconds."""
-    namespace, seen = new_namespace(), Seen()
-    watch = Watch(f"/api/v1/namespaces/{namespace}/pods", seen.pod)
+    namespace, seen = plane.new_namespace(), Seen()
+    watch = Watch(plane, f"/api/v1/namespaces/{namespace}/pods", seen.pod)
 
     def named(group, number):
         return [(path, json.loads(json.dumps(one).replace(MODEL, f"bare{number}"))) for path, one in group]
 
     steps = [posts([one for number in range(jobs) for one in named(group, number)], namespace) for group in groups]
-    control, start = control_plane_cpu(), time.monotonic()
+    control, start = plane.cpu(), time.monotonic()
     for step in steps:
         at_once(step, count)
     seen.wait(lambda: len(seen.up) == jobs * 5)
-    result = {"created": last(seen.created, jobs * 4, start), "up": last(seen.up, jobs * 5, start), "control cpu": control_plane_cpu() - control}
+    result = {"created": last(seen.created, jobs * 4, start), "up": last(seen.up, jobs * 5, start), "control cpu": plane.cpu() - control}
     watch.stop()
-    remove(namespace)
+    plane.remove(namespace)
     return result
 
 
@@ -422,12 +238,13 @@ def idle(operator):
     many = measure(operator, IDLE_JOBS, 4, keep=True)
     time.sleep(5)
     operator.forget_peak()
-    position, cpu = audit_position(), operator.cpu()
+    position, cpu, since = plane.audit_position(), operator.cpu(), time.monotonic()
     time.sleep(IDLE_SECONDS)
-    calls = audited(position)
-    memory = operator.memory()
-    remove(many["namespace"])
-    return {**memory, "calls": sum(calls.values()), "calls by kind": dict(calls), "cpu": operator.cpu() - cpu, "many": many}
+    # All of it before the jobs are removed, which is work again.
+    used = (operator.cpu() - cpu) * IDLE_SECONDS / (time.monotonic() - since)
+    memory, calls = operator.memory(), plane.audited(position)
+    plane.remove(many["namespace"])
+    return {**memory, "calls": sum(calls.values()), "calls by kind": dict(calls), "cpu": used, "many": many}
 
 
 def once(which, name):
@@ -435,7 +252,8 @@ def once(which, name):
     if END - time.monotonic() < (10 if options.small else TAKES[name]):
         print(which, name, "is left out: the time is up", flush=True)
         return []
-    operator = Operator(which, RAISED if which == "upstream" and name in RAISED_FOR else ())
+    program = options.ours if which == "ours" else options.upstream
+    operator = Operator(plane, which, program, RAISED if which == "upstream" and name in RAISED_FOR else ())
     try:
         result = idle(operator) if name == "idle" else measure(operator, *SCENARIOS[name])
     finally:
@@ -451,12 +269,6 @@ def middle(results, key, digits=2, of=statistics.median):
 
 def shown(value, digits=2):
     return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
-
-
-def flags_of(name):
-    """The limits that a program of the control plane was given."""
-    words = pathlib.Path(f"/proc/{(options.run / name).with_suffix('.pid').read_text().strip()}/cmdline").read_text().split("\0")
-    return ", ".join(word for word in words if word.startswith(("--kube-api-qps", "--concurrent-job-syncs"))) or "its default flags"
 
 
 def table(floors, bare_jobs, ours, upstream):
@@ -504,7 +316,7 @@ def report(floors, bare_jobs, ours, upstream, load):
         "# The operator beside MPI Operator v0.8.2",
         "",
         f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, load before {load[0]:.1f}, after {os.getloadavg()[0]:.1f}; "
-        f"Kubernetes {call('GET', '/version')['gitVersion']} with etcd without fsync, its controller manager with {flags_of('kube-controller-manager')}, "
+        f"Kubernetes {plane.version()} with etcd without fsync, its controller manager with {plane.flags_of('kube-controller-manager')}, "
         f"40 fake nodes (kwok); {version} against mpi-operator v0.8.2. Medians of our runs ({runs}), each with an operator of its own. "
         "A job's Launcher ends 5 s after its start.",
         "",
@@ -529,7 +341,7 @@ def report(floors, bare_jobs, ours, upstream, load):
 
 def main():
     load = os.getloadavg()
-    call("POST", "/api/v1/namespaces", {"metadata": {"name": "mpi-operator"}})
+    plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": "mpi-operator"}})
     groups, floors = model(), {}
     chosen = options.scenarios.split(",")
     for count in sorted({jobs * workers for name, (jobs, workers) in SCENARIOS.items() if name in chosen}):
