@@ -74,6 +74,7 @@ pub(crate) async fn apply(context: &Context, job: &ValidJob, changes: &[Vec<Chan
 /// as well without it.
 pub(crate) async fn keep_record(context: &Context, job: &ValidJob, record: &ConfigMap) {
     let records: Api<ConfigMap> = Api::namespaced(context.client.clone(), &job.namespace);
+    let _permit = context.writes.acquire().await;
     match records.create(&PostParams::default(), record).await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
@@ -101,6 +102,7 @@ pub(crate) async fn begin_next_attempt(context: &Context, job: &ValidJob) -> Res
         "resourceVersion": found.metadata.resource_version,
         "annotations": { ANNOTATION_ATTEMPT: next },
     } });
+    let _permit = context.writes.acquire().await;
     let raised = jobs.patch(&job.name, &PatchParams::default(), &KubePatch::Merge(&body)).await;
     raised.map(|_| ()).map_err(Error::request("begin the job's next attempt"))
 }
@@ -112,6 +114,7 @@ pub(crate) async fn begin_next_attempt(context: &Context, job: &ValidJob) -> Res
 pub(crate) async fn remove(context: &Context, job: &ValidJob) -> Result<(), Error> {
     let target =
         Target { kind: ChildKind::Job, name: job.name.clone(), uid: Some(job.uid.clone()), at_once: false };
+    let _permit = context.writes.acquire().await;
     let removed = delete_one::<MPIJob>(&context.client, &job.namespace, &target).await;
     removed.map_err(Error::request("remove the job at the end of its ttlSecondsAfterFinished"))
 }

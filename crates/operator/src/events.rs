@@ -40,6 +40,7 @@ pub(crate) async fn tell(
 /// Creates an event, or counts it once more. How often it was recorded is remembered; where that was forgotten, the event
 /// that is there says it.
 async fn record(context: &Context, events: &Api<Event>, event: &Event) -> Result<(), kube::Error> {
+    let _permit = context.writes.acquire().await;
     let name = event.metadata.name.clone().unwrap_or_default();
     let uid = event.involved_object.uid.as_deref().unwrap_or_default();
     let known = context.memory.of(uid, |memory| memory.events.get(&name).copied());

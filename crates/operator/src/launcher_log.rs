@@ -37,15 +37,24 @@ const AGENT_LOOKS: u32 = 10;
 /// Which run of which container: the pod's UID, the container, and how often it had been started again before.
 pub(crate) type RunId = (String, String, i32);
 
+/// Whether what a pass needs of logs is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Logs {
+    /// It is, as far as it can be had.
+    Read,
+    /// So many logs are being read for other jobs that this one has to come back.
+    Busy,
+}
+
 /// Adds the Launcher's last failed run to what was seen, if there was one.
 ///
 /// # Errors
 /// If the Launcher's Job has failed and its pods could not be asked for.
-pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(), Error> {
+pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<Logs, Error> {
     if seen.status.completion_time.is_some() || job.suspended {
         context.memory.of(&job.uid, |memory| memory.launcher_failed = None);
         context.memory.forget_launcher(&job.namespace, &job.name);
-        return Ok(());
+        return Ok(Logs::Read);
     }
     let remembered = context.memory.of(&job.uid, |memory| memory.launcher_failed.clone());
     let mut pod = seen.failed_launcher_pod().cloned().or_else(|| noted(context, job, seen));
@@ -63,7 +72,7 @@ pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> 
     }
     let Some(pod) = pod else {
         seen.launcher_failed = remembered.map(|known| known.1);
-        return Ok(());
+        return Ok(Logs::Read);
     };
     let failed = failed_run(&pod);
     let id = failed.as_ref().map(|run| {
@@ -73,18 +82,36 @@ pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> 
     let id = id.unwrap_or_else(|| (pod.metadata.uid.clone().unwrap_or_default(), String::new(), 0));
     let run = match (remembered.map(|known| *known), failed) {
         (Some((known, run)), _) if known == id => LauncherRun { pod, ..run },
-        (_, Some(failed)) => read(context, pod, &failed.container, failed.previous).await,
-        (_, None) => LauncherRun { pod, ..LauncherRun::default() },
+        (_, Some(failed)) if !is_on_lost_node(&pod, seen) => {
+            let Ok(_turn) = context.logs.try_acquire() else { return Ok(Logs::Busy) };
+            read(context, pod, &failed.container, failed.previous).await
+        }
+        _ => LauncherRun { pod, ..LauncherRun::default() },
     };
     let unasked = run.agent.is_none();
     seen.launcher_failed = Some(run);
-    if unasked && let Some(worker) = plan::wants_agent(job, seen).cloned() {
+    remember(context, job, seen, &id);
+    if unasked
+        && let Some(worker) = plan::wants_agent(job, seen).cloned()
+        && !is_on_lost_node(&worker, seen)
+    {
+        let Ok(_turn) = context.logs.try_acquire() else { return Ok(Logs::Busy) };
         let words = ask_agent(context, &worker).await;
         seen.launcher_failed.as_mut().into_iter().for_each(|run| run.agent = Some(words.clone()));
+        remember(context, job, seen, &id);
     }
-    let remembered = seen.launcher_failed.clone().map(|run| Box::new((id, run)));
+    Ok(Logs::Read)
+}
+
+fn remember(context: &Context, job: &ValidJob, seen: &Seen, id: &RunId) {
+    let remembered = seen.launcher_failed.clone().map(|run| Box::new((id.clone(), run)));
     context.memory.of(&job.uid, |memory| memory.launcher_failed = remembered);
-    Ok(())
+}
+
+/// Whether a pod's node does not report any more: nobody there answers for the pod's log.
+fn is_on_lost_node(pod: &Pod, seen: &Seen) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    node.is_some_and(|node| seen.lost_nodes.contains_key(node))
 }
 
 /// What the launch agent of a Worker has written into its log, once it has told of the end of the calls that it told of: that
@@ -127,14 +154,17 @@ pub(crate) async fn add_last_words(context: &Context, seen: &mut Seen, outlook: 
         return;
     }
     let Some((pod, container)) = newest_pod(seen) else { return };
+    if is_on_lost_node(&pod, seen) {
+        return;
+    }
     seen.launcher_failed = Some(read(context, pod, &container, false).await);
 }
 
 /// What the Launcher prints, where something rests on it: the time of its last line once the job may be stalled, and the
 /// end of its log once it has succeeded.
-pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) {
+pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) -> Logs {
     if seen.status.completion_time.is_some() || job.suspended || job.worker_count() < 1 {
-        return;
+        return Logs::Read;
     }
     (seen.output, seen.success_log, seen.agents) = context
         .memory
@@ -143,9 +173,12 @@ pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) {
     let now = Timestamp::now();
     let unread = succeeded && seen.success_log.is_none();
     if !unread && !plan::wants_look(job, seen, now) {
-        return;
+        return Logs::Read;
     }
-    let Some((pod, container)) = newest_pod(seen) else { return };
+    let Some((pod, container)) = newest_pod(seen).filter(|(pod, _)| !is_on_lost_node(pod, seen)) else {
+        return Logs::Read;
+    };
+    let Ok(_turn) = context.logs.try_acquire() else { return Logs::Busy };
     if succeeded {
         let log = read(context, pod, &container, false).await.log;
         let was_read = log.is_some();
@@ -153,13 +186,12 @@ pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) {
         if was_read {
             seen.agents = ask_agents(context, job, seen).await;
         }
-    } else if let Some((last, log)) = last_output(context, &pod, &container).await {
-        let silent = plan::silence(seen, last, now);
-        let found = silent.and_then(|silent| plan::hang(job, seen, &log, silent));
-        seen.output = Some(OutputSeen { looked: now, last, found });
+    } else if let Some(output) = look(context, job, seen, &pod, &container, now).await {
+        seen.output = Some(output);
     }
     let kept = (seen.output.clone(), seen.success_log.clone(), seen.agents.clone());
     context.memory.of(&job.uid, |memory| (memory.output, memory.success_log, memory.agents) = kept);
+    Logs::Read
 }
 
 /// The Launcher's newest pod and the container of it that launches.
@@ -169,23 +201,55 @@ fn newest_pod(seen: &Seen) -> Option<(Pod, String)> {
     Some((pod.clone(), container.name.clone()))
 }
 
-/// When a container printed its last line, if it has printed any, and the end of its log; nothing if that cannot be known.
-async fn last_output(context: &Context, pod: &Pod, container: &str) -> Option<(Option<Timestamp>, String)> {
-    let log = tokio::time::timeout(PATIENCE, tail(context, pod, container, false)).await.ok()?.ok()?;
-    let last = log.lines().next_back().and_then(|line| line.split_once(' ')?.0.parse().ok());
-    Some((last, without_times(&log).0))
+/// When a running Launcher printed its last line, and what the end of its output says; nothing if that cannot be known. Once
+/// a look was conclusive, only the last line is read until the Launcher prints again.
+async fn look(
+    context: &Context,
+    job: &ValidJob,
+    seen: &Seen,
+    pod: &Pod,
+    container: &str,
+    now: Timestamp,
+) -> Option<OutputSeen> {
+    if let Some(known) = seen.output.as_ref().filter(|_| plan::is_conclusive(seen)) {
+        let line = in_time(tail(context, pod, container, false, &[1])).await?;
+        if last_time(&line) == known.last {
+            return Some(OutputSeen { looked: now, ..known.clone() });
+        }
+    }
+    let log = in_time(tail(context, pod, container, false, &TAILS)).await?;
+    let last = last_time(&log);
+    let found = plan::silence(seen, last, now)
+        .and_then(|silent| plan::hang(job, seen, &without_times(&log).0, silent));
+    Some(OutputSeen { looked: now, last, found })
+}
+
+/// What is read within the time that a log may take.
+async fn in_time(reading: impl Future<Output = Result<String, kube::Error>>) -> Option<String> {
+    tokio::time::timeout(PATIENCE, reading).await.ok()?.ok()
+}
+
+/// When the last line of a log with times was printed, if there is one.
+fn last_time(log: &str) -> Option<Timestamp> {
+    log.lines().next_back()?.split_once(' ')?.0.parse().ok()
 }
 
 /// The end of a container's log, with times. A server that is asked for so many bytes of so many lines gives the first of
 /// those lines and may cut off the last: of longer lines fewer are asked for.
-async fn tail(context: &Context, pod: &Pod, container: &str, previous: bool) -> Result<String, kube::Error> {
+async fn tail(
+    context: &Context,
+    pod: &Pod,
+    container: &str,
+    previous: bool,
+    tails: &[i64],
+) -> Result<String, kube::Error> {
     let pods: Api<WholePod> = Api::namespaced(context.client.clone(), &pod.namespace().unwrap_or_default());
     let mut log = String::new();
-    for lines in TAILS {
+    for lines in tails {
         let wanted = LogParams {
             container: Some(container.to_owned()),
             previous,
-            tail_lines: Some(lines),
+            tail_lines: Some(*lines),
             limit_bytes: Some(LOG_BYTES),
             timestamps: true,
             ..LogParams::default()
@@ -211,7 +275,7 @@ async fn launcher_pods(context: &Context, job: &ValidJob, seen: &Seen) -> Result
 /// The run of a pod's container with the end of its log, as far as that can be read.
 async fn read(context: &Context, pod: Pod, container: &str, previous: bool) -> LauncherRun {
     let name = pod.name_any();
-    match tokio::time::timeout(PATIENCE, tail(context, &pod, container, previous)).await {
+    match tokio::time::timeout(PATIENCE, tail(context, &pod, container, previous, &TAILS)).await {
         Ok(Ok(log)) => {
             let (log, first_output) = without_times(&log);
             return LauncherRun { pod, log: Some(log), first_output, agent: None };

@@ -19,6 +19,7 @@ pub mod lease;
 mod memory;
 mod metrics;
 pub mod monitor;
+mod nodes;
 mod observe;
 mod places;
 mod pod_groups;

@@ -1,12 +1,13 @@
 //! Reads what a job has: its last status and its children, from the watches' stores and, where those cannot know,
 //! from the API server by name. It changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use api::{CONDITION_CREATED, CONDITION_RUNNING, LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob, MPIJobStatus};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
@@ -16,7 +17,7 @@ use plan::{ChildKind, LauncherCreation, SecretSeen, Seen, ValidJob};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::launcher_log;
+use crate::launcher_log::{self, Logs};
 use crate::memory::{JobMemory, Made, Priorities, WATCH_LAG};
 use crate::pod_groups;
 use crate::run::Context;
@@ -26,11 +27,15 @@ const MOST_ASKED: usize = 8;
 /// Of so many earlier attempts the failed nodes are avoided.
 const MOST_RECORDS: u32 = 20;
 
-/// What was seen of a job.
+/// What was seen of a job; nothing where a log has to be read and too many are being read for other jobs.
 ///
 /// # Errors
 /// If the API server could not be asked where it had to be.
-pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -> Result<Seen, Error> {
+pub(crate) async fn observe(
+    context: &Context,
+    job: &MPIJob,
+    valid: &ValidJob,
+) -> Result<Option<Seen>, Error> {
     let mut seen = from_stores(context, job, valid);
     let first_pass = plan::condition(&seen.status, CONDITION_CREATED).is_none();
     let adopted = context.memory.of(&valid.uid, |memory| std::mem::replace(&mut memory.adopted, true));
@@ -56,9 +61,12 @@ pub(crate) async fn observe(context: &Context, job: &MPIJob, valid: &ValidJob) -
         seen.gpus = count_gpus(context, valid, &seen).await;
         context.memory.of(&valid.uid, |memory| memory.gpus_counted = seen.gpus.is_some());
     }
-    launcher_log::keep(context, valid, &mut seen).await?;
-    launcher_log::listen(context, valid, &mut seen).await;
-    Ok(seen)
+    if launcher_log::keep(context, valid, &mut seen).await? == Logs::Busy
+        || launcher_log::listen(context, valid, &mut seen).await == Logs::Busy
+    {
+        return Ok(None);
+    }
+    Ok(Some(seen))
 }
 
 /// GPUs that the job asks for, and those that are free; nothing where that cannot be counted.
@@ -169,33 +177,28 @@ async fn lost_nodes(context: &Context, seen: &mut Seen) {
     }
     let pods =
         seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods).chain(&seen.former_launcher_pods);
-    let silent: BTreeSet<String> =
-        pods.filter(|pod| was_silenced(pod)).filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect();
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    for name in silent.into_iter().take(MOST_ASKED) {
-        let node = match nodes.get_opt(&name).await {
-            Ok(node) => node,
-            Err(error) => {
-                tracing::debug!(node = name, %error, "a node cannot be asked for");
-                continue;
-            }
-        };
-        let conditions = node.iter().filter_map(|node| node.status.as_ref()?.conditions.as_ref()).flatten();
-        let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
-        if let Some(ready) = ready.filter(|ready| ready.status == "Unknown") {
-            seen.lost_nodes.insert(name, ready.message.clone().unwrap_or_default());
+    let mut silent: BTreeMap<String, Timestamp> = BTreeMap::new();
+    for (pod, since) in pods.filter_map(|pod| Some((pod, silenced(pod)?))) {
+        if let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) {
+            let newest = silent.entry(node).or_insert(since);
+            *newest = since.max(*newest);
+        }
+    }
+    for (name, since) in silent.into_iter().take(MOST_ASKED) {
+        if let Some(words) = context.nodes.words_of_lost(&context.client, &name, since).await {
+            seen.lost_nodes.insert(name, words);
         }
     }
 }
 
-fn was_silenced(pod: &Pod) -> bool {
-    let Some(status) = &pod.status else { return false };
-    let conditions = status.conditions.iter().flatten();
-    let unready = conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "False");
+/// Since when a pod is not ready whose containers all are: the epoch where its condition does not say; nothing of other pods.
+fn silenced(pod: &Pod) -> Option<Timestamp> {
+    let status = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Running"))?;
+    let mut conditions = status.conditions.iter().flatten();
+    let unready = conditions.find(|it| it.type_ == "Ready" && it.status == "False")?;
     let containers = status.container_statuses.as_deref().unwrap_or_default();
-    unready
-        && status.phase.as_deref() == Some("Running")
-        && containers.iter().all(|container| container.ready)
+    let since = unready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    containers.iter().all(|container| container.ready).then_some(since)
 }
 
 /// The child of this name, if the job controls it.

@@ -23,6 +23,8 @@ const COUNTS_WAIT: Duration = Duration::from_secs(5);
 /// ... and not before they have differed this long: a Launcher's pod that ends is followed by its Job's end, and by the
 /// write that says so.
 const COUNTS_SETTLE: Duration = Duration::from_secs(2);
+/// A job whose log has to wait its turn comes back after this.
+const COME_BACK: Duration = Duration::from_secs(1);
 /// A job is looked at this often though nothing was seen to change.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
@@ -57,7 +59,9 @@ pub(crate) async fn reconcile(job: Arc<MPIJob>, context: Arc<Context>) -> Result
 }
 
 async fn walk(context: &Context, job: &MPIJob, read: ValidJob, now: Timestamp) -> Result<Action, Error> {
-    let mut seen = observe(context, job, &read).await?;
+    let Some(mut seen) = observe(context, job, &read).await? else {
+        return Ok(Action::requeue(COME_BACK));
+    };
     if !read.faults.is_empty() && !plan::has_begun(&seen) {
         return refuse(context, job, plan::reject(job, &read.faults, now), now).await;
     }

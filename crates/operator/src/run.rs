@@ -18,6 +18,7 @@ use crate::error::{Class, Error};
 use crate::health::Health;
 use crate::memory::Memory;
 use crate::metrics::Counted;
+use crate::nodes::SharedNodes;
 use crate::pod_groups;
 use crate::reconcile::{after_failure, reconcile};
 use crate::vitals::Vitals;
@@ -28,7 +29,9 @@ const DEFAULT_WRITES: usize = 64;
 /// ... and this long for the first words about a job.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Jobs looked at at once.
-const JOBS_AT_ONCE: u16 = 32;
+const JOBS_AT_ONCE: u16 = 128;
+/// Jobs whose logs are read at once: a kubelet that does not answer holds each of them up for seconds, and never all jobs.
+const LOGS_AT_ONCE: usize = 96;
 
 /// Key pairs made at once.
 const KEYS_AT_ONCE: usize = 2;
@@ -67,7 +70,11 @@ pub(crate) struct Context {
     pub listed: watch::Receiver<bool>,
     pub memory: Arc<Memory>,
     pub capacity: SharedCapacity,
+    pub nodes: SharedNodes,
+    /// Who may write now.
     pub writes: Semaphore,
+    /// Who may read logs now.
+    pub logs: Semaphore,
     /// Who may make a key pair now.
     pub keys: Semaphore,
     pub vitals: Vitals,
@@ -108,9 +115,20 @@ pub async fn operate(
     vitals.metrics.watch_jobs(jobs.clone());
     let (writes, keys) = (Semaphore::new(settings.writes.max(1)), Semaphore::new(KEYS_AT_ONCE));
     let (now_listed, listed) = watch::channel(false);
-    let capacity = SharedCapacity::default();
-    let context =
-        Arc::new(Context { client, settings, jobs, stores, listed, memory, capacity, writes, keys, vitals });
+    let context = Arc::new(Context {
+        client,
+        settings,
+        jobs,
+        stores,
+        listed,
+        memory,
+        capacity: SharedCapacity::default(),
+        nodes: SharedNodes::default(),
+        writes,
+        logs: Semaphore::new(LOGS_AT_ONCE),
+        keys,
+        vitals,
+    });
     let passes = controller
         .with_config(controller::Config::default().concurrency(JOBS_AT_ONCE))
         .graceful_shutdown_on(shutdown)

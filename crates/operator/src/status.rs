@@ -27,6 +27,7 @@ pub(crate) async fn write_status(
     let jobs: Api<MPIJob> = Api::namespaced(context.client.clone(), namespace);
     // With the UID, so that the status of a job that was deleted never lands on a new one of its name.
     let patch = json!({ "metadata": { "uid": job.metadata.uid }, "status": change });
+    let _permit = context.writes.acquire().await;
     let written = jobs
         .patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))
         .await

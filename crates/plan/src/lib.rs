@@ -46,7 +46,7 @@ pub use precheck::{Finding, Room, Weight, precheck};
 pub use quantity::quantity_nanos;
 pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency};
 pub use restart::attempt_of;
-pub use stall::{hang, silence, wants_look};
+pub use stall::{hang, is_conclusive, silence, wants_look};
 pub use validate::{
     Annotations, Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob,
     WorkerFailure, is_ours, tolerate, validate,

@@ -7,30 +7,54 @@ use api::{CONDITION_RUNNING, CONDITION_STALLED, REASON_ENDED, REASON_NO_OUTPUT, 
 use jiff::Timestamp;
 
 use crate::conditions::{condition, is_finished, is_true, set_condition};
-use crate::diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, diagnose};
+use crate::diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, STALL_SECONDS, diagnose};
 use crate::failure::{pod_facts, world};
 use crate::observed::{Seen, is_ready, is_running};
 use crate::planning::elapsed;
 use crate::report::{Notice, Report};
 use crate::validate::{Launch, ValidJob};
 
-/// While a job is stalled its output is looked at this often, or as often as the timeout is long.
-const LOOK_WHILE_STALLED: Duration = Duration::from_secs(30);
+/// A silent job's output is looked at again after this part of its silence: the longer it has said nothing, the more rarely,
+/// so that many jobs which print nothing by nature cost next to nothing,
+const PART_OF_SILENCE: u32 = 10;
+/// ... but no sooner than this, or than the timeout where that is shorter,
+const LOOK_SOONEST: Duration = Duration::from_secs(30);
+/// ... and no later than this: it is also how late the condition goes when the job prints again.
+const LOOK_LATEST: Duration = Duration::from_secs(300);
 
 /// When the output of a running job is to be looked at again: once it may have been silent for the timeout.
 pub(crate) fn next_look(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
     let silent = elapsed(last_sign(seen)?, now);
     let left = job.stall_timeout.saturating_sub(silent);
-    let again = LOOK_WHILE_STALLED.min(job.stall_timeout);
-    Some(if left.is_zero() { again } else { left })
+    if !left.is_zero() {
+        return Some(left);
+    }
+    let pause = pause(job.stall_timeout, silent);
+    let since_look = seen.output.as_ref().map_or(Duration::ZERO, |output| elapsed(output.looked, now));
+    // A look that could not be taken is not taken again at once.
+    let left = pause.saturating_sub(since_look);
+    Some(if left.is_zero() { pause } else { left })
 }
 
 /// Whether the Launcher's output has to be looked at, as the job may have been silent for the timeout.
 #[must_use]
 pub fn wants_look(job: &ValidJob, seen: &Seen, now: Timestamp) -> bool {
-    let silent = last_sign(seen).is_some_and(|sign| elapsed(sign, now) >= job.stall_timeout);
+    let Some(silent) = last_sign(seen).map(|sign| elapsed(sign, now)) else { return false };
     let looked = seen.output.as_ref().map(|output| elapsed(output.looked, now));
-    silent && looked.is_none_or(|ago| ago >= LOOK_WHILE_STALLED.min(job.stall_timeout))
+    silent >= job.stall_timeout && looked.is_none_or(|ago| ago >= pause(job.stall_timeout, silent))
+}
+
+/// The time between two looks at the output of a job that has been silent for so long.
+fn pause(timeout: Duration, silent: Duration) -> Duration {
+    (silent / PART_OF_SILENCE).clamp(LOOK_SOONEST.min(timeout), LOOK_LATEST)
+}
+
+/// Whether the last look at a silent job stays true while nothing more is printed: it found why the job hangs, or the job had
+/// been silent for long enough then that no more silence says more.
+#[must_use]
+pub fn is_conclusive(seen: &Seen) -> bool {
+    let Some((output, sign)) = seen.output.as_ref().zip(last_sign(seen)) else { return false };
+    output.found.is_some() || elapsed(sign, output.looked).as_secs() >= STALL_SECONDS
 }
 
 /// The last sign of life of a job that runs: since it runs, or its last output where that was looked at.
@@ -126,4 +150,22 @@ fn probed(job: &ValidJob, seen: &Seen) -> String {
     }
     text.push('.');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_job_is_looked_at_ever_more_rarely() {
+        let (minute, timeout) = (Duration::from_secs(60), Duration::from_secs(600));
+        let pauses = [10, 20, 50, 600].map(|minutes| pause(timeout, minute * minutes).as_secs());
+        assert_eq!(pauses, [60, 120, 300, 300]);
+        assert_eq!(pause(Duration::from_secs(2), Duration::from_secs(2)), Duration::from_secs(2));
+        let (mut silent, mut looks) = (timeout, 0);
+        while silent < timeout + 60 * minute {
+            (silent, looks) = (silent + pause(timeout, silent), looks + 1);
+        }
+        assert!(looks <= 22, "{looks} looks in an hour");
+    }
 }

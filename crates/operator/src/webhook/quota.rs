@@ -11,7 +11,8 @@
 //! ahead. Nobody is refused because of a job that is not there, and no place is given twice where an admitted job is
 //! stored within that time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use api::{ANNOTATION_MAX_CONCURRENT_JOBS, CONDITION_FAILED, CONDITION_SUCCEEDED, MPIJob};
@@ -62,13 +63,22 @@ pub(super) struct Quota {
     client: Client,
     /// Where the Leases are.
     namespace: String,
-    /// One question at a time, so that the Lease is contended by other processes only.
-    turn: Mutex<()>,
+    /// What was read of each namespace that has a limit. One question of a namespace at a time, so that its Lease is contended
+    /// by other processes only; other namespaces do not wait for it.
+    readings: std::sync::Mutex<HashMap<String, Arc<Mutex<Option<Reading>>>>>,
+}
+
+/// What the API server had of a namespace.
+struct Reading {
+    /// When reading began: all that was stored before is in it.
+    began: Instant,
+    lease: Option<Lease>,
+    jobs: Jobs,
 }
 
 impl Quota {
     pub(super) fn new(client: Client, namespace: String) -> Self {
-        Self { client, namespace, turn: Mutex::new(()) }
+        Self { client, namespace, readings: std::sync::Mutex::default() }
     }
 
     /// Takes a place for a job, but for a dry run.
@@ -100,15 +110,15 @@ impl Quota {
 
     /// Looks whether there is a place, and takes a ticket.
     async fn ask(&self, question: &Question<'_>) -> Result<Outcome, kube::Error> {
-        let _turn = self.turn.lock().await;
+        let mut asked = Instant::now();
+        let readings = self.readings_of(question.namespace);
+        let mut reading = readings.lock().await;
         for _ in 0..TRIES {
-            // In this order: what was admitted before the list is in one of the two.
-            let lease = self.lease(question.namespace).await?;
-            let jobs = self.jobs(question.namespace).await?;
+            let Reading { lease, jobs, .. } = self.read(question.namespace, &mut reading, asked).await?;
             let now = Timestamp::now();
             let mut tickets = lease.as_ref().map(tickets).unwrap_or_default();
             tickets.retain(|name, ticket| {
-                ticket.until > now && !ticket.is_settled(name, &jobs) && name != question.job
+                ticket.until > now && !ticket.is_settled(name, jobs) && name != question.job
             });
             let running = jobs.running_but(question.job);
             let limit = question.limit;
@@ -128,14 +138,51 @@ impl Quota {
             let resumed = jobs.stored.contains(question.job);
             let ticket = Ticket { number, admitted: goes_ahead, resumed, until: now + TICKET_KEPT };
             tickets.insert(question.job.to_owned(), ticket);
-            match self.write(question.namespace, lease, &tickets).await {
-                Ok(()) if goes_ahead => return Ok(Outcome::Settled(Verdict::Free)),
-                Ok(()) => return Ok(Outcome::Waiting(ticket)),
-                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {}
+            match self.write(question.namespace, lease.clone(), &tickets).await {
+                Ok(written) => {
+                    // Nobody else has written since it was read, so who asked meanwhile need not read it again.
+                    *lease = Some(written);
+                    return Ok(if goes_ahead {
+                        Outcome::Settled(Verdict::Free)
+                    } else {
+                        Outcome::Waiting(ticket)
+                    });
+                }
+                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
+                    asked = Instant::now();
+                }
                 Err(error) => return Err(error),
             }
         }
         Err(contended())
+    }
+
+    /// The readings of a namespace; those of namespaces about which nobody asks now are forgotten.
+    fn readings_of(&self, namespace: &str) -> Arc<Mutex<Option<Reading>>> {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = readings.entry(namespace.to_owned()).or_default().clone();
+        readings.retain(|_, of| Arc::strong_count(of) > 1);
+        mine
+    }
+
+    /// A reading that began when a question had come: that of whoever asked before, if it began after that, or a new one. So many
+    /// questions that come at once take two lists, not a list each.
+    async fn read<'a>(
+        &self,
+        namespace: &str,
+        last: &'a mut Option<Reading>,
+        asked: Instant,
+    ) -> Result<&'a mut Reading, kube::Error> {
+        let reading = match last.take().filter(|reading| reading.began > asked) {
+            Some(reading) => reading,
+            None => {
+                let began = Instant::now();
+                // In this order: what was admitted before the list is in one of the two.
+                let lease = self.lease(namespace).await?;
+                Reading { began, lease, jobs: self.jobs(namespace).await? }
+            }
+        };
+        Ok(last.insert(reading))
     }
 
     /// Waits until those with earlier tickets are stored, or have not been for long enough. Times are measured here, by when
@@ -145,15 +192,17 @@ impl Quota {
         let mut admitted: BTreeMap<u64, Instant> = BTreeMap::new();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let lease = self.lease(question.namespace).await?;
-            let jobs = self.jobs(question.namespace).await?;
+            let asked = Instant::now();
+            let readings = self.readings_of(question.namespace);
+            let mut reading = readings.lock().await;
+            let Reading { lease, jobs, .. } = self.read(question.namespace, &mut reading, asked).await?;
             let running = jobs.running_but(question.job);
             if running >= question.limit {
                 return Ok(Verdict::Full { running, limit: question.limit });
             }
             let mut tickets = lease.as_ref().map(tickets).unwrap_or_default();
             let earlier = tickets.iter().filter(|(name, ticket)| {
-                ticket.number < own.number && !ticket.is_settled(name, &jobs) && *name != question.job
+                ticket.number < own.number && !ticket.is_settled(name, jobs) && *name != question.job
             });
             let unsettled = earlier.filter(|(_, ticket)| {
                 let since =
@@ -166,10 +215,15 @@ impl Quota {
             }
             let until = Timestamp::now() + TICKET_KEPT;
             tickets.insert(question.job.to_owned(), Ticket { admitted: true, until, ..own });
-            match self.write(question.namespace, lease, &tickets).await {
-                Ok(()) => return Ok(Verdict::Free),
+            match self.write(question.namespace, lease.clone(), &tickets).await {
+                Ok(written) => {
+                    *lease = Some(written);
+                    return Ok(Verdict::Free);
+                }
                 // Others have changed the Lease: what they did counts.
-                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {}
+                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
+                    *reading = None;
+                }
                 Err(error) => return Err(error),
             }
             if begun.elapsed() >= LONGEST_WAIT {
@@ -207,7 +261,7 @@ impl Quota {
         namespace: &str,
         lease: Option<Lease>,
         tickets: &BTreeMap<String, Ticket>,
-    ) -> Result<(), kube::Error> {
+    ) -> Result<Lease, kube::Error> {
         let (name, leases) = (lease_name(namespace), self.leases());
         match lease {
             Some(lease) => leases.replace(&name, &PostParams::default(), &holding(lease, tickets)).await,
@@ -216,7 +270,6 @@ impl Quota {
                 leases.create(&PostParams::default(), &holding(Lease { metadata, spec: None }, tickets)).await
             }
         }
-        .map(drop)
     }
 
     async fn jobs(&self, namespace: &str) -> Result<Jobs, kube::Error> {

@@ -20,6 +20,7 @@ use operator::webhook::{Place, WEBHOOK_NAME, Webhook, on_loopback, put_in_place,
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::gate::Gate;
 use crate::stage::{Stage, job};
 
 /// A stage whose API server asks the webhook.
@@ -245,6 +246,20 @@ async fn a_job_that_is_admitted_and_never_stored_keeps_no_place_from_others() {
     // That one is stored.
     let refused = create(&stage, &job("second", 1, json!({}))).await.unwrap_err();
     assert!(refused.message.ends_with("Quota exceeded: 1/1 jobs running"), "{}", refused.message);
+}
+
+#[tokio::test]
+async fn reviews_that_come_at_once_share_a_list_of_jobs() {
+    let stage = Stage::new().await;
+    stage.in_namespace("kube-system").await;
+    limit(&stage, "8").await;
+    let gate = Gate::new(None);
+    let webhook = Arc::new(Webhook::new(stage.client_behind(&gate), "kube-system", Vitals::default()));
+    let names: Vec<String> = (0..8).map(|number| format!("pi-{number}")).collect();
+    let admitted = join_all(names.iter().map(|name| admits(&webhook, &stage.namespace, name))).await;
+    assert_eq!(admitted, [true; 8]);
+    let lists = gate.lists_of(&format!("/apis/kubeflow.org/v2beta1/namespaces/{}/mpijobs", stage.namespace));
+    assert!((1..=3).contains(&lists), "{lists} lists for 8 reviews");
 }
 
 /// Two replicas that are asked at the same moments, before anything that they admit is stored.

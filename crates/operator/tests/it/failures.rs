@@ -7,7 +7,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 
 use crate::gate::Gate;
-use crate::stage::{Stage, ended, job, without_gpus};
+use crate::stage::{Stage, ended, job, running, without_gpus};
 
 #[tokio::test]
 async fn a_failed_worker_ends_the_job_and_releases_the_rest() {
@@ -178,18 +178,26 @@ the job to be terminated. The first process to do so was:
 
 /// A job whose Launcher runs on a node.
 fn job_on(node: &str) -> serde_json::Value {
-    let mut job = job("pi", 2, json!({ "backoffLimit": 0 }));
+    job_of(2, "pi", node)
+}
+
+fn job_of(workers: usize, name: &str, node: &str) -> serde_json::Value {
+    let mut job = job(name, workers, json!({ "backoffLimit": 0 }));
     job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["nodeName"] = json!(node);
     job
 }
 
 /// Ends the Launcher with exit code 3, and its Job with that.
 async fn fail_launcher(stage: &Stage) {
-    stage.set_pod("pi-launcher-pod", ended("main", "Failed", 3)).await;
+    fail_launcher_of(stage, "pi").await;
+}
+
+async fn fail_launcher_of(stage: &Stage, job: &str) {
+    stage.set_pod(&format!("{job}-launcher-pod"), ended("main", "Failed", 3)).await;
     let condition = |type_: &str| json!({ "type": type_, "status": "True", "reason": "BackoffLimitExceeded", "message": "no more retries" });
     let status = json!({ "failed": 1, "startTime": "2026-01-01T00:00:00Z",
         "conditions": [condition("FailureTarget"), condition("Failed")] });
-    stage.set_job("pi-launcher", status).await;
+    stage.set_job(&plan::launcher_name(job), status).await;
 }
 
 #[tokio::test]
@@ -228,6 +236,52 @@ async fn a_node_that_gives_no_log_does_not_keep_a_job_from_failing() {
     fail_launcher(&stage).await;
     let failure = stage.until_true("pi", "Failed").await.failure.unwrap();
     assert_eq!((failure.reason.as_str(), failure.exit_code), ("RankExited", Some(3)), "{failure:?}");
+}
+
+#[tokio::test]
+async fn jobs_whose_logs_never_come_do_not_delay_other_jobs() {
+    let stage = Stage::new().await;
+    stage.add_node("node", None);
+    let _operator = stage.operate();
+    let silent: Vec<String> = (0..40).map(|number| format!("silent-{number}")).collect();
+    for name in &silent {
+        stage.submit(&job_of(1, name, "node")).await;
+        stage.bring_up(name, 1).await;
+    }
+    futures::future::join_all(silent.iter().map(|name| fail_launcher_of(&stage, name))).await;
+    stage.submit(&job("pi", 1, json!({}))).await;
+    stage.until::<Job>("pi-launcher", "came", |_| true).await;
+    for name in &silent {
+        let job: MPIJob = stage.api().get(name).await.unwrap();
+        assert!(!plan::is_true(&job.status.unwrap(), "Failed"), "{name} waits for its log");
+    }
+}
+
+#[tokio::test]
+async fn a_node_is_asked_for_once_for_all_pods_that_wait_at_a_readiness_gate() {
+    let stage = Stage::new().await;
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    let node = json!({ "metadata": { "name": "node" }, "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+    nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    let operator = stage.operate();
+    for name in ["one", "two"] {
+        let mut gated = job_of(2, name, "node");
+        gated["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["nodeName"] = json!("node");
+        stage.submit(&gated).await;
+        for index in 0..2 {
+            let worker = plan::worker_name(name, index);
+            stage.until::<Pod>(&worker, "came", |_| true).await;
+            let mut status = running("main");
+            status["conditions"] =
+                json!([{ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+            stage.set_pod(&worker, status).await;
+        }
+        stage.start_launcher(name).await;
+        stage.until_true(name, "Running").await;
+    }
+    let asked =
+        operator.gate.requests().iter().filter(|request| *request == "GET /api/v1/nodes/node").count();
+    assert_eq!(asked, 1, "{:#?}", operator.gate.requests());
 }
 
 #[tokio::test]

@@ -234,8 +234,13 @@ impl Stage {
         self.operate_as(gate, operator::Settings { first_wait: PATIENCE, ..operator::Settings::default() })
     }
 
+    /// A client whose requests pass a gate.
+    pub fn client_behind(&self, gate: &Arc<Gate>) -> Client {
+        Client::new(Gated { inner: self.api.clone(), gate: gate.clone() }, TEAM)
+    }
+
     fn operate_as(&self, gate: Arc<Gate>, settings: operator::Settings) -> Running {
-        let client = Client::new(Gated { inner: self.api.clone(), gate: gate.clone() }, TEAM);
+        let client = self.client_behind(&gate);
         // In a namespace of its own, an operator looks after that one only.
         let namespace = (self.namespace != TEAM).then(|| self.namespace.clone());
         let settings = operator::Settings { namespace, ..settings };

@@ -10,7 +10,7 @@ use super::scan::Finding;
 use super::{Confidence, Ending};
 
 /// So long must a running launcher be silent before silence is worth a word, in seconds.
-const STALL_SECONDS: u64 = 10;
+pub(crate) const STALL_SECONDS: u64 = 10;
 /// After so many further lines a running job has evidently got over what was found.
 const LINES_AFTER: usize = 50;
 /// Below this a finding names no cause.

@@ -31,6 +31,7 @@ pub use cause::{Advice, Cause};
 pub use collect::{Collector, Output};
 pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
 pub use guide::troubleshooting;
+pub(crate) use judge::STALL_SECONDS;
 pub use lines::{as_evidence, rank_of};
 pub use pods::{FailedRun, failed_run};
 pub(crate) use pods::{
