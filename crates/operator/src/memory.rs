@@ -90,6 +90,8 @@ pub(crate) struct Held {
     pub notices: Vec<Notice>,
 }
 
+/// No more Workers of a job are remembered that were taken away; one says why the job ended.
+const MOST_DISRUPTED: usize = 8;
 /// Entries beyond twice the number of jobs and this many are of jobs that are gone.
 const SPARE_ENTRIES: usize = 64;
 
@@ -101,9 +103,20 @@ pub(crate) struct Memory {
     /// By namespace and job: the last pod of its Launcher that the watch showed to have failed. A store shows only what
     /// is there now, and a Job that gives up deletes such a pod at once.
     failed_launchers: Mutex<HashMap<(String, String), Pod>>,
+    /// By namespace and job: its Workers' pods, by name, as the watch showed them when something outside of the job took them
+    /// away. Such a pod may be gone before the store is looked at, and with it why.
+    disrupted_workers: Mutex<HashMap<(String, String), BTreeMap<String, Pod>>>,
     /// By namespace and job: its Launcher's Job as the watch showed it when it had ended. With a short
     /// `ttlSecondsAfterFinished` it may be gone before the store is looked at, and must not be made again.
     ended_launchers: Mutex<HashMap<(String, String), Job>>,
+}
+
+/// Whether an eviction, a preemption or the loss of its node has taken a pod away (KEP-3329).
+fn is_disrupted(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
 }
 
 impl Memory {
@@ -135,11 +148,20 @@ impl Memory {
             jobs.state().iter().map(|job| (job.namespace().unwrap_or_default(), job.name_any())).collect();
         self.failed_launchers().retain(|job, _| names.contains(job));
         self.ended_launchers().retain(|job, _| names.contains(job));
+        self.disrupted_workers().retain(|job, _| names.contains(job));
     }
 
-    /// Notes a pod that a watch showed, if it is a Launcher's that failed.
+    /// Notes a pod that a watch showed, if it is a Launcher's that failed or a Worker's that was taken away.
     pub(crate) fn note(&self, pod: &Pod) {
         let labels = pod.labels();
+        let worker = labels.get(LABEL_JOB_ROLE).is_some_and(|role| role == "worker");
+        if let Some(job) = labels.get(LABEL_JOB_NAME).filter(|_| worker && is_disrupted(pod)) {
+            let mut disrupted = self.disrupted_workers();
+            let pods = disrupted.entry((pod.namespace().unwrap_or_default(), job.clone())).or_default();
+            if pods.len() < MOST_DISRUPTED || pods.contains_key(&pod.name_any()) {
+                pods.insert(pod.name_any(), pod.clone());
+            }
+        }
         let launcher = labels.get(LABEL_JOB_ROLE).is_some_and(|role| role == "launcher");
         if let Some(job) = labels.get(LABEL_JOB_NAME).filter(|_| launcher && failed_run(pod).is_some()) {
             let job = (pod.namespace().unwrap_or_default(), job.clone());
@@ -150,6 +172,13 @@ impl Memory {
     /// The last pod of a job's Launcher that was noted.
     pub(crate) fn failed_launcher(&self, namespace: &str, job: &str) -> Option<Pod> {
         self.failed_launchers().get(&(namespace.to_owned(), job.to_owned())).cloned()
+    }
+
+    /// The Workers' pods of a job that were noted.
+    pub(crate) fn disrupted_workers_of(&self, namespace: &str, job: &str) -> Vec<Pod> {
+        let disrupted = self.disrupted_workers();
+        let pods = disrupted.get(&(namespace.to_owned(), job.to_owned()));
+        pods.into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
     /// Notes a Job that a watch showed, if it has ended.
@@ -169,11 +198,16 @@ impl Memory {
         self.ended_launchers().get(&(namespace.to_owned(), job.to_owned())).cloned()
     }
 
-    /// Forgets that pod and that Job.
+    /// Forgets those pods and that Job.
     pub(crate) fn forget_launcher(&self, namespace: &str, job: &str) {
         let job = (namespace.to_owned(), job.to_owned());
         self.failed_launchers().remove(&job);
         self.ended_launchers().remove(&job);
+        self.disrupted_workers().remove(&job);
+    }
+
+    fn disrupted_workers(&self) -> MutexGuard<'_, HashMap<(String, String), BTreeMap<String, Pod>>> {
+        self.disrupted_workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ended_launchers(&self) -> MutexGuard<'_, HashMap<(String, String), Job>> {

@@ -127,6 +127,8 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
         seen.failed_nodes.sort();
         seen.failed_nodes.dedup();
     }
+    seen.disrupted_workers = context.memory.disrupted_workers_of(&valid.namespace, &valid.name);
+    seen.disrupted_workers.retain(|pod| is_controlled_by(pod, &valid.uid));
     let launcher = seen.launcher.as_ref().and_then(ResourceExt::uid);
     for pod in stores.pods_of_jobs.pods_of(&valid.namespace, &valid.name, &stores.pods) {
         if is_controlled_by(&*pod, &valid.uid) {

@@ -49,6 +49,8 @@ pub struct Seen {
     pub launcher_failed: Option<LauncherRun>,
     /// The Workers' pods, in any order; those being deleted too.
     pub workers: Vec<Arc<Pod>>,
+    /// Workers' pods as they were when something outside of the job took them away; they may be gone by now.
+    pub disrupted_workers: Vec<Pod>,
     /// The PodGroup, where jobs are scheduled as gangs.
     pub pod_group: Option<PodGroup>,
     /// The values of the priority classes that [`deciding_classes`](crate::deciding_classes) named.
@@ -126,6 +128,13 @@ impl Seen {
             }
         }
         pods
+    }
+
+    /// The pod of a Worker of this attempt that was taken away, as it was then.
+    pub(crate) fn disrupted_worker(&self, job: &ValidJob, index: usize) -> Option<&Pod> {
+        let of_attempt = |pod: &&Pod| attempt_of(&pod.metadata) == job.attempt;
+        let mut pods = self.disrupted_workers.iter().filter(of_attempt);
+        pods.find(|pod| worker_index(&job.name, pod) == Some(index))
     }
 
     /// The pod of the Launcher's last run that ended badly: of those that are there the newest, else the one that was

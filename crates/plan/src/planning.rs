@@ -666,7 +666,10 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
     }
     if all_were_up(job, seen) {
         let lost = workers().find(|(_, pod)| pod.is_none_or(is_going));
-        return lost.map(|(index, pod)| verdict(job, seen, index, of_missing_worker(pod)));
+        return lost.map(|(index, pod)| {
+            let pod = pod.or_else(|| seen.disrupted_worker(job, index));
+            verdict(job, seen, index, of_missing_worker(pod))
+        });
     }
     if is_true(&seen.status, CONDITION_RUNNING) {
         return None;

@@ -45,6 +45,28 @@ async fn a_worker_deleted_while_the_job_runs_ends_it() {
     assert_eq!((failure.worker, failure.reason.as_str()), (Some(0), "WorkerLost"), "{failure:?}");
 }
 
+/// The watch shows both changes before the job is looked at: an eviction deletes the pod right after it says so in its status.
+#[tokio::test]
+async fn a_worker_that_is_gone_at_once_after_its_eviction_was_evicted() {
+    let stage = Stage::new().await;
+    let _operator = stage.operate();
+    stage.submit(&job("pi", 2, json!({}))).await;
+    stage.bring_up("pi", 2).await;
+    stage.until_true("pi", "Running").await;
+    let up = |job: &MPIJob| {
+        let workers = job.status.as_ref().and_then(|status| status.replica_statuses.get("Worker"));
+        workers.and_then(|workers| workers.active) == Some(2)
+    };
+    stage.until("pi", "counts its Workers", up).await;
+    let mut status = running("main");
+    status["conditions"].as_array_mut().unwrap().push(json!({ "type": "DisruptionTarget", "status": "True",
+        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting", "lastTransitionTime": "2026-01-01T00:00:00Z" }));
+    stage.set_pod("pi-worker-1", status).await;
+    stage.api::<Pod>().delete("pi-worker-1", &DeleteParams::default().grace_period(0)).await.unwrap();
+    let failure = stage.until_true("pi", "Failed").await.failure.unwrap();
+    assert_eq!((failure.reason.as_str(), failure.worker), ("Evicted", Some(1)), "{failure:?}");
+}
+
 #[tokio::test]
 async fn a_worker_deleted_while_the_job_starts_is_made_again() {
     let stage = Stage::new().await;
