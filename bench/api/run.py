@@ -58,7 +58,7 @@ def load(kubeconfig: str, pods: int) -> dict:
 
 
 def measured(processes: list[subprocess.Popen], kubeconfig: str, pods: int) -> dict:
-    time.sleep(1)  # a measurement of rest needs some
+    time.sleep(1)  # lets the server become idle before it is measured
     idle = resident_mib(processes)
     figures = load(kubeconfig, pods)
     return {**figures, "idle_mib": idle, "loaded_mib": resident_mib(processes)}
@@ -102,7 +102,7 @@ def real(pods: int) -> dict:
             f"--service-account-key-file={folder}/sa.key", f"--service-account-signing-key-file={folder}/sa.key",
             "--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=RBAC",
             "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount",
-            # As many requests at once as come: what is measured is the server, not its fairness.
+            # A high limit on concurrent requests: this measures the server, not priority and fairness.
             "--max-requests-inflight=1000", "--max-mutating-requests-inflight=1000",
         ], **quiet))
         kubeconfig = folder / "kubeconfig"

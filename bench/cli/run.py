@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measures the command line beside kubectl and stern, and writes bench/reports/cli.md.
 
-Run by `cargo xtask bench cli`, with ODH (the release build of odh), ODH_CLIENT (the same without the embedded
-cluster) and ODH_TARGET in the environment. kubectl takes part where
-KUBE_BIN names a folder with it, or where it is on PATH; stern is built from its Go module where there is a `go`. The server is
-the embedded API in a process of its own (crates/cli/examples/bench_stage.rs), the same for all; the machine is shared.
-BENCH_SMALL=1 tries the program itself out, with small numbers and whatever build ODH is.
+Run by `cargo xtask bench cli`, with ODH (the release build of odh), ODH_CLIENT (the same without the embedded cluster) and
+ODH_TARGET in the environment. kubectl is measured if KUBE_BIN names a folder with it, or if it is on PATH; stern is built from
+its Go module if there is a `go`. The server is the embedded API in a process of its own (crates/cli/examples/bench_stage.rs),
+the same for all; it shares the machine with the clients. BENCH_SMALL=1 tests this program with small numbers, with any build of
+ODH.
 """
 
 import http.client
@@ -42,12 +42,12 @@ def find_kubectl() -> str | None:
 
 
 def find_stern() -> str | None:
-    """stern from its module, built once into the target folder."""
+    """Builds stern from its Go module, once, into the target folder."""
     folder = TARGET / "bench" / "stern"
     built, go = folder / "stern", shutil.which("go")
     if not built.exists() and go and not SMALL:
         folder.mkdir(parents=True, exist_ok=True)
-        # `go install` asks the proxy for the list of versions, which not every proxy gives.
+        # Not `go install`: it asks the proxy for the list of versions, which not every proxy has.
         (folder / "go.mod").write_text(f"module bench\n\ngo 1.24.0\n\nrequire {STERN} {STERN_VERSION}\n")
         done = subprocess.run([go, "build", "-mod=mod", "-o", built, STERN], cwd=folder, capture_output=True, text=True, timeout=1800)
         if done.returncode:
@@ -56,7 +56,7 @@ def find_stern() -> str | None:
 
 
 class Stage:
-    """The API, with its objects and logs."""
+    """The API server, with its objects and logs."""
 
     def __init__(self, pods: int, lines: int):
         self.folder = tempfile.TemporaryDirectory(prefix="odh-bench-")
@@ -79,7 +79,7 @@ class Stage:
         self.folder.cleanup()
 
     def answer_ms(self, path: str) -> float:
-        """How long the server itself takes to answer, over a connection that is open."""
+        """Returns the time that the server itself takes to answer on an open connection."""
         config = json.loads(pathlib.Path(self.kubeconfig).read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
@@ -105,7 +105,7 @@ class Stage:
 
 
 def run(command: list[str], kubeconfig: str | None = None) -> tuple[float, float, int]:
-    """Seconds, most resident MiB, and lines on stdout of a command."""
+    """Returns the seconds, the peak resident MiB and the lines on stdout of a command."""
     environment = {**os.environ, "NO_COLOR": "1", "HOME": "/nonexistent"}
     if kubeconfig:
         environment["KUBECONFIG"] = kubeconfig
@@ -124,12 +124,12 @@ def run(command: list[str], kubeconfig: str | None = None) -> tuple[float, float
 
 
 def median_ms(command: list[str], kubeconfig: str | None = None) -> float:
-    run(command, kubeconfig)  # from the disk into memory
+    run(command, kubeconfig)  # warms the page cache
     return statistics.median(run(command, kubeconfig)[0] for _ in range(REPEAT)) * 1000
 
 
 def lines_per_second(command: list[str], kubeconfig: str, expected: int) -> tuple[float, float]:
-    """The best of a few, and the most memory."""
+    """Returns the most lines per second and the peak memory in MiB of a few runs."""
     best, memory = 0.0, 0.0
     for _ in range(REPEAT_LOGS):
         seconds, mib, lines = run(command, kubeconfig)

@@ -2,8 +2,8 @@
 """Measures `odh training diagnose` from outside, and writes bench/reports/diagnosis.md.
 
 Run by `cargo xtask bench diagnosis`, with ODH (the release build of odh) in the environment. Figures: 10,000 lines of a
-training's output with a failure in them, less the start of the program (an empty output); a gigabyte that never ends a
-line, and a gigabyte of lines, with the most memory that the process held.
+training's output with a failure in them, less the start of the program (measured with an empty output); a gigabyte without a
+line break, and a gigabyte of lines, each with the peak memory of the process.
 """
 
 import os
@@ -44,7 +44,7 @@ def diagnose(path: str) -> float:
 
 
 def stream(piece: bytes) -> tuple[float, float]:
-    """A gigabyte through standard input: seconds, and the most resident memory in MiB."""
+    """Diagnoses a gigabyte from standard input. Returns the seconds and the peak resident memory in MiB."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     begun = time.monotonic()
     command = [ODH, "training", "diagnose", "-", "--exit-code", "3", "-o", "json"]

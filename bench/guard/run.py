@@ -31,14 +31,14 @@ BUDGETS = pathlib.Path(__file__).with_name("budgets.json")
 OPERATOR = "system:serviceaccount:mpi-operator:mpi-operator"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 WAIT_SECONDS = 120
-# How long agents are watched while their ranks are silent, and how long they get to become so.
+# How long agents are measured while their ranks are silent, and how long to wait before.
 WATCH_SECONDS, SETTLE_SECONDS = 20, 10
-# What a budget allows beyond what was counted when it was written: a scene differs a little from run to run.
+# The margin of a budget over the counts from which it was written: a scene varies a little from run to run.
 MARGIN = 1.25
 
 
 class Home:
-    """A cluster of its own, which ends with it."""
+    """A cluster for one scene, which ends with this object."""
 
     def __init__(self, folder: str) -> None:
         self.state = f"{folder}/odh"
@@ -59,7 +59,7 @@ class Home:
         self.odh("local", "down", "--purge", check=False)
 
     def requests(self) -> collections.Counter[str]:
-        """Requests so far by who sent them; those of people are left out."""
+        """Returns the requests so far by their sender, except those of people."""
         counted: collections.Counter[str] = collections.Counter()
         for line in pathlib.Path(self.state, "audit.log").read_text().splitlines():
             user = json.loads(line)["user"]["username"]
@@ -86,7 +86,7 @@ class Home:
 
 @dataclasses.dataclass
 class Process:
-    """What the kernel has counted of a process, all its threads included."""
+    """Returns the kernel's counters of a process with all its threads."""
 
     wake_ups: int
     calls: int
@@ -106,7 +106,7 @@ class Process:
 
 
 def agents(home: Home, job: str) -> list[int]:
-    """The launch agents of a job's Workers in this home."""
+    """Returns the launch agents of a job's Workers in this home."""
     found = []
     for folder in pathlib.Path("/proc").iterdir():
         try:

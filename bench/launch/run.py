@@ -25,7 +25,7 @@ WORKERS = (2, 8, 16, 32)
 REPORT = Path(__file__).resolve().parent.parent / "reports" / "launch.md"
 GATEWAY = "169.254.1.1"
 BUSY = "- The machine was busy with other work: compare within a row, and take the minima for what an idle machine does"
-# The longest a run, or the start of the pods, may take.
+# The longest time for a run, or for the start of the pods.
 LIMIT_SECONDS = 120
 
 POD = r"""
@@ -93,7 +93,7 @@ class Pod:
         self.pid = first_child(self.holder.pid)
 
     def enter(self) -> list[str]:
-        """The beginning of a command line that runs in this pod."""
+        """Returns the words before a command to run it in this pod."""
         return ["nsenter", "--target", str(self.pid), "--net", "--uts", "--ipc", "--mount", "--pid"]
 
     def end(self) -> None:
@@ -103,7 +103,7 @@ class Pod:
 
 
 def first_child(pid: int) -> int:
-    """The child of `unshare --fork`, once it is there."""
+    """Waits for the child of `unshare --fork` and returns its pid."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < deadline:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -114,11 +114,11 @@ def first_child(pid: int) -> int:
 
 
 def make_pods(count: int, agent: Path, work: Path) -> list[Pod]:
-    """Launcher and Workers, joined by routed veth pairs, each with its agent and its sshd."""
+    """Creates Launcher and Workers, joined by routed veth pairs, each with its agent and its sshd."""
     names = ["launcher"] + [f"w-{index}" for index in range(count - 1)]
     hosts = "".join(f"10.77.0.{index + 1} {name}\n" for index, name in enumerate(names))
     (work / "hosts").write_text("127.0.0.1 localhost\n" + hosts)
-    # A home without start-up files, and the plainest shell: what a login runs there is no part of the measurement.
+    # A home without startup files, and a plain shell, so that login scripts are not measured.
     others = [line for line in Path("/etc/passwd").read_text().splitlines() if not line.startswith("root:")]
     (work / "passwd").write_text("\n".join(["root:x:0:0:root:/home:/bin/sh", *others]) + "\n")
     (work / "sshd_config").write_text(SSHD_CONFIG.format(work=work))
@@ -165,7 +165,7 @@ class Bench:
         }
 
     def run(self, command: list[str], environment: dict[str, str] | None = None) -> tuple[float, str]:
-        """Seconds and standard output of a command in the Launcher; the bench ends where it fails."""
+        """Runs a command in the Launcher. Returns its seconds and standard output; exits if it fails."""
         begun = time.monotonic()
         done = subprocess.run(
             self.launcher.enter() + command,
@@ -182,7 +182,7 @@ class Bench:
         return seconds, done.stdout
 
     def mpirun(self, transport: str, workers: int) -> float:
-        """Seconds of `mpirun hostname`, one rank on each of the first Workers, each of which has to answer."""
+        """Returns the seconds of `mpirun hostname`, with one rank on each of the first Workers; all must answer."""
         hostfile = self.work / f"hostfile-{workers}"
         hostfile.write_text("".join(f"{pod.name} slots=1\n" for pod in self.workers[:workers]))
         agent = str(self.agent) if transport == "agent" else "/usr/bin/ssh"
@@ -195,12 +195,12 @@ class Bench:
         return seconds
 
     def connection(self, transport: str) -> float:
-        """Seconds of one remote `true`."""
+        """Returns the seconds of one remote `true`."""
         program = str(self.agent) if transport == "agent" else "/usr/bin/ssh"
         return self.run([program, self.workers[0].name, "true"])[0]
 
     def memory_kib(self, program: str) -> list[int]:
-        """Resident memory of the waiting server in every Worker."""
+        """Returns the resident memory of the idle server in every Worker, in KiB."""
         found = []
         for pod in self.workers:
             # Process 1 of the pod is the agent; the listening sshd is its child.
@@ -212,8 +212,8 @@ class Bench:
 
 
 def measure(bench: Bench, repeats: int) -> dict[str, dict[str, list[float]]]:
-    """Every figure: what was measured → transport → seconds. Each round runs both transports, in an order that alternates."""
-    # Until every sshd and agent answers, and once for the caches.
+    """Returns the seconds by case and transport. Each round runs both transports, in alternating order."""
+    # Wait until every sshd and agent answers, and warm the caches.
     for pod in bench.workers:
         bench.run([str(bench.agent), pod.name, "true"])
         bench.run(["/usr/bin/ssh", pod.name, "true"])
@@ -233,7 +233,7 @@ def measure(bench: Bench, repeats: int) -> dict[str, dict[str, list[float]]]:
 
 
 def report(bench: Bench, figures: dict[str, dict[str, list[float]]], load: tuple[float, ...], repeats: int) -> str:
-    """The report, in Markdown."""
+    """Returns the report in Markdown."""
 
     def first_line(command: list[str]) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -279,7 +279,7 @@ def report(bench: Bench, figures: dict[str, dict[str, list[float]]], load: tuple
 
 
 def main() -> None:
-    """Goes into namespaces of its own, makes the pods, measures, writes the report."""
+    """Enters its own namespaces, creates the pods, measures, and writes the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agent", type=Path, help="the launch agent's program")
     parser.add_argument("--repeats", type=int, default=5, help="rounds for each number of Workers (default: %(default)s)")

@@ -33,7 +33,7 @@ WAIT_SECONDS = 120
 
 @dataclasses.dataclass
 class Size:
-    """How much is measured."""
+    """The size of the measurement."""
 
     repeat: int = 5
     repeat_hundred: int = 3
@@ -51,7 +51,7 @@ def odh(home: str, *words: str, check: bool = True) -> str:
 
 
 def resident_mib(pid: int) -> float:
-    """Resident memory of a process and of all that it has started, MiB; what they share is counted once."""
+    """Returns the resident memory of a process and its descendants, in MiB; shared pages count once."""
     text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
     values = {line.split(":")[0]: int(line.split()[1]) for line in text.splitlines()[1:] if ":" in line}
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -68,7 +68,7 @@ def up(home: str) -> float:
 
 def idle_memory(home: str) -> float:
     status = json.loads(odh(home, "local", "status", "-o", "json"))
-    time.sleep(2)  # a measurement of rest needs some
+    time.sleep(2)  # lets the cluster become idle before it is measured
     return resident_mib(status["pid"])
 
 
@@ -79,7 +79,7 @@ def down(home: str) -> float:
 
 
 def four_ranks(home: str, number: int) -> float:
-    """Seconds from submission until all four ranks have printed, as seen by one who reads the logs."""
+    """Returns the seconds from submission until all four ranks have printed, as a reader of the logs sees it."""
     name = f"four-{number}"
     started = time.monotonic()
     odh(home, "training", "create", "mpijob", "--name", name, "--workers", "4", "--image", IMAGE,
@@ -104,7 +104,7 @@ def hundred_workers(home: str, number: int, workers: int) -> float:
 
 
 def all_running(home: str, pods: int) -> float:
-    """Seconds from the first request until the node reports all of so many idle pods as running."""
+    """Returns the seconds from the first request until the node reports all idle pods as running."""
     done = subprocess.run([LOAD, "pods", f"{home}/kubeconfig", str(pods)], capture_output=True, text=True, timeout=WAIT_SECONDS)
     if done.returncode:
         raise SystemExit(f"{pods} pods did not start:\n{done.stdout}{done.stderr}")

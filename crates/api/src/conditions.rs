@@ -1,34 +1,35 @@
-//! Condition types, reasons and event reasons: the words that Kueue, dashboards and scripts read.
+//! Condition types, reasons and event reasons, which Kueue, dashboards and scripts read.
 //!
-//! Those that begin with `MPIJob` and the types up to `Failed` are upstream's
-//! (`kubeflow/mpi-operator`, `pkg/controller/mpi_job_controller_status.go`); the others are ours and additive.
+//! Those that begin with `MPIJob`, and the types up to `Failed`, are upstream's (`kubeflow/mpi-operator`,
+//! `pkg/controller/mpi_job_controller_status.go`); the others are ours and additive.
 
-/// Condition: the job was seen by the operator.
+/// Condition: the operator has seen the job.
 pub const CONDITION_CREATED: &str = "Created";
 /// Condition: the Launcher and all Workers run.
 pub const CONDITION_RUNNING: &str = "Running";
-/// Condition: the whole gang is being started anew.
+/// Condition: the whole gang is being restarted.
 pub const CONDITION_RESTARTING: &str = "Restarting";
-/// Condition: the job's pods are held back.
+/// Condition: the job is suspended.
 pub const CONDITION_SUSPENDED: &str = "Suspended";
 /// Condition: the Launcher ended with exit code 0.
 pub const CONDITION_SUCCEEDED: &str = "Succeeded";
-/// Condition: the job ended otherwise.
+/// Condition: the job ended without success.
 pub const CONDITION_FAILED: &str = "Failed";
-/// Condition: no output and no progress for the stall timeout; it never fails a job by itself.
+/// Condition: no output and no progress for the stall timeout. It never fails a job by itself.
 pub const CONDITION_STALLED: &str = "Stalled";
-/// Condition: ranks were seen on every host that they were given (False: they were not).
+/// Condition: ranks were seen on all the hosts that they were given (False: on too few).
 pub const CONDITION_WORLD_VERIFIED: &str = "WorldVerified";
-/// Condition: something in the job's spec or annotations became invalid after it was begun; the job goes on without it.
+/// Condition: something in the job's spec or annotations became invalid after the job began; the job continues
+/// without it.
 pub const CONDITION_INVALID: &str = "Invalid";
 
-/// Condition, of a job and of a pod of the embedded cluster: its limits, or more of what pods promise, are not kept to;
+/// Condition of a job and of a pod of the embedded cluster: limits or other guarantees of a pod are not enforced;
 /// the message says which.
 pub const CONDITION_LIMITS_NOT_ENFORCED: &str = "LimitsNotEnforced";
 
 /// Reason of [`CONDITION_LIMITS_NOT_ENFORCED`]: the node runs pods without any isolation.
 pub const REASON_PLAIN_MODE: &str = "PlainMode";
-/// Reason of [`CONDITION_LIMITS_NOT_ENFORCED`]: the node may not use control groups.
+/// Reason of [`CONDITION_LIMITS_NOT_ENFORCED`]: the node may not use cgroups.
 pub const REASON_NO_CGROUPS: &str = "CgroupsNotPermitted";
 /// Reason of [`CONDITION_STALLED`] when True.
 pub const REASON_NO_OUTPUT: &str = "NoOutput";
@@ -40,41 +41,41 @@ pub const REASON_ENDED: &str = "JobEnded";
 pub const REASON_RANKS_SEEN: &str = "RanksSeen";
 /// Reason of [`CONDITION_WORLD_VERIFIED`] when False: the ranks ran on fewer hosts than can hold them.
 pub const REASON_COLLAPSED: &str = "Collapsed";
-/// Reason of [`CONDITION_CREATED`], and an event's.
+/// Reason of [`CONDITION_CREATED`], and of an event.
 pub const REASON_CREATED: &str = "MPIJobCreated";
-/// Reason of [`CONDITION_RUNNING`], and an event's.
+/// Reason of [`CONDITION_RUNNING`], and of an event.
 pub const REASON_RUNNING: &str = "MPIJobRunning";
-/// Reason of [`CONDITION_SUSPENDED`] when True, and an event's.
+/// Reason of [`CONDITION_SUSPENDED`] when True, and of an event.
 pub const REASON_SUSPENDED: &str = "MPIJobSuspended";
-/// Reason of [`CONDITION_SUSPENDED`] when False, and an event's.
+/// Reason of [`CONDITION_SUSPENDED`] when False, and of an event.
 pub const REASON_RESUMED: &str = "MPIJobResumed";
-/// Reason of [`CONDITION_SUCCEEDED`], and an event's.
+/// Reason of [`CONDITION_SUCCEEDED`], and of an event.
 pub const REASON_SUCCEEDED: &str = "MPIJobSucceeded";
-/// Reason of [`CONDITION_FAILED`] where nothing better is known, and of events about failed creations.
+/// Reason of [`CONDITION_FAILED`] if no better one is known, and of events about failed creations.
 pub const REASON_FAILED: &str = "MPIJobFailed";
-/// Reason of [`CONDITION_FAILED`] when a Worker was evicted, and an event's.
+/// Reason of [`CONDITION_FAILED`] when a Worker was evicted, and of an event.
 pub const REASON_EVICTED: &str = "MPIJobEvicted";
-/// Reason of [`CONDITION_FAILED`], of [`CONDITION_INVALID`], of `status.waiting` and of an event when the spec cannot be run.
+/// Reason of [`CONDITION_FAILED`], [`CONDITION_INVALID`], `status.waiting` and an event when the spec cannot run.
 pub const REASON_VALIDATION: &str = "ValidationError";
-/// Reason of [`CONDITION_INVALID`] when False: what was invalid was corrected.
+/// Reason of [`CONDITION_INVALID`] when False: the mistake was corrected.
 pub const REASON_CORRECTED: &str = "Corrected";
-/// Reason of [`CONDITION_RESTARTING`], and an event's.
+/// Reason of [`CONDITION_RESTARTING`], and of an event.
 pub const REASON_RESTARTING: &str = "MPIJobRestarting";
-/// Event reason: an object of the name that the job needs exists and belongs to someone else.
+/// Event reason: an object with a name that the job needs exists and has another owner.
 pub const REASON_RESOURCE_EXISTS: &str = "ErrResourceExists";
-/// Event reason: the Launcher template's restart policy gives way to the replica spec's.
+/// Event reason: the restart policy of the replica spec overrides the Launcher template's.
 pub const REASON_TEMPLATE_RESTART_POLICY: &str = "SetPodTemplateRestartPolicy";
 
-/// `status.phaseReason`: held back, or waiting for a queue, before it ever started.
+/// `status.phaseReason`: suspended or waiting for a queue before the first start.
 pub const PHASE_REASON_QUEUED: &str = "Queued";
 /// `status.phaseReason`: `runPolicy.suspend` is set.
 pub const PHASE_REASON_SUSPENDED: &str = "Suspended";
 /// `status.phaseReason`: pods are being created, scheduled, pulled or started.
 pub const PHASE_REASON_INITIALIZING: &str = "Initializing";
-/// `status.phaseReason`: the gang is being started anew.
+/// `status.phaseReason`: the gang is being restarted.
 pub const PHASE_REASON_RESTARTING: &str = "Restarting";
 
-/// `source.component` of every event, as upstream's.
+/// `source.component` of every event, as upstream.
 pub const EVENT_SOURCE: &str = "mpi-job-controller";
 /// The longest message of an event, in bytes (`k8s.io/kubernetes/pkg/apis/core/validation/events.go`).
 pub const EVENT_MESSAGE_LIMIT_BYTES: usize = 1024;

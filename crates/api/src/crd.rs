@@ -1,11 +1,11 @@
-//! The CustomResourceDefinition of `MPIJob`: the derived schema, made structural and given rules.
+//! The CustomResourceDefinition of `MPIJob`: the derived schema, made structural, with validation rules.
 //!
-//! The types give the schema; this file adds what Rust types cannot say: defaults and enums as upstream's CRD has
-//! them (`kubeflow/mpi-operator`, `manifests/base/kubeflow.org_mpijobs.yaml`), list types of the pod template as
-//! Kubernetes declares them for pods, and CEL rules. All rules stand at the root, at `spec` or at `mpiReplicaSpecs`, never
-//! below: that map has no bound on its keys, and the API server multiplies the cost of a rule by the number of values
-//! that it may have to be run on. It runs all of them on every write of a status too, so there are few, and none
-//! compares more than a list of words. It changes the schema only; it judges no job.
+//! The types give the schema. This file adds what Rust types cannot express: defaults and enums as in upstream's
+//! CRD (`kubeflow/mpi-operator`, `manifests/base/kubeflow.org_mpijobs.yaml`), list types of the pod template as
+//! Kubernetes declares them for pods, and CEL rules. All rules are at the root, at `spec` or at `mpiReplicaSpecs`,
+//! never below: that map has no bound on its keys, and the API server multiplies the cost of a rule by the number
+//! of values that it may run on. The API server also runs all of them on every status write, so there are few, and
+//! none compares more than a list of words. This file changes the schema only; it validates no job.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -13,13 +13,14 @@ use serde_json::{Value, json};
 
 use crate::{LAUNCHER, MANAGED_BY_MULTIKUEUE, MANAGED_BY_US, MPIJob, WORKER};
 
-/// `<job>-worker-<index>` names a pod, its host name and so a DNS label of at most 63 characters.
+/// `<job>-worker-<index>` is the name of a pod and its host name, so it must be a DNS label of at most 63
+/// characters.
 const WORKER_INFIX_LENGTH: usize = "-worker-".len();
 
-/// The definition to install, equal to `deploy/crd/kubeflow.org_mpijobs.yaml`.
+/// Returns the definition to install, equal to `deploy/crd/kubeflow.org_mpijobs.yaml`.
 ///
 /// # Panics
-/// Never: the tests build it, and it depends on no input.
+/// Never: it depends on no input, and the tests build it.
 #[must_use]
 #[expect(clippy::expect_used, reason = "no input: a fault here is found by the first test")]
 pub fn mpijob_crd() -> CustomResourceDefinition {
@@ -36,7 +37,7 @@ pub fn mpijob_crd() -> CustomResourceDefinition {
     serde_json::from_value(crd).expect("the definition stays a definition")
 }
 
-/// Defaults, enums and minima of `spec` as upstream's, the template's list types, and the rules.
+/// Adds upstream's defaults, enums and minima of `spec`, the template's list types, and the rules.
 fn constrain_spec(spec: &mut Value) {
     let fields = &mut spec["properties"];
     set(fields, "slotsPerWorker", json!({ "default": 1, "minimum": 0 }));
@@ -65,7 +66,7 @@ fn constrain_spec(spec: &mut Value) {
     spec["x-kubernetes-validations"] = Value::Array(rules);
 }
 
-/// Conditions are a map by type and have one of three states.
+/// Makes conditions a map by type, each with one of three states.
 fn constrain_status(status: &mut Value) {
     remove_keys(status, &["default"]);
     let conditions = &mut status["properties"]["conditions"];
@@ -79,8 +80,8 @@ fn constrain_status(status: &mut Value) {
     shape_fields(selector);
 }
 
-/// The pod template: no descriptions (`kubectl explain pod` has them, and they would be nine tenths of the file),
-/// metadata as far as a pod takes it from a template, list and map types as Kubernetes has them.
+/// Shapes the pod template: no descriptions (`kubectl explain pod` has them, and they would be nine tenths of the
+/// file), the metadata that a pod takes from a template, list and map types as in Kubernetes.
 fn shape_template(template: &mut Value) {
     remove_keys(template, &["default"]);
     let description = template["description"].take();
@@ -90,7 +91,7 @@ fn shape_template(template: &mut Value) {
     shape_fields(&mut template["properties"]["spec"]);
 }
 
-/// Metadata as far as an object takes it from a template.
+/// Returns the schema of the metadata that an object takes from a template.
 fn template_metadata() -> Value {
     let strings = json!({ "type": "object", "additionalProperties": { "type": "string" } });
     json!({
@@ -103,8 +104,8 @@ fn template_metadata() -> Value {
     })
 }
 
-/// Walks a pod spec's schema and gives each list and map the type, and each field the default, that Kubernetes' own OpenAPI
-/// declares for it.
+/// Walks a pod spec's schema and gives each list and map the type, and each field the default, that Kubernetes' own
+/// OpenAPI declares for it.
 fn shape_fields(schema: &mut Value) {
     if schema["x-kubernetes-int-or-string"] == json!(true) {
         *schema = quantity();
@@ -113,7 +114,7 @@ fn shape_fields(schema: &mut Value) {
     if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         for (name, field) in fields.iter_mut() {
             if name == "port" {
-                // A probe's port: int-or-string too, but a number or a name, no quantity.
+                // A probe's port is int-or-string too, but a number or a name and not a quantity.
                 if field["x-kubernetes-int-or-string"] == json!(true) {
                     field["anyOf"] = json!([{ "type": "integer" }, { "type": "string" }]);
                 }
@@ -143,7 +144,7 @@ fn shape_fields(schema: &mut Value) {
     }
 }
 
-/// Lists of a pod spec that are maps, with the keys of an entry (`k8s.io/api/core/v1/types.go`).
+/// Lists of a pod spec that are maps, with their keys (`k8s.io/api/core/v1/types.go`).
 const MAP_LISTS: [(&str, &[&str]); 14] = [
     ("containers", &["name"]),
     ("initContainers", &["name"]),
@@ -188,7 +189,7 @@ const DEFAULTS: [(&str, &str, FieldDefault); 10] = [
     ("scaleIO", "fsType", FieldDefault::Text("xfs")),
     ("scaleIO", "storageMode", FieldDefault::Text("ThinProvisioned")),
 ];
-/// References whose name may be left out, for which there is no other reason than that it could be once.
+/// References whose name is optional, only because it once was.
 const REFERENCES: [&str; 7] = [
     "configMapKeyRef",
     "secretKeyRef",
@@ -198,7 +199,7 @@ const REFERENCES: [&str; 7] = [
     "configMap",
     "secret",
 ];
-/// Objects and string maps of a pod spec that are owned as a whole.
+/// Objects and string maps of a pod spec that are atomic.
 const ATOMIC_MAPS: [&str; 15] = [
     "nodePublishSecretRef",
     "preference",
@@ -217,7 +218,7 @@ const ATOMIC_MAPS: [&str; 15] = [
     "secretRef",
 ];
 
-/// A reference by name: the name is empty where it is not given, and a volume's is owned as a whole.
+/// Shapes a reference by name: the name defaults to empty, and a volume's reference is atomic.
 fn name_reference(name: &str, field: &mut Value) {
     if !REFERENCES.contains(&name) || field["properties"]["name"].is_null() {
         return;
@@ -244,7 +245,7 @@ fn remove_required(schema: &mut Value) {
     }
 }
 
-/// One list: a map where Kubernetes says so, otherwise owned as a whole.
+/// Shapes a list: a map if Kubernetes declares it so, otherwise atomic.
 fn shape_list(name: &str, list: &mut Value) {
     let keys = MAP_LISTS.iter().find(|(list, _)| *list == name).map_or(&[][..], |(_, keys)| keys);
     if name == "nodeSelectorTerms" {
@@ -266,7 +267,7 @@ fn shape_list(name: &str, list: &mut Value) {
     }
 }
 
-/// A resource quantity, as controller-gen writes it.
+/// Returns the schema of a resource quantity, as controller-gen writes it.
 fn quantity() -> Value {
     json!({
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
@@ -275,7 +276,7 @@ fn quantity() -> Value {
     })
 }
 
-/// The name becomes a Service's, and with `-worker-<n>` a host's name.
+/// The name becomes the name of a Service and, with `-worker-<n>`, a host name.
 fn name_rule() -> Value {
     let workers = format!("self.spec.mpiReplicaSpecs['{WORKER}']");
     let digits = format!(
@@ -293,7 +294,7 @@ fn name_rule() -> Value {
     )
 }
 
-/// What upstream's controller asks of the Launcher and the Workers before it runs a job
+/// The requirements of upstream's controller for the Launcher and the Workers of a job
 /// (`pkg/apis/kubeflow/validation/validation.go`).
 fn replica_rules() -> Vec<Value> {
     let path = Some(".mpiReplicaSpecs");
@@ -334,9 +335,9 @@ fn replica_rules() -> Vec<Value> {
     rules
 }
 
-/// What may not change once the job exists, as far as one comparison each can tell. A client that writes a job back in the
-/// spelling of its own types changes nothing of what it means; lists and quantities below the templates, which rules could
-/// compare only as they are written, the webhook compares (`plan::forbidden_changes`).
+/// Immutable fields, as far as a single comparison each can check them. A client that writes a job back in the
+/// notation of its own types must pass. Lists and quantities below the templates could only be compared literally
+/// here, so the webhook compares them (`plan::forbidden_changes`).
 fn immutability_rules() -> Vec<Value> {
     let top = [
         ("slotsPerWorker", "1"),
@@ -355,7 +356,7 @@ fn immutability_rules() -> Vec<Value> {
     rules
 }
 
-/// Immutability of the run policy, but for `suspend` and `schedulingPolicy`.
+/// The run policy is immutable, except for `suspend` and `schedulingPolicy`.
 fn policy_rule() -> Value {
     let fields = [
         ("cleanPodPolicy", "'None'"),
@@ -371,7 +372,7 @@ fn policy_rule() -> Value {
     transition_rule("", &checks, &message, Some(".runPolicy"))
 }
 
-/// What a queue injects into a template may be changed while the job is suspended, and not otherwise. Tolerations can be
+/// The fields that a queue injects into a template may change only while the job is suspended. Tolerations can be
 /// written in more than one way, and are left to the webhook.
 fn injection_rule(role: &str) -> Value {
     let (new, old) = (
@@ -392,8 +393,8 @@ fn injection_rule(role: &str) -> Value {
     transition_rule(&format!("{suspended} || !({both})"), &checks, &message, Some(".mpiReplicaSpecs"))
 }
 
-/// Immutability of the rest of the replica specs, but for their replicas: which there are, how pods are restarted, and what
-/// the MPI containers run. The rules stand at the map itself, where their text is a third shorter.
+/// The rest of the replica specs is immutable, except for the number of replicas: the roles, the restart policies,
+/// and what the MPI containers run. The rules are at the map itself, where their text is a third shorter.
 fn replica_change_rules() -> Vec<Value> {
     let mut rules = Vec::new();
     for (role, restart_policy) in [(LAUNCHER, "'OnFailure'"), (WORKER, "'Never'")] {
@@ -421,7 +422,7 @@ fn replica_change_rules() -> Vec<Value> {
     rules
 }
 
-/// Whether both sides have a role with a pod spec; a job without one never was valid.
+/// Checks that both sides have a role with a pod spec; a job without one was never valid.
 fn both_have_specs(new: &str, old: &str, role: &str) -> String {
     let has = |map: &str| {
         format!("'{role}' in {map} && has({map}['{role}'].template) && has({map}['{role}'].template.spec)")
@@ -429,8 +430,8 @@ fn both_have_specs(new: &str, old: &str, role: &str) -> String {
     format!("{} && {}", has(new), has(old))
 }
 
-/// One rule of many checks, each of a field, none of which is looked at where the rule passes anyway. What a broken rule
-/// says names the fields.
+/// Combines many checks, each of one field, into one rule. `pass` skips them all. The error message names the
+/// fields that failed.
 fn transition_rule(pass: &str, checks: &[(&str, String)], message: &str, path: Option<&str>) -> Value {
     let all: Vec<&str> = checks.iter().map(|(_, check)| check.as_str()).collect();
     let changed: Vec<String> =
@@ -442,13 +443,13 @@ fn transition_rule(pass: &str, checks: &[(&str, String)], message: &str, path: O
     rule
 }
 
-/// Whether an optional field says the same on both sides: left out or empty, it is its default.
+/// Checks that an optional field has the same value on both sides. A missing or empty field equals its default.
 fn unchanged(new: &str, old: &str, field: &str, default: &str) -> String {
     let value = |root: &str| or_default(&format!("has({root}.{field})"), &format!("{root}.{field}"), default);
     format!("{} == {}", value(new), value(old))
 }
 
-/// The same for a field of an optional object.
+/// Like [`unchanged`], for a field of an optional object.
 fn unchanged_below(new: &str, old: &str, object: &str, field: &str, default: &str) -> String {
     let value = |root: &str| {
         let present = format!("has({root}.{object}) && has({root}.{object}.{field})");
@@ -458,7 +459,7 @@ fn unchanged_below(new: &str, old: &str, object: &str, field: &str, default: &st
 }
 
 fn or_default(present: &str, value: &str, default: &str) -> String {
-    // An empty text is one that was left out.
+    // An empty string counts as missing.
     let given =
         if default.starts_with('\'') { format!("{present} && {value} != ''") } else { present.to_owned() };
     format!("({given} ? {value} : {default})")
@@ -472,7 +473,7 @@ fn frozen(what: &str) -> String {
     format!("{what} cannot be changed: delete the job and create it again")
 }
 
-/// One entry of `x-kubernetes-validations`; `path` is where the fault is shown.
+/// Builds one entry of `x-kubernetes-validations`; `path` is where the fault is reported.
 fn rule(expression: &str, message: &str, path: Option<&str>) -> Value {
     let mut rule = json!({ "rule": expression, "message": message });
     if let Some(path) = path {

@@ -1,8 +1,8 @@
-//! Wire types: what stands in YAML, in the API server and in every client, and nothing else.
+//! Wire types: what appears in YAML, in the API server and in every client, and nothing else.
 //!
-//! This crate holds serde types and their schema. It computes nothing: defaults, validation and status are
-//! `plan`'s, so that they have one home. Names and texts follow Kubeflow's MPI Operator v2
-//! (`kubeflow/mpi-operator`, `pkg/apis/kubeflow/v2beta1/types.go`); what we add is additive and says so.
+//! This crate holds serde types and their schema. It computes nothing: defaults, validation and status belong to
+//! `plan`, so that each exists once. Names and texts follow Kubeflow's MPI Operator v2 (`kubeflow/mpi-operator`,
+//! `pkg/apis/kubeflow/v2beta1/types.go`); everything that we add is additive and documented as ours.
 
 mod conditions;
 mod crd;

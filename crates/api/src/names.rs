@@ -18,37 +18,38 @@ pub const MANAGED_BY_US: &str = "kubeflow.org/mpi-operator";
 /// `runPolicy.managedBy` of jobs that Kueue hands to another cluster.
 pub const MANAGED_BY_MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 
-/// How the launcher reaches the workers: `ssh` or `agent`.
+/// How the Launcher reaches the Workers: `ssh` or `agent`.
 pub const ANNOTATION_LAUNCH: &str = "training.opendatahub.io/launch";
-/// A worker not ready this long after it was scheduled fails the job, e.g. `10m`.
+/// A Worker that is not ready this long after it was scheduled fails the job, e.g. `10m`.
 pub const ANNOTATION_START_TIMEOUT: &str = "training.opendatahub.io/start-timeout";
 /// No output and no progress for this long sets the condition `Stalled`, e.g. `10m`.
 pub const ANNOTATION_STALL_TIMEOUT: &str = "training.opendatahub.io/stall-timeout";
 /// How often the whole gang may be restarted after an infrastructure failure.
 pub const ANNOTATION_MAX_GANG_RESTARTS: &str = "training.opendatahub.io/max-gang-restarts";
-/// `fail`, `restart` or `tolerate`: what a failed or deleted Worker of a running job does.
+/// `fail`, `restart` or `tolerate`: the effect of a failed or deleted Worker on a running job.
 pub const ANNOTATION_WORKER_FAILURE: &str = "training.opendatahub.io/worker-failure";
 /// `prefer` or `require`: the pods of a further attempt stay away from nodes on which an earlier one failed.
 pub const ANNOTATION_AVOID_FAILED_NODES: &str = "training.opendatahub.io/avoid-failed-nodes";
-/// On a job and on its pods and Launcher: the number of the current attempt, where it is not the first; survives where upstream's CRD prunes unknown status.
+/// On a job, its pods and its Launcher: the number of the current attempt, except for the first. It survives where
+/// upstream's CRD prunes unknown status fields.
 pub const ANNOTATION_ATTEMPT: &str = "training.opendatahub.io/attempt";
-/// `isolated`: the job's pods take connections from one another only.
+/// `isolated`: the job's pods accept connections only from one another.
 pub const ANNOTATION_NETWORK_POLICY: &str = "training.opendatahub.io/network-policy";
-/// Volcano's annotation for the queue of a job that does not say it in its scheduling policy.
+/// Volcano's annotation for the queue of a job whose scheduling policy names none.
 pub const ANNOTATION_VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 /// On a Namespace: how many jobs may run in it at once.
 pub const ANNOTATION_MAX_CONCURRENT_JOBS: &str = "training.opendatahub.io/max-concurrent-jobs";
 /// On a pod of the embedded cluster: `rootless`, `root` or `plain`.
 pub const ANNOTATION_NODE_MODE: &str = "training.opendatahub.io/mode";
-/// On a Node of the embedded cluster: [`POWER_OFF`] cuts its power, anything else or nothing gives it back.
+/// On a Node of the embedded cluster: [`POWER_OFF`] cuts its power; any other value, or none, restores it.
 pub const ANNOTATION_NODE_POWER: &str = "training.opendatahub.io/power";
-/// The value of [`ANNOTATION_NODE_POWER`] of a node that stands still.
+/// The value of [`ANNOTATION_NODE_POWER`] of a node without power.
 pub const POWER_OFF: &str = "off";
-/// On a Node of the embedded cluster that shows GPUs: [`GPUS_SIMULATED`].
+/// On a Node of the embedded cluster that has GPUs: [`GPUS_SIMULATED`].
 pub const ANNOTATION_NODE_GPUS: &str = "training.opendatahub.io/gpus";
-/// The value of [`ANNOTATION_NODE_GPUS`] where no device stands behind a GPU.
+/// The value of [`ANNOTATION_NODE_GPUS`] if the GPUs have no devices.
 pub const GPUS_SIMULATED: &str = "simulated";
-/// On a Node of the embedded cluster: the rack that it stands in; a zone holds whole racks.
+/// On a Node of the embedded cluster: its rack; a zone holds whole racks.
 pub const LABEL_NODE_RACK: &str = "training.opendatahub.io/rack";
 /// The value of [`ANNOTATION_NODE_MODE`] of a node that isolates nothing.
 pub const PLAIN_MODE: &str = "plain";
@@ -57,14 +58,14 @@ pub const PLAIN_MODE: &str = "plain";
 pub const HOSTFILE_DIRECTORY: &str = "/etc/mpi";
 /// Where the launch agent is installed in every pod that uses the `agent` transport.
 pub const LAUNCH_DIRECTORY: &str = "/opt/odh/launch";
-/// The launch agent's program, as it stands in its image's `PATH` and in [`LAUNCH_DIRECTORY`].
+/// The launch agent's program, in its image's `PATH` and in [`LAUNCH_DIRECTORY`].
 pub const LAUNCH_PROGRAM: &str = "odh-launch";
-/// The image that carries [`LAUNCH_PROGRAM`]; `odh local` maps this name to the program beside `odh`.
+/// The image with [`LAUNCH_PROGRAM`]; `odh local` maps this name to the program beside `odh`.
 pub const LAUNCH_IMAGE: &str = concat!("quay.io/opendatahub/odh-launch:v", env!("CARGO_PKG_VERSION"));
 /// The TCP port on which a Worker's launch agent listens.
 pub const LAUNCH_PORT: u16 = 7222;
-/// Kueue's label for the queue that holds a job.
+/// Kueue's label for the queue of a job.
 pub const LABEL_QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
-/// Where the job's key is mounted in pods that use the `agent` transport: not below `/root`, which a pod of an
+/// Where the job's key is mounted in pods that use the `agent` transport: not below `/root`, which a pod with an
 /// arbitrary user may not enter.
 pub const LAUNCH_KEY_DIRECTORY: &str = "/opt/odh/key";

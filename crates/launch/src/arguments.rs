@@ -1,13 +1,13 @@
-//! The command line, parsed once: our own subcommands, or a call as MPI launchers make it to ssh and rsh.
+//! Parses the command line once: our own subcommands, or a call as MPI launchers make it to ssh and rsh.
 //!
-//! Options of ssh (OpenSSH's manual, ssh(1)) are accepted where leaving them out changes nothing that a caller can
-//! observe; those that ask for something this program does not do, such as forwarding a port, are refused.
+//! Options of ssh (OpenSSH's manual, ssh(1)) are accepted if ignoring them makes no difference that a caller can
+//! observe. Options that request something this program does not do, such as forwarding a port, are refused.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// Text of `odh-launch --help`.
+/// The text of `odh-launch --help`.
 pub const HELP: &str = "\
 odh-launch: starts processes in the pods of an MPI job, in place of ssh
 
@@ -30,21 +30,21 @@ Environment:
 Exit code: that of COMMAND, 128+N if signal N ended it, 255 if HOST could not be reached or the connection was lost.
 ";
 
-/// Options of ssh that take a value and that change nothing here.
+/// Options of ssh that take a value and have no effect here.
 const IGNORED_WITH_VALUE: &[u8] = b"BbcEeFIilmoPpS";
-/// Options of ssh without a value that change nothing here.
+/// Options of ssh that take no value and have no effect here.
 const IGNORED_FLAGS: &[u8] = b"1246AaCfgKkqTtvXxYy";
-/// Options of ssh that ask for what this program does not do.
+/// Options of ssh that request something this program does not do.
 const REFUSED: &[u8] = b"DGJLMNOQRsWw";
 
-/// What is asked for.
+/// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Accept calls.
+    /// Serve calls.
     Serve,
     /// Copy this program into a folder.
     Install(PathBuf),
-    /// Ask whether the local agent answers.
+    /// Check whether the local agent answers.
     Ready,
     /// Print the version.
     Version,
@@ -54,18 +54,18 @@ pub enum Request {
     Call(Call),
 }
 
-/// A command to be run on a host.
+/// A command to run on a host.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Call {
     /// The host, without the user's name.
     pub host: String,
-    /// The command, a line for `/bin/sh -c`.
+    /// The command: one line for `/bin/sh -c`.
     pub command: Vec<u8>,
     /// `-n`: give the command no standard input.
     pub without_stdin: bool,
 }
 
-/// A command line that cannot be followed.
+/// A usage error.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UsageFault {
     /// `install` without a folder.
@@ -77,7 +77,7 @@ pub enum UsageFault {
     /// No command.
     #[error("no command given for {0}: this program runs commands and has no interactive shell")]
     NoCommand(String),
-    /// An option that asks for what is not done here.
+    /// An option that requests something this program does not do.
     #[error("option -{0} is not supported: this program runs commands and does nothing else that ssh does")]
     Refused(char),
     /// An option that ssh does not have.
@@ -86,20 +86,20 @@ pub enum UsageFault {
     /// An option that lacks its value.
     #[error("option -{0} needs a value")]
     NoValue(char),
-    /// A host name that cannot be one.
+    /// An invalid host name.
     #[error("{0:?} is no host name")]
     BadHost(String),
 }
 
 impl UsageFault {
-    /// Whether the program was called in place of ssh, so that the caller expects ssh's exit code.
+    /// Returns whether the program was called in place of ssh, so that the caller expects ssh's exit code.
     pub fn is_remote_call(&self) -> bool {
         *self != Self::InstallWhere
     }
 }
 
-/// Parses the words after the program's name. A word counts as a subcommand only where the whole line fits it, so that a host
-/// may be called `ready` or `serve`.
+/// Parses the words after the program's name. A word counts as a subcommand only if the whole line fits it, so that
+/// a host may be called `ready` or `serve`.
 pub fn parse(words: &[OsString]) -> Result<Request, UsageFault> {
     let texts: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     match texts.as_slice() {
@@ -117,7 +117,8 @@ pub fn parse(words: &[OsString]) -> Result<Request, UsageFault> {
 
 fn parse_call(words: &[&[u8]]) -> Result<Call, UsageFault> {
     let mut options = Options { without_stdin: false };
-    // As with OpenSSH, options may stand before and after the host; the first word that is none begins the command.
+    // As with OpenSSH, options may come before and after the host. The first word that is not an option begins the
+    // command.
     let rest = skip_options(words, &mut options)?;
     let (host, rest) = rest.split_first().ok_or(UsageFault::NoHost)?;
     let host = host_of(host)?;
@@ -153,7 +154,7 @@ fn skip_options<'a, 'b>(
     Ok(words)
 }
 
-/// Takes a word such as `-xq` or `-oBatchMode=yes`; answers the option whose value is the next word, if any.
+/// Parses a word such as `-xq` or `-oBatchMode=yes`. Returns the option whose value is the next word, if any.
 fn skip_letters(word: &[u8], letters: &[u8], options: &mut Options) -> Result<Option<char>, UsageFault> {
     for (index, letter) in letters.iter().enumerate() {
         if *letter == b'n' {
@@ -169,7 +170,7 @@ fn skip_letters(word: &[u8], letters: &[u8], options: &mut Options) -> Result<Op
     Ok(None)
 }
 
-/// The host of `[user@]host` or `[user@][v6-address]`.
+/// Returns the host of `[user@]host` or `[user@][v6-address]`.
 fn host_of(word: &[u8]) -> Result<String, UsageFault> {
     let text = String::from_utf8_lossy(word);
     let host = text.rsplit('@').next().unwrap_or_default();
@@ -221,7 +222,7 @@ mod tests {
             ("w-1 -n -l user hostname -f", "w-1", "hostname -f", true),
             ("-o A=b -- w-1 -- ls -l", "w-1", "ls -l", false),
             ("user@[fd00::1] true", "fd00::1", "true", false),
-            // words of ours are hosts where the line does not fit them
+            // our subcommands are host names if the rest of the line does not fit
             ("serve hostname", "serve", "hostname", false),
             ("install a b", "install", "a b", false),
         ] {
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_refused() {
+    fn unsupported_command_lines_are_refused() {
         for (line, fault) in [
             ("w-1", UsageFault::NoCommand("w-1".into())),
             ("-x", UsageFault::NoHost),

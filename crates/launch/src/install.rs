@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The name under which the program is installed.
+/// The file name of the installed program.
 const PROGRAM: &str = "odh-launch";
-/// Readable and executable by every uid: a pod's containers may run as different ones.
+/// Readable and executable by every uid, because a pod's containers may run as different ones.
 const MODE: u32 = 0o755;
 
 /// Why the program could not be installed.
@@ -19,7 +19,8 @@ pub struct InstallFault {
     source: io::Error,
 }
 
-/// Copies the running program to `DIRECTORY/odh-launch`, whole or not at all. The folder is made if it is missing.
+/// Copies the running program to `DIRECTORY/odh-launch`, completely or not at all. Creates the folder if it is
+/// missing.
 pub fn install(directory: &Path) -> Result<(), InstallFault> {
     let failed = |step| move |source| InstallFault { directory: directory.to_owned(), step, source };
     fs::create_dir_all(directory).map_err(failed("make the folder"))?;

@@ -1,4 +1,4 @@
-//! The job's key: from the file that the job's Secret is mounted as to the pre-shared key of the handshake.
+//! The job's key: derives the handshake's pre-shared key from the file that the job's Secret is mounted as.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// Sets this use of the key file apart from every other: the same file is also the job's ssh key.
+/// Separates this use of the key file from every other: the same file is also the job's ssh key.
 const CONTEXT: &[u8] = b"odh-launch pre-shared key v1\0";
-/// More than any private key file has; a bound on what is read.
+/// The most bytes read of a key file; no private key is larger.
 const MAX_KEY_FILE: u64 = 64 * 1024;
 
 /// A pre-shared key. It has no `Debug` or `Display`, so that it cannot be printed by accident.
@@ -25,10 +25,10 @@ pub enum KeyFault {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file has nothing in it, or far too much.
+    /// The file is empty or too large.
     #[error("the key file {} is {problem}", path.display())]
     Malformed {
         /// The file.
@@ -44,7 +44,7 @@ impl Key {
         Self(Sha256::new().chain_update(CONTEXT).chain_update(file).finalize().into())
     }
 
-    /// Reads the file named by `ODH_LAUNCH_KEY`. It is read anew for each connection, because a key may be rotated.
+    /// Reads the file named by `ODH_LAUNCH_KEY`. Each connection reads it again, because the key may be rotated.
     pub fn read(path: Option<&Path>) -> Result<Self, KeyFault> {
         let path = path.ok_or(KeyFault::NotSet)?;
         let mut bytes = Vec::new();
@@ -59,7 +59,7 @@ impl Key {
         }
     }
 
-    /// The 32 bytes that the handshake mixes in.
+    /// Returns the 32 bytes that the handshake mixes in.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

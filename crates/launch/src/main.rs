@@ -1,10 +1,11 @@
-//! `odh-launch`: what MPI launchers use in place of ssh to start processes in other pods of a job.
+//! `odh-launch`: MPI launchers use it in place of ssh to start processes in other pods of a job.
 //!
-//! In a Worker it is the first process and serves (`odh-launch serve`); in the Launcher it is called as ssh or rsh would be
-//! (`odh-launch HOST COMMAND...`). It needs no sshd, no root, no passwd entry and no shared library. It must never run a
-//! command for a peer that has not proved that it holds the job's key, and never print that key.
+//! In a Worker it is the first process and serves (`odh-launch serve`). In the Launcher it is called as ssh or rsh
+//! would be (`odh-launch HOST COMMAND...`). It needs no sshd, no root, no passwd entry and no shared library. It
+//! must never run a command for a peer that has not proved that it holds the job's key, and never print that key.
 //!
-//! Arguments and environment come in; `arguments` and `settings` turn them into values once; the rest works on those.
+//! `arguments` and `settings` parse the command line and the environment once; everything else works on the parsed
+//! values.
 
 mod arguments;
 mod client;
@@ -22,9 +23,9 @@ use std::process::ExitCode;
 use arguments::Request;
 use settings::Settings;
 
-/// What ssh and rsh exit with when they, and not the remote command, have failed.
+/// The exit code of ssh and rsh when they themselves, and not the remote command, have failed.
 const EXIT_TRANSPORT: u8 = 255;
-/// A command line that makes no sense.
+/// The exit code for a usage error.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {

@@ -1,14 +1,14 @@
-//! `odh-launch ready`: whether the agent in this pod answers and holds the job's key; for exec probes.
+//! `odh-launch ready`: checks whether the agent in this pod answers and holds the job's key. For exec probes.
 
 use std::time::Duration;
 
 use crate::client::connect::{self, ConnectFault};
 use crate::settings::Settings;
 
-/// A probe must not outlive the probe's own timeout by much.
+/// The check must not outlive the probe's own timeout by much.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects to the local agent and ends the connection once both sides have proved the key.
+/// Connects to the local agent, and closes the connection once both sides have proved the key.
 pub fn ready(settings: &Settings) -> Result<(), ConnectFault> {
     let settings = Settings { start_timeout: Duration::ZERO, ..settings.clone() };
     let host = match (&settings.registry, &settings.pod_name) {

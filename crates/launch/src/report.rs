@@ -1,18 +1,19 @@
-//! Lines on stderr: what the agent logs and what the caller is told. Never a secret, never a control character.
+//! Lines on stderr: the agent's log, and messages to the caller. Never a secret, never a control character.
 
 use std::io::Write;
 
-/// Longest line written; the rest of a longer one is cut.
+/// The longest line that is written; longer ones are cut.
 const MAX_LINE: usize = 2048;
 
-/// Writes one line, with the program's name in front, in a single write so that lines of several processes stay whole.
+/// Writes one line, prefixed with the program's name, in a single write, so that lines of several processes stay
+/// whole.
 ///
-/// A stderr that cannot be written to is no reason to fail: the line is dropped.
+/// If stderr cannot be written to, the line is dropped.
 pub fn line(text: &str) {
     drop(std::io::stderr().write_all(framed(text).as_bytes()));
 }
 
-/// The line as it is written.
+/// Formats the line.
 pub fn framed(text: &str) -> String {
     let mut line = String::with_capacity(text.len() + 16);
     line.push_str("odh-launch: ");

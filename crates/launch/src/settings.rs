@@ -1,27 +1,27 @@
-//! The environment, parsed once.
+//! The settings, parsed once from the environment.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The port on which agents listen where `ODH_LAUNCH_PORT` does not say otherwise.
+/// The default of `ODH_LAUNCH_PORT`: the port on which agents listen.
 const DEFAULT_PORT: u16 = 7222;
-/// How long a Launcher waits for a Worker where `ODH_LAUNCH_START_TIMEOUT` does not say otherwise.
+/// The default of `ODH_LAUNCH_START_TIMEOUT`: how long a Launcher waits for a Worker.
 const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long a peer may be silent before it counts as gone where `ODH_LAUNCH_PEER_TIMEOUT` does not say otherwise.
+/// The default of `ODH_LAUNCH_PEER_TIMEOUT`: how long a peer may be silent before it counts as gone.
 const DEFAULT_PEER_TIMEOUT: Duration = Duration::from_secs(60);
-/// No timeout is longer than this: one week.
+/// The longest timeout that is accepted: one week.
 const MAX_TIMEOUT_SECONDS: u64 = 7 * 24 * 3600;
 
-/// What the environment says.
+/// The settings in the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `ODH_LAUNCH_KEY`: the file with the job's key.
     pub key: Option<PathBuf>,
-    /// `ODH_LAUNCH_PORT`: where agents listen.
+    /// `ODH_LAUNCH_PORT`: the port on which agents listen.
     pub port: u16,
-    /// `ODH_LAUNCH_REGISTRY`: a folder in which agents on loopback announce their addresses by pod name; set where pods
-    /// have no network of their own and names do not resolve.
+    /// `ODH_LAUNCH_REGISTRY`: a folder in which agents on loopback announce their addresses by pod name. It is set
+    /// where pods have no network of their own and names do not resolve.
     pub registry: Option<PathBuf>,
     /// `ODH_POD_NAME`: the name to announce in the registry.
     pub pod_name: Option<String>,
@@ -31,7 +31,7 @@ pub struct Settings {
     pub peer_timeout: Duration,
 }
 
-/// A variable that makes no sense.
+/// A variable with an invalid value.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{name}={value} is not {wanted}")]
 pub struct SettingFault {
@@ -41,7 +41,8 @@ pub struct SettingFault {
 }
 
 impl Settings {
-    /// Reads the settings through `variable`, which answers as `std::env::var_os` does. An empty variable counts as not set.
+    /// Reads the settings through `variable`, which has the signature of `std::env::var_os`. An empty variable
+    /// counts as not set.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, SettingFault> {
         let given = |name: &'static str| variable(name).filter(|value| !value.is_empty());
         Ok(Self {
@@ -90,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn defaults_hold_where_nothing_is_set() {
+    fn unset_variables_have_defaults() {
         let settings = read(&[("ODH_LAUNCH_PORT", "")]).unwrap();
         assert_eq!((settings.port, settings.start_timeout.as_secs()), (7222, 600));
         assert_eq!((settings.key, settings.registry), (None, None));
     }
 
     #[test]
-    fn nonsense_is_refused_with_its_name_and_value() {
+    fn invalid_values_are_refused_with_name_and_value() {
         for (name, value) in [
             ("ODH_LAUNCH_PORT", "70000"),
             ("ODH_LAUNCH_PORT", "0"),

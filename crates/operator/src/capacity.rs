@@ -1,4 +1,5 @@
-//! What the cluster's nodes offer and pods hold, read once for all the jobs that wait for some of it.
+//! The capacity of the cluster's nodes and the requests of its pods, read once for all the jobs that wait for
+//! resources.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,18 +12,18 @@ use plan::Capacity;
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 
-/// What was read is good for this long.
+/// How long a reading is valid.
 const FRESH: Duration = Duration::from_secs(30);
-/// Reading takes no longer: passes wait for it.
+/// The longest time for reading, because passes wait for it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Objects in a page.
+/// The page size of a list.
 const PAGE: u32 = 500;
-/// The most pages that are read of one list.
+/// The most pages read of one list.
 const MOST_PAGES: usize = 200;
 /// Pods that have not ended.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// The cluster's capacity as it was read last.
+/// The last reading of the cluster's capacity.
 #[derive(Default)]
 pub(crate) struct SharedCapacity {
     last: Mutex<Option<Reading>>,
@@ -34,8 +35,8 @@ struct Reading {
 }
 
 impl SharedCapacity {
-    /// The capacity, at most [`FRESH`] old. Nothing where nodes or everybody's pods may not be listed, or are too many to be
-    /// read whole; that is known for as long.
+    /// Returns the capacity, at most [`FRESH`] old. `None` if nodes or the pods of all namespaces may not be
+    /// listed, or are too many to be read completely; that result is cached as well.
     pub(crate) async fn read(&self, client: &Client) -> Option<Arc<Capacity>> {
         let mut last = self.last.lock().await;
         if let Some(reading) = last.as_ref().filter(|reading| reading.at.elapsed() < FRESH) {
@@ -57,7 +58,7 @@ async fn list(client: &Client) -> Option<Capacity> {
     (nodes.ok()? && pods.ok()?).then(|| offered.with(held))
 }
 
-/// Hands each page of a list to `keep`; whether that was all of it.
+/// Passes each page of a list to `keep`. Returns whether the list was complete.
 async fn pages<K>(
     api: &Api<K>,
     selection: ListParams,

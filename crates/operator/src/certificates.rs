@@ -1,9 +1,9 @@
 //! The operator's own certificates.
 //!
-//! For the webhook: a certificate signed by an authority of its own, whose key is thrown away once it has signed. Both
-//! are kept in a Secret that is read by name, so that all replicas serve the same; when a third of its time is left,
-//! whoever notices first makes a new pair, and the bundle that the API server trusts then holds the new authority and
-//! the one before, so that a replica that still serves the old certificate is believed.
+//! For the webhook: a certificate signed by an authority of its own, whose key is discarded after signing. Both are
+//! kept in a Secret that is read by name, so that all replicas serve the same. When a third of the lifetime is
+//! left, the first replica that notices creates a new pair. The bundle that the API server trusts then holds the
+//! new authority and the previous one, so that a replica that still serves the old certificate is trusted.
 //!
 //! For metrics: the same, or, without a webhook, a key that lives as long as the process and is never written.
 
@@ -29,19 +29,19 @@ use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-/// Certificates hold for so many days.
+/// The validity of a certificate, in days.
 const VALID_DAYS: i64 = 365;
-/// A certificate with less left than this is made anew.
+/// A certificate is renewed when less time than this is left.
 const RENEWED_BEFORE: Duration = Duration::from_secs(120 * 24 * 3600);
-/// When a kept certificate ends (RFC 3339), on its Secret.
+/// The annotation on the Secret with the certificate's end (RFC 3339).
 const ANNOTATION_NOT_AFTER: &str = "training.opendatahub.io/not-after";
-/// Other replicas can be quicker this often.
+/// How often other replicas may be faster.
 const TRIES: usize = 5;
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not be made.
+    /// It could not be created.
     #[error("a certificate could not be made: {0}")]
     Make(#[from] rcgen::Error),
     /// It could not be used.
@@ -53,18 +53,18 @@ pub enum Error {
     /// Its Secret cannot be read or written.
     #[error("the Secret {name:?} cannot be read or written: {source}")]
     Secret {
-        /// Which.
+        /// The Secret's name.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
-    /// Others changed its Secret all the while.
+    /// Others kept changing its Secret.
     #[error("others changed the Secret {0:?} all the while")]
     Contended(String),
 }
 
-/// A certificate, its key, and whom to trust for it; all in PEM.
+/// A certificate, its key, and the authorities to trust for it; all in PEM.
 #[derive(Clone)]
 pub struct Kept {
     /// The authority that signed it, and the one before it.
@@ -81,10 +81,10 @@ impl fmt::Debug for Kept {
 }
 
 impl Kept {
-    /// A new certificate for these DNS names and addresses.
+    /// Creates a certificate for these DNS names and addresses.
     ///
     /// # Errors
-    /// If the operating system gives no randomness, or a name is none.
+    /// If the operating system provides no randomness, or a name is invalid.
     pub fn make(names: &[String], now: Timestamp) -> Result<Self, Error> {
         let not_after = now + (VALID_DAYS * 24).hours();
         let mut params = CertificateParams::new(Vec::<String>::new())?;
@@ -101,12 +101,12 @@ impl Kept {
         Ok(Self { authorities: authority.pem(), certificate, key: key.serialize_pem(), not_after })
     }
 
-    /// Whether it should be made anew.
+    /// Returns whether it should be renewed.
     fn is_due(&self, now: Timestamp) -> bool {
         self.not_after.duration_since(now).as_secs_f64() < RENEWED_BEFORE.as_secs_f64()
     }
 
-    /// The same with the first authority of `before` trusted beside its own.
+    /// Adds the first authority of `before` to the trusted ones.
     fn after(mut self, before: &Self) -> Self {
         if let Some(end) = before.authorities.find(END_OF_CERTIFICATE) {
             self.authorities.push_str(&before.authorities[..end + END_OF_CERTIFICATE.len()]);
@@ -153,7 +153,7 @@ impl Kept {
 
 const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";
 
-/// The certificate that a Secret keeps; one is made if there is none, or if the time of the one there runs out.
+/// Returns the certificate in a Secret. Creates one if there is none or the existing one is about to expire.
 ///
 /// # Errors
 /// If the Secret cannot be read or written, or holds something else.
@@ -191,12 +191,12 @@ pub async fn load_or_make(
     Err(Error::Contended(name.to_owned()))
 }
 
-/// What a server shakes hands with; it can be changed while it serves.
+/// The certificate that a server presents. It can be changed while the server runs.
 #[derive(Debug)]
 pub struct Shown(RwLock<Arc<CertifiedKey>>);
 
 impl Shown {
-    /// Shows this certificate.
+    /// Presents this certificate.
     ///
     /// # Errors
     /// If it and its key cannot be used.
@@ -204,26 +204,25 @@ impl Shown {
         Ok(Arc::new(Self(RwLock::new(certified(kept)?))))
     }
 
-    /// Shows another one from now on.
+    /// Presents another certificate from now on.
     ///
     /// # Errors
-    /// If it and its key cannot be used; then the old one is shown on.
+    /// If it and its key cannot be used; the old one then stays.
     pub fn change(&self, kept: &Kept) -> Result<(), Error> {
         let certified = certified(kept)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = certified;
         Ok(())
     }
 
-    /// Shakes hands with it, with anyone.
+    /// Returns an acceptor for any client.
     ///
     /// # Errors
-    /// None but those of the library's set-up.
+    /// Only if the library cannot be set up.
     pub fn acceptor(self: &Arc<Self>) -> Result<TlsAcceptor, Error> {
         self.acceptor_of(WebPkiClientVerifier::no_client_auth())
     }
 
-    /// Shakes hands with it, only with those who have a certificate that one of these authorities, in PEM, has signed for
-    /// clients.
+    /// Returns an acceptor for clients with a client certificate that one of these authorities, in PEM, has signed.
     ///
     /// # Errors
     /// If there is no authority in `authorities`, or one cannot be used.
@@ -264,7 +263,7 @@ fn unusable(error: rustls::pki_types::pem::Error) -> Error {
     Error::Use(rustls::Error::General(error.to_string()))
 }
 
-/// The one provider of cryptography that is linked.
+/// Returns the one cryptography provider that is linked.
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
@@ -278,7 +277,7 @@ fn name_and_date(params: &mut CertificateParams, name: &str, now: Timestamp, not
         let part = |part: i8| u8::try_from(part).unwrap_or(1);
         rcgen::date_time_ymd(i32::from(date.year()), part(date.month()), part(date.day()))
     };
-    // From the day before: clocks may differ.
+    // From the day before, because clocks may differ.
     params.not_before = day(now - 24.hours());
     params.not_after = day(not_after);
 }
@@ -295,7 +294,7 @@ mod tests {
         assert!(kept.is_due(now + (250 * 24).hours()) && kept.is_due(now + (400 * 24).hours()));
     }
 
-    /// An authority and a client's certificate and key that it has signed.
+    /// Returns an authority, and a client's certificate and key signed by it.
     fn client(now: Timestamp) -> (String, CertificateDer<'static>, PrivateKeyDer<'static>) {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_those_shake_hands_whose_certificate_the_authority_has_signed() {
+    async fn only_clients_with_a_certificate_of_the_authority_are_accepted() {
         let now = Timestamp::now();
         let kept = Kept::make(&["localhost".to_owned()], now).unwrap();
         let shown = Shown::new(&kept).unwrap();

@@ -1,17 +1,17 @@
-//! What can go wrong in a pass, and what that means for the next one.
+//! Errors of a pass, and what they mean for the next one.
 
 use std::time::Duration;
 
 /// What a failure means for the next pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It may work the next time.
+    /// The next attempt may succeed.
     Retry,
-    /// The server will say no again until someone changes something.
+    /// The server refuses until someone changes something.
     Refused,
-    /// The server will never take the object as it is.
+    /// The server will never accept the object as it is.
     Invalid,
-    /// The object is no more.
+    /// The object no longer exists.
     Gone,
 }
 
@@ -29,41 +29,41 @@ pub enum Error {
     /// A request failed.
     #[error("cannot {what}: {source}")]
     Request {
-        /// What was tried.
+        /// The attempted request.
         what: String,
-        /// What came back.
+        /// The server's answer.
         #[source]
         source: kube::Error,
     },
-    /// Children could not be written; each was told in an event.
+    /// Some children could not be written; each failure was reported in an event.
     #[error("{count} changes failed, the first: {first}")]
     Apply {
-        /// How many.
+        /// The number of failures.
         count: usize,
-        /// The first of them.
+        /// The first failure.
         first: String,
         /// The worst class among them.
         class: Class,
     },
-    /// The definition was written, but MPIJobs are not served.
+    /// The definition was written, but the API server does not serve MPIJobs.
     #[error("the cluster does not serve MPIJobs: {0}")]
     NotServed(String),
-    /// No key could be made.
+    /// The key pair could not be created.
     #[error("cannot make the job's key: {0}")]
     Key(String),
-    /// A status did not become JSON.
+    /// A status could not be serialized.
     #[error("cannot write the status as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
 impl Error {
-    /// A failed request, with what it was for.
+    /// Wraps a failed request, with its purpose.
     pub(crate) fn request(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let what = what.into();
         move |source| Self::Request { what, source }
     }
 
-    /// What the failure means.
+    /// Returns what the failure means for the next pass.
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
@@ -75,7 +75,7 @@ impl Error {
     }
 }
 
-/// The class of a failed request.
+/// Returns the class of a failed request.
 pub(crate) fn classify(error: &kube::Error) -> Class {
     match error {
         kube::Error::Api(status) if status.is_not_found() => Class::Gone,
@@ -85,16 +85,16 @@ pub(crate) fn classify(error: &kube::Error) -> Class {
     }
 }
 
-/// The first wait after a failure that may pass.
+/// The first wait after a failure that may be temporary.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The first wait after a refusal.
 const FIRST_WAIT_REFUSED: Duration = Duration::from_secs(2);
-/// No wait is longer.
+/// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-/// Beyond this many doublings every wait is the longest.
+/// From this many doublings on, every wait is the longest.
 const MOST_DOUBLINGS: u32 = 12;
 
-/// How long to wait before the next pass, after `failures` failed ones in a row.
+/// Returns how long to wait before the next pass, after `failures` failed ones in a row.
 #[must_use]
 pub(crate) fn backoff(class: Class, failures: u32) -> Duration {
     let first = match class {

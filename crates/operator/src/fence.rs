@@ -1,9 +1,9 @@
-//! Keeps back what a process must not write any more.
+//! Blocks what a process must no longer write.
 //!
-//! A process that was stopped for a while, and goes on, does not know that time has passed until it looks. So it looks
-//! as late as can be: at each write to a socket, one step before the kernel has it. A connection that carries the
-//! operator's requests is of no more use once the fence is shut. What the kernel was given before goes its way; the
-//! third of a lease's duration between the fence and the next leader is for that.
+//! A process that was frozen for a while, and goes on, does not know that time has passed until it checks. So it
+//! checks as late as possible: at each write to a socket, one step before the kernel gets the bytes. Once the fence
+//! is closed, a connection that carries the operator's requests is useless. Bytes that the kernel already has are
+//! still sent; the third of a lease's duration between the fence and the next leader is for them.
 
 use std::future::Future;
 use std::io;
@@ -24,16 +24,16 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 /// How long connecting may take, as in kube's own client.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection that is idle this long is closed: one that is kept holds some 60 KB, and a burst of writes opens many.
+/// A connection that is idle this long is closed: each costs some 60 KB, and a burst of writes opens many.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most that is read at once from a connection; a watch's buffer grows to it.
+/// The most bytes read at once from a connection; a watch's buffer grows to it.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Open until a moment that can be put off.
+/// Open until a moment that can be postponed.
 #[derive(Debug)]
 pub struct Fence {
     base: Instant,
-    /// Milliseconds after `base`; 0 is shut.
+    /// Milliseconds after `base`; 0 means closed.
     until: AtomicU64,
 }
 
@@ -44,23 +44,23 @@ impl Default for Fence {
 }
 
 impl Fence {
-    /// Opens it until then.
+    /// Opens it until `moment`.
     pub fn open_until(&self, moment: Instant) {
         let until = moment.saturating_duration_since(self.base).as_millis();
         self.until.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// Shuts it.
+    /// Closes it.
     pub fn close(&self) {
         self.until.store(0, Ordering::SeqCst);
     }
 
-    /// Whether it is open now.
+    /// Returns whether it is open now.
     pub fn is_open(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Resolves when it is shut.
+    /// Resolves when it is closed.
     pub async fn shut(&self) {
         loop {
             match self.remaining() {
@@ -76,8 +76,8 @@ impl Fence {
     }
 }
 
-/// A client none of whose bytes leave the process once the fence is shut. Otherwise it is kube's own, without proxies
-/// and without repeating requests, which passes do.
+/// Returns a client that sends no bytes once the fence is closed. Otherwise it is like kube's own, without proxies
+/// and without retries, because passes retry.
 ///
 /// # Errors
 /// If the configuration's certificates or credentials cannot be used.
@@ -101,7 +101,7 @@ pub fn fenced_client(config: &Config, fence: Arc<Fence>) -> Result<Client, kube:
     Ok(Client::new(service, config.default_namespace.clone()))
 }
 
-/// Something behind the fence: what makes connections, or a connection.
+/// A connector, or a connection, behind the fence.
 #[derive(Clone)]
 struct Fenced<T> {
     inner: T,

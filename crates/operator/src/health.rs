@@ -1,19 +1,19 @@
-//! Whether the operator lives and works: what waits for a pass, which passes are under way, and when one last began or
-//! ended. Liveness is judged by that, readiness by whether the watches have listed.
+//! Liveness and readiness of the operator: the jobs that wait for a pass, the passes in progress, and when one last
+//! began or ended. Liveness depends on these, readiness on whether the watches have listed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// With something to do and no pass that begins or ends for this long, the loop is stuck: no request of a pass may take
-/// as long, and a plan of the largest job is written in a tenth of it.
+/// If there is work and no pass begins or ends for this long, the loop is stuck. No request of a pass may take as
+/// long, and a plan of the largest job is written in a tenth of it.
 const STUCK_AFTER: Duration = Duration::from_secs(300);
 
 /// A job by namespace and name.
 type Key = (String, String);
 
-/// What is known of the loop.
+/// The state of the loop.
 #[derive(Debug)]
 pub struct Health {
     state: Mutex<State>,
@@ -27,12 +27,12 @@ struct State {
     last_progress: Instant,
 }
 
-/// How much there is to do.
+/// The amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Jobs that were woken and have had no pass since.
+    /// Jobs that have changed and have had no pass since.
     pub waiting: usize,
-    /// Jobs that a pass is at.
+    /// Jobs with a pass in progress.
     pub under_way: usize,
 }
 
@@ -45,7 +45,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Something changed of a job: a pass over it is due.
+    /// Records that a job has changed, so that a pass over it is due.
     pub(crate) fn woken(&self, namespace: &str, name: &str) {
         let mut state = self.state();
         if state.waiting.is_empty() && state.under_way.is_empty() {
@@ -54,12 +54,12 @@ impl Health {
         state.waiting.insert((namespace.to_owned(), name.to_owned()));
     }
 
-    /// A job is gone, and no pass will come.
+    /// Records that a job is gone, so that no pass will come.
     pub(crate) fn gone(&self, namespace: &str, name: &str) {
         self.state().waiting.remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    /// A pass over a job begins.
+    /// Records that a pass over a job begins.
     pub(crate) fn began(&self, namespace: &str, name: &str) {
         let mut state = self.state();
         let key = (namespace.to_owned(), name.to_owned());
@@ -69,30 +69,30 @@ impl Health {
         state.last_progress = now;
     }
 
-    /// A pass over a job has ended.
+    /// Records that a pass over a job has ended.
     pub(crate) fn ended(&self, namespace: &str, name: &str) {
         let mut state = self.state();
         state.under_way.remove(&(namespace.to_owned(), name.to_owned()));
         state.last_progress = Instant::now();
     }
 
-    /// Says whether the operator can do its work now: it leads and its watches have listed, or it stands by.
+    /// Sets whether the operator is ready: it leads and its watches have listed, or it stands by.
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
-    /// Whether the operator can do its work now.
+    /// Returns whether the operator is ready.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
     }
 
-    /// How much there is to do.
+    /// Returns the amount of work.
     pub fn queue(&self) -> Queue {
         let state = self.state();
         Queue { waiting: state.waiting.len(), under_way: state.under_way.len() }
     }
 
-    /// Why the loop counts as stuck at `now`, if it does.
+    /// Returns why the loop counts as stuck at `now`, if it does.
     pub fn stuck(&self, now: Instant) -> Option<String> {
         let state = self.state();
         let idle = now.saturating_duration_since(state.last_progress);
@@ -107,7 +107,7 @@ impl Health {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No step leaves it half done.
+        // No operation leaves the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! Installs the definition of MPIJob in the embedded cluster. A real cluster's administrator does that; the operator
-//! has no right to.
+//! Installs the definition of MPIJob in the embedded cluster. In a real cluster that is the administrator's task,
+//! and the operator may not do it.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use serde_json::json;
 
 use crate::error::Error;
 
-/// How long the API server may take to serve a new definition.
+/// How long the API server may take until it serves a new definition.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Writes the definition, or brings it up to date, and returns when MPIJobs are served.
+/// Creates or updates the definition, and returns when MPIJobs are served.
 ///
 /// # Errors
 /// If the API server refuses it, cannot be reached, or does not serve it in time.

@@ -1,5 +1,5 @@
-//! A job's key pair: P-521, as upstream's (`newSSHAuthSecret` in `pkg/controller/mpi_job_controller.go`). Randomness
-//! comes from the kernel; the private key is kept nowhere but in the Secret.
+//! A job's key pair: P-521, as upstream (`newSSHAuthSecret` in `pkg/controller/mpi_job_controller.go`). Randomness
+//! comes from the kernel; the private key is stored only in the Secret.
 
 use p521::SecretKey;
 use p521::elliptic_curve::sec1::ToEncodedPoint;
@@ -17,13 +17,13 @@ use crate::error::Error;
 const SCALAR_BYTES: usize = 66;
 /// The curve's name (RFC 5480, section 2.1.1.1).
 const SECP521R1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
-/// A random scalar is out of range with a probability below 2⁻²⁵⁰; two tries in a row that are mean a broken source.
+/// A random scalar is out of range with a probability below 2⁻²⁵⁰, so two in a row mean a broken source.
 const TRIES: usize = 2;
 
-/// Makes a key pair.
+/// Creates a key pair.
 ///
 /// # Errors
-/// If the kernel gives no randomness, or none that is fit.
+/// If the kernel provides no randomness, or none in range.
 pub(crate) fn new_key_pair() -> Result<KeyPair, Error> {
     let secret = new_secret()?;
     let point = secret.public_key().to_encoded_point(false);
@@ -33,8 +33,8 @@ pub(crate) fn new_key_pair() -> Result<KeyPair, Error> {
     Ok(KeyPair { private_pem, public_line })
 }
 
-/// The private key as Go's `x509.MarshalECPrivateKey` writes it (RFC 5915). It names the curve, which the standard makes
-/// optional and `SecretKey::to_sec1_pem` leaves out: OpenSSH refuses a key without it ("invalid format").
+/// Encodes the private key as Go's `x509.MarshalECPrivateKey` does (RFC 5915). It names the curve, which the
+/// standard makes optional and `SecretKey::to_sec1_pem` omits: OpenSSH refuses a key without it ("invalid format").
 fn private_pem(secret: &SecretKey, public_key: &[u8]) -> Result<String, Error> {
     let private_key = secret.to_bytes();
     let key = EcPrivateKey {

@@ -1,10 +1,10 @@
-//! One of several operators leads: the one that holds a Lease (`coordination.k8s.io/v1`), under upstream's name and in
-//! its times, so that ours and upstream's never work at once.
+//! Leader election among several operators: the leader holds a Lease (`coordination.k8s.io/v1`) with upstream's
+//! name and timing, so that ours and upstream's never work at the same time.
 //!
-//! The leader renews every fifth of the lease's duration. It writes for two thirds of the duration after the last
-//! renewal that was answered, counted from when that was sent; nobody else takes the lease before the whole duration
-//! has passed, counted from when he saw it. The third between the two is for what is on its way. See [`crate::fence`]
-//! for how a write is kept back.
+//! The leader renews every fifth of the lease's duration. It writes for two thirds of the duration after it sent
+//! the last successful renewal. Nobody else takes the lease before the whole duration has passed since they saw
+//! that renewal. The third between the two is for requests in flight. See [`crate::fence`] for how writes are
+//! blocked.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use kube::api::{Api, PostParams};
 
 use crate::fence::Fence;
 
-/// The lease's name, upstream's.
+/// The lease's name, as upstream.
 pub const LEASE_NAME: &str = "mpi-operator";
-/// Upstream's duration.
+/// The lease's duration, as upstream.
 pub const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// The leader renews, and others look, so often within a duration.
+/// How often the leader renews, and others check, within a duration.
 const LOOKS: u32 = 5;
 
 /// A lease, held or sought by one process.
@@ -31,21 +31,21 @@ pub struct Lease {
     identity: String,
     duration: Duration,
     fence: Arc<Fence>,
-    /// The record as this process wrote it last, while it holds it.
+    /// The record as this process last wrote it, while it holds the lease.
     held: Mutex<Option<Record>>,
 }
 
-/// Somebody else's record, and since when it has not changed.
+/// Another holder's record, and since when it has not changed.
 struct Watched {
     version: Option<String>,
     since: Instant,
 }
 
 impl Lease {
-    /// A lease in a namespace, not held yet.
+    /// Returns a lease in a namespace, not held yet.
     ///
     /// # Errors
-    /// If there is no randomness to tell this process from others of its host.
+    /// If there is no randomness to distinguish this process from others on its host.
     pub fn new(client: Client, namespace: &str, duration: Duration) -> std::io::Result<Self> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let mut bytes = [0_u8; 16];
@@ -60,13 +60,13 @@ impl Lease {
         })
     }
 
-    /// Opens while the lease is held and may be relied on.
+    /// Returns the fence, which is open while the lease is certainly held.
     #[must_use]
     pub fn fence(&self) -> Arc<Fence> {
         self.fence.clone()
     }
 
-    /// How this process calls itself in the lease.
+    /// Returns the identity of this process in the lease.
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -93,7 +93,7 @@ impl Lease {
         }
     }
 
-    /// Renews the lease, and returns why once it is lost.
+    /// Renews the lease. Returns the reason once it is lost.
     pub async fn keep(&self) -> String {
         loop {
             tokio::select! {
@@ -114,12 +114,13 @@ impl Lease {
         }
     }
 
-    /// Gives the lease back, so that another takes it at once. Nothing is written after that.
+    /// Releases the lease, so that another process takes it at once. Closes the fence before, so nothing is written
+    /// afterwards.
     pub async fn release(&self) {
         self.fence.close();
         let Some(mut record) = self.held().take() else { return };
         let transitions = record.spec.as_ref().and_then(|spec| spec.lease_transitions);
-        // What client-go's ReleaseOnCancel writes.
+        // As client-go's ReleaseOnCancel writes it.
         record.spec = Some(LeaseSpec {
             holder_identity: None,
             lease_duration_seconds: Some(1),
@@ -134,7 +135,7 @@ impl Lease {
         }
     }
 
-    /// Takes the lease if it is free or has run out; returns its holder otherwise.
+    /// Takes the lease if it is free or has expired. Returns its holder otherwise.
     async fn take(&self, watched: &mut Option<Watched>) -> Result<Option<String>, kube::Error> {
         let sent = Instant::now();
         let Some(record) = self.records.get_opt(LEASE_NAME).await? else {
@@ -163,7 +164,7 @@ impl Lease {
         self.settle(written, sent)
     }
 
-    /// Renews the lease; returns its holder if that is another.
+    /// Renews the lease. Returns its holder if that is another process.
     async fn renew(&self) -> Result<Option<String>, kube::Error> {
         let Some(mut record) = self.held().clone() else { return Ok(Some(String::new())) };
         if let Some(spec) = record.spec.as_mut() {
@@ -175,7 +176,8 @@ impl Lease {
                 let found = self.records.get(LEASE_NAME).await?;
                 let holder = found.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
                 if holder.as_deref() == Some(self.identity.as_str()) {
-                    // Our own answer was lost, or somebody changed a label: the next renewal starts from it.
+                    // Our own answer was lost, or somebody changed a label: start the next renewal from this
+                    // version.
                     *self.held() = Some(found);
                     return Ok(None);
                 }
@@ -185,7 +187,7 @@ impl Lease {
         }
     }
 
-    /// Opens the fence if the record was written. A conflict means that somebody else was quicker.
+    /// Opens the fence if the record was written. A conflict means that another process was faster.
     fn settle(
         &self,
         written: Result<Record, kube::Error>,
@@ -204,7 +206,7 @@ impl Lease {
         }
     }
 
-    /// The record of a lease that this process takes over from `before`.
+    /// Returns the record of a lease that this process takes over from `before`.
     fn spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
         let now = Some(MicroTime(Timestamp::now()));
         let transitions = before.and_then(|spec| spec.lease_transitions);
@@ -218,12 +220,12 @@ impl Lease {
         }
     }
 
-    /// Replaces the record, if nobody else has since it was read.
+    /// Replaces the record, unless it has changed since it was read.
     async fn write(&self, record: &Record) -> Result<Record, kube::Error> {
         self.records.replace(LEASE_NAME, &PostParams::default(), record).await
     }
 
-    /// A request that hangs must not outlast the chance to repeat it.
+    /// Bounds a request, so that one that hangs leaves time to retry.
     async fn bounded<T>(&self, ask: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
         match tokio::time::timeout(self.duration / LOOKS, ask).await {
             Ok(answer) => answer,

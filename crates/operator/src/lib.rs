@@ -1,8 +1,8 @@
-//! The operator: keeps every MPIJob's children and status as `plan` says they should be.
+//! The operator: brings every MPIJob's children and status to the state that `plan` computes.
 //!
 //! One pass over a job is [`reconcile`]: observe → validate → plan → apply → report → write status. Reads come from
-//! watches that select by label, so a pass costs no request until something is to be written; Secrets are never
-//! listed or watched. It decides nothing itself: what to do is `plan`'s, and what is written is what `plan` returned.
+//! watches that select by label, so a pass sends no request until there is something to write; Secrets are never
+//! listed or watched. The operator decides nothing itself: `plan` decides what to do, and returns what is written.
 //! It installs nothing in a cluster; [`install_crd`] is for the embedded one.
 
 mod apply;

@@ -1,5 +1,5 @@
-//! What the operator remembers of a job between passes, for economy only: every entry can be lost at any moment, as
-//! on a restart, and the next pass finds out anew at the cost of some requests.
+//! What the operator remembers of a job between passes. It is a cache: every entry can be lost at any moment, as on
+//! a restart, and the next pass recovers it at the cost of some requests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,61 +15,61 @@ use plan::{Annotations, ChildKind, LauncherRun, Notice, OutputSeen, PodGroup};
 
 use crate::launcher_log::RunId;
 
-/// How long a watch may lag behind a create before the object counts as gone.
+/// How long a watch may lag behind a create before the object counts as deleted.
 pub(crate) const WATCH_LAG: Duration = Duration::from_secs(10);
 
-/// What is remembered of one job.
+/// The memory of one job.
 #[derive(Default)]
 pub(crate) struct JobMemory {
-    /// Whether children that a watch may not select were looked for by name once.
+    /// Whether children that a watch may not select have been looked up by name.
     pub adopted: bool,
-    /// Whether the Secret is known to be there, with both keys.
+    /// Whether the Secret is known to exist with both keys.
     pub secret_present: bool,
-    /// Whether the NetworkPolicy is known to be there.
+    /// Whether the NetworkPolicy is known to exist.
     pub network_policy_present: bool,
-    /// Values of the priority classes that decide about the gang, with the generation of the job that names them.
+    /// Values of the priority classes that matter for the gang, with the generation of the job that names them.
     pub priorities: Option<Priorities>,
-    /// How often events were recorded, by their names.
+    /// How often each event was recorded, by its name.
     pub events: HashMap<String, i32>,
-    /// Names that the job needs and that objects of others have.
+    /// Names that the job needs and that foreign objects have.
     pub strangers: BTreeSet<(ChildKind, String)>,
     /// Children that were created and that no watch has shown yet.
     pub created: HashMap<(ChildKind, String), (Instant, Made)>,
     /// The Launcher's last run that failed.
     pub launcher_failed: Option<Box<(RunId, LauncherRun)>>,
-    /// What the job's annotations said when they could last be read.
+    /// The last valid values of the job's annotations.
     pub annotations: Annotations,
-    /// Of which attempt the rest is.
+    /// The attempt that the rest belongs to.
     pub attempt: u32,
-    /// The last look at what a running Launcher prints.
+    /// The last observation of a running Launcher's output.
     pub output: Option<OutputSeen>,
-    /// The end of what the Launcher printed, which succeeded.
+    /// The end of a successful Launcher's output.
     pub success_log: Option<String>,
-    /// What the Workers' launch agents had to say of that.
+    /// The Workers' launch agents' reports on that, by Worker.
     pub agents: BTreeMap<usize, String>,
-    /// Whether GPUs were counted for this attempt.
+    /// Whether GPUs have been counted for this attempt.
     pub gpus_counted: bool,
-    /// What is said first of a job, not written yet.
+    /// The first status of a job, held back and not written yet.
     pub held: Option<Held>,
-    /// The last status written, and the job's resource version after it.
+    /// The last written status, and the job's resource version after it.
     pub written: Option<(u64, MPIJobStatus)>,
-    /// Since when pod counts are other than written.
+    /// Since when the pod counts have differed from the written ones.
     pub counts_differ_since: Option<Instant>,
     /// When a status was last written.
     pub written_at: Option<Instant>,
-    /// Passes that failed in a row.
+    /// The number of failed passes in a row.
     pub failures: u32,
 }
 
-/// The values of priority classes, once all of them were found.
+/// The values of priority classes, once all of them have been found.
 pub(crate) struct Priorities {
-    /// For which generation of the job they were asked.
+    /// The generation of the job for which they were read.
     pub generation: Option<i64>,
-    /// By the classes' names.
+    /// By the names of the classes.
     pub values: BTreeMap<String, i32>,
 }
 
-/// A child as the server answered its create.
+/// A child as the server returned it on creation.
 #[derive(Clone)]
 pub(crate) enum Made {
     Service(Box<Service>),
@@ -79,35 +79,35 @@ pub(crate) enum Made {
     PodGroup(Box<PodGroup>),
 }
 
-/// A status, and what is told with it, that waits to be written together with the next.
+/// A status and its notices, held back until the next write.
 #[derive(Clone)]
 pub(crate) struct Held {
-    /// Since when it waits.
+    /// Since when it has waited.
     pub since: Instant,
     /// The status.
     pub status: MPIJobStatus,
-    /// What is told with it.
+    /// The notices.
     pub notices: Vec<Notice>,
 }
 
 /// No more Workers of a job are remembered that were taken away; one says why the job ended.
 const MOST_DISRUPTED: usize = 8;
-/// Entries beyond twice the number of jobs and this many are of jobs that are gone.
+/// Once there are more entries than twice the number of jobs plus this many, some belong to deleted jobs.
 const SPARE_ENTRIES: usize = 64;
 
-/// The memory of all jobs, by UID. A job can go without a pass that sees it go, so entries are swept now and then:
-/// see [`Memory::sweep`].
+/// The memory of all jobs, by UID. A job can be deleted without a pass that notices, so entries are swept now and
+/// then: see [`Memory::sweep`].
 #[derive(Default)]
 pub(crate) struct Memory {
     jobs: Mutex<HashMap<String, Box<JobMemory>>>,
-    /// By namespace and job: the last pod of its Launcher that the watch showed to have failed. A store shows only what
-    /// is there now, and a Job that gives up deletes such a pod at once.
+    /// The last failed pod of each job's Launcher that the watch showed, by namespace and job. A store holds only
+    /// existing objects, and a Job that gives up deletes such a pod at once.
     failed_launchers: Mutex<HashMap<(String, String), Pod>>,
     /// By namespace and job: its Workers' pods, by name, as the watch showed them when something outside of the job took them
     /// away. Such a pod may be gone before the store is looked at, and with it why.
     disrupted_workers: Mutex<HashMap<(String, String), BTreeMap<String, Pod>>>,
-    /// By namespace and job: its Launcher's Job as the watch showed it when it had ended. With a short
-    /// `ttlSecondsAfterFinished` it may be gone before the store is looked at, and must not be made again.
+    /// The Launcher's Job as the watch showed it when it had ended, by namespace and job. With a short
+    /// `ttlSecondsAfterFinished` it may be gone before the store is read, and must not be created again.
     ended_launchers: Mutex<HashMap<(String, String), Job>>,
 }
 
@@ -120,14 +120,14 @@ fn is_disrupted(pod: &Pod) -> bool {
 }
 
 impl Memory {
-    /// Looks at, or changes, what is remembered of a job. Never held across an await.
+    /// Reads or changes the memory of a job. The lock is never held across an await.
     pub(crate) fn of<T>(&self, uid: &str, act: impl FnOnce(&mut JobMemory) -> T) -> T {
-        // A panic elsewhere leaves entries that are merely incomplete, which costs a request.
+        // A panic elsewhere leaves entries that are at worst incomplete, which costs a request.
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         act(jobs.entry(uid.to_owned()).or_default())
     }
 
-    /// Notes that a pass over a job has not failed.
+    /// Records that a pass over a job has succeeded.
     pub(crate) fn passed(&self, uid: &str) {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(memory) = jobs.get_mut(uid) {
@@ -135,7 +135,7 @@ impl Memory {
         }
     }
 
-    /// Forgets the jobs that are gone, once they may be more than those that are there.
+    /// Forgets deleted jobs, once they may outnumber the existing ones.
     pub(crate) fn sweep(&self, jobs: &Store<MPIJob>) {
         let mut entries = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() <= 2 * jobs.len() + SPARE_ENTRIES {
@@ -151,7 +151,7 @@ impl Memory {
         self.disrupted_workers().retain(|job, _| names.contains(job));
     }
 
-    /// Notes a pod that a watch showed, if it is a Launcher's that failed or a Worker's that was taken away.
+    /// Records a pod from the watch, if it is a failed Launcher's or a disrupted Worker's.
     pub(crate) fn note(&self, pod: &Pod) {
         let labels = pod.labels();
         let worker = labels.get(LABEL_JOB_ROLE).is_some_and(|role| role == "worker");
@@ -169,7 +169,7 @@ impl Memory {
         }
     }
 
-    /// The last pod of a job's Launcher that was noted.
+    /// Returns the last recorded pod of a job's Launcher.
     pub(crate) fn failed_launcher(&self, namespace: &str, job: &str) -> Option<Pod> {
         self.failed_launchers().get(&(namespace.to_owned(), job.to_owned())).cloned()
     }
@@ -181,7 +181,7 @@ impl Memory {
         pods.into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// Notes a Job that a watch showed, if it has ended.
+    /// Records a Job from the watch, if it has ended.
     pub(crate) fn note_end(&self, launcher: &Job) {
         let conditions = launcher.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let ended = conditions.into_iter().any(|condition| {
@@ -193,7 +193,7 @@ impl Memory {
         }
     }
 
-    /// The Launcher's Job of a job that was noted.
+    /// Returns the recorded Job of a job's Launcher.
     pub(crate) fn ended_launcher(&self, namespace: &str, job: &str) -> Option<Job> {
         self.ended_launchers().get(&(namespace.to_owned(), job.to_owned())).cloned()
     }
@@ -218,8 +218,8 @@ impl Memory {
         self.failed_launchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets a job that has ended, unless the watch has yet to show what was written or made last: the end of a log
-    /// may be kept with it, and it is looked at only when it changes.
+    /// Forgets a job that has ended, unless the watch has yet to show the last write or creation. The memory may
+    /// hold the end of a log, and a job that has ended is observed only when it changes.
     pub(crate) fn settle(&self, uid: &str) {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let is_settled = |memory: &JobMemory| memory.written.is_none() && memory.created.is_empty();

@@ -1,8 +1,8 @@
-//! The probes and the metrics, as answers to requests.
+//! Answers requests for the probes and the metrics.
 //!
-//! Probes say yes or no and need no credentials. Metrics name jobs, so whoever reads them must be allowed to: the
-//! caller's bearer token is given to the API server to review, and then whether its owner may `get` the path
-//! `/metrics` is, which is what kube-rbac-proxy does.
+//! Probes say yes or no and need no credentials. Metrics name jobs, so their readers must be authorized: the API
+//! server reviews the caller's bearer token, and then whether its owner may `get` the path `/metrics`, as in
+//! kube-rbac-proxy.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -21,18 +21,19 @@ use crate::metrics::Format;
 use crate::serve::{Answer, Peer, text, with_type};
 use crate::vitals::Vitals;
 
-/// Where metrics are.
+/// The path of the metrics.
 const METRICS: &str = "/metrics";
-/// How long a decision about a token holds (kube-rbac-proxy keeps tokens for 2 min).
+/// How long a decision about a token is cached (kube-rbac-proxy caches tokens for 2 min).
 const DECISION_HOLDS: Duration = Duration::from_secs(60);
-/// No more decisions than this are kept of each kind; the readers of metrics are few.
+/// The most cached decisions of each kind; metrics have few readers.
 const MOST_DECISIONS: usize = 64;
-/// In this time the API server is asked about so many tokens of one address, and no more addresses than this are counted.
+/// Within this time, the most reviews of tokens from one address, and the most addresses that are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 const MOST_REVIEWS: u32 = 12;
 const MOST_PEERS: usize = 1024;
 
-/// Answers a probe: `/healthz` and `/livez` say whether the loop lives, `/readyz` whether the operator can work.
+/// Answers a probe: `/healthz` and `/livez` report whether the loop is alive, `/readyz` whether the operator is
+/// ready.
 pub fn answer_probe<B>(vitals: &Vitals, request: &Request<B>) -> Answer {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
@@ -50,19 +51,19 @@ pub fn answer_probe<B>(vitals: &Vitals, request: &Request<B>) -> Answer {
 
 /// Who may read the metrics.
 pub enum Access {
-    /// Everybody who reaches the port.
+    /// Everyone who reaches the port.
     Open,
-    /// Those whose token the API server lets `get` `/metrics`.
+    /// Callers whose token the API server lets `get` `/metrics`.
     Reviewed(Reviewer),
 }
 
-/// Asks the API server about tokens.
+/// Asks the API server to review tokens.
 pub struct Reviewer {
     client: kube::Client,
     memory: Box<Mutex<Memory>>,
 }
 
-/// What was asked lately. Decisions against tokens, which anyone can cause, take no room from those for them.
+/// Recent reviews. Refused tokens, which anyone can send, take no room from allowed ones.
 #[derive(Default)]
 struct Memory {
     allowed: HashMap<[u8; 32], Instant>,
@@ -88,7 +89,7 @@ impl Memory {
         decisions.insert(key, now + DECISION_HOLDS);
     }
 
-    /// Counts a question that comes from this address; whether it may be asked.
+    /// Counts a review for this address. Returns whether it is permitted.
     fn may_ask(&mut self, peer: IpAddr, now: Instant) -> bool {
         self.reviews.retain(|_, (until, _)| *until > now);
         if self.reviews.len() >= MOST_PEERS && !self.reviews.contains_key(&peer) {
@@ -110,13 +111,13 @@ enum Undecided {
 }
 
 impl Reviewer {
-    /// Asks with this client, which must be allowed to create TokenReviews and SubjectAccessReviews.
+    /// Creates a reviewer with this client, which must be allowed to create TokenReviews and SubjectAccessReviews.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
         Self { client, memory: Box::default() }
     }
 
-    /// Whether the token's owner may read the metrics.
+    /// Returns whether the token's owner may read the metrics.
     async fn allows(&self, token: &str, peer: IpAddr) -> Result<bool, Undecided> {
         let key: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         let now = Instant::now();
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_tokens_neither_displace_good_ones_nor_are_asked_about_without_end() {
+    fn unknown_tokens_do_not_displace_good_ones_and_their_reviews_are_bounded() {
         let (mut memory, now) = (Memory::default(), Instant::now());
         memory.keep([255; 32], true, now);
         let stranger = IpAddr::from([10, 0, 0, 1]);

@@ -1,14 +1,15 @@
-//! The places of a server's connections. A client that opens many displaces its own that have not asked for anything yet, and
-//! when all places are taken the largest crowd of such connections gives way: nobody who asks waits behind silent ones.
+//! A bounded number of places for a server's connections. A client with many connections displaces its own that
+//! have not sent a request yet. When all places are taken, the address with the most such connections gives way, so
+//! that clients with requests never wait behind silent ones.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// Connections at a time.
+/// The most connections at a time.
 const MAX_CONNECTIONS: usize = 256;
-/// Connections at a time of one address.
+/// The most connections at a time from one address.
 const MAX_OF_PEER: usize = 64;
 
 /// All places, in the order in which they were taken.
@@ -21,24 +22,25 @@ pub(crate) struct Places {
 struct Taken {
     number: u64,
     peer: IpAddr,
-    /// Whether a request has come.
+    /// Whether it has sent a request.
     asked: bool,
     displaced: CancellationToken,
 }
 
-/// The place of one connection, free again when this is dropped.
+/// The place of one connection; dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Arc<Places>,
     number: u64,
-    /// Where the connection comes from.
+    /// The peer's address.
     pub peer: IpAddr,
-    /// Cancelled when another connection has taken the place.
+    /// Cancelled when another connection takes the place.
     pub displaced: CancellationToken,
 }
 
 impl Places {
-    /// Takes a place for a connection from `peer`; none where all are taken by connections that ask.
+    /// Takes a place for a connection from `peer`. Returns `None` if all are taken by connections that have sent
+    /// requests.
     pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let mut taken = self.lock();
         let of = |peer: IpAddr| taken.iter().filter(|other| other.peer == peer).count();
@@ -66,7 +68,7 @@ impl Places {
 }
 
 impl Place {
-    /// A request has come: the place is kept from now on.
+    /// Records that a request has come: from now on the place cannot be taken.
     pub(crate) fn asks(&self) {
         let mut taken = self.places.lock();
         taken.iter_mut().filter(|one| one.number == self.number).for_each(|one| one.asked = true);
@@ -84,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silent_connections_make_room_and_those_that_ask_stay() {
+    fn silent_connections_make_room_and_active_ones_stay() {
         let address = |last: u8| IpAddr::from([10, 0, 0, last]);
         let places: Arc<Places> = Arc::default();
         let asking: Vec<Place> = (0..10).map(|_| places.take(address(1)).unwrap()).collect();
@@ -92,7 +94,7 @@ mod tests {
         let silent: Vec<Place> = (0..300).map(|_| places.take(address(1)).unwrap()).collect();
         assert_eq!(silent.iter().filter(|place| !place.displaced.is_cancelled()).count(), MAX_OF_PEER - 10);
         assert!(asking.iter().all(|place| !place.displaced.is_cancelled()));
-        // Others find places, though these crowds are as large as all places together.
+        // Others find places, although these crowds are as large as all places together.
         let crowds: Vec<Place> = (2..200)
             .flat_map(|peer| (0..3).filter_map(|_| places.take(address(peer))).collect::<Vec<_>>())
             .collect();
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_ask_the_next_is_turned_away() {
+    fn when_all_places_are_in_use_the_next_connection_is_refused() {
         let places: Arc<Places> = Arc::default();
         let peer = IpAddr::from([10, 0, 0, 1]);
         let taken: Vec<Place> = (0..MAX_OF_PEER).map(|_| places.take(peer).unwrap()).collect();

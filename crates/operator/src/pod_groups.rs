@@ -1,5 +1,5 @@
-//! PodGroups of the gang scheduler that the operator was told to work with: found, watched, read. What stands in them is
-//! `plan`'s; they are written as every child is.
+//! PodGroups of the configured gang scheduler: finds, watches and reads them. `plan` decides their content, and
+//! they are written like every other child.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use plan::{Gang, PodGroup, ValidJob};
 use crate::error::Error;
 use crate::observe::is_controlled_by;
 
-/// The API of a gang scheduler's PodGroups.
+/// Returns the API resource of a gang scheduler's PodGroups.
 pub(crate) fn resource(gang: &Gang) -> ApiResource {
     let (group, version) = gang.api();
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, "PodGroup"), "podgroups")
 }
 
-/// The PodGroups of a namespace.
+/// Returns the PodGroups of a namespace.
 pub(crate) fn in_namespace(client: &Client, gang: &Gang, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &resource(gang))
 }
 
-/// Without the API server's PodGroups no pod of a gang would ever be scheduled; better to say so.
+/// Checks that the API server serves PodGroups. Without them no pod of a gang would ever be scheduled.
 ///
 /// # Errors
 /// If discovery does not list them.
@@ -38,30 +38,30 @@ pub(crate) async fn check(client: &Client, gang: &Gang) -> Result<(), Error> {
     }
 }
 
-/// A PodGroup as `plan` reads it.
+/// Converts a PodGroup to `plan`'s type.
 pub(crate) fn read(object: &DynamicObject) -> Option<PodGroup> {
     serde_json::from_value(serde_json::to_value(object).ok()?).ok()
 }
 
-/// A PodGroup as it is sent.
+/// Converts a PodGroup to the type that is sent.
 pub(crate) fn sent(group: &PodGroup) -> Result<DynamicObject, kube::Error> {
     serde_json::to_value(group).and_then(serde_json::from_value).map_err(kube::Error::SerdeError)
 }
 
-/// The job's PodGroup, asked for by name.
+/// Reads the job's PodGroup by name.
 ///
 /// # Errors
-/// If the server cannot be asked.
+/// If the request fails.
 pub(crate) async fn ask(client: &Client, gang: &Gang, job: &ValidJob) -> Result<Option<PodGroup>, Error> {
     let found = in_namespace(client, gang, &job.namespace).get_opt(&job.name).await;
     let found = found.map_err(Error::request("read the PodGroup"))?;
     Ok(found.filter(|group| is_controlled_by(group, &job.uid)).as_ref().and_then(read))
 }
 
-/// The values of these priority classes; one that is missing is left out.
+/// Returns the values of these priority classes; a missing one is left out.
 ///
 /// # Errors
-/// If the server cannot be asked.
+/// If a request fails.
 pub(crate) async fn priorities(client: &Client, names: &[String]) -> Result<BTreeMap<String, i32>, Error> {
     let classes: Api<PriorityClass> = Api::all(client.clone());
     let mut values = BTreeMap::new();

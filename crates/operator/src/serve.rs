@@ -1,7 +1,7 @@
-//! A small HTTP server: bounded connections, bounded times, TLS where it is given. What is answered is a function's.
+//! A small HTTP server: bounded connections, bounded times, optional TLS. A function computes the answers.
 //!
-//! A connection has [`HEAD_TIMEOUT`] from the moment it is accepted to its first whole request head, through TLS and whatever
-//! protocol it speaks, and [`IDLE_TIMEOUT`] between requests.
+//! A connection has [`HEAD_TIMEOUT`] from its acceptance to its first complete request head, through TLS and
+//! whatever protocol it uses, and [`IDLE_TIMEOUT`] between requests.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,36 +25,37 @@ use tokio_util::task::TaskTracker;
 
 use crate::places::{Place, Places};
 
-/// How long a client may take to shake hands and to send its first request's head, and then the head of each request.
+/// How long a client may take for the handshake and its first request's head, and then for the head of each
+/// request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may be without a request. More than [`ANSWER_TIMEOUT`], so that no answer is cut off.
+/// How long a connection may be without a request. Longer than [`ANSWER_TIMEOUT`], so that no answer is cut off.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
-/// How often the other end of an HTTP/2 connection is asked whether it is there, and how long it may take to say so.
+/// The interval of HTTP/2 pings, and how long the peer may take to answer one.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Requests at a time on one HTTP/2 connection, and the most bytes of a request's head.
+/// The most concurrent requests on an HTTP/2 connection, and the most bytes of a request's head.
 const MAX_STREAMS: u32 = 128;
 const MAX_HEAD: u32 = 16 << 10;
 /// How long an answer may take: the API server gives a webhook 10 s, a scraper 10 s by default.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long accepting rests after an error such as too many open files.
+/// How long accepting pauses after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long connections get to end once the server is to stop.
+/// How long connections may take to end once the server stops.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// Where a request comes from; among its extensions.
+/// The address of a request's client, in its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub IpAddr);
 
-/// What is answered.
+/// The response type.
 pub type Answer = Response<Full<Bytes>>;
 
-/// An answer of plain text.
+/// Returns a plain text response.
 pub(crate) fn text(status: StatusCode, text: impl Into<String>) -> Answer {
     with_type(status, "text/plain; charset=utf-8", text.into().into_bytes())
 }
 
-/// An answer of a given type.
+/// Returns a response of a given type.
 pub(crate) fn with_type(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::from(body)));
     *answer.status_mut() = status;
@@ -62,7 +63,7 @@ pub(crate) fn with_type(status: StatusCode, content_type: &'static str, body: Ve
     answer
 }
 
-/// Listens where Go's `:PORT` does, at every address of both families, or at every one of IPv4 where there is no other.
+/// Listens as Go's `:PORT` does: at every address of both families, or of IPv4 alone if there is no other.
 ///
 /// # Errors
 /// If the port is taken or not allowed.
@@ -74,7 +75,7 @@ pub async fn bind_everywhere(port: u16) -> std::io::Result<TcpListener> {
     }
 }
 
-/// Answers until `stop`.
+/// Serves until `stop`.
 pub async fn serve<F, A>(listener: TcpListener, tls: Option<TlsAcceptor>, answer: F, stop: CancellationToken)
 where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -133,7 +134,7 @@ async fn converse<F, A>(
     }
 }
 
-/// Answers requests; the first has to have come at `deadline`.
+/// Serves requests on a connection; the first must have come by `deadline`.
 async fn exchange<S, F, A>(stream: S, answer: F, stop: CancellationToken, place: Place, deadline: Instant)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -168,7 +169,7 @@ where
         tokio::select! {
             ended = connection.as_mut() => break ended,
             () = asked.notified() => (deadline, was_asked) = (Instant::now() + IDLE_TIMEOUT, true),
-            // What is being answered is answered; nothing new is taken.
+            // Requests in progress are still answered; new ones are not accepted.
             () = stop.cancelled(), if !ends => {
                 connection.as_mut().graceful_shutdown();
                 (deadline, ends) = (Instant::now() + ANSWER_TIMEOUT, true);
@@ -193,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// A server without TLS that answers everything.
+    /// A server without TLS that answers every request.
     async fn server() -> SocketAddr {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_does_not_ask_is_closed() {
+    async fn a_connection_without_a_request_is_closed() {
         let address = server().await;
         let closed = async |begun: &str| {
             let mut stream = TcpStream::connect(address).await.unwrap();

@@ -1,16 +1,16 @@
-//! What an operator shows of itself while it runs.
+//! The health and metrics of a running operator.
 
 use std::sync::Arc;
 
 use crate::health::Health;
 use crate::metrics::Metrics;
 
-/// Health and metrics of one operator, shared by those who fill and those who show them.
+/// Health and metrics of one operator, shared by those who write and those who read them.
 #[derive(Clone, Debug)]
 pub struct Vitals {
-    /// Whether it lives and can work.
+    /// Liveness and readiness.
     pub health: Arc<Health>,
-    /// What it counts and times.
+    /// Counters and histograms.
     pub metrics: Arc<Metrics>,
 }
 

@@ -1,6 +1,6 @@
-//! The watches of what jobs own, kept as stores to read from. Each selects by upstream's operator-name label, so that
-//! neither the API server nor this process spends anything on other people's pods and ConfigMaps; there is none of
-//! Secrets.
+//! Watches of the objects that jobs own, kept as stores to read from. Each selects by upstream's operator-name
+//! label, so that neither the API server nor this process spends anything on other users' pods and ConfigMaps.
+//! Secrets are not watched.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
@@ -23,33 +23,33 @@ use crate::health::Health;
 use crate::memory::Memory;
 use crate::pod_groups;
 
-/// What `kubectl apply` sent last: the whole job once more.
+/// The annotation with what `kubectl apply` last sent, which is the whole job a second time.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Objects in one page of a list: a page is held whole before any of it is dropped.
+/// The page size of a list: a page is held completely before any of it is dropped.
 const PAGE: u32 = 100;
 
-/// What the watches have seen.
+/// The stores of the watches.
 pub(crate) struct Stores {
     pub services: Store<Service>,
     pub config_maps: Store<ConfigMap>,
     pub pods: Store<Pod>,
-    /// Which of the pods are a job's.
+    /// Maps jobs to their pods.
     pub pods_of_jobs: Arc<PodIndex>,
     pub jobs: Store<Job>,
-    /// Where jobs are scheduled as gangs.
+    /// Present if jobs are scheduled as gangs.
     pub pod_groups: Option<PodGroups>,
 }
 
-/// The PodGroups that a watch has seen, and which API they are of.
+/// The store of a watch of PodGroups, and their API.
 pub(crate) struct PodGroups {
     pub store: Store<DynamicObject>,
     pub resource: ApiResource,
 }
 
 impl Stores {
-    /// Waits until each watch has listed once. For one who waits, not for several.
+    /// Waits until each watch has listed once. Supports a single waiter only.
     pub(crate) async fn ready(&self) {
-        // An error means that the watches have stopped, and then so does this pass.
+        // An error means that the watches have stopped, and then this pass stops too.
         let _ = futures::join!(
             self.services.wait_until_ready(),
             self.config_maps.wait_until_ready(),
@@ -62,8 +62,8 @@ impl Stores {
     }
 }
 
-/// The controller of MPIJobs in a namespace or in all, woken by their children too, and the children's stores.
-/// Launchers that fail or end are noted, and so is who was woken.
+/// Returns the controller of MPIJobs in one or all namespaces, which their children trigger too, and the children's
+/// stores. Records Launchers that fail or end, and the jobs that are triggered.
 pub(crate) fn controller(
     client: &Client,
     namespace: Option<&str>,
@@ -99,7 +99,7 @@ pub(crate) fn controller(
     (controller, Stores { services, config_maps, pods, pods_of_jobs, jobs, pod_groups })
 }
 
-/// Adds the watch of the PodGroups, whose API is known only now.
+/// Adds the watch of the PodGroups, whose API is known only at run time.
 fn watch_pod_groups(
     controller: Controller<MPIJob>,
     client: &Client,
@@ -129,7 +129,7 @@ fn watch_pod_groups(
     (controller.watches_stream_with(stream, job, resource.clone()), PodGroups { store, resource })
 }
 
-/// Children are selected by upstream's operator-name label.
+/// Selects children by upstream's operator-name label.
 fn ours() -> watcher::Config {
     watcher::Config::default().labels(&format!("{LABEL_OPERATOR_NAME}={OPERATOR_NAME}"))
 }
@@ -139,7 +139,7 @@ fn woken(job: ObjectRef<MPIJob>, health: &Health) -> Option<ObjectRef<MPIJob>> {
     Some(job)
 }
 
-/// The controller of these jobs, which wake themselves.
+/// Returns the controller of these jobs, which trigger themselves.
 fn of_jobs(jobs: Api<MPIJob>, health: Arc<Health>) -> Controller<MPIJob> {
     let (store, writer) = reflector::store();
     let stream = watcher(jobs, watcher::Config::default().page_size(PAGE))
@@ -169,8 +169,8 @@ where
     }
 }
 
-/// Adds the watch of one kind of child; `look` sees every version of it that passes, the last before it goes too, and
-/// may drop what is not kept.
+/// Adds the watch of one kind of child. `look` sees every version of an object, including the last one before its
+/// deletion, and may drop what is not kept.
 fn watch<K>(
     controller: Controller<MPIJob>,
     children: Api<K>,
@@ -184,7 +184,7 @@ where
     watch_noting(controller, children, health, look, |_| {})
 }
 
-/// The same; `note` sees every event before the store does.
+/// Like [`watch`]; `note` sees every event before the store does.
 fn watch_noting<K>(
     controller: Controller<MPIJob>,
     children: Api<K>,
@@ -212,15 +212,15 @@ where
     (controller.watches_stream(logged(stream), job), store)
 }
 
-/// The names of the pods of each job, by the job's namespace and name, so that a pass looks at no other job's pods. It
-/// sees a pod before the store does, and so never lacks one that the store has.
+/// The names of each job's pods, by the job's namespace and name, so that a pass reads no other job's pods. It sees
+/// a pod before the store does, so it never lacks one that the store has.
 #[derive(Default)]
 pub(crate) struct PodIndex(Mutex<IndexState>);
 
 #[derive(Default)]
 struct IndexState {
     pods: Names,
-    /// What a list under way has shown: it replaces the rest when it is over.
+    /// What the list in progress has shown; it replaces the rest when the list is complete.
     listing: Option<Names>,
 }
 
@@ -228,7 +228,7 @@ struct IndexState {
 type Names = HashMap<ObjectRef<MPIJob>, BTreeSet<String>>;
 
 impl PodIndex {
-    /// The pods of a job that a store has.
+    /// Returns the pods of a job that are in the store.
     pub(crate) fn pods_of(&self, namespace: &str, job: &str, store: &Store<Pod>) -> Vec<Arc<Pod>> {
         let job = ObjectRef::new(job).within(namespace);
         let names = self.state().pods.get(&job).cloned().unwrap_or_default();
@@ -240,7 +240,7 @@ impl PodIndex {
         match event {
             watcher::Event::Init => state.listing = Some(Names::new()),
             watcher::Event::InitApply(pod) => {
-                // What the store has until the list is over stays findable, and what is new is so when it is.
+                // Pods in the store stay findable until the list is complete, and new ones are from then on.
                 if let Some(listing) = &mut state.listing {
                     add(listing, pod);
                 }
@@ -257,7 +257,7 @@ impl PodIndex {
     }
 
     fn state(&self) -> MutexGuard<'_, IndexState> {
-        // A panic elsewhere leaves at most a name too many.
+        // A panic elsewhere leaves at most a superfluous name.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -278,7 +278,7 @@ fn remove(names: &mut Names, pod: &Pod) {
     }
 }
 
-/// A watch that fails goes on by itself; that it failed should be known.
+/// Logs the failure of a watch, which recovers by itself.
 fn logged<K: Resource<DynamicType = ()>>(
     stream: impl Stream<Item = Result<K, watcher::Error>>,
 ) -> impl Stream<Item = Result<K, watcher::Error>> {
@@ -289,8 +289,8 @@ fn logged<K: Resource<DynamicType = ()>>(
     })
 }
 
-/// The job that a child belongs to, by its label: pods of the Launcher belong to it through a Job. A label that lies
-/// wakes a job for nothing, no more.
+/// Returns the job that a child belongs to, by its label: pods of the Launcher belong to it through a Job. A forged
+/// label causes a superfluous pass and nothing else.
 fn job_of<K: Resource>(child: &K) -> Option<ObjectRef<MPIJob>> {
     let name = child.labels().get(LABEL_JOB_NAME)?;
     Some(ObjectRef::new(name).within(child.namespace().as_deref()?))
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(names(&index, "a", &store), ["a-0", "a-1"]);
         see(watcher::Event::Delete(pod("a-0", "a")));
         assert_eq!(names(&index, "a", &store), ["a-1"]);
-        // Another list: what it does not show is gone once it is over.
+        // Another list: pods that it does not show are gone once it is complete.
         see(watcher::Event::Init);
         see(watcher::Event::InitApply(pod("a-2", "a")));
         assert_eq!(names(&index, "a", &store), ["a-1"]);

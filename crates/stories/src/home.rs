@@ -1,4 +1,4 @@
-//! A person's home: an `ODH_HOME` of its own, the commands typed there, and the cluster that runs in it.
+//! A person's home: an `ODH_HOME` of its own, the commands typed in it, and its cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -10,7 +10,7 @@ use crate::modes::{self, Mode};
 /// The image name that the examples use; stories map it to the examples' environment.
 pub const EXAMPLES_IMAGE: &str = "quay.io/opendatahub/mpi-examples:openmpi";
 
-/// Where things are that `cargo xtask test` prepared.
+/// Paths that `cargo xtask test` has prepared.
 pub mod places {
     use std::path::{Path, PathBuf};
 
@@ -62,16 +62,16 @@ pub mod places {
     }
 }
 
-/// What a command answered.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Answer {
     /// The command, as typed.
     pub typed: String,
     /// Its exit code; 128 + n for a signal n.
     pub code: i32,
-    /// What it printed as data.
+    /// Its stdout: data.
     pub stdout: String,
-    /// What it printed as prose.
+    /// Its stderr: messages for people.
     pub stderr: String,
 }
 
@@ -97,7 +97,7 @@ impl Answer {
         self
     }
 
-    /// Fails the story unless the text stands in what was printed.
+    /// Fails the story unless the output contains this text.
     #[track_caller]
     pub fn says(self, text: &str) -> Answer {
         assert!(
@@ -110,7 +110,7 @@ impl Answer {
         self
     }
 
-    /// The data, as JSON.
+    /// Parses stdout as JSON.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout)
@@ -118,7 +118,7 @@ impl Answer {
     }
 }
 
-/// A person's home with, perhaps, a cluster that runs in it. The cluster ends with it.
+/// A person's home, possibly with a cluster in it. Dropping it ends the cluster.
 pub struct Home {
     folder: TempDir,
     odh: PathBuf,
@@ -127,25 +127,26 @@ pub struct Home {
 }
 
 impl Home {
-    /// An empty home.
+    /// Creates an empty home.
     pub fn new() -> Home {
         Home::for_user(places::odh(), Vec::new())
     }
 
-    /// An empty home for commands that run behind a prefix, with a given `odh`.
+    /// Creates an empty home for commands with this prefix and this `odh`.
     pub fn for_user(odh: PathBuf, prefix: Vec<String>) -> Home {
-        // Not in /tmp, of which every pod has its own: a story's files are visible in its pods.
+        // Not in /tmp, because every pod has its own: a story's files must be visible in its pods.
         let folder = tempfile::Builder::new().prefix("odh-story-").tempdir_in("/var/tmp");
         let folder = folder.expect("a folder can be made");
         Home { folder, odh, prefix }
     }
 
-    /// A home with a cluster up in the mode that the machine makes it choose; notes the mode for the story.
+    /// Creates a home with a running cluster, in the mode that it chooses on this machine. Records the mode for the
+    /// story.
     pub fn with_cluster(story: &str) -> Home {
         Home::with_cluster_and(story, &[])
     }
 
-    /// The same with more words for `odh local up`.
+    /// The same with more arguments for `odh local up`.
     pub fn with_cluster_and(story: &str, words: &[&str]) -> Home {
         let home = Home::new();
         home.up(words);
@@ -153,12 +154,12 @@ impl Home {
         home
     }
 
-    /// A home with a cluster up in a mode that the story is about.
+    /// Creates a home with a running cluster in a given mode.
     pub fn with_mode(story: &str, mode: Mode) -> Home {
         Home::with_mode_and(story, mode, &[])
     }
 
-    /// The same with more words for `odh local up`.
+    /// The same with more arguments for `odh local up`.
     pub fn with_mode_and(story: &str, mode: Mode, words: &[&str]) -> Home {
         let home = Home::new();
         home.up(&[&["--mode", mode.word()], words].concat());
@@ -167,22 +168,22 @@ impl Home {
         home
     }
 
-    /// The folder, where files may be put.
+    /// Returns the home's folder, where files may be put.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A file that does not exist yet, for which pods may wait.
+    /// Returns the path of a file that does not exist yet, for pods to wait for.
     pub fn gate(&self, name: &str) -> String {
         self.path().join(name).display().to_string()
     }
 
-    /// The cluster's state.
+    /// Returns the folder of the cluster's state.
     pub fn state(&self) -> PathBuf {
         self.path().join("odh")
     }
 
-    /// Writes a file and answers its path.
+    /// Writes a file and returns its path.
     pub fn write(&self, name: &str, text: &str) -> String {
         let path = self.path().join(name);
         std::fs::write(&path, text).expect("the file can be written");
@@ -197,23 +198,23 @@ impl Home {
         self.odh(&all).ended(0)
     }
 
-    /// The mode that the cluster says it runs in.
+    /// Returns the mode that the cluster reports.
     pub fn mode(&self) -> String {
         let status = self.odh(&["local", "status", "-o", "json"]).ended(0).json();
         status["mode"].as_str().expect("the status names the mode").to_owned()
     }
 
-    /// Types an `odh` command and waits for its end.
+    /// Runs an `odh` command to its end.
     pub fn odh(&self, words: &[&str]) -> Answer {
         run(self.command(&self.odh, words), format!("odh {}", words.join(" ")))
     }
 
-    /// Types a `kubectl` command and waits for its end.
+    /// Runs a `kubectl` command to its end.
     pub fn kubectl(&self, words: &[&str]) -> Answer {
         run(self.kubectl_command(words), format!("kubectl {}", words.join(" ")))
     }
 
-    /// Evicts a pod through the API, as a drain does it.
+    /// Evicts a pod through the API, as a drain does.
     pub fn evict(&self, pod: &str) {
         let text = format!(
             r#"{{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {{"name": "{pod}", "namespace": "default"}}}}"#
@@ -235,12 +236,12 @@ impl Home {
         run(command, text.to_owned())
     }
 
-    /// An `odh` command to be started by the story itself.
+    /// Returns an `odh` command for the story to start itself.
     pub fn odh_command(&self, words: &[&str]) -> Command {
         self.command(&self.odh, words)
     }
 
-    /// A `kubectl` command to be started by the story itself.
+    /// Returns a `kubectl` command for the story to start itself.
     pub fn kubectl_command(&self, words: &[&str]) -> Command {
         let kubeconfig = self.path().join("kubeconfig");
         if !kubeconfig.exists() {
@@ -272,7 +273,8 @@ impl Default for Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // A story that failed half-way must not leave its cluster running; one that ended it has nothing left to end.
+        // A story that failed half-way must not leave its cluster running; if the story ended it, this does
+        // nothing.
         let _ = self.command(&self.odh, &["local", "down", "--purge"]).output();
     }
 }

@@ -1,7 +1,7 @@
-//! What the stories share: a person's home with a cluster of its own, commands typed in it, waiting with a bound, and a
+//! What the stories share: a person's home with its own cluster, commands typed in it, bounded waiting, and a
 //! record of the mode that each story ran in.
 //!
-//! A story uses `odh` and `kubectl` as a person would and looks at what they print. It must not reach into the product's
+//! A story uses `odh` and `kubectl` as a person would, and checks what they print. It must not use the product's
 //! code: what it cannot see from outside, a person cannot see either.
 
 #![expect(clippy::panic, clippy::expect_used, reason = "a story that cannot go on fails, with what it saw")]

@@ -1,4 +1,4 @@
-//! What this machine permits, found out without asking the product; and what a story left behind on it.
+//! What this machine permits, determined without the product; and what a story leaves behind on it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::modes::Mode;
 
-/// Whether an unprivileged user namespace with a network of its own can be made.
+/// Returns whether an unprivileged user namespace with its own network can be created.
 pub fn permits_rootless() -> bool {
     let tried = Command::new("unshare")
         .args(["--user", "--map-root-user", "--net", "true"])
@@ -18,12 +18,12 @@ pub fn permits_rootless() -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// Whether we may make namespaces as root.
+/// Returns whether we may create namespaces as root.
 pub fn permits_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// The strongest mode that this machine permits.
+/// Returns the strongest mode that this machine permits.
 pub fn strongest() -> Mode {
     if permits_rootless() {
         Mode::Rootless
@@ -34,13 +34,13 @@ pub fn strongest() -> Mode {
     }
 }
 
-/// Ends a process of the story's own with SIGKILL.
+/// Kills a process of the story with SIGKILL.
 pub fn kill_process(pid: i32) {
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("the process can be killed");
 }
 
-/// The launch agent of a Worker, which is its container's first process, as this machine numbers it; nothing while it does
-/// not run.
+/// Returns the pid, on this machine, of a Worker's launch agent, which is its container's first process. `None`
+/// while it does not run.
 pub fn first_process_of(pod: &str) -> Option<i32> {
     let named = format!("HOSTNAME={pod}");
     let is_agent = |pid: &i32| {
@@ -50,7 +50,7 @@ pub fn first_process_of(pod: &str) -> Option<i32> {
     pids().filter(is_agent).min()
 }
 
-/// A process of the pod whose name begins so, as this machine numbers it; nothing while none runs.
+/// Returns the pid, on this machine, of a process of the pod whose name begins like this. `None` while none runs.
 pub fn a_process_of(pod: &str) -> Option<i32> {
     let named = format!("HOSTNAME={pod}");
     pids().filter(|pid| has_variable(*pid, |variable| variable.starts_with(named.as_bytes()))).min()
@@ -66,10 +66,10 @@ fn has_variable(pid: i32, wanted: impl Fn(&[u8]) -> bool) -> bool {
     environment.split(|byte| *byte == 0).any(wanted)
 }
 
-/// Runs a command in the network of a process; only root may.
+/// Runs a command in the network namespace of a process; requires root.
 pub fn in_network_of(pid: i32, command: &[&str]) {
     let target = pid.to_string();
-    // People's paths often lack the folders of what only root runs.
+    // A user's path often lacks the folders of programs for root.
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let mut enter = Command::new("nsenter");
     enter.args(["--net", "--target", &target]).args(command).env("PATH", path);
@@ -78,7 +78,7 @@ pub fn in_network_of(pid: i32, command: &[&str]) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What could be left behind: processes whose environment or arguments name a folder, mounts below it, interfaces.
+/// Possible leftovers: processes whose environment or arguments name a folder, mounts below it, interfaces.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Leftovers {
     /// Command lines of processes that mention the folder.
@@ -90,7 +90,7 @@ pub struct Leftovers {
 }
 
 impl Leftovers {
-    /// Looks at the machine as it is now, for what mentions the folder `marker`.
+    /// Finds everything on the machine that mentions the folder `marker`.
     pub fn look(marker: &str) -> Leftovers {
         Leftovers { processes: processes_that_mention(marker), mounts: mounts(), interfaces: interfaces() }
     }

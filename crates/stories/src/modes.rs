@@ -1,4 +1,4 @@
-//! The record of modes: `cargo xtask test` prints it and fails where a stronger mode was possible.
+//! The record of modes. `cargo xtask test` prints it and fails if a stronger mode was possible.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,7 +8,7 @@ use crate::machine;
 /// How the node isolates pods, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A user namespace; needs no rights.
+    /// A user namespace; needs no privileges.
     Rootless,
     /// Namespaces made by root.
     Root,
@@ -17,7 +17,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The word that `--mode` takes and `odh local status` prints.
+    /// Returns the word that `--mode` takes and `odh local status` prints.
     pub fn word(self) -> &'static str {
         match self {
             Mode::Rootless => "rootless",
@@ -27,7 +27,7 @@ impl Mode {
     }
 }
 
-/// Notes that a story ran in a mode, and whether the story asked for that mode.
+/// Records that a story ran in a mode, and whether the story forced that mode.
 pub fn record(story: &str, used: &str, forced: bool) {
     let Some(file) = std::env::var_os("ODH_STORY_MODES") else { return };
     let line = format!(

@@ -1,4 +1,4 @@
-//! The job that most stories begin with: ranks that Open MPI starts on two Workers, and whatever a story adds to that.
+//! The job of most stories: ranks that Open MPI starts on two Workers, plus fields that a story sets.
 
 use crate::EXAMPLES_IMAGE;
 
@@ -6,7 +6,7 @@ use crate::EXAMPLES_IMAGE;
 pub struct Job {
     /// Its name.
     pub name: &'static str,
-    /// Its annotations, as YAML's flow style has them between the braces.
+    /// Its annotations, in YAML's flow style without the braces.
     pub annotations: &'static str,
     /// `spec.runPolicy`, in flow style.
     pub run_policy: &'static str,
@@ -14,7 +14,7 @@ pub struct Job {
     pub restart_policy: &'static str,
     /// mpirun's arguments, in flow style.
     pub ranks: String,
-    /// How many Workers.
+    /// The number of Workers.
     pub workers: usize,
     /// One more field of the Launcher's container.
     pub launcher: String,
@@ -27,7 +27,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Two Workers, and a Launcher that is not tried again.
+    /// Creates a job with two Workers and a Launcher that is not retried.
     pub fn new(name: &'static str, ranks: &str) -> Job {
         Job {
             name,
@@ -43,17 +43,17 @@ impl Job {
         }
     }
 
-    /// Ranks that run a line of shell.
+    /// Creates a job whose ranks run a line of shell.
     pub fn shell(name: &'static str, line: &str) -> Job {
         Job::new(name, &format!("[sh, -c, {}]", quoted(line)))
     }
 
-    /// Ranks that run a program of Python.
+    /// Creates a job whose ranks run a Python program.
     pub fn python(name: &'static str, program: &str) -> Job {
         Job::new(name, &format!("[python3, -c, {}]", quoted(program)))
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     pub fn manifest(&self) -> String {
         let Job { name, annotations, run_policy, restart_policy, ranks, workers, .. } = self;
         let Job { launcher, launcher_pod, worker, worker_pod, .. } = self;
@@ -91,7 +91,7 @@ spec:
     }
 }
 
-/// A text in quotes that YAML reads as it stands.
+/// Quotes a text for YAML.
 pub fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

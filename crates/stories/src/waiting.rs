@@ -1,11 +1,11 @@
-//! Waiting for a condition, with a bound and without a guess.
+//! Bounded waiting for a condition.
 
 use std::time::{Duration, Instant};
 
-/// How long to leave the machine alone between two looks.
+/// The pause between two polls.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks until the condition gives a value; fails the story with `what` when the bound has passed.
+/// Polls until the condition gives a value. Fails the story with `what` when the bound has passed.
 pub fn within<T>(bound: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
@@ -17,7 +17,7 @@ pub fn within<T>(bound: Duration, what: &str, mut look: impl FnMut() -> Option<T
     }
 }
 
-/// Looks until the condition holds, for at most a minute.
+/// Polls until the condition holds, for at most a minute.
 pub fn eventually(what: &str, mut look: impl FnMut() -> bool) {
     within(Duration::from_secs(60), what, || look().then_some(()));
 }

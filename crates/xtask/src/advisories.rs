@@ -1,7 +1,7 @@
-//! Known vulnerabilities of dependencies: RustSec's advisories, where their database can be had.
+//! Known vulnerabilities of dependencies: RustSec's advisories, if their database is reachable.
 //!
-//! The database is a git repository that not every machine reaches. Without it the check says so and goes on: an advisory
-//! that is published today must not stop those who cannot read it from building. With it, an advisory is a failure.
+//! The database is a git repository that some machines cannot reach. Without it the check reports that and passes:
+//! a new advisory must not stop people who cannot read it from building. With it, an advisory is a failure.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,18 +11,18 @@ use crate::steps::{self, Stop};
 /// How long the database may take to arrive, in seconds.
 const PATIENCE_SECONDS: &str = "120";
 
-/// What a run of `cargo deny check advisories` means.
+/// The result of `cargo deny check advisories`.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Nothing is known against the dependencies.
+    /// No advisory affects the dependencies.
     Clean,
-    /// There is no database, with the reason in a line.
+    /// There is no database, for this reason.
     NoDatabase(String),
-    /// Something is known against a dependency, or the check itself failed.
+    /// An advisory affects a dependency, or the check itself failed.
     Found,
 }
 
-/// Checks the lock file: against a fresh database, else against the one that an earlier check has left.
+/// Checks the lock file against a fresh database, or else against the one that an earlier check left.
 pub fn check(deny: &Path) -> Result<(), Stop> {
     steps::step("Advisories against dependencies");
     let mut reasons = Vec::new();
@@ -30,7 +30,7 @@ pub fn check(deny: &Path) -> Result<(), Stop> {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", PATIENCE_SECONDS]).arg(deny);
         command.args(["--log-level", "error", "--all-features"]).args(network).args(["check", "advisories"]);
-        // A connection that says nothing ends sooner than a slow one.
+        // A silent connection ends sooner than a slow one.
         command.env("GIT_HTTP_LOW_SPEED_LIMIT", "1000").env("GIT_HTTP_LOW_SPEED_TIME", "20");
         command.env("GIT_TERMINAL_PROMPT", "0").current_dir(steps::root());
         let output = command
@@ -53,7 +53,7 @@ pub fn check(deny: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-/// `timeout` ends with 124 when the time is over; cargo-deny names its database in what it says when it has none.
+/// `timeout` exits with 124 when the time is over. Without a database, cargo-deny names it in its output.
 fn outcome(code: Option<i32>, text: &str) -> Outcome {
     const WITHOUT: [&str; 3] = [
         "failed to fetch advisory database",
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_database_is_not_a_clean_bill() {
+    fn a_missing_database_does_not_count_as_clean() {
         let unreachable = "2026-11-22 06:24:07 [ERROR] failed to fetch advisory database https://example.org/db with cli: failed to clone: [\"clone\"]\nCloning into '/x'...\n";
         let said = "failed to fetch advisory database https://example.org/db".to_owned();
         assert_eq!(outcome(Some(1), unreachable), Outcome::NoDatabase(said));

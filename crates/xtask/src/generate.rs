@@ -5,13 +5,13 @@ use crate::steps::{self, Stop};
 /// What to do with the generated files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Write {
-    /// Write them anew from the code.
+    /// Write them from the code.
     Anew,
     /// Fail if one differs from what the code would write.
     Compare,
 }
 
-/// Crates with tests named `generated_…`, each of which owns a committed file.
+/// Crates with tests named `generated_…`, each of which compares or writes a committed file.
 const OWNERS: &[&str] = &["api", "cli", "conformance"];
 
 /// Writes or compares every generated file.

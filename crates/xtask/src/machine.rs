@@ -1,4 +1,4 @@
-//! Whether this machine can run MPI jobs as local processes: installs the programs that are missing, or names them.
+//! Checks whether this machine can run MPI jobs as local processes. Installs missing programs, or names them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use std::process::Command;
 use crate::needs::{self, Need};
 use crate::steps::{self, Stop};
 
-/// Whether this process may install packages.
+/// Returns whether this process may install packages.
 pub fn is_root() -> bool {
     steps::output_of("id", &["-u"]).as_deref() == Some("0")
 }
 
-/// Makes sure that this machine can run the main job; answers the `PATH` to run it with.
+/// Ensures that this machine can run the main job. Returns the `PATH` to run it with.
 pub fn prepare_for_demo() -> Result<PathBuf, Stop> {
     prepare("demo", &[needs::DEMO])
 }
 
-/// Makes sure that this machine can run every test; answers the `PATH` to run them with.
+/// Ensures that this machine can run every test. Returns the `PATH` to run them with.
 pub fn prepare_for_tests() -> Result<PathBuf, Stop> {
     prepare("tests", &[needs::DEMO, needs::TESTS])
 }
@@ -38,7 +38,7 @@ fn refuse_other_systems() -> Result<(), Stop> {
     ))
 }
 
-/// Installs the packages of programs that are missing, or names them where that cannot be done.
+/// Installs the packages of missing programs, or names them if that is not possible.
 fn install(missing: &[(&str, &Need)]) -> Result<(), Stop> {
     if missing.is_empty() {
         return Ok(());
@@ -78,9 +78,9 @@ fn install(missing: &[(&str, &Need)]) -> Result<(), Stop> {
     }
 }
 
-/// The Python to make environments from: the system's own where it can, since every user may read that one.
+/// Returns the Python for environments: preferably the system's own, which every user may read.
 ///
-/// None where no Python is new enough or none has `venv`, which Debian packages apart from Python.
+/// `None` if no Python is new enough or none has `venv`, which is a separate package in Debian.
 pub fn python() -> Option<PathBuf> {
     let usable = |python: &Path| {
         let script = "import sys, ensurepip, venv; assert sys.version_info >= (3, 10)";
@@ -90,7 +90,7 @@ pub fn python() -> Option<PathBuf> {
     std::iter::once(system).chain(steps::find_program("python3")).find(|python| usable(python))
 }
 
-/// [`python`], where the machine was prepared and therefore has one.
+/// Like [`python`], on a prepared machine, which has one.
 pub fn prepared_python() -> Result<PathBuf, Stop> {
     python().ok_or_else(|| Stop::plain("there is no Python 3.10 or newer with its module venv".to_owned()))
 }

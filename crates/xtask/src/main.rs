@@ -1,8 +1,8 @@
 //! `cargo xtask TASK`: the only task runner of this repository.
 //!
-//! It prepares what a task needs (Debian's packages, Python environments, programs), says what it is doing, runs the
-//! task, and says what to do where it cannot go on. It must not hold logic of the product: it calls `odh` and `cargo`
-//! as a person would.
+//! It prepares what a task needs (Debian packages, Python environments, programs), reports each step, runs the
+//! task, and gives advice if it cannot continue. It must not hold product logic: it calls `odh` and `cargo` as a
+//! person would.
 
 mod advisories;
 mod bench;

@@ -1,9 +1,9 @@
-//! The one list of programs that the README's two commands use, and the Debian packages that bring them.
+//! The one list of programs that the README's two commands use, with their Debian packages.
 //!
-//! The list is complete by construction, not by luck: the demo and the tests run with a `PATH` that holds links to these
-//! programs and nothing else ([`programs_only`]), and pods inherit it. A program that is used and not listed here is
-//! therefore missing on every machine, however much is installed there. Compilers and `cargo` itself are not listed: they
-//! run before, and a person who types `cargo xtask` has them.
+//! The list is complete by construction: the demo and the tests run with a `PATH` that holds links to these
+//! programs and nothing else ([`programs_only`]), and pods inherit it. A program that is used but not listed is
+//! therefore missing on every machine, whatever is installed there. Compilers and `cargo` itself are not listed:
+//! they run before, and anyone who types `cargo xtask` has them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use crate::machine;
 use crate::steps::{self, Stop};
 
-/// Programs that come together in one Debian package.
+/// Programs of one Debian package.
 pub struct Need {
     /// Their names, as on `PATH`.
     pub programs: &'static [&'static str],
     /// The Debian package.
     pub package: &'static str,
-    /// What they are used for, to complete "it …".
+    /// Their purpose, to complete "it …".
     pub purpose: &'static str,
 }
 
@@ -44,7 +44,7 @@ pub const DEMO: &[Need] = &[
     Need { programs: &["python3"], package: "python3-venv", purpose: "runs the training script" },
 ];
 
-/// What the tests need besides.
+/// What the tests need in addition.
 pub const TESTS: &[Need] = &[
     Need {
         programs: &["mpirun", "mpiexec", "orted", "orterun"],
@@ -77,13 +77,13 @@ pub const TESTS: &[Need] = &[
     Need { programs: &["tar", "gzip"], package: "tar", purpose: "reads what `odh` packs" },
 ];
 
-/// Folders in which programs for administrators stand, which are not on everybody's `PATH`.
+/// Folders with programs for administrators, which are not on every user's `PATH`.
 const SYSTEM_FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
-/// Where a program is on this machine.
+/// Returns where a program is on this machine.
 pub fn place_of(program: &str) -> Option<PathBuf> {
     if program == "python3" {
-        // The same that makes the environments.
+        // The one that creates the environments.
         return machine::python();
     }
     let system =
@@ -91,7 +91,7 @@ pub fn place_of(program: &str) -> Option<PathBuf> {
     steps::find_program(program).or_else(system)
 }
 
-/// The programs that are not on this machine, each with the need that it belongs to.
+/// Returns the programs that are not on this machine, each with the need that it belongs to.
 pub fn missing<'n>(groups: &[&'n [Need]]) -> Vec<(&'static str, &'n Need)> {
     let needs = groups.iter().flat_map(|group| group.iter());
     needs
@@ -100,7 +100,8 @@ pub fn missing<'n>(groups: &[&'n [Need]]) -> Vec<(&'static str, &'n Need)> {
         .collect()
 }
 
-/// A folder `target/needs/NAME` with a link to each program of the groups and nothing else, to be used as `PATH`.
+/// Creates the folder `target/needs/NAME` with a link to each program of the groups and nothing else, for use as
+/// `PATH`.
 pub fn programs_only(name: &str, groups: &[&[Need]]) -> Result<PathBuf, Stop> {
     let folder = steps::target().join("needs").join(name);
     let failed = |error: std::io::Error| Stop::plain(format!("{}: {error}", folder.display()));

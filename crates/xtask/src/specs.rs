@@ -1,9 +1,10 @@
-//! `cargo xtask specs`: the conformance specs that Kubernetes publishes for its API, run against the embedded cluster.
+//! `cargo xtask specs`: runs the conformance specs that Kubernetes publishes for its API against the embedded
+//! cluster.
 //!
-//! Which ones, and which of them pass, stands in the table of `docs/reference/conformance.md`; a spec that passed once
-//! and fails now fails the task. The specs are built from Kubernetes' Go modules into the target folder, once; ours is
-//! only the program around them, `conformance/specs/specs_test.go`. Each spec is a process of its own. Those that need
-//! pods run upstream's own test program, agnhost, which is built likewise and stands for its image.
+//! The table of `docs/reference/conformance.md` lists the specs, and which of them pass. The task fails if a spec
+//! fails that passed before. The specs are built once from Kubernetes' Go modules into the target folder; only the
+//! program around them is ours (`conformance/specs/specs_test.go`). Each spec runs in a process of its own. Specs
+//! that need pods run upstream's own test program, agnhost, which is built likewise and replaces its image.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,15 +18,15 @@ use crate::conformance;
 use crate::environment;
 use crate::steps::{self, Stop};
 
-/// Where the table stands.
+/// The document with the table.
 const TABLE: &str = "docs/reference/conformance.md";
-/// Specs that run side by side.
+/// The number of specs that run in parallel.
 const AT_ONCE: usize = 4;
-/// How long one may take: the slowest waits up to ten minutes for a list to be too old.
+/// The time limit of a spec: the slowest waits up to ten minutes for a list to expire.
 const TIMEOUT: &str = "--ginkgo.timeout=15m";
 /// The image of upstream's test programs, as v1.36.3 names it (`test/utils/image/manifest.go`).
 const IMAGE: &str = "registry.k8s.io/e2e-test-images/agnhost:2.63.0";
-/// Names a program that was built before.
+/// Names a program that is built already.
 const PROGRAM: &str = "ODH_SPECS_PROGRAM";
 
 /// A line of the table.
@@ -34,13 +35,13 @@ struct Spec {
     passes: bool,
 }
 
-/// What became of a spec.
+/// The result of a spec.
 struct Outcome {
     passed: bool,
     seconds: f64,
 }
 
-/// Runs the specs whose names hold one of `words`, or all; with `--kubeconfig FILE`, against that cluster.
+/// Runs the specs whose names contain one of `words`, or all; with `--kubeconfig FILE`, against that cluster.
 pub fn run(words: &[&str]) -> Result<(), Stop> {
     let (given, words) = match words {
         ["--kubeconfig", file, rest @ ..] => (Some(PathBuf::from(file)), rest),
@@ -77,7 +78,7 @@ fn local(odh: &Path, home: &Path, words: &[&str]) -> Result<(), Stop> {
     steps::run_quietly(Command::new(odh).arg("local").args(words).env("ODH_HOME", home))
 }
 
-/// The specs of the table: rows whose first cell is a name in backquotes and whose second is what the cluster does.
+/// Parses the table: rows with a name in backquotes in the first cell, and the cluster's result in the second.
 fn table(text: &str) -> Vec<Spec> {
     let row = |line: &str| {
         let mut cells = line.trim().trim_matches('|').split('|').map(str::trim);
@@ -142,16 +143,16 @@ impl Runner {
             Err(error) => (error.to_string().into_bytes(), false),
         };
         let file: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        // A record for people; without it the outcome is the same.
+        // The log is for people only; ignore a failure to write it.
         let _ = fs::write(self.folder.join(format!("{file}.log")), &said);
-        // A name that matches no spec would pass for having run none.
+        // Without this, a name that matches no spec would count as passed.
         let ran = String::from_utf8_lossy(&said).contains("Ran 1 of");
         Outcome { passed: ended_well && ran, seconds: started.elapsed().as_secs_f64() }
     }
 }
 
-/// A regular expression that matches the name and nothing else: no other that begins with it, as what follows a whole name is
-/// `[Conformance]`.
+/// Returns a regular expression that matches this name only. It does not match a longer name, because every name is
+/// followed by `[Conformance]`.
 fn pattern(name: &str) -> String {
     let mut pattern = String::new();
     for letter in name.chars() {
@@ -163,7 +164,7 @@ fn pattern(name: &str) -> String {
     pattern + r" \["
 }
 
-/// The program with the specs, built if it is not there or its source has changed.
+/// Returns the program with the specs. Builds it if it is missing or its source has changed.
 fn built() -> Result<PathBuf, Stop> {
     let folder = conformance::kube_folder()?;
     let (program, stamp) = (folder.join("specs.test"), folder.join("specs.made-from"));
@@ -181,7 +182,7 @@ fn built() -> Result<PathBuf, Stop> {
     Ok(program)
 }
 
-/// The folder that stands for agnhost's image, made if it is not there.
+/// Returns the folder that replaces agnhost's image. Creates it if it is missing.
 fn image() -> Result<PathBuf, Stop> {
     let folder = conformance::kube_folder()?;
     let image = folder.join("agnhost-image");

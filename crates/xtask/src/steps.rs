@@ -1,4 +1,4 @@
-//! Saying what is being done, running a program for it, and stopping with advice.
+//! Reporting a step, running a program for it, and stopping with advice.
 
 #![expect(
     clippy::print_stdout,
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Why a task cannot go on, and what the person can do about it.
+/// Why a task cannot continue, and what the user can do about it.
 pub struct Stop {
     /// What went wrong, in one or a few lines.
     pub what: String,
     /// What to do next.
     pub advice: Option<String>,
-    /// The exit code: 1 for a failure, 2 for a wrong call.
+    /// The exit code: 1 for a failure, 2 for a usage error.
     pub code: u8,
 }
 
@@ -27,18 +27,18 @@ impl Stop {
         Stop { what: what.into(), advice: Some(advice.into()), code: 1 }
     }
 
-    /// A failure that speaks for itself.
+    /// A failure without advice.
     pub fn plain(what: impl Into<String>) -> Stop {
         Stop { what: what.into(), advice: None, code: 1 }
     }
 
-    /// A wrong call.
+    /// A usage error.
     pub fn usage(what: impl Into<String>) -> Stop {
         Stop { what: what.into(), advice: None, code: 2 }
     }
 }
 
-/// Prints prose or data as it stands.
+/// Prints text as it is.
 pub fn say(text: &str) {
     println!("{}", text.trim_end_matches('\n'));
 }
@@ -48,7 +48,7 @@ pub fn step(text: &str) {
     println!("\n==> {text}");
 }
 
-/// Says why the task stopped.
+/// Prints why the task stopped.
 pub fn complain(stop: &Stop) {
     eprintln!("\nxtask: {}", stop.what);
     if let Some(advice) = &stop.advice {
@@ -62,15 +62,15 @@ pub fn root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-/// Where builds, environments and records of this checkout go.
+/// Returns the folder for builds, environments and records of this checkout.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |given| root().join(given))
 }
 
-/// The `cargo` that runs us, without the variables that describe this package.
+/// Returns the `cargo` that runs this program, without the variables that describe this package.
 ///
-/// Some build scripts (ring's) depend on variables of the same names: with ours, everything above them would be built again
-/// after each plain `cargo build`, and the other way round.
+/// Some build scripts (ring's) depend on variables with the same names. With ours, everything above them would be
+/// rebuilt after each plain `cargo build`, and vice versa.
 pub fn cargo_command() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -87,7 +87,7 @@ pub fn cargo(arguments: &[&str]) -> Result<(), Stop> {
     run(cargo_command().args(arguments))
 }
 
-/// Runs a program with our standard output and error; it must succeed.
+/// Runs a program with our standard output and error. Fails unless it succeeds.
 pub fn run(command: &mut Command) -> Result<(), Stop> {
     let line = shown(command);
     let status = command
@@ -98,7 +98,7 @@ pub fn run(command: &mut Command) -> Result<(), Stop> {
     if status.success() { Ok(()) } else { Err(Stop::plain(format!("`{line}` ended with {status}"))) }
 }
 
-/// Runs a program quietly; its output is shown only if it fails.
+/// Runs a program quietly. Shows its output only if it fails.
 pub fn run_quietly(command: &mut Command) -> Result<(), Stop> {
     let line = shown(command);
     let started = Instant::now();
@@ -116,13 +116,13 @@ pub fn run_quietly(command: &mut Command) -> Result<(), Stop> {
     Err(Stop::plain(format!("`{line}` ended with {}:\n{}", output.status, said.trim_end())))
 }
 
-/// What a program prints, if it can be run and succeeds.
+/// Returns the output of a program, or `None` if it cannot run or fails.
 pub fn output_of(program: impl AsRef<OsStr>, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The first program of this name on `PATH`.
+/// Returns the first program of this name on `PATH`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|candidate| candidate.is_file())

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything set up, everything tested, and the mode of every story on record.
+//! `cargo xtask test`: sets everything up, runs all tests, and reports the mode of every story.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::build::{self, Profile};
 use crate::steps::{self, Stop};
 use crate::{bench, check, clients, environment, machine};
 
-/// Where things are that the stories use.
+/// Paths that the stories use.
 struct SetUp {
     odh: PathBuf,
     examples: PathBuf,
@@ -16,11 +16,11 @@ struct SetUp {
     mpich: PathBuf,
     intel: PathBuf,
     tools: PathBuf,
-    /// A `PATH` with what is listed as needed and nothing else.
+    /// A `PATH` with the listed programs and nothing else.
     path: PathBuf,
 }
 
-/// Installs what is missing, makes the environments, builds the programs and the tests.
+/// Installs what is missing, creates the environments, builds the programs and the tests.
 fn set_up() -> Result<SetUp, Stop> {
     steps::step("Checking what this machine has");
     Ok(SetUp {
@@ -42,7 +42,7 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
         check::quick()?;
     }
     let record = steps::target().join("stories-modes.tsv");
-    // A record of an earlier run would hide that a story did not run; there may be none.
+    // Remove an earlier record, if any: it would hide that a story did not run.
     let _ = fs::remove_file(&record);
     steps::step("Running the tests");
     let mut command = steps::cargo_command();
@@ -67,15 +67,15 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The setting by which `cargo` starts each test with the programs that are listed as needed and no other, so that a
-/// program that is missing from the list is missing everywhere; and with every signal as it is at login, since a signal
-/// that is ignored (SIGINT below `nohup` or in a script's background) stays ignored in all programs that are started.
+/// Returns the `cargo` setting that starts each test with the listed programs only, so that a program missing from
+/// the list is missing everywhere. It also resets signals, because an ignored signal (SIGINT under `nohup` or in a
+/// script's background) stays ignored in all child processes.
 fn runner(path: &Path) -> String {
     let path = path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
     format!(r#"target.'cfg(unix)'.runner=["env", "--default-signal", "PATH={path}"]"#)
 }
 
-/// Prints the mode of every story, and fails where a stronger one was possible and not asked to be left.
+/// Prints the mode of every story. Fails if a stronger mode was possible and the story did not force its own.
 ///
 /// A line of the record: story, mode used, strongest mode that the machine permits, `chosen` or `forced`.
 fn report_modes(record: &str, all: bool) -> Result<(), Stop> {

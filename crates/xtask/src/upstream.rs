@@ -1,6 +1,8 @@
-//! `cargo xtask upstream`: the operator's own tests of upstream's behaviours that need no pod, on a real kube-apiserver.
+//! `cargo xtask upstream`: runs the operator's tests of upstream's behaviour that need no pod on a real
+//! kube-apiserver.
 //!
-//! What a kubelet would do the tests do themselves, and in the first of the two runs what the Job controller would. Left
+//! The tests do the kubelet's part themselves, and in the first of the two runs also the Job controller's. Left out
+//! are tests that read logs from a node, change the server's rights, or look at what only the embedded cluster has.
 //! out is what asks a node for logs, bends the server's rights, or looks at what the embedded cluster alone has.
 
 use std::path::Path;
@@ -9,7 +11,7 @@ use std::process::Command;
 use crate::conformance;
 use crate::steps::{self, Stop};
 
-/// Modules of tests that play the Job controller too.
+/// Test modules that play the Job controller too.
 const WITHOUT_CONTROLLERS: [&str; 10] = [
     "upstream::",
     "life::",
@@ -22,8 +24,8 @@ const WITHOUT_CONTROLLERS: [&str; 10] = [
     "security::",
     "crashes::",
 ];
-/// Of them what goes with the controllers or a scheduler, asks a node for logs, or for a server of its own, or counts what
-/// all namespaces have: there each operator looks after one.
+/// Tests of those modules that need the controllers, a scheduler, logs from a node or a server of their own, or
+/// that count objects of all namespaces: here each operator watches a single namespace.
 const NOT_WITHOUT: [&str; 12] = [
     "is_deleted_leaves_nothing",
     "when_its_ttl_is_over",
@@ -38,10 +40,10 @@ const NOT_WITHOUT: [&str; 12] = [
     "without_the_definition",
     "without_its_definitions",
 ];
-/// Tests that want the Job controller, the garbage collector and the TTL controller.
+/// Tests that need the Job controller, the garbage collector and the TTL controller.
 const WITH_CONTROLLERS: [&str; 3] = ["together::", "is_deleted_leaves_nothing", "when_its_ttl_is_over"];
 
-/// Runs them; `words` are `--binaries DIR` and a filter, both optional.
+/// Runs them. `words` are `--binaries DIR` and a filter, both optional.
 pub fn run(words: &[&str]) -> Result<(), Stop> {
     let (given, filters) = match words {
         ["--binaries", folder, rest @ ..] => (Some(*folder), rest),

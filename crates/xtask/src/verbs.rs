@@ -1,5 +1,6 @@
-//! `cargo xtask verbs`: the same commands of `odh training` on the embedded cluster, and on a real kube-apiserver with our
-//! operator and with upstream's. What is typed and expected stands in `conformance/verbs/verbs.py`; here are only the programs.
+//! `cargo xtask verbs`: runs the same `odh training` commands on the embedded cluster, and on a real kube-apiserver
+//! with our operator and with upstream's. `conformance/verbs/verbs.py` has the commands and the expected results;
+//! this file only provides the programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,19 +9,19 @@ use crate::build::{self, Profile};
 use crate::steps::{self, Stop};
 use crate::{conformance, machine};
 
-/// Upstream's operator, and its definition of MPIJob, as its module has them.
+/// The module of upstream's operator, which also has its definition of MPIJob.
 const UPSTREAM: (&str, &str) = ("github.com/kubeflow/mpi-operator", "v0.8.2");
 const UPSTREAM_CRD: &str = "manifests/base/kubeflow.org_mpijobs.yaml";
-/// What plays the node.
+/// Simulates the node.
 const KWOK: (&str, &str) = ("sigs.k8s.io/kwok", "v0.8.0");
-/// Programs of Kubernetes that are built of its own module.
+/// Programs that are built from Kubernetes' own module.
 const OF_KUBERNETES: [(&str, &str); 3] = [
     ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
     ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
 ];
 
-/// Runs them; `words` are `--binaries DIR`, optional: a folder with all the programs.
+/// Runs them. `words` may be `--binaries DIR`, a folder with all the programs.
 pub fn run(words: &[&str]) -> Result<(), Stop> {
     let given = match words {
         [] => None,
@@ -66,7 +67,7 @@ fn on_real(binaries: &Path, odh: &Path, operator: &Path, definition: &Path) -> R
     Ok(command)
 }
 
-/// Builds what `conformance` does not need.
+/// Builds the programs that `conformance` does not need.
 fn build_the_rest(folder: &Path) -> Result<(), Stop> {
     let missing = |name: &str| !folder.join(name).is_file();
     for (name, package) in OF_KUBERNETES.into_iter().filter(|(name, _)| missing(name)) {
@@ -93,7 +94,7 @@ fn build(folder: &Path, module: &Path, name: &str, package: &str) -> Result<(), 
     conformance::go(module, &["build", "-trimpath", "-ldflags", "-s -w", "-o", &program, package])
 }
 
-/// Where Go keeps upstream's module.
+/// Returns the folder of upstream's module in Go's cache.
 fn upstream_module() -> Result<PathBuf, Stop> {
     let wanted = format!("{}@{}", UPSTREAM.0, UPSTREAM.1);
     let about = steps::output_of("go", &["mod", "download", "-json", &wanted]);

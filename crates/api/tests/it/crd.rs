@@ -180,8 +180,8 @@ fn a_queue_may_inject_scheduling_while_the_job_is_suspended() {
     assert!(!faults(&injected(job()), Some(&job())).is_empty(), "never while it runs");
 }
 
-/// A client of Go's types reads a job and writes it back: what is empty is left out or filled in, quantities are spelled
-/// otherwise.
+/// A client with Go's types reads a job and writes it back: empty fields are dropped or filled in, quantities are
+/// rewritten.
 #[test]
 fn rules_accept_a_job_that_a_typed_client_writes_back() {
     let container = json!({ "name": "main", "image": "i", "args": [], "env": [{ "name": "EMPTY", "value": "" }],

@@ -1,6 +1,6 @@
-//! From a host's name to a sealed connection: look up, connect, prove the key; again and again while a Worker comes up.
+//! From a host's name to a sealed connection: look up, connect, prove the key; retried while a Worker comes up.
 //!
-//! The words of the faults are those of ssh where ssh has words for it, so that people and diagnosis know them.
+//! Errors use ssh's wording where ssh has one, so that people and the diagnosis recognize them.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -18,18 +18,18 @@ use crate::wire::frame::Frame;
 use crate::wire::handshake::{self, ANSWER, Refusal, WELCOME};
 use crate::wire::sealed::Sealed;
 
-/// One try to connect takes no longer than this.
+/// The longest time for one attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// An agent that accepts a connection answers the handshake within this.
+/// The longest time for an agent that accepts a connection to answer the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// So often an agent has to refuse a caller before that is final: a refusal is not sealed, so that anyone between can forge
-/// one, and a key that was just changed reaches one pod before the other.
+/// How often an agent has to refuse a caller before that is final: a refusal is not sealed, so anyone between can
+/// forge one, and a key that was just changed reaches one pod before the other.
 const REFUSALS: u32 = 6;
-/// The first pause between two tries; it grows by half each time.
+/// The first pause between two attempts; it grows by half each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause between two tries.
+/// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How often a caller that waits says so.
+/// How often a waiting caller reports progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// Why there is no connection.
@@ -43,16 +43,16 @@ pub enum ConnectFault {
     Unresolved {
         /// The host.
         host: String,
-        /// What the sources of names said.
+        /// The resolver's error.
         source: Unresolved,
     },
-    /// No agent of that name has announced itself (yet).
+    /// No agent has announced itself under this name (yet).
     #[error("Could not resolve hostname {host}: no agent has announced itself under this name")]
     Unannounced {
         /// The host.
         host: String,
     },
-    /// The address cannot be reached, or nobody listens there (yet).
+    /// The address is unreachable, or nobody listens there (yet).
     #[error("connect to host {host} ({address}) port {port}: {reason}", address = address.ip(), port = address.port())]
     Unreachable {
         /// The host.
@@ -62,7 +62,7 @@ pub enum ConnectFault {
         /// `Connection refused`, `Connection timed out`, …
         reason: String,
     },
-    /// Somebody listens but the connection ended, or stayed silent, before both sides had proved the key.
+    /// The connection ended or stayed silent before both sides had proved the key.
     #[error("connect to host {host} ({address}) port {port}: {reason} during the handshake", address = address.ip(), port = address.port())]
     Interrupted {
         /// The host.
@@ -80,27 +80,27 @@ pub enum ConnectFault {
         /// Why.
         refusal: Refusal,
     },
-    /// The cipher could not begin; not to be expected.
+    /// The cipher could not be set up; not expected.
     #[error("cannot begin a handshake: {0}")]
     Cipher(#[from] snow::Error),
-    /// The time is over.
+    /// The start timeout has passed.
     #[error("{last} (gave up after {} s: the worker did not come up)", waited.as_secs())]
     GaveUp {
-        /// What the last try met with.
+        /// The fault of the last attempt.
         last: Box<ConnectFault>,
-        /// How long it was tried.
+        /// How long the caller has tried.
         waited: Duration,
     },
 }
 
-/// Whether the next try may succeed.
+/// Whether the next attempt may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Prospect {
-    /// The Worker is only on its way up.
+    /// Likely: the Worker is still coming up.
     Good,
-    /// Only if somebody between has forged the refusal, or the key is being changed.
+    /// Only if the refusal was forged, or the key is being changed.
     Doubtful,
-    /// It cannot.
+    /// Never.
     None,
 }
 
@@ -118,16 +118,17 @@ impl ConnectFault {
     }
 }
 
-/// A connection whose two ends have proved the key.
+/// A connection between two peers that have proved the key.
 pub struct Connection {
-    /// The socket; it blocks.
+    /// The socket, blocking.
     pub socket: TcpStream,
-    /// What travels over it.
+    /// The sealed channel on top of it.
     pub sealed: Sealed,
     address: SocketAddr,
 }
 
-/// Tries until there is a connection, the fault cannot heal, or `start_timeout` is over; says every ten seconds what it waits for.
+/// Retries until there is a connection, the fault is permanent, or `start_timeout` has passed. Reports every ten
+/// seconds what it waits for.
 pub fn connect(host: &str, settings: &Settings) -> Result<Connection, ConnectFault> {
     let begun = Instant::now();
     let deadline = begun + settings.start_timeout;
@@ -159,7 +160,7 @@ pub fn connect(host: &str, settings: &Settings) -> Result<Connection, ConnectFau
     }
 }
 
-/// One try: every address of the host in turn; `limit` bounds each connection.
+/// Tries every address of the host once, in turn; `limit` bounds each connection.
 pub fn attempt(host: &str, settings: &Settings, limit: Duration) -> Result<Connection, ConnectFault> {
     let key = Key::read(settings.key.as_deref())?;
     let addresses = match &settings.registry {
@@ -180,7 +181,7 @@ pub fn attempt(host: &str, settings: &Settings, limit: Duration) -> Result<Conne
     outcome
 }
 
-/// The address that the agent in the pod of this name has written into the registry.
+/// Returns the address that the agent in the pod of this name has written to the registry.
 fn announced(registry: &Path, host: &str) -> Result<SocketAddr, ConnectFault> {
     let name = host.split('.').next().unwrap_or(host);
     std::fs::read_to_string(registry.join(name))
@@ -210,8 +211,8 @@ fn reach(host: &str, address: SocketAddr, key: &Key, limit: Duration) -> Result<
     Ok(Connection { socket, sealed, address })
 }
 
-/// Sends the first sealed frame and waits for the agent's: only then does the agent keep the connection. One that it gives up
-/// before, for newer ones, is tried again, as nothing was run yet.
+/// Sends the first sealed frame and waits for the agent's. Only then does the agent keep the connection. If the
+/// agent drops it before, for newer ones, the caller retries, because nothing has run yet.
 fn confirm(host: &str, mut connection: Connection) -> Result<Connection, ConnectFault> {
     match exchange(&mut connection.socket, &mut connection.sealed) {
         Ok(()) => Ok(connection),
@@ -246,7 +247,7 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     socket.set_write_timeout(Some(HANDSHAKE_TIMEOUT))
 }
 
-/// The system's words for an error, without Rust's additions.
+/// Returns the system's text for an error, without Rust's additions.
 fn words(error: &io::Error) -> String {
     match (error.kind(), error.raw_os_error()) {
         (ErrorKind::TimedOut | ErrorKind::WouldBlock, _) => Errno::ETIMEDOUT.desc().to_owned(),
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_read_as_those_of_ssh() {
+    fn faults_use_the_wording_of_ssh() {
         let address = "10.0.0.3:7222".parse().unwrap();
         let host = || "w-3.job.ns".to_owned();
         let refused = |error: Errno| words(&io::Error::from_raw_os_error(error as i32));

@@ -1,4 +1,4 @@
-//! The caller's side, what an MPI launcher runs in place of ssh: connect, then relay until the command has ended.
+//! The caller's side, which an MPI launcher runs in place of ssh: connect, then relay until the command has ended.
 
 pub mod connect;
 mod relay;
@@ -7,13 +7,13 @@ mod sink;
 use crate::arguments::Call;
 use crate::settings::Settings;
 
-/// Why a call has failed; the command's own failure is an exit code, not a fault.
+/// Why a call has failed. A failure of the command itself is an exit code, not a fault.
 #[derive(Debug, thiserror::Error)]
 pub enum CallFault {
     /// There is no connection.
     #[error(transparent)]
     Connect(#[from] connect::ConnectFault),
-    /// The connection was lost, or the agent would not run the command.
+    /// The connection was lost, or the agent refused to run the command.
     #[error("{host}: {source}")]
     Relay {
         /// The host.
@@ -23,7 +23,7 @@ pub enum CallFault {
     },
 }
 
-/// Runs the command on its host; answers the exit code to pass on.
+/// Runs the command on its host. Returns the exit code to pass on.
 pub fn call(call: &Call, settings: &Settings) -> Result<u8, CallFault> {
     let connection = connect::connect(&call.host, settings)?;
     relay::relay(call, connection.socket, connection.sealed, settings.peer_timeout)

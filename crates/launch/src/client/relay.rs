@@ -1,7 +1,7 @@
-//! Relays one call over an established connection: the command, standard streams, signals, and its exit code back.
+//! Relays one call over an established connection: the command, standard streams, signals, and the exit code back.
 //!
-//! A single poll loop; each stream is bounded by the window that its receiver grants, so a reader that has stopped stops the
-//! writer at the other end and nothing else.
+//! A single poll loop. Each stream is bounded by the window that its receiver grants, so a reader that stops blocks
+//! the writer at the other end and nothing else.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -20,20 +20,20 @@ use crate::wire::frame::{Frame, Stream};
 use crate::wire::sealed::{SealFault, Sealed};
 use crate::wire::{CHUNK, CREDIT_STEP, MAX_COMMAND, WINDOW};
 
-/// The signals that are passed on to the command.
+/// The signals that are forwarded to the command.
 const FORWARDED: [Signal; 5] =
     [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
-/// Standard input is not read while this much waits to be sent.
+/// Standard input is not read while this many bytes wait to be sent.
 const MAX_UNSENT: usize = 128 * 1024;
-/// Reads that suffice for everything that may have been under way.
+/// Enough reads for everything that may have been in flight.
 const MAX_LAST_READS: usize = 3 * WINDOW as usize / CHUNK;
-/// A connection in use sends something so many times within the peer timeout.
+/// How many keep-alives are sent within one peer timeout.
 const SIGNS_OF_LIFE: u32 = 4;
 
 /// Why a call ended without the command's exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayFault {
-    /// The agent would not run it.
+    /// The agent refused to run it.
     #[error("the command was not run: {0}")]
     Refused(String),
     /// The connection ended.
@@ -42,16 +42,16 @@ pub enum RelayFault {
     /// The agent has been silent for too long.
     #[error("connection lost: nothing heard from the worker for {} s", .0.as_secs())]
     Silent(Duration),
-    /// The agent sent nonsense.
+    /// The agent sent an invalid record.
     #[error("connection lost: {0}")]
     Sealed(#[from] SealFault),
-    /// The agent sent what only a caller sends, or more than it was granted.
+    /// The agent sent a frame that only a caller may send, or more than it was granted.
     #[error("connection lost: the agent broke the protocol")]
     Protocol,
     /// The command is too long for a shell.
     #[error("the command has {0} bytes, a shell takes at most {MAX_COMMAND}")]
     TooLong(usize),
-    /// The local system fails.
+    /// A local system call failed.
     #[error("{0}")]
     System(#[from] io::Error),
 }
@@ -78,13 +78,13 @@ struct Relay {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Output {
-    /// What the agent may still send.
+    /// How many bytes the agent may still send.
     granted: u32,
-    /// Whether the agent has been told that nobody reads.
+    /// Whether the agent has been notified that nobody reads.
     closed: bool,
 }
 
-/// Runs the command of `call` over the connection; answers its exit code.
+/// Runs the command of `call` over the connection. Returns its exit code.
 pub fn relay(
     call: &Call,
     socket: TcpStream,
@@ -97,7 +97,7 @@ pub fn relay(
     let mut relay = start(call, socket, sealed, peer_timeout)?;
     let code = relay.run();
     let sinks = relay.sinks;
-    // What came before the end is shown in either case.
+    // Output that came before the end is shown in either case.
     sinks.into_iter().for_each(|(_, sink, _)| sink.finish());
     code
 }
@@ -110,7 +110,8 @@ fn start(
 ) -> Result<Relay, RelayFault> {
     socket.set_nonblocking(true)?;
     let signals: SigSet = FORWARDED.into_iter().collect();
-    // Before the threads begin, so that they inherit it; before the command begins, so that no signal ends us and leaves it.
+    // Block signals before the threads start, so that they inherit the mask, and before the command starts, so that
+    // no signal ends this process and leaves the command behind.
     signals.thread_block()?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let (wake, waker) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
@@ -139,7 +140,7 @@ fn start(
     })
 }
 
-/// What the loop has found ready.
+/// What is ready.
 struct Ready {
     socket: bool,
     signals: bool,
@@ -148,7 +149,7 @@ struct Ready {
 }
 
 impl Relay {
-    /// Until the command has ended or the connection is lost.
+    /// Runs until the command has ended or the connection is lost.
     fn run(&mut self) -> Result<u8, RelayFault> {
         let mut buffer = vec![0; CHUNK];
         loop {
@@ -208,7 +209,7 @@ impl Relay {
     fn send(&mut self) -> Result<(), RelayFault> {
         match self.sealed.send(&mut self.socket) {
             Ok(()) => Ok(()),
-            // The agent may have said why before it closed: what it said is still to be read.
+            // The agent may have sent the reason before it closed, so read what is left.
             Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                 self.last_words()?;
                 Err(RelayFault::Lost(error.to_string()))
@@ -217,7 +218,7 @@ impl Relay {
         }
     }
 
-    /// Reads what the agent said before it closed; a fault of its own is the better reason.
+    /// Reads what the agent sent before it closed. A fault that it reported is the better reason.
     fn last_words(&mut self) -> Result<(), RelayFault> {
         let mut buffer = vec![0; CHUNK];
         for _ in 0..MAX_LAST_READS {
@@ -260,7 +261,7 @@ impl Relay {
         let most = buffer.len().min(credit as usize);
         match nix::unistd::read(io::stdin().as_fd(), &mut buffer[..most]) {
             Err(Errno::EINTR | Errno::EAGAIN) => Ok(()),
-            // A standard input that cannot be read has nothing to give; ssh does the same.
+            // Unreadable standard input counts as empty, as in ssh.
             Ok(0) | Err(_) => {
                 self.stdin = None;
                 self.say(&Frame::StdinEnd)
@@ -272,7 +273,7 @@ impl Relay {
         }
     }
 
-    /// Reads what has come; answers the end of the call, if it has come.
+    /// Reads what has come. Returns the end of the call, if it has come.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<Result<u8, RelayFault>>, RelayFault> {
         match self.socket.read(buffer) {
             Ok(0) => return Err(RelayFault::Lost("closed by the worker".into())),

@@ -1,7 +1,8 @@
-//! Where the command's output goes: a thread of its own writes each stream, because the caller's stdout and stderr may be
-//! shared with other processes and cannot be made non-blocking, while signals and pings must go on.
+//! The command's output on the caller's side. Each stream has its own writer thread: the caller's stdout and stderr
+//! may be shared with other processes, so they cannot be made non-blocking, while signals and pings must go on.
 //!
-//! At most a window of bytes waits here: the agent sends no more before it has been given credit.
+//! At most [`WINDOW`](crate::wire::WINDOW) bytes wait here: the agent sends more only after it has been given
+//! credit.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -35,16 +36,17 @@ struct State {
     broken: bool,
 }
 
-/// What a sink has done since it was last asked.
+/// What a sink has written since the last call of [`Sink::progress`].
 pub struct Progress {
-    /// Bytes written, or thrown away because nobody reads them any more.
+    /// Bytes written, or dropped because nobody reads them any more.
     pub written: u32,
     /// Nobody reads any more.
     pub broken: bool,
 }
 
 impl Sink {
-    /// Starts the thread. It writes a byte to `wake` after each piece, so that a poll loop can ask for the [`Progress`].
+    /// Starts the thread. It writes a byte to `wake` after each piece, so that a poll loop can call
+    /// [`Sink::progress`].
     pub fn start(target: OwnedFd, wake: OwnedFd) -> io::Result<Self> {
         let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
@@ -60,7 +62,7 @@ impl Sink {
         self.shared.changed.notify_one();
     }
 
-    /// What has been written since the last call, once it is at least `step` bytes or nothing waits.
+    /// Returns what has been written since the last call, once that is at least `step` bytes or nothing waits.
     pub fn progress(&self, step: u32) -> Progress {
         let mut state = self.shared.lock();
         let written = match state.written >= step || state.waiting.is_empty() {
@@ -105,7 +107,7 @@ fn write_all(shared: &Shared, target: &OwnedFd, mut wake: &File) {
         state.written = state.written.saturating_add(u32::try_from(piece.len()).unwrap_or(u32::MAX));
         state.broken = broken;
         drop(state);
-        // A full pipe means that the loop has not yet looked: it will.
+        // If the pipe is full, the loop has a wake-up pending already.
         drop(wake.write(&[0]));
     }
 }
@@ -115,7 +117,7 @@ fn write_piece(target: &OwnedFd, mut piece: &[u8]) -> Result<(), Errno> {
         match nix::unistd::write(target, piece) {
             Ok(count) => piece = &piece[count..],
             Err(Errno::EINTR) => {}
-            // Somebody else made the shared description non-blocking.
+            // Another process made the shared file description non-blocking.
             Err(Errno::EAGAIN) => {
                 poll(
                     &mut [PollFd::new(std::os::fd::AsFd::as_fd(target), PollFlags::POLLOUT)],

@@ -1,5 +1,5 @@
-//! A small DNS client (RFC 1035, RFC 3596): A and AAAA over UDP, over TCP where the answer was cut short. Bounded in time,
-//! in size and in the number of questions.
+//! A small DNS client (RFC 1035, RFC 3596): A and AAAA over UDP, or over TCP if the answer was truncated. Bounded
+//! in time, in size and in the number of questions.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use super::Unresolved;
 use super::resolv_conf::ResolvConf;
 
-/// One name takes no longer than this, whatever the configuration says; the caller repeats it anyway.
+/// The longest time for one name, whatever the configuration says; the caller retries anyway.
 const MAX_TIME: Duration = Duration::from_secs(20);
-/// UDP answers without EDNS0 are at most 512 bytes; a server may send more, and more than this is cut.
+/// UDP answers without EDNS0 have at most 512 bytes. A server may send more; anything beyond this is cut.
 const MAX_DATAGRAM: usize = 4096;
-/// A chain of aliases is followed this far.
+/// The most aliases followed in a chain.
 const MAX_ALIASES: usize = 8;
-/// How often the wait for a server is interrupted to see whether the answer is still wanted.
+/// How often the wait for a server checks whether the answer is still wanted.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
-/// Datagrams that do not answer the question are skipped, but not for ever.
+/// The most datagrams skipped because they do not answer the question.
 const MAX_STRAY_DATAGRAMS: usize = 32;
-/// Pointers followed within one compressed name.
+/// The most pointers followed within one compressed name.
 const MAX_POINTERS: usize = 32;
 
 const TYPE_A: u16 = 1;
@@ -26,22 +26,22 @@ const TYPE_CNAME: u16 = 5;
 const TYPE_AAAA: u16 = 28;
 const CLASS_IN: u16 = 1;
 
-/// What came of one question.
+/// The outcome of one question.
 enum Answer {
     Addresses(Vec<IpAddr>),
-    /// The name is there but has no address of this kind.
+    /// The name exists, but has no address of this kind.
     Nothing,
-    /// The name is not there, whatever the kind.
+    /// The name does not exist, whatever the kind.
     NoName,
 }
 
-/// How to ask.
+/// The parameters of a lookup.
 pub struct Asking<'a> {
-    /// Whom, and how patiently.
+    /// The name servers, timeouts and retries.
     pub conf: &'a ResolvConf,
     /// The port of the name servers.
     pub port: u16,
-    /// Whether an answer is no longer wanted; looked at while a server is silent.
+    /// Returns whether the answer is no longer wanted. Polled while a server is silent.
     pub is_settled: &'a dyn Fn() -> bool,
 }
 
@@ -111,7 +111,7 @@ fn over_udp(
     let any: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
-    // A connected socket takes datagrams from this server only.
+    // A connected socket receives datagrams from this server only.
     socket.connect(server)?;
     socket.send(question)?;
     let mut buffer = [0; MAX_DATAGRAM];
@@ -142,7 +142,7 @@ fn over_tcp(question: &[u8], server: SocketAddr, until: Instant) -> io::Result<V
     if answers(&reply, question) { Ok(reply) } else { Err(io::Error::other("it answers another question")) }
 }
 
-/// The question as it is sent; `None` where the name cannot be written in DNS, and so cannot exist there.
+/// Encodes the question; `None` if the name cannot be encoded in DNS, so that it cannot exist there.
 fn question(id: [u8; 2], name: &str, kind: u16) -> Option<Vec<u8>> {
     let mut message = vec![id[0], id[1], 0x01, 0, 0, 1, 0, 0, 0, 0, 0, 0]; // recursion desired, one question
     for label in name.split('.') {
@@ -156,7 +156,7 @@ fn question(id: [u8; 2], name: &str, kind: u16) -> Option<Vec<u8>> {
     (name.len() <= 253).then_some(message)
 }
 
-/// Whether a message is a response to this very question: same id, and the question repeated.
+/// Returns whether a message is a response to this very question: same id, and the question repeated.
 fn answers(reply: &[u8], question: &[u8]) -> bool {
     let (Some(head), Some(asked)) = (reply.get(..12), reply.get(12..question.len())) else { return false };
     head[..2] == question[..2]
@@ -169,7 +169,7 @@ fn is_cut_short(reply: &[u8]) -> bool {
     reply.get(2).is_some_and(|flags| flags & 0x02 != 0)
 }
 
-/// Reads the addresses out of a reply; `None` where it makes no sense. Trouble on the server's side is an error.
+/// Reads the addresses in a reply; `None` if it is malformed. A failure of the server is an error.
 fn read_reply(reply: &[u8], question: &[u8], kind: u16) -> Option<io::Result<Answer>> {
     match reply.get(3)? & 0x0f {
         0 => {}
@@ -198,7 +198,7 @@ fn read_reply(reply: &[u8], question: &[u8], kind: u16) -> Option<io::Result<Ans
 struct Record {
     name: Vec<u8>,
     kind: u16,
-    /// Where its data begin and end in the message.
+    /// The start and end of its data in the message.
     data: (usize, usize),
 }
 
@@ -219,7 +219,7 @@ fn read_records(reply: &[u8], mut at: usize) -> Option<Vec<Record>> {
     Some(records)
 }
 
-/// A name in lower case with its length bytes, and where the message goes on after it.
+/// Reads a name. Returns it in lower case with its length bytes, and the offset after it.
 fn read_name(reply: &[u8], mut at: usize) -> Option<(Vec<u8>, usize)> {
     let mut name = Vec::new();
     let mut after = None;
@@ -264,10 +264,10 @@ mod tests {
 
     use super::*;
 
-    /// What a server on loopback does with a question: `None` is silence.
+    /// How a server on loopback answers a question; `None` means not at all.
     type Behaviour = fn(&str, u16, &[u8], bool) -> Option<Vec<u8>>;
 
-    /// A name server over UDP and TCP on one port of loopback; it ends with the test's process.
+    /// A name server over UDP and TCP on one port of loopback. It ends with the test's process.
     fn server(behaviour: Behaviour) -> u16 {
         let (udp, tcp) = (0..50)
             .find_map(|_| {
@@ -325,7 +325,7 @@ mod tests {
         [name, &kind.to_be_bytes(), &[0, 1, 0, 0, 0, 5], &(data.len() as u16).to_be_bytes(), data].concat()
     }
 
-    /// Knows one name, by an alias, and tells the truth over TCP only where the name begins with `big`.
+    /// Knows one name, by an alias; a name that begins with `big` is resolved over TCP only.
     fn ordinary(name: &str, kind: u16, question: &[u8], tcp: bool) -> Option<Vec<u8>> {
         if name.starts_with("big") && !tcp {
             return Some(header(question, [0x83, 0x80], 0));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_of_the_server_is_not_an_unknown_name() {
+    fn a_server_failure_is_not_an_unknown_name() {
         let failing = server(|_, _, question, _| Some(header(question, [0x81, 0x82], 0)));
         let silent = server(|_, _, _, _| None);
         for (port, wanted) in [(failing, "SERVFAIL"), (silent, "does not answer")] {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn forged_and_broken_answers_are_not_believed() {
+    fn forged_and_broken_answers_are_ignored() {
         let forged = server(|_, _, question, _| {
             let mut reply = header(question, [0x81, 0x80], 1);
             reply[0] ^= 1;

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-/// No host has more addresses than this that would be worth trying.
+/// The most addresses per host; more would not be worth trying.
 const MAX_ADDRESSES: usize = 16;
 
-/// The addresses that `text`, the content of a hosts file, gives for `host`. Version 4 comes first: job networks are of that
-/// kind far more often, and an agent listens on both.
+/// Returns the addresses of `host` in `text`, the content of a hosts file. IPv4 comes first: most job networks use
+/// it, and an agent listens on both.
 pub fn lookup(text: &str, host: &str) -> Vec<IpAddr> {
     let host = host.strip_suffix('.').unwrap_or(host);
     let mut addresses: Vec<IpAddr> = text

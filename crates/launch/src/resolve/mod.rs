@@ -1,7 +1,8 @@
-//! Host names to addresses, without the C library's name service (a static program cannot load its plug-ins).
+//! Resolves host names to addresses without the C library's name service (a static program cannot load its
+//! plug-ins).
 //!
-//! A literal address, else the hosts file, read anew at each call because names of pods are added while a job starts, else DNS
-//! as resolv.conf says. A name is looked up once here; whoever calls repeats it.
+//! A literal address, else the hosts file, else DNS as resolv.conf says. The hosts file is read at each call,
+//! because names of pods are added while a job starts. A name is looked up once here; callers retry.
 
 mod dns;
 mod hosts;
@@ -10,7 +11,7 @@ mod resolv_conf;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Where names come from.
+/// The sources of names.
 pub struct Sources {
     /// The hosts file.
     pub hosts: PathBuf,
@@ -29,7 +30,7 @@ impl Default for Sources {
 /// Why a name has no address.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Unresolved {
-    /// Every source was asked and none knows the name.
+    /// Every source was asked, and none knows the name.
     #[error("Name or service not known")]
     Unknown,
     /// No name server gave a usable answer.
@@ -37,7 +38,7 @@ pub enum Unresolved {
     NoAnswer(String),
 }
 
-/// The addresses of a host, in the order in which they should be tried.
+/// Returns the addresses of a host, in the order to try them.
 pub fn resolve(host: &str, sources: &Sources) -> Result<Vec<IpAddr>, Unresolved> {
     if let Ok(address) = host.parse() {
         return Ok(vec![address]);
@@ -51,7 +52,7 @@ pub fn resolve(host: &str, sources: &Sources) -> Result<Vec<IpAddr>, Unresolved>
         return Ok(vec![IpAddr::from([127, 0, 0, 1])]);
     }
     let configuration = resolv_conf::parse(&read(&sources.resolv_conf));
-    // A silent name server must not hold up a name that meanwhile stands in the hosts file.
+    // A silent name server must not delay a name that meanwhile is in the hosts file.
     let is_settled = || !in_hosts_file().is_empty();
     let asking = dns::Asking { conf: &configuration, port: sources.dns_port, is_settled: &is_settled };
     dns::resolve(host, &asking).or_else(|fault| match in_hosts_file() {
@@ -60,7 +61,7 @@ pub fn resolve(host: &str, sources: &Sources) -> Result<Vec<IpAddr>, Unresolved>
     })
 }
 
-/// A file that is missing or unreadable says nothing, as with the C library.
+/// A missing or unreadable file counts as empty, as with the C library.
 fn read(path: &Path) -> String {
     std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hosts_file_is_read_anew_and_goes_before_dns() {
+    fn the_hosts_file_is_read_at_each_call_and_takes_precedence_over_dns() {
         let directory = tempfile::tempdir().unwrap();
         let sources = Sources {
             hosts: directory.path().join("hosts"),

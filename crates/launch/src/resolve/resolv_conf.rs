@@ -8,22 +8,22 @@ const MAX_SERVERS: usize = 3;
 /// The C library has no bound since glibc 2.26; Kubernetes allows 32.
 const MAX_SEARCH: usize = 32;
 
-/// What resolv.conf says.
+/// The content of resolv.conf.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResolvConf {
-    /// Servers in the order in which they are asked.
+    /// Servers in the order to ask them.
     pub servers: Vec<IpAddr>,
-    /// Domains that are appended in turn.
+    /// Domains to append in turn.
     pub search: Vec<String>,
-    /// A name with at least so many dots is first tried as it stands.
+    /// A name with at least this many dots is first tried as it is.
     pub dots: usize,
-    /// How long one server is waited for.
+    /// How long to wait for one server.
     pub timeout: Duration,
-    /// How often each server is asked.
+    /// How often to ask each server.
     pub attempts: u32,
 }
 
-/// Parses the content of a resolv.conf; what it does not know it leaves aside, as the C library does.
+/// Parses the content of a resolv.conf. Ignores what it does not know, as the C library does.
 pub fn parse(text: &str) -> ResolvConf {
     let mut parsed = ResolvConf {
         servers: Vec::new(),
@@ -55,7 +55,7 @@ pub fn parse(text: &str) -> ResolvConf {
     parsed
 }
 
-/// Bounds are those of the C library (`RES_MAXNDOTS`, `RES_MAXRETRANS`, `RES_MAXRETRY`).
+/// The bounds are those of the C library (`RES_MAXNDOTS`, `RES_MAXRETRANS`, `RES_MAXRETRY`).
 fn set_option(parsed: &mut ResolvConf, word: &str) {
     let Some((name, Ok(value))) = word.split_once(':').map(|(name, value)| (name, value.parse::<u32>()))
     else {
@@ -70,7 +70,7 @@ fn set_option(parsed: &mut ResolvConf, word: &str) {
 }
 
 impl ResolvConf {
-    /// The full names to ask for, in order (resolv.conf(5), `ndots` and `search`).
+    /// Returns the full names to ask for, in order (resolv.conf(5), `ndots` and `search`).
     pub fn candidates(&self, host: &str) -> Vec<String> {
         if let Some(absolute) = host.strip_suffix('.') {
             return vec![absolute.to_owned()];

@@ -1,31 +1,32 @@
-//! Which of this pod's TCP connections go unanswered, by the kernel's own table. Nothing is sent: a connection that waits for an
-//! answer, or whose data nobody acknowledges, is seen as it is. A peer that is merely slow is no such case, as its kernel
-//! answers for it.
+//! Finds this pod's TCP connections that go unanswered, in the kernel's own table. Nothing is sent: a connection
+//! that waits for an answer, or whose data nobody acknowledges, is visible there. A peer that is merely slow does
+//! not count, because its kernel answers for it.
 //!
-//! The table is long where there are many ranks, and is read only when there is a reason: the kernel counts how often it
-//! waited in vain for an acknowledgement, and while that number stays as it is every connection is answered.
+//! The table is long where there are many ranks, so it is read only when there is a reason: the kernel counts its
+//! retransmission timeouts, and while that counter does not change, every connection is answered.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// A connection counts as unanswered once it was seen so for so long.
+/// A connection counts as unanswered once it has been seen unanswered for this long.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A request to connect was sent again so often.
+/// A request to connect counts as unanswered from this many retries on.
 const LEAST_REQUESTS: u32 = 2;
-/// Data were sent again so often: with the kernel's least pause of 0.2 s, doubling, that takes 12 s.
+/// Data count as unanswered from this many retransmissions on: with the kernel's shortest pause of 0.2 s, doubling,
+/// that takes 12 s.
 const LEAST_REPEATS: u32 = 6;
-/// Data that were sent again so often are a reason to look again soon.
+/// From this many retransmissions on, the table is worth another look soon.
 const DOUBTFUL_REPEATS: u32 = 2;
-/// No more entries than this are kept.
+/// The most entries kept.
 const MOST_KEPT: usize = 256;
-/// No more addresses than this are told of.
+/// The most addresses reported.
 const MOST_TOLD: usize = 64;
 /// `include/net/tcp_states.h`.
 const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
-/// The timer that repeats what was not acknowledged (`Documentation/networking/proc_net_tcp.rst`).
+/// The retransmission timer (`Documentation/networking/proc_net_tcp.rst`).
 const RETRANSMIT: u8 = 1;
 
 /// How a connection goes unanswered.
@@ -37,16 +38,16 @@ pub enum Silence {
     Established,
 }
 
-/// What has changed about the connections to one address.
+/// A change in the connections to one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// They go unanswered.
     Unanswered { peer: SocketAddr, how: Silence, seconds: u64 },
-    /// They did, and are answered now.
+    /// They went unanswered, and are answered again.
     Answered { peer: SocketAddr },
 }
 
-/// One line of the table: a connection that is established, or is to be.
+/// One line of the table: a connection that is established, or about to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     local: SocketAddr,
@@ -58,27 +59,27 @@ struct Entry {
     inode: u64,
 }
 
-/// What was seen so far.
+/// What has been seen so far.
 #[derive(Default)]
 pub struct Connections {
     waiting: BTreeMap<(SocketAddr, SocketAddr), Instant>,
-    /// Of whom it was told, from which own address, and whether an answer was told of too: once each, as whoever tries again
-    /// and again would fill a log.
+    /// The peers reported, with the local address, and whether the recovery has been reported too. Each is reported
+    /// once, because a peer that retries over and over would fill a log.
     told: BTreeMap<SocketAddr, (SocketAddr, bool)>,
-    /// How often the kernel had waited in vain when the tables were last looked at.
+    /// The kernel's count of timeouts when the tables were last read.
     timeouts: Option<u64>,
-    /// Whether the tables showed anything then that is worth another look.
+    /// Whether the tables then showed a reason for another look.
     doubtful: bool,
 }
 
 impl Connections {
-    /// Looks at the tables of this network namespace if there is a reason to; `ours` says which sockets, by inode, belong to
-    /// what runs here.
+    /// Reads the tables of this network namespace if there is a reason to. `ours` returns whether a socket, by
+    /// inode, belongs to a process of this pod.
     pub fn look(&mut self, now: Instant, ours: impl Fn(u64) -> bool) -> Vec<News> {
         self.look_in(|path| fs::read_to_string(path).unwrap_or_default(), now, ours)
     }
 
-    /// Whether a connection may be about to go unanswered.
+    /// Returns whether a connection may be about to go unanswered.
     pub fn is_doubtful(&self) -> bool {
         self.doubtful
     }
@@ -137,7 +138,8 @@ impl Connections {
     }
 }
 
-/// A line of `/proc/net/tcp` or `tcp6`, if it shows an established connection, or one that was asked for again and again.
+/// Parses a line of `/proc/net/tcp` or `tcp6`. Returns `None` unless it is an established connection or a repeated
+/// request.
 fn parse(line: &str) -> Option<Entry> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [_, local, peer, state, _, timer, repeats, _, _, inode, ..] = fields.as_slice() else { return None };
@@ -154,8 +156,8 @@ fn parse(line: &str) -> Option<Entry> {
     Some(Entry { local: address(local)?, peer: address(peer)?, how, doubtful, inode: inode.parse().ok()? })
 }
 
-/// How often the kernel waited in vain for an acknowledgement, in this network namespace: `TCPTimeouts` among the counters
-/// of `/proc/net/netstat`, a line of names and one of numbers for each group.
+/// Returns the kernel's count of retransmission timeouts in this network namespace: `TCPTimeouts` among the
+/// counters of `/proc/net/netstat`, which has a line of names and one of numbers for each group.
 fn timeouts_of(counters: &str) -> Option<u64> {
     let mut groups = counters.lines().filter(|line| line.starts_with("TcpExt:"));
     let (names, numbers) = (groups.next()?, groups.next()?);
@@ -163,7 +165,7 @@ fn timeouts_of(counters: &str) -> Option<u64> {
     numbers.split_whitespace().nth(place)?.parse().ok()
 }
 
-/// An address as the kernel writes it: words in the machine's byte order, then the port.
+/// Parses an address as the kernel writes it: words in the machine's byte order, then the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -189,7 +191,7 @@ mod tests {
     const QUIET: &str = "   5: 0300630A:A090 0100630A:A1A7 01 00000000:00000000 02:0000722C 00000000     0        0 4713 2 0000000000000000 20 4 0 10 -1";
 
     #[test]
-    fn only_what_goes_unanswered_for_a_while_is_told_and_told_once() {
+    fn a_connection_unanswered_for_a_while_is_reported_once() {
         let mut seen = Connections::default();
         let begun = Instant::now();
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_are_read_only_when_the_kernel_waited_in_vain() {
+    fn the_tables_are_read_only_after_retransmission_timeouts() {
         use std::cell::Cell;
         let (timeouts, reads) = (Cell::new(3), Cell::new(0));
         let table = std::cell::RefCell::new(QUIET.to_owned());
@@ -235,7 +237,7 @@ mod tests {
         let mut seen = Connections::default();
         let begun = Instant::now();
         let mut look = |seconds: u64| seen.look_in(read, begun + Duration::from_secs(seconds), |_| true);
-        // What was before is not known: the first look reads both tables.
+        // The past is unknown, so the first look reads both tables.
         assert_eq!((look(0), reads.take()), (vec![], 2));
         for minute in 1..600 {
             assert_eq!((look(minute * 60), reads.get()), (vec![], 0), "all is well");
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_others_is_not_told() {
+    fn connections_of_others_are_not_reported() {
         let mut seen = Connections::default();
         let begun = Instant::now();
         let mut news = seen.take([ASKING].into_iter(), begun, |_| false);

@@ -1,5 +1,5 @@
-//! Which processes belong to a command: those of its session and those that descend from it. MPI daemons put each rank into a
-//! process group of its own, so that the group alone does not say it.
+//! Finds the processes that belong to a command: those of its session, and its descendants. The process group alone
+//! is not enough, because MPI daemons put each rank into a group of its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ pub struct Process {
     zombie: bool,
 }
 
-/// Every process that can be seen.
+/// Returns every visible process.
 pub fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
@@ -34,7 +34,7 @@ pub fn all() -> Vec<Process> {
 
 fn parse(stat: &[u8]) -> Option<Process> {
     let text = String::from_utf8_lossy(stat);
-    // The name stands in parentheses and may itself contain any character.
+    // The name is in parentheses and may itself contain any character.
     let (head, tail) = text.rsplit_once(')')?;
     let fields: Vec<&str> = tail.split_whitespace().collect();
     Some(Process {
@@ -46,11 +46,12 @@ fn parse(stat: &[u8]) -> Option<Process> {
     })
 }
 
-/// The living among `processes` that descend from `root` or are in the session of that id; `root` itself only by its session.
+/// Returns the living `processes` that descend from `root` or are in the session with that id; `root` itself only
+/// through its session.
 pub fn belonging(processes: &[Process], root: Pid) -> Vec<Process> {
     let root = root.as_raw();
     let mut family = BTreeSet::from([root]);
-    // Each round finds one generation more; there are no more generations than processes.
+    // Each round finds one more generation, and there are at most as many generations as processes.
     for _ in 0..processes.len() {
         let before = family.len();
         family.extend(
@@ -67,14 +68,15 @@ pub fn belonging(processes: &[Process], root: Pid) -> Vec<Process> {
         .collect()
 }
 
-/// When a living process began, in clock ticks since the machine started: another of the same id began later.
+/// Returns when a living process began, in clock ticks since the machine started. A later process with the same id
+/// began later.
 pub fn began(process: i32) -> Option<u64> {
     let found = parse(&fs::read(format!("/proc/{process}/stat")).ok()?)?;
     (!found.zombie).then_some(found.begun)
 }
 
-/// The children of a process, by the kernel's lists of those that each of its threads has (proc(5), `children`); none where
-/// the kernel keeps no such lists. Costs nothing for processes that are not its own.
+/// Returns the children of a process, from the kernel's lists for each of its threads (proc(5), `children`); none
+/// if the kernel has no such lists. The cost does not depend on other processes.
 pub fn children_of(process: i32) -> Vec<i32> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
@@ -83,7 +85,7 @@ pub fn children_of(process: i32) -> Vec<i32> {
         .collect()
 }
 
-/// Whether a process that began under this one holds the socket with this inode.
+/// Returns whether a descendant of this process holds the socket with this inode.
 pub fn hold_socket(inode: u64) -> bool {
     let wanted = format!("socket:[{inode}]");
     let me = Pid::this();
@@ -95,13 +97,13 @@ pub fn hold_socket(inode: u64) -> bool {
     })
 }
 
-/// Which of those known before are still there.
+/// Returns those of `known` that still exist.
 pub fn still_there(known: &[Process], processes: &[Process]) -> Vec<Process> {
     let alive = |k: &&Process| processes.iter().any(|p| p.pid == k.pid && p.begun == k.begun && !p.zombie);
     known.iter().filter(alive).copied().collect()
 }
 
-/// Sends a signal to each; one that has just ended is no fault.
+/// Sends a signal to each. A process that has just ended is no error.
 pub fn signal_each(processes: &[Process], signal: Signal) {
     for process in processes {
         let _ = kill(Pid::from_raw(process.pid), signal);

@@ -1,7 +1,8 @@
-//! A connection that has not yet proved that it holds the key now: it lives for ten seconds and keeps less than two records.
+//! A connection that has not yet proved that it holds the key: it lives for ten seconds and buffers less than two
+//! records.
 //!
-//! The caller's first message can be recorded and sent again by a stranger; its first sealed frame cannot, as the keys of a
-//! connection are fresh. So a connection stays on trial until that frame has opened.
+//! A stranger can record the caller's first message and replay it, but not its first sealed frame, because the keys
+//! of a connection are fresh. So a connection stays on trial until that frame has opened.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -13,22 +14,22 @@ use crate::wire::frame::Frame;
 use crate::wire::handshake::{self, GREETING, HELLO, Refusal};
 use crate::wire::sealed::Sealed;
 
-/// A caller proves the key within this.
+/// How long a caller may take to prove the key.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections on trial at once: an honest caller needs two round trips.
+/// The most connections on trial at once; an honest caller needs two round trips.
 const MAX_GREETINGS: usize = 32;
-/// Connections on trial at once of one address.
+/// The most connections on trial at once from one address.
 const MAX_OF_PEER: usize = 16;
-/// Bytes that are read at once of a connection on trial.
+/// The most bytes read at once from a connection on trial.
 const PIECE: usize = 4096;
 
 /// A connection on trial.
 pub struct Greeting {
-    /// The socket; it does not block.
+    /// The socket, non-blocking.
     pub socket: TcpStream,
-    /// Who it is.
+    /// The peer's address.
     pub peer: SocketAddr,
-    /// When the trial is over.
+    /// When the trial ends.
     pub until: Instant,
     received: [u8; HELLO],
     filled: usize,
@@ -36,18 +37,18 @@ pub struct Greeting {
     sealed: Option<Sealed>,
 }
 
-/// What has become of a connection on trial.
+/// The state of a connection on trial.
 pub enum Verdict {
     /// More bytes have to come.
     Wait,
-    /// It holds the key: this is its first frame.
+    /// It holds the key, and this is its first frame.
     Admit(Sealed, Frame),
-    /// It is over, for a reason to log, or quietly.
+    /// It has ended, with a reason to log or without one.
     Dismiss(Option<String>),
 }
 
 impl Greeting {
-    /// Puts a fresh connection on trial.
+    /// Puts a new connection on trial.
     pub fn begin(socket: TcpStream, peer: SocketAddr) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
@@ -55,13 +56,13 @@ impl Greeting {
         Ok(Self { socket, peer, until, received: [0; HELLO], filled: 0, sealed: None })
     }
 
-    /// Reads what has come and judges it. `read_key` is called once the caller's message is complete.
+    /// Reads the available bytes and checks them. Calls `read_key` once the caller's message is complete.
     pub fn advance(&mut self, is_full: bool, read_key: impl Fn() -> Result<Key, KeyFault>) -> Verdict {
         if let Some(sealed) = self.sealed.take() {
             return self.prove(sealed);
         }
         match self.socket.read(&mut self.received[self.filled..]) {
-            // A probe that only asks whether the port is open is not worth a line.
+            // A probe that only checks whether the port is open is not worth a log line.
             Ok(0) => Verdict::Dismiss((self.filled > 0).then(|| "closed during the handshake".into())),
             Ok(count) => {
                 self.filled += count;
@@ -71,11 +72,11 @@ impl Greeting {
         }
     }
 
-    /// Reads a piece of the first sealed frame and opens it once it is complete.
+    /// Reads a part of the first sealed frame, and opens the frame once it is complete.
     fn prove(&mut self, mut sealed: Sealed) -> Verdict {
         let mut piece = [0; PIECE];
         match self.socket.read(&mut piece) {
-            // A probe that only asks whether the agent holds the key is not worth a line either.
+            // A probe that only checks whether the agent holds the key is not worth a log line either.
             Ok(0) => return Verdict::Dismiss(None),
             Ok(count) => sealed.receive(&piece[..count]),
             Err(error) => {
@@ -122,7 +123,7 @@ impl Greeting {
         }
     }
 
-    /// A few bytes into a socket that nothing was written to: it takes them, or is dead.
+    /// Writes a few bytes to a socket that has not been written to: either it accepts them, or it is dead.
     fn refuse(&mut self, refusal: Refusal) -> Verdict {
         drop(self.socket.write(&handshake::refuse(refusal)));
         Verdict::Dismiss(Some(refusal.to_string()))
@@ -136,8 +137,8 @@ fn judge_error(error: &std::io::Error) -> Verdict {
     }
 }
 
-/// Which connection on trial, by its place in the order of their age, has to go for a new one of the address `newest`.
-/// Many connections of one address make room for each other, never for those of others.
+/// Returns the index of the connection on trial, oldest first, that must make room for a new one from `newest`.
+/// Many connections from one address displace each other, never those from other addresses.
 pub fn displaced(trials: &VecDeque<IpAddr>, newest: IpAddr) -> Option<usize> {
     let of = |peer: IpAddr| trials.iter().filter(|other| **other == peer).count();
     let crowd = match of(newest) {

@@ -1,5 +1,5 @@
-//! Where the agent listens: on the job's port on every address, or, where pods have no network of their own, on any free port
-//! of loopback, announced by a file in the registry.
+//! Where the agent listens: on the job's port on every address, or, if pods have no network of their own, on any
+//! free port of loopback, announced by a file in the registry.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -15,7 +15,7 @@ pub enum ListenFault {
     Port {
         /// The port; 0 is any.
         port: u16,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// There is a registry but no name to announce.
@@ -23,7 +23,7 @@ pub enum ListenFault {
         "ODH_LAUNCH_REGISTRY is set but ODH_POD_NAME is not: the agent does not know under which name to announce itself"
     )]
     NoName,
-    /// The name cannot be a file's name.
+    /// The name is not valid as a file name.
     #[error("ODH_POD_NAME={0} is no pod's name")]
     BadName(String),
     /// The registry cannot be written.
@@ -31,12 +31,12 @@ pub enum ListenFault {
     Announce {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A file in the registry, taken away when the agent ends.
+/// A file in the registry; dropping it removes the file.
 pub struct Announcement {
     path: PathBuf,
     content: String,
@@ -44,14 +44,14 @@ pub struct Announcement {
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        // A pod of the same name may have announced itself since.
+        // A pod with the same name may have announced itself since.
         if std::fs::read_to_string(&self.path).is_ok_and(|content| content == self.content) {
             drop(std::fs::remove_file(&self.path));
         }
     }
 }
 
-/// Listens as the settings say; the announcement has to be kept as long as the listener.
+/// Listens as the settings say. Keep the announcement for as long as the listener.
 pub fn listen(settings: &Settings) -> Result<(TcpListener, Option<Announcement>), ListenFault> {
     let Some(registry) = &settings.registry else {
         return Ok((bind_everywhere(settings.port)?, None));
@@ -69,14 +69,14 @@ pub fn listen(settings: &Settings) -> Result<(TcpListener, Option<Announcement>)
     Ok((listener, Some(announcement)))
 }
 
-/// Both families on one socket where the kernel has version 6, else version 4 alone.
+/// Binds both families on one socket if the kernel supports IPv6, else IPv4 alone.
 fn bind_everywhere(port: u16) -> Result<TcpListener, ListenFault> {
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
         .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
         .map_err(|source| ListenFault::Port { port, source })
 }
 
-/// Whole or not at all: callers read the file while it is written.
+/// Writes the file completely or not at all, because callers may read it meanwhile.
 fn announce(path: PathBuf, address: SocketAddr) -> io::Result<Announcement> {
     let content = format!("{address}\n");
     let unfinished = path.with_file_name(format!(

@@ -1,13 +1,14 @@
-//! How often the kernel has killed a process of this container because its memory limit was reached. A runtime tells that
-//! only of a container's first process; here it is seen of a rank, while the first process, the agent, lives on.
+//! Counts how often the kernel has killed a process of this container because of its memory limit. A runtime
+//! reports that only for a container's first process; here the killed process is a rank, while the first process,
+//! the agent, lives on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Cgroup v1 shows a limit that is none as a number near the largest.
+/// Cgroup v1 shows a missing limit as a number close to the largest.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// The container's control group.
+/// The container's cgroup.
 pub struct Memory {
     folder: PathBuf,
     limit: u64,
@@ -16,7 +17,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The group that this process is in; nothing where it has no memory limit, as its count would be about others too.
+    /// Finds the cgroup of this process. Returns `None` without a memory limit, because its counter would include
+    /// other containers.
     pub fn find() -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -28,7 +30,8 @@ impl Memory {
         (limit < NO_LIMIT).then_some(memory)
     }
 
-    /// Processes that were killed since the last look, and the limit in bytes.
+    /// Returns the number of processes killed since the last call, and the limit in bytes; `None` if there are
+    /// none.
     pub fn look(&mut self) -> Option<(u64, u64)> {
         let count = self.count();
         let new = count.saturating_sub(self.kills);
@@ -44,7 +47,7 @@ impl Memory {
     }
 }
 
-/// Where the files of this process' memory group are, and whether they are those of cgroup v2.
+/// Finds the folder of this process's memory cgroup, and whether it is cgroup v2.
 fn folder(own: &str, mounts: &str) -> Option<(PathBuf, bool)> {
     let path = |controller: &str| {
         own.lines().find_map(|line| {
@@ -67,7 +70,8 @@ fn folder(own: &str, mounts: &str) -> Option<(PathBuf, bool)> {
         (Some(path), Some(mount)) => (path, mount, false),
         _ => (path("")?, mount("cgroup2", "")?, true),
     };
-    // With a namespace of its own the group is the root of what is mounted; without, the mount shows a part of the tree.
+    // With a cgroup namespace of its own, the cgroup is the root of the mount. Without one, the mount shows a part
+    // of the tree.
     let below = path.strip_prefix(root).unwrap_or(path).trim_start_matches('/');
     Some((Path::new(point).join(below), unified))
 }
@@ -91,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn kills_are_told_once() {
+    fn kills_are_reported_once() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         write("memory.events", "low 0\noom 0\noom_kill 2\n");

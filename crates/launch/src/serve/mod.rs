@@ -1,6 +1,7 @@
-//! The Worker's side: accepts calls, runs their commands, reaps every process, ends everything in order. It may be process 1.
+//! The Worker's side: accepts calls, runs their commands, reaps every process, and shuts down in order. It may be
+//! process 1.
 //!
-//! One thread and one poll loop; a connection costs nothing before it has proved the key but a socket and a few bytes.
+//! One thread and one poll loop. Before it has proved the key, a connection costs only a socket and a few bytes.
 
 mod connections;
 mod descendants;
@@ -40,20 +41,20 @@ use crate::settings::Settings;
 use crate::wire::CHUNK;
 use crate::wire::frame::Stream;
 
-/// Calls at once, beyond which no connection is put on trial; those on trial by then may still be admitted. With four file
-/// descriptors each, well under the usual limit of 1024.
+/// The most calls at once. Beyond it no connection is put on trial, but those on trial may still be admitted. With
+/// four file descriptors each, this is well under the usual limit of 1024.
 const MAX_SESSIONS: usize = 128;
-/// How long processes have between being asked to end and being killed.
+/// The time between SIGTERM and SIGKILL.
 const KILL_GRACE: Duration = Duration::from_secs(3);
-/// The pause between two looks at processes that ought to be gone.
+/// The pause between two checks for processes that should be gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// Processes that fork while they are killed are looked for so many times.
+/// The most checks for processes that fork while they are killed.
 const MAX_LOOKS: u32 = 40;
-/// When the file descriptors are used up, no connection is accepted for so long.
+/// How long no connection is accepted when the file descriptors are used up.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-/// Refused connections are logged at most once in this time.
+/// The shortest time between two log lines about refused connections.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
-/// An agent that ends waits for its callers to take their exit codes for so long.
+/// How long a stopping agent waits for its callers to take their exit codes.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// The longest the loop sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -61,13 +62,13 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// Why the agent cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeFault {
-    /// It has no key, so it could admit nobody.
+    /// There is no key, so nobody could be admitted.
     #[error(transparent)]
     Key(#[from] KeyFault),
     /// It cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenFault),
-    /// The local system fails.
+    /// A local system call failed.
     #[error("{0}")]
     System(#[from] io::Error),
 }
@@ -78,10 +79,10 @@ impl From<Errno> for ServeFault {
     }
 }
 
-/// Serves until SIGTERM or SIGINT, then ends every process it has started and returns.
+/// Serves until SIGTERM or SIGINT, then ends every process that it started, and returns.
 pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
     Key::read(settings.key.as_deref())?;
-    // Daemons of MPI leave their parents: they become children of this process, which reaps them.
+    // MPI daemons detach from their parents and become children of this process, which reaps them.
     nix::sys::prctl::set_child_subreaper(true)?;
     let signals: SigSet = [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
     signals.thread_block()?;
@@ -102,7 +103,8 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
         calls: 0,
         accept_from: Instant::now(),
         complaints: Complaints { next: Instant::now(), kept_back: 0 },
-        // In plain mode the network and the memory are the machine's, and what is seen of them would be anybody's.
+        // In plain mode the network and the memory are the machine's, so any finding could belong to other
+        // processes.
         watch: settings.registry.is_none().then(|| Watch::begin(&pod)),
         pod,
         ranks: Ranks::begin(),
@@ -112,7 +114,7 @@ pub fn serve(settings: &Settings) -> Result<(), ServeFault> {
     server.run()
 }
 
-/// The first label of the host's name, which in a pod is the pod's.
+/// Returns the first label of the host name, which in a pod is the pod's name.
 fn name_of_host() -> String {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
     host.split('.').next().unwrap_or_default().to_owned()
@@ -131,15 +133,15 @@ struct Server {
     accept_from: Instant,
     complaints: Complaints,
     watch: Option<Watch>,
-    /// The name of the pod that this is the agent of.
+    /// The name of this agent's pod.
     pod: String,
     ranks: Ranks,
-    /// When to look for both.
+    /// When to check ranks and trouble.
     pace: Pace,
     stopping: Option<Stopping>,
 }
 
-/// Processes of a command whose caller is gone: asked to end, to be killed if they do not.
+/// Processes of a command whose caller is gone. They have received SIGTERM; those that remain are killed.
 struct Ending {
     root: Pid,
     known: Vec<Process>,
@@ -205,7 +207,7 @@ impl Server {
         }
     }
 
-    /// Waits for something to happen; answers what is ready, with indices that hold until something is removed.
+    /// Waits for events. Returns what is ready, with indices that are valid until something is removed.
     fn wait(&self) -> Result<Vec<(Source, PollFlags)>, ServeFault> {
         let now = Instant::now();
         let mut sources = Vec::new();
@@ -267,11 +269,11 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        // One a round: the loop comes back at once while there are more.
+        // One per round: the loop returns at once while there are more.
         let Some(listener) = &self.listener else { return };
         match listener.accept() {
             Ok((socket, peer)) => {
-                // A caller over version 4 is shown as such though the socket is one of version 6.
+                // Show an IPv4 caller as such, although the socket is an IPv6 socket.
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                 let trials = self.greetings.iter().map(|greeting| greeting.peer.ip()).collect();
                 let displaced = greeting::displaced(&trials, peer.ip());
@@ -295,9 +297,10 @@ impl Server {
         }
     }
 
-    /// Goes on with the connections on trial at these places, and dismisses those whose time is over.
+    /// Advances the connections on trial at these indices, and dismisses those whose time is over.
     fn greet(&mut self, ready: &[usize], now: Instant) -> Vec<(usize, Parting)> {
-        // Accepting may have removed one; a place that is off by one reads nothing and is looked at in the next round.
+        // Accepting may have removed one. An index that is off by one reads nothing, and the connection is checked
+        // in the next round.
         let (mut kept, mut partings) = (VecDeque::new(), Vec::new());
         for (index, mut greeting) in std::mem::take(&mut self.greetings).into_iter().enumerate() {
             let is_full = self.sessions.len() >= MAX_SESSIONS;
@@ -333,17 +336,18 @@ impl Server {
                 self.stop();
             }
         }
-        // Several children's signals may come as one.
+        // One signal may stand for several children.
         self.reap();
         Ok(())
     }
 
-    /// Reaps every child that has ended, ours and those that were left to us. Bounded: each one reaped is gone.
+    /// Reaps every child that has ended, including adopted ones. The loop is bounded, because each reaped child is
+    /// gone.
     fn reap(&mut self) {
         while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             let Some((pid, code)) = code_of(status) else { return };
             if self.sessions.iter().any(|session| session.running() == Some(pid)) {
-                // Why it ended, if that is known, stands before that it ended.
+                // Log the reason for the end, if known, before the end.
                 let told = self.watch.as_mut().and_then(Watch::look_at_memory);
                 self.tell(told);
             }
@@ -353,12 +357,12 @@ impl Server {
         }
     }
 
-    /// The addresses of those whose commands run.
+    /// Returns the addresses of the callers whose commands run.
     fn callers(&self) -> impl Iterator<Item = IpAddr> {
         self.sessions.iter().filter(|session| session.running().is_some()).map(|session| session.peer.ip())
     }
 
-    /// While a command runs, looks now and then for the ranks that it started, and for what ails it from outside.
+    /// While a command runs, checks now and then for its ranks and for external trouble.
     fn look_around(&mut self, now: Instant) {
         let callers: Vec<IpAddr> = self.callers().collect();
         if callers.is_empty() || !self.pace.is_due(now) {
@@ -376,7 +380,7 @@ impl Server {
         self.tell(told);
     }
 
-    /// Says what was found in this pod's log, and to one caller.
+    /// Logs each finding, and reports it to one caller.
     fn tell(&mut self, found: impl IntoIterator<Item = String>) {
         for text in found {
             report::line(&text);
@@ -402,9 +406,9 @@ impl Server {
         partings
     }
 
-    /// Removes sessions that are over; what a lost caller has left running is ended.
+    /// Removes finished sessions, and ends the processes of lost callers.
     fn part(&mut self, mut partings: Vec<(usize, Parting)>) {
-        // From the back, so that the places of the others hold; of several partings of one session the first counts.
+        // From the back, so that the other indices stay valid. Of several partings of one session the first counts.
         partings.sort_by_key(|(index, _)| std::cmp::Reverse(*index));
         partings.dedup_by_key(|(index, _)| *index);
         for (index, parting) in partings {
@@ -422,7 +426,7 @@ impl Server {
         self.endings.retain_mut(|ending| now < ending.next || !is_ended(ending, now));
     }
 
-    /// Stops accepting calls and asks every process to end.
+    /// Stops accepting calls, and sends SIGTERM to every process.
     fn stop(&mut self) {
         if self.stopping.is_some() {
             return;
@@ -443,13 +447,13 @@ impl Server {
         });
     }
 
-    /// Whether the agent was asked to stop and everything has ended, or there is no more time.
+    /// Returns whether the agent was stopped and either everything has ended or the time is over.
     fn is_stopped(&mut self, now: Instant) -> bool {
         let Some(stopping) = &mut self.stopping else { return false };
         if now >= stopping.ending.next {
             is_ended(&mut stopping.ending, now);
         }
-        // A session that is over goes when its caller, who has the exit code then, closes the connection.
+        // A finished session goes when its caller, which then has the exit code, closes the connection.
         let callers_served = self.sessions.iter().all(Session::is_opening);
         let mut left = descendants::belonging(&descendants::all(), Pid::this());
         left.retain(|process| process.pid != Pid::this().as_raw());
@@ -457,7 +461,7 @@ impl Server {
     }
 }
 
-/// Reads first: a caller that has gone may have said something before.
+/// Reads before it writes: a caller that is gone may have sent something before.
 fn attend(session: &mut Session, events: PollFlags, buffer: &mut [u8]) -> Result<(), Parting> {
     if events.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
         session.receive(buffer)?;
@@ -465,7 +469,7 @@ fn attend(session: &mut Session, events: PollFlags, buffer: &mut [u8]) -> Result
     Ok(())
 }
 
-/// Says how a session ended, and before that which ranks were seen.
+/// Logs the ranks that were seen, and then how the session ended.
 fn log_end(session: &Session, ranks: &mut Ranks, how: &str) {
     ranks.take().iter().for_each(|line| report::line(line));
     let (number, seconds) = (session.terms.number, session.begun.elapsed().as_secs_f64());
@@ -473,7 +477,8 @@ fn log_end(session: &Session, ranks: &mut Ranks, how: &str) {
     report::line(&format!("session {number} from {peer}: {program} {how} after {seconds:.1} s"));
 }
 
-/// Asks the processes of a command to end: its group first, because its first process knows best how to end the others.
+/// Sends SIGTERM to the processes of a command: to its group first, because its first process knows best how to end
+/// the others.
 fn begin_ending(shell: Pid) -> Ending {
     let known = descendants::belonging(&descendants::all(), shell);
     let _ = killpg(shell, Signal::SIGTERM);
@@ -481,7 +486,7 @@ fn begin_ending(shell: Pid) -> Ending {
     Ending { root: shell, known, next: Instant::now() + KILL_GRACE, looks: 0 }
 }
 
-/// Kills what is left; answers whether nothing is, or whether it has been tried often enough.
+/// Kills what is left. Returns true if nothing is left or it has been tried often enough.
 fn is_ended(ending: &mut Ending, now: Instant) -> bool {
     let processes = descendants::all();
     let mut left = descendants::belonging(&processes, ending.root);
@@ -498,7 +503,7 @@ fn is_ended(ending: &mut Ending, now: Instant) -> bool {
 }
 
 impl Complaints {
-    /// Logs why a connection was refused, unless there was such a line a moment ago.
+    /// Logs why a connection was refused, unless such a line was logged a moment ago.
     fn add(&mut self, peer: SocketAddr, reason: &str) {
         let now = Instant::now();
         if now < self.next {

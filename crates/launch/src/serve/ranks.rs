@@ -1,5 +1,6 @@
-//! Which ranks of an MPI job run here, by the environment that MPI gives each: proof of where a program ran that prints
-//! nothing. A rank that is gone before the next look goes by unseen: what is told is what was seen, and no more.
+//! Finds the ranks of an MPI job that run here, by the environment variables that MPI sets. This proves where a
+//! program ran that prints nothing. A rank that ends before the next check goes unseen: only what was seen is
+//! reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -8,54 +9,55 @@ use std::time::{Duration, Instant};
 
 use super::descendants::{began, children_of};
 
-/// Rank and size of the world: Open MPI's, and those of MPICH and Intel MPI.
+/// The variables with a rank's number and the world's size: those of Open MPI, and those of MPICH and Intel MPI.
 const NAMES: [(&str, &str); 2] = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")];
-/// No more processes than this are looked at in one look, and no more ranks are remembered.
+/// The most processes examined in one check, and the most ranks remembered.
 const MOST_LOOKED_AT: usize = 512;
 const MOST_RANKS: usize = 4096;
-/// For so long no rank may live before that is told.
+/// How long no rank may live before that is reported.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// No more of an environment than this is read.
+/// The most bytes read of an environment.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// A rank, below the size of the world that it is of.
+/// A rank; `number` is below `size`, the size of its world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     size: u32,
     number: u32,
 }
 
-/// The ranks that were seen.
+/// The ranks that have been seen.
 pub struct Ranks {
-    /// The processes that were seen to be ranks, with when each began.
+    /// The processes that were seen as ranks, with the time when each began.
     seen: BTreeMap<i32, (Rank, Option<u64>)>,
     end: End,
 }
 
-/// How far the end of all ranks has come, while what started them goes on.
+/// The state of the end of all ranks while the process that started them continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// One lives, or none was seen so far.
+    /// A rank lives, or none has been seen yet.
     None,
-    /// Since this moment none lives.
+    /// No rank has been alive since this moment.
     Since(Instant),
-    /// That was told.
+    /// The end has been reported.
     Told,
 }
 
 impl Ranks {
-    /// Nothing seen so far.
+    /// Starts with no rank seen.
     pub fn begin() -> Self {
         Self { seen: BTreeMap::new(), end: End::None }
     }
 
-    /// Whether no rank was seen so far.
+    /// Returns whether no rank has been seen yet.
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
 
-    /// Looks at what descends from the process `root`, as far down as the first rank of each line. Tells, once, of ranks that
-    /// have all ended while what started them goes on: the ranks of other pods may wait for them for ever.
+    /// Examines the descendants of the process `root`, down to the first rank of each branch. Reports, once, if all
+    /// ranks have ended while the process that started them continues: the ranks of other pods may wait for them
+    /// for ever.
     pub fn look(&mut self, root: i32, now: Instant) -> Option<String> {
         let mut parents = vec![root];
         for _ in 0..MOST_LOOKED_AT {
@@ -76,7 +78,7 @@ impl Ranks {
     }
 
     fn look_for_end(&mut self, now: Instant) -> Option<String> {
-        // Its environment does not tell: a rank may have started another program in its place.
+        // The environment does not help: a rank may have replaced itself by another program.
         let lives = |(process, (_, begun)): (&i32, &(Rank, Option<u64>))| {
             begun.is_some() && began(*process) == *begun
         };
@@ -96,7 +98,7 @@ impl Ranks {
         None
     }
 
-    /// The ranks that were seen, for each size of world.
+    /// Describes the ranks that were seen, for each size of world.
     fn worlds(&self) -> Vec<String> {
         let ranks: BTreeSet<Rank> = self.seen.values().map(|(rank, _)| *rank).collect();
         let mut worlds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -106,7 +108,7 @@ impl Ranks {
         worlds.iter().map(|(size, numbers)| format!("ranks {} of {size}", ranges(numbers))).collect()
     }
 
-    /// Puts into words what was seen since this was asked last, one line for each size of world.
+    /// Describes what has been seen since the last call, one line for each size of world.
     pub fn take(&mut self) -> Vec<String> {
         let lines = self.worlds().into_iter().map(|world| format!("{world} ran here")).collect();
         self.seen.clear();
@@ -115,7 +117,7 @@ impl Ranks {
     }
 }
 
-/// Ascending numbers as people write them: `0-2,5`.
+/// Formats ascending numbers as people write them: `0-2,5`.
 fn ranges(numbers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {
@@ -134,7 +136,7 @@ fn ranges(numbers: &[u32]) -> String {
 fn environment_of(process: i32) -> Vec<u8> {
     let mut environment = Vec::new();
     let file = File::open(format!("/proc/{process}/environ"));
-    // A process that has ended meanwhile, or is somebody else's, has none.
+    // A process that has ended meanwhile, or belongs to another user, has none.
     let _ = file.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut environment));
     environment
 }
@@ -157,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_known_by_what_mpi_tells_them() {
+    fn ranks_are_known_by_the_variables_that_mpi_sets() {
         let rank = |size, number| Some(Rank { size, number });
         assert_eq!(rank_of(b"A=1\0OMPI_COMM_WORLD_SIZE=4\0OMPI_COMM_WORLD_RANK=3\0"), rank(4, 3));
         assert_eq!(rank_of(b"PMI_RANK=0\0PMI_SIZE=2\0"), rank(2, 0));
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_told_once_and_in_short() {
+    fn ranks_are_reported_once_and_as_ranges() {
         let mut ranks = Ranks::begin();
         let seen = [(8, 0), (8, 1), (8, 2), (8, 5), (8, 5), (2, 1)];
         let seen = seen.into_iter().map(|(size, number)| (Rank { size, number }, None));
@@ -179,20 +181,20 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_is_found_below_what_started_it() {
+    fn a_rank_is_found_among_descendants() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "PMI_RANK=0 PMI_SIZE=2 cat; exec sleep 300"]).stdin(Stdio::piped());
         let mut shell = shell.spawn().unwrap();
         let (mut ranks, own) = (Ranks::begin(), i32::try_from(std::process::id()).unwrap());
         let deadline = Instant::now() + Duration::from_secs(60);
-        // Other tests' children may be there too; none of them is a rank.
+        // Other tests' children may be there too, but none of them is a rank.
         while ranks.seen.is_empty() {
             assert!(Instant::now() < deadline, "no rank was seen");
             ranks.look(own, Instant::now());
             std::thread::yield_now();
         }
         drop(shell.stdin.take());
-        // What started the rank goes on: that is told once it has been so for a while, and once only.
+        // The process that started the rank continues. After a while that is reported, and only once.
         let rank = *ranks.seen.keys().next().unwrap();
         while began(rank).is_some() {
             assert!(Instant::now() < deadline, "the rank did not end");

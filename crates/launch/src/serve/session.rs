@@ -1,5 +1,5 @@
-//! One call: from the first sealed frame to the command's exit code. Events come in (socket, pipes, exit, time), frames and
-//! bytes go out; nothing here waits.
+//! One call: from the first sealed frame to the command's exit code. Events come in (socket, pipes, exit, time),
+//! frames and bytes go out; nothing here blocks.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -18,17 +18,17 @@ use crate::wire::frame::{Frame, Stream};
 use crate::wire::sealed::Sealed;
 use crate::wire::{CREDIT_STEP, MAX_COMMAND, WINDOW};
 
-/// The command's output is not read while this much waits to be sent.
+/// The command's output is not read while this many bytes wait to be sent.
 const MAX_UNSENT: usize = 128 * 1024;
-/// After the command has ended, its pipes count as empty once nothing came for so long: a daemon that it left may hold them open
-/// for ever.
+/// After the command has ended, its pipes count as empty once nothing has come for this long: a daemon that it left
+/// may hold them open for ever.
 const DRAIN_QUIET: Duration = Duration::from_millis(100);
-/// A daemon that goes on writing is read for so long after the command has ended.
+/// How long a daemon that keeps writing is read after the command has ended.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
-/// A caller that has its exit code closes the connection within this.
+/// How long a caller that has its exit code may take to close the connection.
 const LEAVE_LIMIT: Duration = Duration::from_secs(10);
-/// A connection in use sends something so many times within the peer timeout: less often than a caller does, as the agent
-/// answers the caller's signs of life while it is awake to take them.
+/// How many keep-alives are sent within one peer timeout. It is fewer than a caller sends, because the agent
+/// answers the caller's keep-alives while it is awake to receive them.
 const SIGNS_OF_LIFE: u32 = 3;
 /// The signals that a caller may send.
 const PERMITTED: [Signal; 5] =
@@ -36,9 +36,9 @@ const PERMITTED: [Signal; 5] =
 
 /// A call.
 pub struct Session {
-    /// What the agent gave it.
+    /// The terms of the call.
     pub terms: Terms,
-    /// Who calls.
+    /// The caller's address.
     pub peer: SocketAddr,
     /// When it began.
     pub begun: Instant,
@@ -50,32 +50,32 @@ pub struct Session {
     said: Instant,
 }
 
-/// What the agent gives a call.
+/// The terms of a call.
 pub struct Terms {
-    /// Counts the calls of this agent.
+    /// The number of the call, counted per agent.
     pub number: u64,
     /// How long the caller may be silent.
     pub peer_timeout: Duration,
 }
 
 enum State {
-    /// The command is coming.
+    /// The command is being received.
     Opening,
     /// The command runs, or its last output is being read.
     Running(Running),
-    /// The caller has been told the end.
+    /// The caller has been sent the exit code.
     Leaving { until: Instant, shut: bool },
 }
 
 struct Running {
-    /// The shell, which leads a session and a process group of this id.
+    /// The shell, which leads a session and a process group with this id.
     shell: Pid,
     stdin: Option<ChildStdin>,
     stdin_waiting: Backlog,
     stdin_ended: bool,
-    /// What the caller may still send.
+    /// How many bytes the caller may still send.
     stdin_granted: u32,
-    /// Written to the command, not yet granted anew.
+    /// Bytes written to the command for which no credit has been returned yet.
     stdin_written: u32,
     outputs: [Output; 2],
     ended: Option<Ended>,
@@ -93,16 +93,16 @@ struct Ended {
     until: Instant,
 }
 
-/// How a session is over.
+/// How a session ended.
 #[derive(Debug)]
 pub enum Parting {
-    /// The caller has its exit code, or never gave a command.
+    /// The caller has its exit code, or never sent a command.
     Done,
-    /// The connection is of no more use, for this reason.
+    /// The connection is unusable, for this reason.
     Lost(String),
 }
 
-/// What a session waits for.
+/// The events that a session waits for.
 #[expect(clippy::struct_excessive_bools, reason = "one for each file descriptor")]
 pub struct Wants {
     /// To send.
@@ -120,7 +120,7 @@ fn lost(error: impl std::fmt::Display) -> Parting {
 }
 
 impl Session {
-    /// Goes on with a connection that has proved the key; [`Session::welcome`] takes the frame that proved it.
+    /// Takes over a connection that has proved the key. Pass the frame that proved it to [`Session::welcome`].
     pub fn begin(terms: Terms, peer: SocketAddr, socket: TcpStream, sealed: Sealed) -> Self {
         let now = Instant::now();
         Self {
@@ -136,12 +136,12 @@ impl Session {
         }
     }
 
-    /// The name of the command's program, for the log: never its arguments, which may hold secrets.
+    /// Returns the name of the command's program, for the log. Never its arguments, which may hold secrets.
     pub fn program(&self) -> String {
         program_of(&self.command)
     }
 
-    /// The shell of a command that has not ended.
+    /// Returns the shell of a command that has not ended.
     pub fn running(&self) -> Option<Pid> {
         match &self.state {
             State::Running(Running { shell, ended: None, .. }) => Some(*shell),
@@ -149,12 +149,12 @@ impl Session {
         }
     }
 
-    /// Whether the caller has been told the end.
+    /// Returns whether the caller has been sent the exit code.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Leaving { .. })
     }
 
-    /// Whether the caller has not yet said what to run.
+    /// Returns whether the caller has not yet sent the command.
     pub fn is_opening(&self) -> bool {
         matches!(self.state, State::Opening)
     }
@@ -164,7 +164,7 @@ impl Session {
         self.socket.as_fd()
     }
 
-    /// The pipe of a stream, while it is open.
+    /// Returns the pipe of a stream while it is open.
     pub fn pipe(&self, stream: Stream) -> Option<BorrowedFd<'_>> {
         let State::Running(running) = &self.state else { return None };
         match stream {
@@ -178,7 +178,7 @@ impl Session {
         }
     }
 
-    /// What the session waits for now.
+    /// Returns the events that the session waits for now.
     pub fn wants(&self) -> Wants {
         let may_read = |stream| match &self.state {
             State::Running(running) => {
@@ -195,7 +195,7 @@ impl Session {
         }
     }
 
-    /// When the session has to be looked at again though nothing has happened.
+    /// Returns when to call [`Session::tick`] if nothing happens before.
     pub fn due(&self) -> Instant {
         let alive =
             (self.said + self.terms.peer_timeout / SIGNS_OF_LIFE).min(self.heard + self.terms.peer_timeout);
@@ -213,21 +213,22 @@ impl Session {
         self.sealed.seal(frame).map_err(lost)
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     pub fn send(&mut self) -> Result<(), Parting> {
         self.sealed.send(&mut self.socket).map_err(lost)?;
         if let State::Leaving { shut, .. } = &mut self.state
             && !*shut
             && self.sealed.unsent() == 0
         {
-            // The reading side stays open: to close with bytes unread would reset the connection and lose the exit code.
+            // The reading side stays open: closing with unread bytes would reset the connection and lose the exit
+            // code.
             *shut = true;
             self.socket.shutdown(Shutdown::Write).map_err(lost)?;
         }
         Ok(())
     }
 
-    /// Reads what has come from the caller and acts on it.
+    /// Reads what the caller has sent and acts on it.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Parting> {
         match self.socket.read(buffer) {
             Ok(0) if self.is_over() || matches!(self.state, State::Opening) && self.command.is_empty() => {
@@ -245,14 +246,14 @@ impl Session {
         first.map_or(Ok(()), |frame| self.proceed(frame))
     }
 
-    /// Answers the caller, who then knows that it has the session, and acts on the frame that it began with.
+    /// Answers the caller, which then knows that it has the session, and acts on its first frame.
     pub fn welcome(&mut self, first: Frame) -> Result<(), Parting> {
         self.say(&Frame::Alive)?;
         self.proceed(first)
     }
 
-    /// Acts on a frame, and on those after it that have come already. Only whole frames show that the caller lives: bytes
-    /// can be from anyone.
+    /// Acts on a frame, and on those after it that have already come. Only whole frames prove that the caller
+    /// lives: bytes can be from anyone.
     fn proceed(&mut self, first: Frame) -> Result<(), Parting> {
         self.heard = Instant::now();
         let mut next = Some(first);
@@ -305,7 +306,7 @@ impl Session {
                 Ok(())
             }
             (Frame::Closed(stream), State::Running(running)) => {
-                // The command learns it as it would from a broken pipe at hand.
+                // The command notices, as with any broken pipe.
                 running.outputs.iter_mut().filter(|o| o.stream == stream).for_each(|o| o.pipe = None);
                 Ok(())
             }
@@ -323,7 +324,7 @@ impl Session {
                 return Ok(());
             }
         };
-        // Who was never called has no such line: that is read to tell where a job ran.
+        // Only called agents log this line; the diagnosis uses it to find where a job ran.
         report::line(&format!("session {} from {}: {} begins", self.terms.number, self.peer, self.program()));
         let file = |pipe: Option<OwnedFd>| pipe.map(File::from);
         let shell = Pid::from_raw(i32::try_from(child.id()).map_err(lost)?);
@@ -345,13 +346,13 @@ impl Session {
         Ok(())
     }
 
-    /// Writes to the command what it takes, and grants the caller as much anew.
+    /// Writes to the command as much as it accepts, and returns that much credit to the caller.
     pub fn write_stdin(&mut self) -> Result<(), Parting> {
         let State::Running(running) = &mut self.state else { return Ok(()) };
         let Some(pipe) = &mut running.stdin else { return Ok(()) };
         let outcome = running.stdin_waiting.write_to(pipe);
         if outcome.is_err() || (running.stdin_ended && running.stdin_waiting.is_empty()) {
-            // Nobody reads any more, or there is no more to be read: the command sees the end.
+            // The command has stopped reading, or its input is complete: close the pipe.
             running.stdin = None;
         }
         let closed = outcome.is_err();
@@ -370,7 +371,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reads a piece of the command's output, as much as the caller has granted.
+    /// Reads a piece of the command's output, at most as much as the caller has granted.
     pub fn read_output(&mut self, stream: Stream, buffer: &mut [u8]) -> Result<(), Parting> {
         let State::Running(running) = &mut self.state else { return Ok(()) };
         let Some(output) = running.outputs.iter_mut().find(|o| o.stream == stream) else { return Ok(()) };
@@ -394,7 +395,7 @@ impl Session {
         Ok(())
     }
 
-    /// Adds a line of the agent's own to what the command writes to stderr, where the caller has room for it.
+    /// Adds a line of the agent itself to the command's stderr, if the caller has granted room for it.
     pub fn remark(&mut self, text: &str) {
         let line = report::framed(text).into_bytes();
         let State::Running(running) = &mut self.state else { return };
@@ -406,11 +407,11 @@ impl Session {
             return;
         };
         output.credit = left;
-        // What cannot be sealed ends the session with the next frame that matters.
+        // If sealing fails, the next frame that matters ends the session.
         let _ = self.say(&Frame::Data(Stream::Stderr, line));
     }
 
-    /// The shell has ended with this code.
+    /// Records that the shell has ended with this code.
     pub fn exited(&mut self, code: u8) {
         if let State::Running(running) = &mut self.state {
             let now = Instant::now();
@@ -419,7 +420,8 @@ impl Session {
         }
     }
 
-    /// Does what time asks for. Called after each round of events; answers the exit code once, when the last output has been read.
+    /// Handles timeouts. Called after each round of events; returns the exit code once, when the last output has
+    /// been read.
     pub fn tick(&mut self, now: Instant) -> Result<Option<u8>, Parting> {
         if let State::Leaving { until, .. } = self.state {
             return if now >= until { Err(Parting::Done) } else { Ok(None) };
@@ -437,7 +439,7 @@ impl Session {
         Ok(Some(code))
     }
 
-    /// The exit code, once the command has ended and its output has been read.
+    /// Returns the exit code, once the command has ended and its output has been read.
     fn drained(&mut self, now: Instant) -> Option<u8> {
         let unsent = self.sealed.unsent();
         let State::Running(Running { outputs, ended: Some(ended), .. }) = &mut self.state else {
@@ -448,7 +450,7 @@ impl Session {
         }
         let held_up = unsent >= MAX_UNSENT || outputs.iter().any(|o| o.pipe.is_some() && o.credit == 0);
         if held_up {
-            // The caller does not take it: that is no sign that there is nothing more.
+            // The caller is not reading, which does not mean that there is no more output.
             ended.quiet_since = now;
             ended.until = now + DRAIN_LIMIT;
             return None;
@@ -461,9 +463,10 @@ impl Session {
     }
 }
 
-/// The first word of a shell line that can be a program: assignments and `export NAME` are passed over, its folder is left out.
+/// Returns the first word of a shell line that can be a program, without its folder. Skips assignments and
+/// `export NAME`.
 fn program_of(command: &[u8]) -> String {
-    /// A name longer than this is cut.
+    /// The most characters of a name; longer ones are cut.
     const MAX_NAME: usize = 64;
     let text = String::from_utf8_lossy(command);
     let mut skip_next = false;
@@ -479,7 +482,8 @@ fn program_of(command: &[u8]) -> String {
     name.trim_matches(|c| "\"'`(){}".contains(c)).chars().take(MAX_NAME).collect()
 }
 
-/// The exit code that a caller is told for how a process ended: its own, or 128 and the signal's number, as shells do.
+/// Returns the exit code that a caller gets for how a process ended: its own, or 128 plus the signal's number, as
+/// in shells.
 pub fn code_of(status: nix::sys::wait::WaitStatus) -> Option<(Pid, u8)> {
     use nix::sys::wait::WaitStatus;
     match status {

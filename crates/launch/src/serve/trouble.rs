@@ -1,5 +1,5 @@
-//! What ails a command from outside, looked for while it runs: connections that nobody answers, and ranks that the kernel
-//! kills for want of memory. What is found is put into words that the diagnosis reads; nothing is done about it.
+//! Looks for external trouble while a command runs: connections that nobody answers, and ranks that the kernel
+//! kills because memory is exhausted. It only reports them, in words that the diagnosis parses.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use super::connections::{Connections, News, Silence};
 use super::descendants;
 use super::memory::Memory;
 
-/// What was seen so far.
+/// What has been seen so far.
 pub struct Watch {
     pod: String,
     connections: Connections,
@@ -16,13 +16,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins with what is there now, which is told of nobody.
+    /// Starts from the current state; what has happened before is not reported.
     pub fn begin(pod: &str) -> Self {
         let connections = Connections::default();
         Self { pod: pod.to_owned(), connections, memory: Memory::find() }
     }
 
-    /// Looks at everything; `callers` are the addresses of those whose commands run.
+    /// Looks at everything. `callers` are the addresses of the callers whose commands run.
     pub fn look(&mut self, now: Instant, callers: &[IpAddr]) -> Vec<String> {
         let news = self.connections.look(now, descendants::hold_socket);
         let mut told: Vec<String> = news.iter().map(|news| in_words(&self.pod, news, callers)).collect();
@@ -30,7 +30,7 @@ impl Watch {
         told
     }
 
-    /// Whether there may soon be more to say than was said.
+    /// Returns whether there may soon be more to report.
     pub fn is_doubtful(&self) -> bool {
         self.connections.is_doubtful()
     }
@@ -63,7 +63,7 @@ fn in_words(pod: &str, news: &News, callers: &[IpAddr]) -> String {
     }
 }
 
-/// As people write limits.
+/// Formats bytes as people write limits.
 fn in_mebibytes(bytes: u64) -> String {
     const MEBIBYTE: u64 = 1 << 20;
     if bytes >= MEBIBYTE { format!("{} MiB", bytes / MEBIBYTE) } else { format!("{bytes} bytes") }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_is_said_in_the_words_that_the_diagnosis_reads() {
+    fn findings_use_words_that_the_diagnosis_parses() {
         let peer = "10.0.0.7:1024".parse().unwrap();
         let said = |how, callers: &[IpAddr]| {
             in_words("pi-worker-1", &News::Unanswered { peer, how, seconds: 6 }, callers)

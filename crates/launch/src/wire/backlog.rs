@@ -1,11 +1,11 @@
-//! Bytes that wait to be written to something that takes only so many at a time.
+//! A buffer of bytes for a writer that takes only a part at a time.
 
 use std::io::{self, ErrorKind, Write};
 
-/// Memory kept for the next bytes once everything has been written.
+/// Memory that is kept for the next bytes once everything has been written.
 const KEEP: usize = 64 * 1024;
 
-/// Bytes in order, of which the front may have been written already. Its users bound what they add (see `WINDOW`).
+/// Bytes in order; a part at the front may have been written already. Its users bound what they add (see `WINDOW`).
 #[derive(Default)]
 pub struct Backlog {
     bytes: Vec<u8>,
@@ -18,17 +18,17 @@ impl Backlog {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// How many bytes wait.
+    /// Returns the number of bytes that wait.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.written
     }
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes until nothing waits or `target` takes no more for now; answers how many bytes were written.
+    /// Writes until nothing waits or `target` accepts no more for now. Returns the number of bytes written.
     pub fn write_to(&mut self, target: &mut impl Write) -> io::Result<usize> {
         let before = self.len();
         while self.written < self.bytes.len() {
@@ -61,7 +61,7 @@ impl Backlog {
 mod tests {
     use super::*;
 
-    /// Takes three bytes at a time and is full at every second call.
+    /// Takes three bytes at a time, and every second call would block.
     struct Reluctant(Vec<u8>, bool);
 
     impl Write for Reluctant {

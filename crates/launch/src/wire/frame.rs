@@ -1,4 +1,4 @@
-//! The frames of an established connection: one byte of kind, then the payload.
+//! The frames of an established connection: one byte for the kind, then the payload.
 
 /// A stream of the remote command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +24,11 @@ pub enum Frame {
     StdinEnd,
     /// → Send this signal to the command's processes.
     Signal(u8),
-    /// The receiver of a stream has written so many bytes of it; the sender may send as many more.
+    /// The receiver has written this many bytes of the stream; the sender may send as many more.
     Credit(Stream, u32),
     /// The receiver can write no more of this stream.
     Closed(Stream),
-    /// I am there.
+    /// A keep-alive.
     Alive,
     /// ← The command has ended with this code; nothing follows.
     Exit(u8),
@@ -36,7 +36,7 @@ pub enum Frame {
     Refused(String),
 }
 
-/// A frame that makes no sense.
+/// An invalid frame.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("a frame of kind {0} makes no sense")]
 pub struct FrameFault(u8);
@@ -74,7 +74,7 @@ impl Stream {
 }
 
 impl Frame {
-    /// The bytes of this frame.
+    /// Encodes this frame.
     pub fn encode(&self) -> Vec<u8> {
         let with = |kind: u8, payload: &[u8]| [&[kind], payload].concat();
         match self {
@@ -94,7 +94,7 @@ impl Frame {
         }
     }
 
-    /// The frame that these bytes are.
+    /// Decodes a frame.
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameFault> {
         let fault = FrameFault(bytes.first().copied().unwrap_or(0));
         match bytes {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_frame_survives_the_way() {
+    fn every_frame_survives_encoding_and_decoding() {
         for frame in [
             Frame::Command(b"hostname".to_vec()),
             Frame::Start,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_frames_are_refused() {
         for bytes in [
             &[][..],
             &[0],

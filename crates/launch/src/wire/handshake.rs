@@ -1,14 +1,15 @@
 //! The handshake: Noise `NNpsk0` (the Noise Protocol Framework, revision 34, section 9) with the job's key.
 //!
 //! ```text
-//! caller → agent   "ODHL" version  e, tag          53 bytes; the tag proves the key before the agent computes anything costly
-//! agent → caller   "ODHL" version status  e, ee    6 bytes, and 48 more where status is 0
-//! caller → agent   a sealed frame                  proves that the caller is no recording
+//! caller → agent   "ODHL" version  e, tag          53 bytes; the tag proves the key before any costly computation
+//! agent → caller   "ODHL" version status  e, ee    6 bytes, and 48 more if status is 0
+//! caller → agent   a sealed frame                  proves that the caller does not replay a recording
 //! agent → caller   a sealed frame                  the caller has the session
 //! ```
-//! Magic and version are the prologue, so that nobody between can change them. A recorded first message gets a stranger an
-//! answer, but no keys: until the first sealed frame has opened, the agent gives the connection neither a session nor time.
-//! A refusal is not sealed: anyone between can forge it, so a caller takes it for final only when it comes again and again.
+//! Magic and version are the prologue, so that nobody between can change them. A replayed first message is
+//! answered, but yields no keys: until the first sealed frame has opened, the agent gives the connection neither a
+//! session nor time. A refusal is not sealed, so anyone between can forge it; a caller treats it as final only when
+//! it comes again and again.
 
 use snow::{Builder, HandshakeState};
 
@@ -20,27 +21,27 @@ const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const MAGIC: &[u8; 4] = b"ODHL";
 /// Ephemeral public key and tag.
 const MESSAGE: usize = 48;
-/// Magic and version, which every version of the protocol begins with.
+/// Magic and version. Every version of the protocol begins with them.
 pub const GREETING: usize = 5;
 /// The caller's whole first message.
 pub const HELLO: usize = GREETING + MESSAGE;
-/// The part of the agent's answer that comes in any case.
+/// The part of the agent's answer that always comes.
 pub const ANSWER: usize = GREETING + 1;
-/// What follows it where the caller is welcome.
+/// The part that follows if the caller is accepted.
 pub const WELCOME: usize = MESSAGE;
 
-/// Why the other side is refused, or refuses.
+/// Why a peer is refused, or refuses.
 #[derive(Debug, Clone, Copy, thiserror::Error, PartialEq, Eq)]
 pub enum Refusal {
     /// It does not hold the key.
     #[error("authentication failed: the key of this job does not match")]
     Key,
-    /// It speaks a version that we do not.
+    /// It speaks another version.
     #[error(
         "it speaks version {0} of the launch protocol, this program version {VERSION}: use one version in all pods of a job"
     )]
     Version(u8),
-    /// It has as many callers as it takes.
+    /// It has reached its limit of sessions.
     #[error("it is busy: too many sessions")]
     Busy,
     /// It does not speak the protocol at all.
@@ -53,7 +54,7 @@ const STATUS_KEY: u8 = 1;
 const STATUS_VERSION: u8 = 2;
 const STATUS_BUSY: u8 = 3;
 
-/// Begins a handshake: what to send, and what to keep for [`finish`].
+/// Begins a handshake. Returns what to send, and the state to pass to [`finish`].
 pub fn begin(key: &Key) -> Result<(Vec<u8>, HandshakeState), snow::Error> {
     let prologue = greeting();
     let mut state =
@@ -63,7 +64,7 @@ pub fn begin(key: &Key) -> Result<(Vec<u8>, HandshakeState), snow::Error> {
     Ok(([&prologue, &message[..length]].concat(), state))
 }
 
-/// Judges the first bytes of a caller: magic and version.
+/// Checks the first bytes from a caller: magic and version.
 pub fn judge(greeting: &[u8; GREETING]) -> Result<(), Refusal> {
     match (greeting.starts_with(MAGIC), greeting[4]) {
         (true, VERSION) => Ok(()),
@@ -72,7 +73,7 @@ pub fn judge(greeting: &[u8; GREETING]) -> Result<(), Refusal> {
     }
 }
 
-/// Takes a caller's whole first message; answers what to send back and the sealed connection.
+/// Accepts a caller's whole first message. Returns the answer to send and the sealed connection.
 pub fn accept(key: &Key, hello: &[u8; HELLO]) -> Result<(Vec<u8>, Sealed), Refusal> {
     let answered = |hello: &[u8]| -> Result<(Vec<u8>, Sealed), snow::Error> {
         let prologue = greeting();
@@ -87,7 +88,7 @@ pub fn accept(key: &Key, hello: &[u8; HELLO]) -> Result<(Vec<u8>, Sealed), Refus
     answered(hello).map_err(|_| Refusal::Key)
 }
 
-/// What to send to a caller that is refused; nothing for a stranger.
+/// Returns the answer to a refused caller; empty for a peer that does not speak the protocol.
 pub fn refuse(refusal: Refusal) -> Vec<u8> {
     let status = match refusal {
         Refusal::Key => STATUS_KEY,
@@ -98,7 +99,7 @@ pub fn refuse(refusal: Refusal) -> Vec<u8> {
     [&greeting()[..], &[status]].concat()
 }
 
-/// Judges the first part of an agent's answer.
+/// Checks the first part of an agent's answer.
 pub fn judge_answer(answer: &[u8; ANSWER]) -> Result<(), Refusal> {
     if !answer.starts_with(MAGIC) {
         return Err(Refusal::Stranger);
@@ -112,7 +113,7 @@ pub fn judge_answer(answer: &[u8; ANSWER]) -> Result<(), Refusal> {
     }
 }
 
-/// Ends the handshake on the caller's side with the second part of the answer.
+/// Completes the handshake on the caller's side with the second part of the answer.
 pub fn finish(mut state: HandshakeState, welcome: &[u8; WELCOME]) -> Result<Sealed, Refusal> {
     state
         .read_message(welcome, &mut [])
@@ -165,7 +166,7 @@ mod tests {
         let (hello_bytes, _) = hello(&mine);
         assert_eq!(accept(&other, &hello_bytes).err(), Some(Refusal::Key));
 
-        // an agent that does not hold the key but says "welcome" all the same
+        // an agent that does not hold the key but still says "welcome"
         let (forged_hello, _) = hello(&other);
         let (forged, _) = accept(&other, &forged_hello).unwrap();
         let (_, state) = hello(&mine);
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_and_strangers_are_told_apart() {
+    fn another_version_and_another_protocol_are_different_refusals() {
         assert_eq!(judge(b"ODHL\x02"), Err(Refusal::Version(2)));
         assert_eq!(judge(b"GET /"), Err(Refusal::Stranger));
         assert_eq!(judge_answer(b"SSH-2."), Err(Refusal::Stranger));

@@ -1,4 +1,5 @@
-//! A sealed connection: frames to encrypted, length-prefixed records and back. Length is two bytes, so a record is bounded.
+//! A sealed connection: converts frames to encrypted, length-prefixed records and back. The length has two bytes,
+//! which bounds a record.
 
 use std::io::{self, Write};
 
@@ -7,19 +8,19 @@ use snow::TransportState;
 use super::backlog::Backlog;
 use super::frame::{Frame, FrameFault};
 
-/// What the cipher adds to a frame.
+/// The bytes that the cipher adds to a frame.
 const TAG: usize = 16;
-/// The two bytes of length in front of a record.
+/// The length prefix of a record.
 const PREFIX: usize = 2;
 
-/// Both directions of a connection whose two ends hold the job's key.
+/// Both directions of a connection between two holders of the job's key.
 pub struct Sealed {
     noise: TransportState,
     inbound: Vec<u8>,
     outbound: Backlog,
 }
 
-/// Why a connection cannot go on.
+/// Why a connection cannot continue.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SealFault {
     /// A record was changed on the way, or is not from the peer.
@@ -28,18 +29,18 @@ pub enum SealFault {
     /// A frame is too long to be sealed.
     #[error("a frame of {0} bytes is too long")]
     TooLong(usize),
-    /// A record opened to nonsense.
+    /// A record opened to an invalid frame.
     #[error(transparent)]
     Nonsense(#[from] FrameFault),
 }
 
 impl Sealed {
-    /// Goes on where a handshake has ended.
+    /// Takes over from a completed handshake.
     pub fn new(noise: TransportState) -> Self {
         Self { noise, inbound: Vec::new(), outbound: Backlog::default() }
     }
 
-    /// Adds a frame to what waits to be sent.
+    /// Queues a frame for sending.
     pub fn seal(&mut self, frame: &Frame) -> Result<(), SealFault> {
         let plain = frame.encode();
         let length = plain.len() + TAG;
@@ -53,22 +54,22 @@ impl Sealed {
         Ok(())
     }
 
-    /// How many bytes wait to be sent.
+    /// Returns the number of bytes that wait to be sent.
     pub fn unsent(&self) -> usize {
         self.outbound.len()
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     pub fn send(&mut self, socket: &mut impl Write) -> io::Result<()> {
         self.outbound.write_to(socket).map(drop)
     }
 
-    /// Takes bytes that came in. The caller opens all frames before it takes more, so what is kept is less than one record.
+    /// Adds received bytes. The caller opens all frames before it adds more, so less than one record is kept.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.inbound.extend_from_slice(bytes);
     }
 
-    /// The next frame, if it is all there.
+    /// Returns the next frame, if it is complete.
     pub fn open(&mut self) -> Result<Option<Frame>, SealFault> {
         let Some((prefix, rest)) = self.inbound.split_first_chunk::<PREFIX>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes(*prefix));

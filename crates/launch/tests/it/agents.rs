@@ -1,4 +1,4 @@
-//! A job's agents for the time of a test, and looks at the processes of this machine.
+//! A job's agents for the duration of a test, and helpers to inspect the processes of this machine.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -11,10 +11,10 @@ use nix::unistd::Pid;
 
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_odh-launch");
-/// No condition is waited for longer than this; far more than any takes.
+/// The longest wait for a condition; far more than any takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Agents `w-0`, `w-1`, … that share a key and a registry; all end with this value.
+/// Agents `w-0`, `w-1`, … that share a key and a registry; all end when this value is dropped.
 pub struct Job {
     pub directory: tempfile::TempDir,
     pub agents: Vec<Agent>,
@@ -26,13 +26,14 @@ pub struct Agent {
 }
 
 impl Job {
-    /// Starts so many agents, each with temporary files of its own as pods have them (daemons of Open MPI that share a session folder
-    /// crash, 4.1.4 in `hwloc_shmem_topology_write`), and waits until each has announced itself.
+    /// Starts `count` agents and waits until each has announced itself. Each has its own folder for temporary
+    /// files, as in a pod: daemons of Open MPI that share a session folder crash (4.1.4 in
+    /// `hwloc_shmem_topology_write`).
     pub fn start(count: usize) -> Self {
         Self::start_with(count, &[])
     }
 
-    /// The same with more in the agents' environment.
+    /// The same with more variables in the agents' environment.
     pub fn start_with(count: usize, environment: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("registry")).unwrap();
@@ -48,7 +49,7 @@ impl Job {
                 .env("ODH_POD_NAME", format!("w-{index}"))
                 .env("TMPDIR", temporary)
                 .envs(environment.iter().copied());
-            // Not in the session of the test, as in a pod.
+            // Not in the test's session, as in a pod.
             command
                 .process_group(0)
                 .stdin(Stdio::null())
@@ -74,7 +75,7 @@ impl Job {
         fs::read_to_string(self.registry().join(name)).unwrap().trim().to_owned()
     }
 
-    /// The program in the environment of this job, in the pod of this name.
+    /// Returns a command that runs the program in this job's environment, as the pod of this name.
     pub fn command(&self, pod: &str) -> Command {
         let mut command = Command::new(PROGRAM);
         self.put_into(&mut command);
@@ -82,13 +83,13 @@ impl Job {
         command
     }
 
-    /// Gives another program the environment of this job.
+    /// Sets this job's environment for another program.
     pub fn put_into(&self, command: &mut Command) {
         command.env("ODH_LAUNCH_KEY", self.path("key")).env("ODH_LAUNCH_REGISTRY", self.registry());
         command.env("ODH_LAUNCH_START_TIMEOUT", "20");
     }
 
-    /// A call with no standard input.
+    /// Makes a call without standard input.
     pub fn call(&self, host: &str, command: &str) -> Output {
         self.command("launcher").args([host, command]).stdin(Stdio::null()).output().unwrap()
     }
@@ -127,7 +128,7 @@ pub fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Waits on a condition, looking every few milliseconds.
+/// Waits for a condition, polling every few milliseconds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
@@ -160,20 +161,20 @@ pub fn processes() -> Vec<Seen> {
     fs::read_dir("/proc").unwrap().filter_map(|entry| seen(&entry.ok()?.path())).collect()
 }
 
-/// How many living processes have exactly this command line, words joined by blanks.
+/// Counts the living processes with exactly this command line, its words joined by blanks.
 pub fn count_of(command_line: &str) -> usize {
     let wanted = format!("{command_line} ");
     processes().iter().filter(|p| p.state != 'Z' && p.command_line == wanted).count()
 }
 
-/// The most memory that a process has had resident, in KiB.
+/// Returns the peak resident memory of a process, in KiB.
 pub fn peak_memory_kib(pid: Pid) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// A number of seconds that no other test sleeps, so that the processes of this one can be told from others.
+/// Returns a `sleep` command that no other test runs, so that the processes of this one can be identified.
 pub fn unique_sleep() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Calls that go well: exit codes, streams, signals, what the subcommands do.
+//! Successful calls: exit codes, streams, signals, and the subcommands.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,8 @@ use crate::agents::{
     Job, PROGRAM, count_of, peak_memory_kib, pid_of, stderr_of, stdout_of, unique_sleep, wait_until,
 };
 
-/// More than this an agent or a caller must not take, whatever passes through it; the streams' windows are 768 KiB in all.
+/// The most memory that an agent or a caller may use, whatever passes through it. The streams' windows are 768 KiB
+/// in total.
 const MEMORY_LIMIT_KIB: u64 = 24 * 1024;
 const LARGE: usize = 100 * 1024 * 1024;
 
@@ -94,7 +95,7 @@ fn a_hundred_mebibytes_pass_both_ways_in_little_memory() {
 }
 
 #[test]
-fn a_reader_that_has_stopped_stops_the_writer_and_nothing_else() {
+fn a_reader_that_stops_blocks_the_writer_and_nothing_else() {
     let job = Job::start(1);
     // A size that no other test's writer has.
     let writer = format!("head -c {} /dev/zero", LARGE + std::process::id() as usize);
@@ -106,14 +107,14 @@ fn a_reader_that_has_stopped_stops_the_writer_and_nothing_else() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Nobody reads its output; a signal overtakes it all the same, and the trap's word comes back.
+    // Nobody reads its output. A signal overtakes it nevertheless, and the trap's output comes back.
     wait_until("the writer runs", || count_of(&writer) > 0);
     kill(pid_of(&child), Signal::SIGUSR1).unwrap();
     let mut said = [0; 7];
     child.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
     assert_eq!(&said, b"caught\n");
     assert!(peak_memory_kib(job.pid(0)) < MEMORY_LIMIT_KIB);
-    // Other calls go on meanwhile.
+    // Meanwhile other calls continue.
     assert!(job.call("w-0", "true").status.success());
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(9));
@@ -155,7 +156,7 @@ fn signals_reach_every_process_of_the_group() {
 fn a_daemon_left_behind_does_not_hold_the_caller() {
     let job = Job::start(1);
     let sleep = unique_sleep();
-    // It holds the pipes open, in a session of its own, as daemons of MPI do.
+    // It holds the pipes open, in a session of its own, as MPI daemons do.
     let output = job.call("w-0", &format!("setsid {sleep} & echo started; exit 5"));
     assert_eq!((stdout_of(&output).as_str(), output.status.code()), ("started\n", Some(5)));
     assert_eq!(count_of(&sleep), 1, "the daemon lives on");

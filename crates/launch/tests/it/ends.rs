@@ -1,4 +1,4 @@
-//! How things end: callers that vanish, agents that are stopped, processes that nobody waits for.
+//! Endings: callers that vanish, agents that are stopped, processes that nobody waits for.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -90,12 +90,12 @@ fn an_agent_that_is_killed_ends_the_call_with_255() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(255));
     assert!(stderr_of(&output).starts_with("odh-launch: w-0: connection lost: "), "{}", stderr_of(&output));
-    // In a pod the agent is process 1, and nothing outlives it; here its child does.
+    // In a pod the agent is process 1, and nothing outlives it. Here its child does.
     left().iter().for_each(|p| kill(nix::unistd::Pid::from_raw(p.pid), Signal::SIGKILL).unwrap());
 }
 
 #[test]
-fn a_caller_that_is_frozen_is_told_from_one_that_is_slow() {
+fn a_frozen_caller_is_distinguished_from_a_slow_one() {
     let job = Job::start_with(1, &[("ODH_LAUNCH_PEER_TIMEOUT", "3")]);
     let (slow, frozen) = (unique_sleep(), unique_sleep());
     let start = |command: &str| {

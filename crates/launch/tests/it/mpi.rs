@@ -52,7 +52,7 @@ fn open_mpi_starts_ranks_on_every_host_with_and_without_tree() {
     wait_until("no daemon is left", || !processes().iter().any(|p| agents.contains(&p.parent)));
 }
 
-/// Each agent says which ranks ran with it, though they print nothing.
+/// Checks that each agent reports which ranks ran on it, although they print nothing.
 fn told_of_ranks(job: &Job) {
     for index in 0..3 {
         let wanted = format!("odh-launch: ranks {}-{} of 6 ran here\n", 2 * index, 2 * index + 1);

@@ -1,4 +1,4 @@
-//! Peers that may not, cannot or will not: keys, garbage, silence, hosts that are not there.
+//! Peers that are not permitted, broken or hostile: keys, garbage, silence, missing hosts.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -10,13 +10,13 @@ use crate::agents::{Job, PROGRAM, stderr_of, stdout_of, wait_until};
 
 /// A caller's first message.
 const HELLO: usize = 53;
-/// An agent's answer to it, where the caller is welcome.
+/// The length of an agent's answer to an accepted caller.
 const WELCOME: usize = 54;
-/// So often a caller that is refused tries.
+/// How often a refused caller tries.
 const TRIES_IF_REFUSED: usize = 6;
-/// Calls that an agent runs at once.
+/// The most calls that an agent runs at once.
 const SESSIONS: usize = 128;
-/// Longer than an agent gives a connection that has not proved the key.
+/// Longer than the trial of a connection that has not proved the key.
 const LONGEST_TRIAL: Duration = Duration::from_secs(25);
 
 #[test]
@@ -42,7 +42,7 @@ fn a_wrong_key_is_refused_with_a_clear_word() {
 #[test]
 fn an_agent_that_does_not_hold_the_key_is_refused() {
     let job = Job::start(0);
-    // It answers "welcome" and some 48 bytes, and would like to be told a command.
+    // It answers "welcome" and some 48 bytes, and tries to obtain a command.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     fs::write(job.registry().join("w-0"), listener.local_addr().unwrap().to_string()).unwrap();
     let impostor = std::thread::spawn(move || {
@@ -104,7 +104,7 @@ fn hosts_that_do_not_come_up_are_named_with_the_reason() {
 }
 
 #[test]
-fn a_caller_that_waits_says_for_whom() {
+fn a_waiting_caller_names_the_host() {
     let job = Job::start(0);
     let begun = Instant::now();
     let mut caller = job.command("launcher");
@@ -136,7 +136,7 @@ fn an_address_without_registry_is_dialled_at_the_port() {
         command.env_remove("ODH_LAUNCH_REGISTRY").stdin(Stdio::null());
         command
     };
-    // The caller is there first and waits for the agent.
+    // The caller starts first and waits for the agent.
     let caller = program().args(["localhost", "echo up"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut agent = program().arg("serve").stderr(Stdio::null()).spawn().unwrap();
     let output = caller.wait_with_output().unwrap();
@@ -147,10 +147,10 @@ fn an_address_without_registry_is_dialled_at_the_port() {
 }
 
 #[test]
-fn garbage_and_silence_cost_nothing_and_harm_nobody() {
+fn garbage_and_silent_connections_harm_nobody() {
     let job = Job::start(1);
     let address = job.address("w-0");
-    // Far more than are kept, all silent after a few bytes.
+    // Far more than the agent keeps, all silent after a few bytes.
     let mut idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(&address).unwrap()).collect();
     for (index, socket) in idle.iter_mut().enumerate() {
         // The agent may have dropped it for a newer one.
@@ -163,7 +163,7 @@ fn garbage_and_silence_cost_nothing_and_harm_nobody() {
     garbage.set_read_timeout(Some(limit)).unwrap();
     assert!(!matches!(garbage.read(&mut [0; 1]), Ok(1..)), "a stranger is told nothing");
 
-    // The last ones were kept; their ten seconds pass.
+    // The last ones were kept; their ten seconds pass now.
     let begun = Instant::now();
     let last = idle.last_mut().unwrap();
     last.set_read_timeout(Some(limit)).unwrap();
@@ -173,7 +173,7 @@ fn garbage_and_silence_cost_nothing_and_harm_nobody() {
     assert!((1..=5).contains(&lines), "the log is not flooded:\n{}", job.log(0));
 }
 
-/// A true caller's first message, as somebody on the network may record it.
+/// Returns a real caller's first message, as somebody on the network may record it.
 fn recorded_hello(job: &Job) -> [u8; HELLO] {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     fs::write(job.registry().join("recorder"), listener.local_addr().unwrap().to_string()).unwrap();
@@ -185,7 +185,7 @@ fn recorded_hello(job: &Job) -> [u8; HELLO] {
     hello
 }
 
-/// Sends an agent a first message and reads its answer: whether it was welcomed.
+/// Sends a first message to an agent. Returns the socket, and whether the agent accepted it.
 fn replay(address: &str, hello: &[u8; HELLO]) -> (TcpStream, bool) {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(LONGEST_TRIAL)).unwrap();
@@ -202,7 +202,7 @@ fn recorded_first_messages_take_no_sessions() {
     for _ in 0..2 * SESSIONS {
         let (mut socket, welcomed) = replay(&address, &hello);
         assert!(welcomed, "a recorded message cannot be told from a true one");
-        // The length of a long record, of which nothing comes. The agent may have given the connection up.
+        // The length of a long record that never comes. The agent may have dropped the connection.
         drop(socket.write_all(&[0xff, 0xff]));
         replayed.push(socket);
     }
@@ -213,7 +213,7 @@ fn recorded_first_messages_take_no_sessions() {
 }
 
 #[test]
-fn a_byte_now_and_then_does_not_keep_a_recorded_first_message_alive() {
+fn slow_bytes_do_not_prolong_the_trial_of_a_recorded_first_message() {
     let job = Job::start(1);
     let (mut socket, welcomed) = replay(&job.address("w-0"), &recorded_hello(&job));
     assert!(welcomed);
@@ -261,7 +261,7 @@ fn a_forged_refusal_does_not_end_a_caller() {
 }
 
 #[test]
-fn other_versions_are_told_so() {
+fn a_caller_of_another_version_gets_a_clear_refusal() {
     let job = Job::start(1);
     let mut socket = TcpStream::connect(job.address("w-0")).unwrap();
     socket.write_all(b"ODHL\x07").unwrap();

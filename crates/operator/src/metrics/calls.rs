@@ -15,9 +15,9 @@ use super::Metrics;
 /// A client whose requests are counted.
 #[derive(Clone)]
 pub(crate) struct Counted {
-    /// What sends the requests.
+    /// The client that sends the requests.
     pub inner: kube::Client,
-    /// What counts them.
+    /// The metrics that count them.
     pub metrics: Arc<Metrics>,
 }
 
@@ -47,8 +47,8 @@ impl Service<Request<Body>> for Counted {
     }
 }
 
-/// The verb and the resource of a request, as RBAC has them (`apiserver/pkg/endpoints/request/requestinfo.go`); a
-/// subresource stands behind a slash.
+/// Returns the verb and the resource of a request as RBAC names them
+/// (`apiserver/pkg/endpoints/request/requestinfo.go`); a subresource follows a slash.
 fn name_call(method: &Method, uri: &Uri) -> (&'static str, String) {
     let parts: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
     let rest = match parts.as_slice() {

@@ -1,5 +1,5 @@
-//! What is read off the stores at each scrape, so that nothing of a job that is gone stays. Jobs that another controller
-//! manages are not counted.
+//! Metrics that are read from the stores at each scrape, so that nothing remains of a deleted job. Jobs of other
+//! managers are not counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -81,7 +81,7 @@ fn show(
     Ok(())
 }
 
-/// Labels of any names.
+/// Labels with arbitrary names.
 struct Named<'a>(&'a Labels);
 
 impl EncodeLabelSet for Named<'_> {

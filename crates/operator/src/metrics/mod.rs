@@ -1,7 +1,7 @@
-//! What the operator counts and times, and how it is shown.
+//! The operator's metrics.
 //!
-//! Counters and histograms grow where the thing happens; what can be read off the watches' stores (jobs by phase,
-//! Workers by state, upstream's `mpi_operator_job_info`) is read at each scrape, so a series goes when its job goes.
+//! Counters and histograms are updated where things happen. What the watches' stores show (jobs by phase, Workers
+//! by state, upstream's `mpi_operator_job_info`) is read at each scrape, so a series disappears with its job.
 //! Upstream's names are kept (`cmd/mpi-operator/app/server.go`, `pkg/controller/mpi_job_controller.go` of v0.8.2).
 
 mod calls;
@@ -29,12 +29,12 @@ pub use text::Format;
 use crate::health::Health;
 pub(crate) use calls::Counted;
 
-/// Durations of what happens to a job, in seconds: from a quarter of a second to some 18 hours.
+/// Buckets for the stages of a job, in seconds: from a quarter of a second to some 18 hours.
 const STAGE_BUCKETS: (f64, f64, u16) = (0.25, 2.0, 18);
-/// Durations of a pass and of a request, in seconds: from 1 ms to some 33 s.
+/// Buckets for passes and requests, in seconds: from 1 ms to some 33 s.
 const PASS_BUCKETS: (f64, f64, u16) = (0.001, 2.0, 16);
 
-/// Everything that is counted and timed in one operator.
+/// All metrics of one operator.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -97,7 +97,7 @@ fn pass_histogram() -> Histogram {
 }
 
 impl Metrics {
-    /// Nothing counted yet; the depth of the queue is read off `health`.
+    /// Creates the metrics, all at zero. The depth of the queue is read from `health`.
     pub(crate) fn new(health: Arc<Health>) -> Self {
         let jobs: Arc<OnceLock<Store<MPIJob>>> = Arc::default();
         let mut metrics = Self {
@@ -143,24 +143,24 @@ impl Metrics {
         registry.register("admission_reviews", what, self.admissions.clone());
     }
 
-    /// The jobs that there are, from now on.
+    /// Sets the store of jobs to read at each scrape.
     pub(crate) fn watch_jobs(&self, jobs: Store<MPIJob>) {
-        // A process runs one operator; the first store is the one.
+        // A process runs one operator, so only the first store counts.
         let _ = self.jobs.set(jobs);
     }
 
-    /// Whether this process leads.
+    /// Records whether this process leads.
     pub fn set_leader(&self, leads: bool) {
         self.is_leader.set(i64::from(leads));
     }
 
-    /// A pass over a job has ended.
+    /// Records that a pass over a job has ended.
     pub(crate) fn pass_ended(&self, took: Duration, is_ok: bool) {
         let outcome = if is_ok { "success" } else { "error" };
         self.passes.get_or_create(&ByOutcome { outcome }).observe(took.as_secs_f64());
     }
 
-    /// A request was answered, or was not (`code` is then `error`).
+    /// Records the answer to a request, or its failure (`code` is then `error`).
     pub(crate) fn request_ended(&self, verb: &'static str, resource: String, code: String, took: Duration) {
         self.requests.get_or_create(&ByCall { verb, resource, code }).inc();
         if verb != "watch" {
@@ -168,13 +168,13 @@ impl Metrics {
         }
     }
 
-    /// An admission review was answered.
+    /// Records the answer to an admission review.
     pub fn review_answered(&self, operation: &str, decision: &'static str) {
         self.admissions.get_or_create(&ByDecision { operation: operation.to_owned(), decision }).inc();
     }
 
-    /// A status was written: what it says that the old one did not is counted, once, as a status that could not be
-    /// written is not (upstream counts before it writes, and again when it has to repeat it).
+    /// Records a written status. What is new in it is counted once, and a status that could not be written is not
+    /// counted (upstream counts before it writes, and again when it retries).
     pub(crate) fn status_written(&self, job: &MPIJob, old: &MPIJobStatus, new: &MPIJobStatus) {
         let became = |condition: &str| plan::is_true(new, condition) && !plan::is_true(old, condition);
         if became(CONDITION_CREATED) {
@@ -183,8 +183,8 @@ impl Metrics {
         if became(CONDITION_SUCCEEDED) {
             self.successful.inc();
         }
-        // A job that cannot be run has not failed: it never began, and may be mended and refused any number of times. Upstream
-        // counts none of it either.
+        // A job that cannot run has not failed: it never began, and may be corrected and refused any number of
+        // times. Upstream does not count it either.
         if became(CONDITION_FAILED) && !is_refused(new) {
             self.failed.inc();
             self.failures.get_or_create(&ByCause { cause: cause(new) }).inc();
@@ -207,7 +207,8 @@ impl Metrics {
         }
     }
 
-    /// The phases of a start, once it is over; of a job that runs all times are known but the first rank's.
+    /// Records the phases of a start once it is complete. All times of a running job are known, except for the
+    /// first rank's.
     fn phases(&self, status: &MPIJobStatus) {
         let Some(startup) = &status.startup else { return };
         let times = [
@@ -230,10 +231,10 @@ impl Metrics {
         self.stages.get_or_create(&ByStage { stage }).observe(seconds);
     }
 
-    /// Everything, as text.
+    /// Returns all metrics as text.
     ///
     /// # Errors
-    /// None but those of a formatter, and a `String` has none.
+    /// Only those of the formatter; writing to a `String` has none.
     pub fn show(&self, format: Format) -> Result<String, std::fmt::Error> {
         let mut shown = String::new();
         prometheus_client::encoding::text::encode(&mut shown, &self.registry)?;
@@ -244,14 +245,13 @@ impl Metrics {
     }
 }
 
-/// Whether a status says that its job cannot be run.
+/// Returns whether a status says that its job cannot run.
 fn is_refused(status: &MPIJobStatus) -> bool {
     plan::condition(status, CONDITION_FAILED)
         .is_some_and(|failed| failed.reason.as_deref() == Some(REASON_VALIDATION))
 }
 
-/// Why a job failed, in one of a bounded number of words: what a pod says of itself stands behind a slash and is left
-/// out.
+/// Returns why a job failed, as one of a bounded number of words: a pod's own reason, after the slash, is left out.
 fn cause(status: &MPIJobStatus) -> String {
     let failure = status.failure.as_ref().map(|failure| failure.reason.as_str());
     let condition =

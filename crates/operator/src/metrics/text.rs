@@ -1,5 +1,5 @@
-//! The two text formats. The library writes OpenMetrics; who asks without naming a format gets Prometheus' own text
-//! format 0.0.4, which names counters in full and knows neither units nor an end.
+//! The two text formats. The library writes OpenMetrics. A client that names no format gets Prometheus' own text
+//! format 0.0.4, which writes counter names in full and has neither units nor an end marker.
 
 /// A format of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a request's `Accept` asks for.
+    /// Returns the format that a request's `Accept` asks for.
     #[must_use]
     pub fn accepted(accept: Option<&str>) -> Self {
         if accept.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
@@ -21,7 +21,7 @@ impl Format {
         }
     }
 
-    /// Its name in `Content-Type`.
+    /// Returns the format's `Content-Type`.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Format {
     }
 }
 
-/// The same metrics in the text format 0.0.4.
+/// Converts metrics to the text format 0.0.4.
 pub(super) fn from_open_metrics(shown: &str) -> String {
     let mut text = String::with_capacity(shown.len());
     let mut help: Option<(&str, &str)> = None;

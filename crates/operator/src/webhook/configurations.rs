@@ -1,8 +1,8 @@
-//! How the API server is told to ask.
+//! The configurations by which the API server calls the webhook.
 //!
-//! A creation is refused when nobody answers, as nothing else keeps the quota; a change or a deletion passes then, as
-//! it must stay possible to take finalizers off, to end a namespace and to resume what a queue admitted. Namespaces
-//! without which the operator cannot come back are left out altogether.
+//! If nobody answers, a creation is refused, because nothing else enforces the quota; a change or a deletion
+//! passes, because finalizers must be removable, namespaces must terminate, and queues must be able to resume what
+//! they admitted. Namespaces that the operator needs to come back are excluded altogether.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -17,24 +17,24 @@ use kube::{Client, ResourceExt};
 pub const WEBHOOK_NAME: &str = "mpi-operator";
 /// How long the API server waits for an answer, in seconds.
 const TIMEOUT_SECONDS: i32 = 5;
-/// Other operators may change a configuration between reading and writing it this often.
+/// How often another operator may change a configuration between our read and our write.
 const TRIES: usize = 5;
 
-/// Where the webhook answers.
+/// Where the webhook listens.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// At an address, such as `https://127.0.0.1:4433`.
     Url(String),
     /// Behind a Service's port 443.
     Service {
-        /// Its namespace, which the webhook leaves out.
+        /// Its namespace, which the webhook excludes.
         namespace: String,
         /// Its name.
         name: String,
     },
 }
 
-/// Both configurations; `authority` is the PEM that the API server trusts, empty if it is filled in later.
+/// Returns both configurations. `authority` is the PEM that the API server trusts; empty if it is filled in later.
 #[must_use]
 pub fn configurations(
     place: &Place,
@@ -119,8 +119,8 @@ fn rules(operations: &[&str]) -> Option<Vec<RuleWithOperations>> {
     }])
 }
 
-/// Writes both configurations, over those that are there. For the embedded cluster; in a real one an administrator does
-/// it, and the operator may only fill in whom to trust.
+/// Writes both configurations, over existing ones. For the embedded cluster; in a real one an administrator does
+/// this, and the operator may only fill in the trusted authority.
 ///
 /// # Errors
 /// If the API server refuses it or cannot be reached.
@@ -143,7 +143,7 @@ where
     }
 }
 
-/// Fills in, in the configurations that are there, whom the API server is to trust; nothing is written if it does.
+/// Fills in the trusted authority in the existing configurations. Writes nothing if it is already there.
 ///
 /// # Errors
 /// If a configuration is missing, or may not be read or written.

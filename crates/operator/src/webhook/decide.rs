@@ -1,18 +1,18 @@
-//! What is decided about a job, without asking anybody: defaults, faults, warnings. Pure.
+//! Decisions about a job that need no requests: defaults, faults, warnings. Pure.
 
 use api::MPIJob;
 use serde_json::{Value, json};
 
 use super::review::{Decision, Request};
 
-/// The API server cuts a warning at 256 characters and drops all beyond 4096 in sum.
+/// The API server cuts a warning at 256 characters, and drops all beyond a total of 4096.
 const LONGEST_WARNING: usize = 256;
-/// Changed fields named in an audit line; more are counted only.
+/// The most changed fields that an audit line names; the rest are only counted.
 const MOST_FIELDS: usize = 20;
-/// Fields are named down to this depth below `spec`.
+/// How deep below `spec` fields are named.
 const DEEPEST_FIELD: usize = 3;
 
-/// Fills in what the person left open. A job that another manager looks after is left as it is.
+/// Fills in defaults. Does not change a job of another manager.
 pub(super) fn default(request: &Request) -> Decision {
     let Some(job) = &request.object else { return Decision::default() };
     if !plan::is_ours(job) || request.operation != "CREATE" {
@@ -27,7 +27,7 @@ pub(super) fn default(request: &Request) -> Decision {
     Decision { patch, ..Decision::default() }
 }
 
-/// The operations that add to one value what another has beside it.
+/// Adds to `patch` the operations that turn `open` into `filled`.
 fn additions(path: &str, open: &Value, filled: &Value, patch: &mut Vec<Value>) {
     let (Value::Object(open), Value::Object(filled)) = (open, filled) else {
         if open != filled {
@@ -44,9 +44,10 @@ fn additions(path: &str, open: &Value, filled: &Value, patch: &mut Vec<Value>) {
     }
 }
 
-/// Refuses a job that cannot run, with every fault, and warns of what runs otherwise than meant. A change that leaves
-/// the spec as it is passes, but for faults that it brings in itself, as it can by an annotation: somebody who removes a
-/// finalizer of an invalid job, or adds an annotation of another controller, must be able to.
+/// Refuses a job that cannot run, with every fault, and warns about settings that work differently than expected. A
+/// change that leaves the spec alone passes, except for faults that it introduces itself, for example in an
+/// annotation: somebody who removes a finalizer from an invalid job, or adds another controller's annotation, must
+/// be able to.
 pub(super) fn validate(request: &Request) -> Decision {
     let Some(job) = &request.object else { return Decision::default() };
     if job.metadata.deletion_timestamp.is_some() {
@@ -87,8 +88,9 @@ fn cut(text: &str) -> String {
     text.char_indices().take_while(|(at, c)| at + c.len_utf8() <= LONGEST_WARNING).map(|(_, c)| c).collect()
 }
 
-/// Whether the request takes one of the namespace's places: a new job that is to run, or one that a person resumes. What
-/// a queue resumes has its quota reserved already: to refuse it would leave that idle, and the queue would try for ever.
+/// Returns whether the request takes one of the namespace's places: a new job that is to run, or one that a person
+/// resumes. A job that a queue resumes has its quota reserved already; a refusal would leave that idle, and the
+/// queue would retry for ever.
 pub(super) fn takes_place(request: &Request) -> bool {
     let queued = |job: &MPIJob| {
         job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(api::LABEL_QUEUE_NAME))
@@ -101,7 +103,7 @@ pub(super) fn takes_place(request: &Request) -> bool {
     plan::is_ours(job) && request.old_object.as_ref().is_none_or(|old| held(old) && !queued(old))
 }
 
-/// The fields below `spec` that differ, for the audit line.
+/// Returns the fields below `spec` that differ, for the audit line.
 pub(super) fn changed_fields(request: &Request) -> Vec<String> {
     let (Some(old), Some(new)) = (&request.old_object, &request.object) else { return Vec::new() };
     let (Ok(old), Ok(new)) = (serde_json::to_value(&old.spec), serde_json::to_value(&new.spec)) else {
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_filled_in_on_creation() {
+    fn defaults_are_filled_in_on_creation() {
         let new = job(&json!({ "suspend": true }), 2);
         let decision = default(&request("CREATE", None, Some(new.clone())));
         let paths: Vec<&str> = decision.patch.iter().map(|patch| patch["path"].as_str().unwrap()).collect();
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_what_cannot_be_changed_is_refused() {
+    fn a_change_of_an_immutable_field_is_refused() {
         let old = job(&json!({}), 2);
         let mut new = old.clone();
         new["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["hostNetwork"] = json!(true);
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_is_judged_by_the_faults_that_it_brings_in() {
+    fn a_changed_annotation_is_refused_only_for_faults_that_it_introduces() {
         let bad = job(&json!({ "backoffLimit": -1 }), 0);
         let with = |annotations: Value| {
             let mut job = bad.clone();
@@ -217,7 +219,8 @@ mod tests {
             job
         };
         assert!(!takes_place(&request("UPDATE", Some(queued(held.clone())), Some(queued(free.clone())))));
-        // Of a queue that nobody serves, no job waits: and a label that comes with the resume is no queue's word.
+        // A labelled job that is created unsuspended is not managed by any queue, and a label that is added with the
+        // resume is not a queue's decision.
         assert!(takes_place(&request("CREATE", None, Some(queued(free.clone())))));
         assert!(takes_place(&request("UPDATE", Some(held), Some(queued(free)))));
     }

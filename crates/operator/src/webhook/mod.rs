@@ -1,9 +1,9 @@
-//! Admission: what a person asks to do to an MPIJob is checked, completed, counted and written down before it is
-//! stored, by the same rules as when the operator meets the job. Everything works without it, too: then an invalid
-//! job is stored and says so in its status.
+//! Admission: requests for MPIJobs are checked, completed, counted and logged before they are stored, by the same
+//! rules that the operator applies to a stored job. The operator works without it, too: an invalid job is then
+//! stored and says so in its status.
 //!
-//! `/default` fills in, `/validate` refuses, warns, keeps the namespace's quota and writes the audit line. See
-//! `docs/decisions/0005-check-jobs-at-admission.md` for when it fails open and when closed.
+//! `/default` fills in defaults; `/validate` refuses, warns, enforces the namespace's quota and writes the audit
+//! line. See `docs/decisions/0005-check-jobs-at-admission.md` for when it fails open and when closed.
 
 mod configurations;
 mod decide;
@@ -28,7 +28,7 @@ use crate::vitals::Vitals;
 use quota::{Quota, Verdict};
 use review::{Decision, Review};
 
-/// No review is longer: an object is bounded by 1.5 MiB in etcd, and an update has two.
+/// The most bytes of a review: an object is bounded by 1.5 MiB in etcd, and an update has two.
 const LONGEST_REVIEW: usize = 8 << 20;
 
 /// Answers admission reviews.
@@ -39,13 +39,13 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Answers with the help of `client`; what it must remember of quotas stands in `namespace`.
+    /// Creates a webhook that uses `client` and keeps its quota records in `namespace`.
     #[must_use]
     pub fn new(client: Client, namespace: impl Into<String>, vitals: Vitals) -> Self {
         Self { quota: Quota::new(client, namespace.into()), vitals, callers_are_proved: false }
     }
 
-    /// Says in the audit lines that only those with the API server's certificate can ask.
+    /// Marks callers as authenticated in the audit lines: only holders of the API server's certificate can call.
     #[must_use]
     pub fn of_proved_callers(self) -> Self {
         Self { callers_are_proved: true, ..self }
@@ -82,7 +82,7 @@ impl Webhook {
                 let body = decision.answer(&request.uid).to_string().into_bytes();
                 with_type(StatusCode::OK, "application/json", body)
             }
-            // The API server then does as the failure policy says.
+            // The API server then applies the failure policy.
             Err(error) => {
                 tracing::warn!(%error, "a review could not be answered");
                 text(StatusCode::INTERNAL_SERVER_ERROR, format!("the quota could not be checked: {error}\n"))
@@ -106,10 +106,10 @@ impl Webhook {
     }
 }
 
-/// Answers reviews on loopback and has the API server ask there: for the embedded cluster, in whose process this runs.
-/// `installer` writes the configurations, as whoever installs an operator does; `client` is the operator's own, which
-/// remembers quotas in `namespace`. Where the authority of the API server's client certificate is known, in PEM, nobody else is
-/// answered.
+/// Answers reviews on loopback and configures the API server to send them there: for the embedded cluster, which
+/// runs in this process. `installer` writes the configurations, as the installer of an operator does; `client` is
+/// the operator's own and keeps quota records in `namespace`. If the authority of the API server's client
+/// certificate is given, in PEM, no other caller is answered.
 ///
 /// # Errors
 /// If no port is free, no certificate can be made, or the API server refuses the configurations.
@@ -135,8 +135,9 @@ pub async fn on_loopback(
     Ok(())
 }
 
-/// The audit line: who did what to which job, whatever the channel. Neither the job's content nor any credential is in it.
-/// What it says is what the caller says; `caller_authenticated` is whether that was proved to be the API server.
+/// Writes the audit line: who did what to which job, through any channel. It contains neither the job's content nor
+/// any credential. It records what the caller claims; `caller_authenticated` is whether the caller proved to be the
+/// API server.
 fn write_down(request: &review::Request, decision: &Decision, caller_authenticated: bool) {
     let job = request.object.as_ref().or(request.old_object.as_ref());
     let uid = job.and_then(|job| job.metadata.uid.as_deref()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! An admission review (`admission.k8s.io/v1`) as it comes and as it is answered; what is not looked at is not read.
+//! An admission review (`admission.k8s.io/v1`) and its answer; fields that are not used are not parsed.
 
 use api::MPIJob;
 use base64::Engine as _;
@@ -6,13 +6,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What the API server sends.
+/// The API server's request.
 #[derive(Debug, Deserialize)]
 pub(super) struct Review {
     pub request: Request,
 }
 
-/// What somebody wants to do to a job.
+/// The operation on a job under review.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request {
@@ -26,15 +26,15 @@ pub(super) struct Request {
     pub user_info: UserInfo,
     #[serde(default)]
     pub dry_run: bool,
-    /// The job as it is to be; none on a deletion.
+    /// The new job; none on a deletion.
     #[serde(default)]
     pub object: Option<MPIJob>,
-    /// The job as it is; none on a creation.
+    /// The old job; none on a creation.
     #[serde(default)]
     pub old_object: Option<MPIJob>,
 }
 
-/// Who asks.
+/// The requesting user.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct UserInfo {
@@ -46,12 +46,12 @@ pub(super) struct UserInfo {
     pub groups: Vec<String>,
 }
 
-/// What is answered.
+/// The decision on a review.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
-    /// Why not, if not.
+    /// Why the request is refused, if it is.
     pub refusal: Option<Refusal>,
-    /// What the person should know anyway; each at most 256 bytes, as the API server cuts them.
+    /// Warnings for the user; each at most 256 bytes, because the API server cuts longer ones.
     pub warnings: Vec<String>,
     /// JSON patch operations (RFC 6902).
     pub patch: Vec<Value>,
@@ -62,7 +62,7 @@ pub(super) struct Decision {
 pub(super) struct Refusal {
     /// An HTTP status code.
     pub code: u16,
-    /// Kubernetes' word for it.
+    /// Kubernetes' reason for it.
     pub reason: &'static str,
     pub message: String,
 }
@@ -72,7 +72,7 @@ impl Decision {
         Self { refusal: Some(Refusal { code, reason, message }), ..Self::default() }
     }
 
-    /// The review that is sent back.
+    /// Returns the review to send back.
     pub(super) fn answer(&self, uid: &str) -> Value {
         let mut response = json!({ "uid": uid, "allowed": self.refusal.is_none() });
         if let Some(refusal) = &self.refusal {

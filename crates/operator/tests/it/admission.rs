@@ -1,4 +1,4 @@
-//! Admission on the embedded cluster's API: what the webhook refuses, fills in, warns of, counts and writes down.
+//! Admission on the embedded cluster's API: what the webhook refuses, fills in, warns about, counts and logs.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::gate::Gate;
 use crate::stage::{Stage, job};
 
-/// A stage whose API server asks the webhook.
+/// Returns a stage whose API server calls the webhook.
 async fn guarded() -> (Stage, Vitals) {
     let (stage, vitals) = (Stage::new().await, Vitals::default());
     stage.in_namespace("kube-system").await;
@@ -49,7 +49,7 @@ async fn create(stage: &Stage, job: &Value) -> Result<MPIJob, Box<kube::core::St
     }
 }
 
-/// A job with faults that the definition's rules let pass.
+/// Returns a job with faults that the CRD's rules accept.
 fn faulty(name: &str) -> Value {
     let mut faulty = job(name, 1, json!({}));
     faulty["metadata"]["annotations"] =
@@ -57,7 +57,7 @@ fn faulty(name: &str) -> Value {
     faulty
 }
 
-/// Where the webhook of this stage answers.
+/// Returns the address of this stage's webhook.
 async fn address(stage: &Stage) -> String {
     let configurations: Api<ValidatingWebhookConfiguration> = Api::all(stage.client.clone());
     let configuration = configurations.get(WEBHOOK_NAME).await.unwrap();
@@ -111,8 +111,8 @@ async fn an_invalid_job_from_before_the_webhook_can_still_be_touched_and_deleted
     stage.api::<MPIJob>().delete("pi", &DeleteParams::default()).await.unwrap();
 }
 
-/// A controller of Go's types gets a job and updates it, for a label of its own: quantities are spelled otherwise, what is
-/// empty is left out or filled in.
+/// A controller with Go's types gets a job and updates it to add a label: quantities are rewritten, empty fields
+/// are dropped or filled in.
 #[tokio::test]
 async fn a_typed_client_may_update_a_job_that_it_has_read() {
     let (stage, _) = guarded().await;
@@ -152,7 +152,7 @@ async fn a_typed_client_may_update_a_job_that_it_has_read() {
 }
 
 #[tokio::test]
-async fn what_was_left_open_is_filled_in() {
+async fn the_webhook_fills_in_defaults() {
     let (stage, _) = guarded().await;
     let stored = create(&stage, &job("pi", 2, json!({}))).await.unwrap();
     let launcher = &stored.spec.mpi_replica_specs["Launcher"];
@@ -162,7 +162,7 @@ async fn what_was_left_open_is_filled_in() {
 }
 
 #[tokio::test]
-async fn a_person_is_warned_of_what_runs_otherwise_than_meant() {
+async fn settings_that_work_differently_than_expected_cause_warnings() {
     let (stage, _) = guarded().await;
     let mut job = job("pi", 2, json!({}));
     job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"] =
@@ -194,13 +194,13 @@ async fn no_more_jobs_run_at_once_than_the_namespace_allows() {
         assert_eq!(refused.code, 403, "{refused:?}");
         assert!(refused.message.ends_with("Quota exceeded: 3/3 jobs running"), "{}", refused.message);
     }
-    // A job that is held back takes no place, and cannot be resumed while there is none.
+    // A suspended job takes no place, and cannot be resumed while there is none.
     create(&stage, &job("held", 1, json!({ "suspend": true }))).await.unwrap();
     let resume = Patch::Merge(json!({ "spec": { "runPolicy": { "suspend": false } } }));
     let jobs = stage.api::<MPIJob>();
     let refused = jobs.patch("held", &PatchParams::default(), &resume).await.unwrap_err();
     assert!(refused.to_string().contains("Quota exceeded: 3/3 jobs running"), "{refused}");
-    // One that has ended gives its place back.
+    // A job that has ended frees its place.
     let ran =
         outcomes.iter().find_map(|outcome| outcome.as_ref().ok()).unwrap().metadata.name.clone().unwrap();
     let ended = json!({ "status": { "completionTime": "2026-01-01T00:00:00Z", "conditions": [
@@ -222,7 +222,7 @@ async fn a_job_that_its_queue_resumes_is_not_refused_and_counts() {
     assert!(refused.message.ends_with("Quota exceeded: 2/1 jobs running"), "{}", refused.message);
 }
 
-/// What a webhook says to a review of a creation.
+/// Returns whether a webhook admits a creation.
 async fn admits(webhook: &Arc<Webhook>, namespace: &str, name: &str) -> bool {
     let request = json!({ "uid": name, "operation": "CREATE", "namespace": namespace, "name": name,
         "userInfo": { "username": "ada" }, "object": job(name, 1, json!({})) });
@@ -243,7 +243,7 @@ async fn a_job_that_is_admitted_and_never_stored_keeps_no_place_from_others() {
     let forged = Arc::new(Webhook::new(stage.client.clone(), "kube-system", Vitals::default()));
     assert!(admits(&forged, &stage.namespace, "ghost").await);
     create(&stage, &job("pi", 1, json!({}))).await.unwrap();
-    // That one is stored.
+    // That job is stored.
     let refused = create(&stage, &job("second", 1, json!({}))).await.unwrap_err();
     assert!(refused.message.ends_with("Quota exceeded: 1/1 jobs running"), "{}", refused.message);
 }
@@ -262,7 +262,7 @@ async fn reviews_that_come_at_once_share_a_list_of_jobs() {
     assert!((1..=3).contains(&lists), "{lists} lists for 8 reviews");
 }
 
-/// Two replicas that are asked at the same moments, before anything that they admit is stored.
+/// Two replicas are asked at the same time, before any job that they admit is stored.
 #[tokio::test]
 async fn two_webhooks_do_not_both_give_the_last_place_away() {
     let stage = Stage::new().await;
@@ -299,12 +299,12 @@ impl Write for Lines {
 }
 
 #[tokio::test]
-async fn who_did_what_to_which_job_is_written_down() {
+async fn each_request_is_logged_for_audit() {
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber =
         tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone()).finish();
-    // Of the whole process: one of a thread's own misses what another thread's test was the first to log.
+    // For the whole process: a thread's own subscriber misses call sites that another thread's test logged first.
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let (stage, _) = guarded().await;
     let stage = stage.in_namespace("audited").await;

@@ -1,5 +1,5 @@
-//! Crashes: the operator is cut off at its n-th write, for every n, with that write committed or not; a fresh one then
-//! ends in the same objects and the same status as one that was never cut off.
+//! Crashes: the operator is cut off at its n-th write, for every n, with that write committed or not. A new
+//! operator then ends with the same objects and the same status as one that was never cut off.
 
 use std::sync::Arc;
 
@@ -15,27 +15,27 @@ use serde_json::{Value, json};
 use crate::gate::{Cut, Gate};
 use crate::stage::{Stage, ended, job, restarted};
 
-/// So many cuts are tried at once, each in a namespace of its own.
+/// How many cuts are tested in parallel, each in a namespace of its own.
 const CUTS_AT_ONCE: usize = 4;
 
-/// What a test does to a job while an operator works on it, up to the job's end.
+/// What a test does to a job while an operator works on it, until the job ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Story {
-    /// It succeeds, and its workers are deleted as this `cleanPodPolicy` says.
+    /// It succeeds, and its Workers are deleted as this `cleanPodPolicy` says.
     Success(&'static str),
-    /// It succeeds, and runs before the first words about it were written.
+    /// It succeeds, and runs before its first status is written.
     Fast,
-    /// A worker fails; the others and the launcher are released.
+    /// A Worker fails; the others and the Launcher are released.
     WorkerFails,
-    /// A worker is evicted, and the whole gang is started anew and succeeds.
+    /// A Worker is evicted; the whole gang is restarted and succeeds.
     GangRestart,
-    /// The launcher fails in place, and its Job deletes its pod once the failure was recorded.
+    /// The Launcher fails in place, and its Job deletes its pod once the failure is recorded.
     LauncherFails,
-    /// It is suspended while it runs, resumed with what a queue injects, and succeeds.
+    /// It is suspended while it runs, resumed with fields that a queue injects, and succeeds.
     SuspendAndResume,
-    /// It gets a third worker, then loses two, and succeeds.
+    /// It gets a third Worker, then loses two, and succeeds.
     Scale,
-    /// It is deleted as soon as its Service is there.
+    /// It is deleted as soon as its Service exists.
     Delete,
 }
 
@@ -91,7 +91,7 @@ async fn a_crash_at_any_write_of_a_job_whose_gang_is_restarted_changes_nothing()
 
 async fn survives(story: Story) {
     let gate = Gate::new(None);
-    // Owners take what they own with them only where there are controllers.
+    // Garbage collection needs controllers.
     let stage = if story == Story::Delete { Stage::with_controllers().await } else { Stage::new().await };
     let expected = play(&stage.in_namespace("whole").await, story, gate.clone(), false).await;
     let writes = gate.requests().iter().filter(|request| !request.starts_with("GET")).count();
@@ -110,7 +110,7 @@ async fn survives(story: Story) {
                 let stage = stage.in_namespace(&format!("cut-{at}-{committed}")).await;
                 let mut found = play(&stage, story, Gate::new(Some(cut)), true).await;
                 if story == Story::Delete && found != *expected {
-                    // A pod that was being made when its Job went is collected a moment later.
+                    // A pod that was being created when its Job was deleted is collected a moment later.
                     stage.until_none::<Pod>().await;
                     found = snapshot(&stage).await;
                 }
@@ -126,7 +126,8 @@ async fn survives(story: Story) {
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-/// Plays the story, with a second operator taking over where the first is cut off, and returns what is there at the end.
+/// Plays the story, with a second operator that takes over when the first is cut off. Returns the objects at the
+/// end.
 async fn play(stage: &Stage, story: Story, gate: Arc<Gate>, cut: bool) -> Value {
     let operate = |gate: Arc<Gate>| match story {
         Story::Fast => stage.operate_patiently(gate),
@@ -148,7 +149,7 @@ async fn play(stage: &Stage, story: Story, gate: Arc<Gate>, cut: bool) -> Value 
     };
     let mut take_over = std::pin::pin!(take_over);
     let mut end = std::pin::pin!(end);
-    // A cut at the very last writes may come after the story's end, or not at all in this run.
+    // A cut at the very last writes may come after the story's end, or never in this run.
     let running = tokio::select! {
         running = &mut take_over => { end.await; Some(running) }
         () = &mut end => None,
@@ -206,7 +207,7 @@ async fn act(story: Story, stage: &Stage) {
     }
 }
 
-/// The Launcher's old pod goes as the collector would remove it, and nothing new comes before that.
+/// The Launcher's old pod is removed as the garbage collector would, and nothing new is created before that.
 async fn restart_gang(stage: &Stage) {
     let evicted = json!({ "phase": "Failed", "reason": "Evicted", "message": "low on memory" });
     stage.set_pod("pi-worker-1", evicted).await;
@@ -233,8 +234,8 @@ fn is_suspended(launcher: &Job) -> bool {
     launcher.spec.as_ref().unwrap().suspend == Some(true)
 }
 
-/// The Job gives up after a run that failed in place and deletes the pod, which lingers for its grace period: here until
-/// the failure is recorded, and no longer.
+/// The Job gives up after a run that failed in place and deletes the pod, which stays for its grace period: here
+/// until the failure is recorded, and no longer.
 async fn fail_launcher(stage: &Stage) {
     stage.set_pod("pi-launcher-pod", restarted("main", 3)).await;
     let condition = |type_: &str| json!({ "type": type_, "status": "True", "reason": "BackoffLimitExceeded", "message": "no more retries" });
@@ -294,11 +295,11 @@ async fn delete(stage: &Stage) {
     stage.until_none::<Pod>().await;
 }
 
-/// Every object, without what differs from run to run: UIDs, versions, times, the key.
+/// Returns every object, without what differs from run to run: UIDs, versions, times, the key.
 async fn snapshot(stage: &Stage) -> Value {
     let job = stage.api::<api::MPIJob>().get_opt("pi").await.unwrap();
     let mut status = job.map(|job| job.status.unwrap()).unwrap_or_default();
-    // Counts and times may still be on their way; the story's end does not wait for them.
+    // Counts and times may still change; the story does not wait for them.
     status.replica_statuses.clear();
     status.workers = None;
     status.startup = None;
@@ -307,7 +308,7 @@ async fn snapshot(stage: &Stage) -> Value {
     }
     let mut events = stage.event_reasons("pi").await;
     if events.iter().any(|reason| ["MPIJobResumed", "MPIJobRestarting"].contains(&reason.as_str())) {
-        // Two starts within one second, the clock's unit, are told once; in two seconds, twice.
+        // Two starts within one second, the clock's unit, are reported once; otherwise twice.
         events.dedup();
     }
     let mut snapshot = json!({
@@ -317,7 +318,7 @@ async fn snapshot(stage: &Stage) -> Value {
         "secrets": all::<Secret>(stage).await,
         "pods": all::<Pod>(stage).await,
         "jobs": all::<Job>(stage).await,
-        // What a deleted job told depends on how far it had come.
+        // The events of a deleted job depend on how far it had come.
         "events": if status == api::MPIJobStatus::default() { Vec::new() } else { events },
     });
     strip(&mut snapshot);
@@ -338,7 +339,7 @@ where
     objects
 }
 
-/// Where two snapshots differ, one line each.
+/// Returns the differences between two snapshots, one line each.
 fn differences(path: &str, found: &Value, expected: &Value) -> Vec<String> {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
@@ -361,7 +362,7 @@ fn differences(path: &str, found: &Value, expected: &Value) -> Vec<String> {
     }
 }
 
-/// Removes what differs from run to run.
+/// Removes fields that differ from run to run.
 fn strip(value: &mut Value) {
     const DIFFERS: [&str; 16] = [
         "startedAt",

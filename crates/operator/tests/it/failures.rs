@@ -1,4 +1,4 @@
-//! Failures: of workers, of the launcher, and of names that are taken.
+//! Failures of Workers and of the Launcher, and names that are taken.
 
 use api::MPIJob;
 use k8s_openapi::api::batch::v1::Job;
@@ -25,7 +25,7 @@ async fn a_failed_worker_ends_the_job_and_releases_the_rest() {
     assert!(status.completion_time.is_some());
     stage.until_gone::<Pod>("pi-worker-0").await;
     stage.until_gone::<Pod>("pi-worker-2").await;
-    // mpirun notices too; its pod, and with it its log, stays.
+    // mpirun notices too; its pod stays, and with it the log.
     stage.set_pod("pi-launcher-pod", ended("main", "Failed", 205)).await;
     let stopped = |launcher: &Job| launcher.spec.as_ref().unwrap().suspend == Some(true);
     stage.until("pi-launcher", "was stopped", stopped).await;
@@ -198,7 +198,7 @@ the job to be terminated. The first process to do so was:
 --------------------------------------------------------------------------
 ";
 
-/// A job whose Launcher runs on a node.
+/// Returns a job whose Launcher runs on a node.
 fn job_on(node: &str) -> serde_json::Value {
     job_of(2, "pi", node)
 }
@@ -209,7 +209,7 @@ fn job_of(workers: usize, name: &str, node: &str) -> serde_json::Value {
     job
 }
 
-/// Ends the Launcher with exit code 3, and its Job with that.
+/// Ends the Launcher with exit code 3, and then its Job.
 async fn fail_launcher(stage: &Stage) {
     fail_launcher_of(stage, "pi").await;
 }
@@ -405,7 +405,7 @@ async fn a_hundred_workers_are_diagnosed_by_one_log() {
 #[tokio::test]
 async fn agents_are_asked_only_where_a_program_ran_that_said_nothing_of_it() {
     let stage = Stage::new().await;
-    // Launcher and Workers have the same log here: agents that nobody called.
+    // Launcher and Workers have the same log here, as of agents that nobody has called.
     stage.add_node("node", Some("odh-launch: serving on [::]:7222\nloss 0.1\n"));
     let operator = stage.operate();
     for (name, launch, reads) in [("by-agent", "agent", 3), ("by-ssh", "ssh", 1)] {

@@ -1,4 +1,5 @@
-//! Gangs: the PodGroup is there before the pods, follows the job, goes with it, and never waits for what waits for it.
+//! Gangs: the PodGroup exists before the pods, follows the job, is deleted with it, and never waits for something
+//! that waits for it.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use crate::gate::Gate;
 use crate::stage::{PATIENCE, Running, Stage, job, running};
 
-/// A stage with Volcano's PodGroups and an operator that makes them.
+/// Returns a stage with Volcano's PodGroups, and an operator that creates them.
 async fn with_volcano() -> (Stage, Api<DynamicObject>, Running) {
     let stage = Stage::new().await;
     let groups = stage.install_pod_groups(&Gang::Volcano).await;
@@ -23,7 +24,7 @@ fn operate(stage: &Stage, gang: Gang) -> Running {
     stage.operate_with(Gate::new(None), plan::Settings { gang: Some(gang), ..plan::Settings::default() })
 }
 
-/// Waits until the spec of a job's PodGroup is as wanted; there is none where there is no PodGroup.
+/// Waits until the spec of a job's PodGroup is as wanted; `None` if there is no PodGroup.
 pub async fn until(
     groups: &Api<DynamicObject>,
     job: &str,
@@ -112,13 +113,14 @@ async fn a_launcher_that_waits_for_its_workers_stands_outside_its_gang() {
     waiting["spec"]["launcherCreationPolicy"] = json!("WaitForWorkersReady");
     stage.submit(&waiting).await;
     until(&groups, "pi", "was made", |spec| spec.is_some_and(|spec| spec["minMember"] == 2)).await;
-    // A gang scheduler starts the two Workers now; with upstream's three it waits for the Launcher, which waits for them.
+    // A gang scheduler starts the two Workers now. With upstream's three members it would wait for the Launcher,
+    // which waits for them.
     stage.start_worker("pi", 0).await;
     stage.start_worker("pi", 1).await;
     stage.until::<Job>("pi-launcher", "came", |_| true).await;
 }
 
-/// A node with room for so many pods of one CPU, and a stranger's pod that takes this many.
+/// Adds a node with `cpus` CPUs, and a foreign pod that takes `taken` of them.
 async fn a_node_with_a_stranger(stage: &Stage, cpus: usize, taken: usize) {
     let room = json!({ "cpu": cpus.to_string(), "memory": "64Gi", "pods": "110" });
     let node = json!({ "metadata": { "name": "only" }, "status": { "capacity": room, "allocatable": room,
@@ -133,7 +135,7 @@ async fn a_node_with_a_stranger(stage: &Stage, cpus: usize, taken: usize) {
     stage.api::<Pod>().create(&PostParams::default(), &stranger).await.unwrap();
 }
 
-/// A job each of whose pods wants a CPU.
+/// Returns a job whose pods request one CPU each.
 fn wanting(name: &str, workers: usize, launcher: &str) -> Value {
     let mut wanting = job(name, workers, json!({}));
     wanting["spec"]["launcherCreationPolicy"] = json!(launcher);
@@ -144,7 +146,7 @@ fn wanting(name: &str, workers: usize, launcher: &str) -> Value {
     wanting
 }
 
-/// The job's pods, by name, that have a node.
+/// Returns the names of the job's pods that have a node.
 async fn placed(stage: &Stage, job: &str) -> Vec<String> {
     let of_job = ListParams::default().labels(&format!("{}={job}", api::LABEL_JOB_NAME));
     let pods = stage.api::<Pod>().list(&of_job).await.unwrap().items;
@@ -167,7 +169,7 @@ async fn together_with_a_gang_scheduler_a_job_waits_whole_and_starts_whole() {
     let gang = Gang::named("scheduler-plugins-scheduler").unwrap();
     stage.install_pod_groups(&gang).await;
     let _operator = operate(&stage, gang);
-    // Room for three of the job's four pods: its Launcher and three Workers.
+    // There is room for three of the job's four pods: its Launcher and three Workers.
     a_node_with_a_stranger(&stage, 4, 1).await;
     stage.submit(&wanting("pi", 3, "AtStartup")).await;
     let launcher = stage.launcher_pod("pi", &[]).await;
@@ -241,7 +243,7 @@ async fn a_priority_class_that_decides_only_later_counts() {
     let class = serde_json::from_value(json!({ "metadata": { "name": "urgent" }, "value": 7 })).unwrap();
     let classes: Api<PriorityClass> = Api::all(stage.client.clone());
     stage.share(&classes, &class).await;
-    // While all pods are wanted at once, no class decides which of them count.
+    // While all pods are members, no priority class decides which of them count.
     let mut job = job("pi", 2, json!({ "schedulingPolicy": { "minAvailable": 3 } }));
     for (role, cpus) in [("Launcher", "1"), ("Worker", "4")] {
         let pod = &mut job["spec"]["mpiReplicaSpecs"][role]["template"]["spec"];

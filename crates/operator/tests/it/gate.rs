@@ -1,5 +1,5 @@
-//! A layer between the operator and the API: it records every request, knows how many were in flight at once, and can
-//! cut the operator off at its n-th write, before or after that write is committed.
+//! A layer between the operator and the API. It records every request, counts how many are in flight at once, and
+//! can cut the operator off at its n-th write, before or after that write is committed.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,29 +18,29 @@ use kube::client::Body;
 use tokio::sync::Notify;
 use tower::{BoxError, Service};
 
-/// Where the operator is cut off.
+/// When the operator is cut off.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     /// The number of the write, from 1.
     pub at: usize,
-    /// Whether that write is still committed, its answer lost.
+    /// Whether that write is still committed, with its answer lost.
     pub committed: bool,
 }
 
-/// What passed, and what is not to pass.
+/// Recorded requests, and the faults to inject.
 #[derive(Default)]
 pub struct Gate {
     requests: Mutex<VecDeque<String>>,
-    /// Lists, as the path and the query asked for.
+    /// Lists, as path and query.
     lists: Mutex<Vec<String>>,
-    /// A server may answer with fewer objects than a list asks for: with no more than this.
+    /// The most objects in an answer to a list: a server may return fewer than requested.
     page: Option<u32>,
     refusals: Mutex<Vec<String>>,
     writes: AtomicUsize,
     in_flight: AtomicUsize,
     most_in_flight: AtomicUsize,
     cut: Option<Cut>,
-    /// Answers to lists of pods are late by this many turns of the others.
+    /// Answers to lists of pods are delayed until other tasks have had this many turns.
     late: usize,
     pub closed: Notify,
 }
@@ -50,17 +50,17 @@ impl Gate {
         Arc::new(Self { cut, ..Self::default() })
     }
 
-    /// A gate at which lists of pods come last.
+    /// A gate that delays lists of pods.
     pub fn with_late_pods() -> Arc<Self> {
         Arc::new(Self { late: 20_000, ..Self::default() })
     }
 
-    /// A gate behind which every page of a list is this short.
+    /// A gate that shortens every page of a list.
     pub fn with_pages_of(objects: u32) -> Arc<Self> {
         Arc::new(Self { page: Some(objects), ..Self::default() })
     }
 
-    /// Lists of a path that began: those that go on with one are not counted.
+    /// Counts the lists of a path; continuations do not count.
     pub fn lists_of(&self, path: &str) -> usize {
         let lists = self.lists.lock().unwrap();
         lists
@@ -69,17 +69,17 @@ impl Gate {
             .count()
     }
 
-    /// Requests but for watches and lists, as `METHOD path`.
+    /// Returns the requests, except watches and lists, as `METHOD path`.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().iter().cloned().collect()
     }
 
-    /// Requests that were answered with an error, as `CODE METHOD path`.
+    /// Returns the requests that were answered with an error, as `CODE METHOD path`.
     pub fn refusals(&self) -> Vec<String> {
         self.refusals.lock().unwrap().clone()
     }
 
-    /// The most writes that were in flight at once.
+    /// Returns the most writes that were in flight at once.
     pub fn most_in_flight(&self) -> usize {
         self.most_in_flight.load(Ordering::SeqCst)
     }
@@ -166,7 +166,7 @@ impl Service<Request<Body>> for Gated {
             let now = gate.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
             gate.most_in_flight.fetch_max(now, Ordering::SeqCst);
             let asked = format!("{} {path}", request.method());
-            // Lets the others of the group come in, as a network would.
+            // Lets other requests of the group come in, as a network would.
             tokio::task::yield_now().await;
             let answer = inner.answer(request).await;
             gate.in_flight.fetch_sub(1, Ordering::SeqCst);
@@ -184,7 +184,7 @@ impl Service<Request<Body>> for Gated {
     }
 }
 
-/// The address of the same list with pages of so many objects.
+/// Returns the URI of the same list with this page size.
 fn shorter(path: &str, query: &str, page: u32) -> Uri {
     let parts = query.split('&').map(|part| match part.split_once('=') {
         Some(("limit", _)) => format!("limit={page}"),

@@ -1,4 +1,4 @@
-//! What `deploy/` installs.
+//! Tests of what `deploy/` installs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn generated_webhook_configurations() {
     assert!(committed == generated, "{} is stale: run the test with UPDATE=1", path.display());
 }
 
-/// What of the guide cannot be done here: the pods of the Deployment need the image, and that a builder.
+/// Commands of the guide that cannot run here: the Deployment's pods need the image, and the image needs a builder.
 const NEEDS_THE_IMAGE: [&str; 2] = ["rollout status", "podman build"];
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn the_install_guide_is_right() {
     let mut program = None;
     for command in typed {
         if command.contains("get lease") {
-            // In the pods' stead: this build, under the lease that the Deployment names.
+            // This build replaces the pods, with the lease that the Deployment names.
             until_served(&site, "mpijobs.kubeflow.org").await;
             let started = program.insert(site.start(&["--lock-namespace=mpi-operator"]));
             started.line("leading").await;
@@ -74,7 +74,7 @@ async fn type_in(site: &Site, command: &str) {
     assert!(output.status.success(), "{command}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The definition that OpenShift's monitoring brings along.
+/// Installs the CRD that OpenShift's monitoring provides.
 async fn add_service_monitors(site: &Site) {
     let names =
         json!({ "kind": "ServiceMonitor", "plural": "servicemonitors", "singular": "servicemonitor" });
@@ -97,7 +97,7 @@ async fn until_served(site: &Site, definition: &str) {
     tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap();
 }
 
-/// `kubectl kustomize` where there is a kubectl, which `cargo xtask test` provides.
+/// Runs `kubectl kustomize`, if there is a kubectl; `cargo xtask test` provides one.
 fn render(overlay: &str) -> Vec<Value> {
     let kubectl = std::env::var_os("KUBECTL").unwrap_or_else(|| "kubectl".into());
     let rendered = Command::new(&kubectl).arg("kustomize").arg(Path::new(DEPLOY).join(overlay)).output();
@@ -144,7 +144,7 @@ fn every_overlay_renders_a_whole_installation() {
 #[test]
 fn an_overlay_adds_a_gang_scheduler() {
     for (part, flag) in [("volcano", "volcano"), ("scheduler-plugins", "scheduler-plugins-scheduler")] {
-        // Kustomize takes relative paths only.
+        // Kustomize accepts only relative paths.
         let overlay = tempfile::tempdir_in(Path::new(DEPLOY).join("overlays")).unwrap();
         let text = format!("resources: [../kubernetes]\ncomponents: [../../components/{part}]\n");
         std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
@@ -160,7 +160,7 @@ fn an_overlay_adds_a_gang_scheduler() {
     }
 }
 
-/// Pod Security *restricted*, in the places where it looks.
+/// Checks the fields that Pod Security *restricted* checks.
 fn assert_restricted(deployment: &Value) {
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
@@ -174,7 +174,7 @@ fn assert_restricted(deployment: &Value) {
     }
 }
 
-/// The program knows each flag: with `--version` it reads them all and ends.
+/// Checks that the program knows each flag.
 fn assert_flags_are_known(deployment: &Value) {
     let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
     let help = Command::new(env!("CARGO_BIN_EXE_mpi-operator")).arg("--help").output().unwrap();
@@ -185,7 +185,7 @@ fn assert_flags_are_known(deployment: &Value) {
     }
 }
 
-/// What a builder would find out late, and a cluster later.
+/// Catches what would otherwise fail only in a builder or in a cluster.
 #[test]
 fn the_image_is_what_the_deployment_runs() {
     let root = Path::new(DEPLOY).join("..");

@@ -1,5 +1,5 @@
-//! Kueue's contract (`kubernetes-sigs/kueue`, `pkg/controller/jobs/mpijob` and `pkg/podset`), field by field: what it writes into a
-//! suspended job reaches every pod, what it reads of a job is there at the moment it waits for it.
+//! Kueue's contract (`kubernetes-sigs/kueue`, `pkg/controller/jobs/mpijob` and `pkg/podset`), field by field: what
+//! it writes into a suspended job reaches every pod, and what it reads from a job is there when it waits for it.
 
 use api::{MPIJob, MPIJobStatus};
 use k8s_openapi::api::batch::v1::Job;
@@ -12,7 +12,7 @@ use crate::stage::{Stage, ended, job};
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const PRIORITY: &str = "kueue.x-k8s.io/priority-class";
 
-/// A job as Kueue's webhook leaves it: in a queue, and suspended.
+/// A job as Kueue's webhook leaves it: in a queue and suspended.
 fn queued(workers: usize) -> Value {
     let mut queued = job("pi", workers, json!({ "suspend": true, "cleanPodPolicy": "Running" }));
     queued["metadata"]["labels"] = json!({ QUEUE: "team-queue", PRIORITY: "high" });
@@ -40,7 +40,7 @@ fn injected(pod_set: &str) -> Value {
     } })
 }
 
-/// What a pod or a template has of that.
+/// Returns the injected fields that a pod or a template has.
 fn carried(template: &PodTemplateSpec) -> Value {
     let (metadata, pod) = (template.metadata.clone().unwrap(), template.spec.clone().unwrap());
     let names = ["own", "kueue.x-k8s.io/podset", "kueue.x-k8s.io/tas"];
@@ -55,7 +55,7 @@ fn carried(template: &PodTemplateSpec) -> Value {
     } })
 }
 
-/// `IsActive`: Kueue gives the quota away once no replica is.
+/// As Kueue's `IsActive`: Kueue releases the quota once no replica is active.
 fn is_active(status: &MPIJobStatus) -> bool {
     status.replica_statuses.values().any(|counts| counts.active.unwrap_or(0) != 0)
 }
@@ -70,7 +70,7 @@ async fn admit(stage: &Stage) {
     stage.change_job("pi", admitted).await;
 }
 
-/// A job of two workers that waited in its queue, and was let out of it.
+/// Submits a job of two Workers that waits in its queue, and admits it.
 async fn submit_and_admit(stage: &Stage) {
     stage.submit(&queued(2)).await;
     stage.until_true("pi", "Suspended").await;
@@ -89,7 +89,7 @@ async fn a_queued_job_holds_nothing_and_says_so() {
     assert_eq!(stage.names::<Pod>().await, Vec::<String>::new());
     let launcher: Job = stage.until("pi-launcher", "came", |_| true).await;
     assert_eq!(launcher.spec.unwrap().suspend, Some(true));
-    // The Launcher's Job is the MPIJob's: were it in a queue itself, Kueue would count it twice.
+    // The Launcher's Job belongs to the MPIJob: if it were in a queue itself, Kueue would count it twice.
     assert_eq!(launcher.metadata.labels.unwrap().get(QUEUE), None);
     let job: MPIJob = stage.api().get("pi").await.unwrap();
     let labels = job.metadata.labels.unwrap();
@@ -106,7 +106,7 @@ async fn all_that_admission_injects_reaches_launcher_and_workers() {
     assert_eq!(carried(&launcher.spec.unwrap().template), injected("launcher"));
     for index in 0..2 {
         let worker: Pod = stage.until(&plan::worker_name("pi", index), "came", |_| true).await;
-        // By this label topology-aware scheduling ranks the pods.
+        // Topology-aware scheduling ranks the pods by this label.
         assert_eq!(worker.metadata.labels.as_ref().unwrap()[api::LABEL_REPLICA_INDEX], index.to_string());
         assert_eq!(carried(&template_of(worker)), injected("worker"));
     }
@@ -158,7 +158,7 @@ async fn eviction_by_the_queue_gives_the_quota_back_and_restores_the_templates()
     let status = job.status.unwrap();
     let running = plan::condition(&status, "Running").unwrap();
     assert_eq!((running.status.as_str(), running.reason.as_deref()), ("False", Some("MPIJobSuspended")));
-    // What is admitted anew runs as it was written, with the new flavour and nothing of the old one.
+    // When the job is admitted again it runs as it was written, with the new flavour and nothing of the old one.
     stage.change_job("pi", json!({ "spec": { "runPolicy": { "suspend": false },
         "mpiReplicaSpecs": { "Worker": { "template": { "spec": { "nodeSelector": { "flavour": "cpu" } } } } } } })).await;
     let worker: Pod = stage.until("pi-worker-0", "came again", |_| true).await;

@@ -1,4 +1,5 @@
-//! One operator leads. Two programs, each with a port of its own to the same API, so that it is known who asked for what.
+//! Leader election: two programs, each with its own port to the same API, so that the source of each request is
+//! known.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -22,10 +23,10 @@ use tower::Service;
 use crate::program::{Program, Site, get, until_status};
 use crate::stage::job;
 
-/// The writes that came in at one port: when, and what.
+/// The writes that came in at one port: time and content.
 type Writes = Arc<Mutex<Vec<(Instant, String)>>>;
 
-/// Serves the site's API over plain HTTP at a port of its own, and writes down who writes.
+/// Serves the site's API over plain HTTP at a port of its own, and records the writes.
 async fn port(site: &Site) -> (String, Writes) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -79,7 +80,7 @@ async fn a_frozen_leader_writes_nothing_once_another_leads() {
     let (mut second, writes_of_second) = start(&site, &[]).await;
     second.line("standing by").await;
     site.submit(&job("one", 100, json!({}))).await;
-    // Amid its writes.
+    // While it is writing.
     worker_comes(&site, "one-worker-10").await;
     first.signal(Signal::SIGSTOP);
     site.submit(&job("two", 1, json!({}))).await;

@@ -1,4 +1,4 @@
-//! A job's life: made, running, succeeded, cleaned up; suspended and resumed; refused and mended.
+//! A job's life: created, running, succeeded, cleaned up; suspended and resumed; refused and corrected.
 
 use api::MPIJob;
 use k8s_openapi::api::batch::v1::Job;
@@ -25,19 +25,20 @@ async fn a_job_is_made_runs_and_succeeds_in_few_requests() {
     assert_eq!(stage.names::<Service>().await, ["pi"]);
     assert_eq!(stage.names::<ConfigMap>().await, ["pi-config"]);
     assert_eq!(stage.names::<Secret>().await, ["pi-ssh"]);
-    // Events are recorded beside the status, so the last may still be on its way.
+    // Events are recorded in parallel to the status, so the last may still be missing.
     stage.until_event("pi", "MPIJobSucceeded").await;
     assert_eq!(stage.event_reasons("pi").await, ["MPIJobCreated", "MPIJobRunning", "MPIJobSucceeded"]);
-    // The script of running hosts is written once they have stood still for some seconds, if the job lives that long.
+    // The script of running hosts is written once they have not changed for some seconds, if the job lives that
+    // long.
     let is_script = |request: &String| request.starts_with("PATCH") && request.ends_with("/pi-config");
     let (scripts, others): (Vec<_>, Vec<_>) = operator.gate.requests().into_iter().partition(is_script);
-    // The last is the end of the log, which says where the ranks ran.
+    // The last request reads the end of the log, which says where the ranks ran.
     assert!(others.len() <= 14, "{} requests: {others:#?}", others.len());
     assert!(scripts.len() <= 4, "never more than one for each worker: {}", scripts.len());
 }
 
 #[tokio::test]
-async fn every_job_is_looked_at_when_the_watches_list_late() {
+async fn every_job_is_reconciled_when_the_watches_list_late() {
     let stage = Stage::new().await;
     for name in ["first", "second", "third"] {
         stage.submit(&job(name, 1, json!({}))).await;

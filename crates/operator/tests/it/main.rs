@@ -1,5 +1,5 @@
-//! The operator on the embedded cluster's API, without its controllers and its node: the tests say what pods do, so
-//! every moment of a job's life can be held still.
+//! The operator on the embedded cluster's API, without controllers and node: the tests play the pods, so every
+//! moment of a job's life can be tested.
 
 #![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
 #![expect(clippy::panic, reason = "a test's own steps end it where they fail")]

@@ -1,4 +1,4 @@
-//! What the operator counts and shows of itself, read as a scraper reads it.
+//! The operator's metrics, read as a scraper reads them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::stage::{Stage, ended, job};
 
 /// How long a test waits for a figure.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it looks.
+/// How often the test reads it.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 fn scrape(vitals: &Vitals) -> Vec<Sample> {
@@ -24,7 +24,7 @@ fn scrape(vitals: &Vitals) -> Vec<Sample> {
     Scrape::parse(shown.lines().map(|line| Ok(line.to_owned()))).unwrap().samples
 }
 
-/// The value of the one series of this name and these labels.
+/// Returns the value of the only series with this name and these labels.
 fn value(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let wanted = |sample: &&Sample| {
         sample.metric == name && labels.iter().all(|(label, value)| sample.labels.get(label) == Some(*value))
@@ -112,8 +112,8 @@ async fn jobs_of_another_manager_and_jobs_that_cannot_run_are_not_counted() {
 #[tokio::test]
 async fn a_status_that_cannot_be_written_counts_nothing() {
     let stage = Stage::new().await;
-    // The first write that fails is an event, the second the status: the job's creation is counted by the second
-    // operator only, which writes it.
+    // The first failed write is an event, the second the status. So the job's creation is counted only by the
+    // second operator, which writes it.
     let cut = crate::gate::Cut { at: 1, committed: false };
     let operator = stage.operate_behind(crate::gate::Gate::new(Some(cut)));
     stage.submit(&job("pi", 1, json!({}))).await;

@@ -1,5 +1,5 @@
-//! Mistakes in jobs that are there already: an annotation can be changed at any time, and where no webhook answers nobody
-//! refuses a typing error. It fails no job that runs, has ended, or waits in a queue.
+//! Mistakes in existing jobs: an annotation can be changed at any time, and without a webhook nobody refuses a
+//! typing error. It does not fail a job that runs, has ended, or waits in a queue.
 
 use api::{
     ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_STALL_TIMEOUT, CONDITION_INVALID, LABEL_QUEUE_NAME, MPIJob,
@@ -37,7 +37,7 @@ async fn until_corrected(stage: &Stage) {
     stage.until("pi", "was corrected", corrected).await;
 }
 
-/// Makes the mistake, and waits until the job says so and that nothing else has become of it.
+/// Makes the mistake, and waits until the job reports it and is otherwise unchanged.
 async fn err(stage: &Stage) {
     stage.change_job("pi", mistake()).await;
     let status = stage.until_true("pi", CONDITION_INVALID).await;
@@ -48,7 +48,7 @@ async fn err(stage: &Stage) {
 }
 
 #[tokio::test]
-async fn a_mistake_while_a_job_starts_keeps_it_from_nothing() {
+async fn a_mistake_while_a_job_starts_does_not_stop_it() {
     let stage = Stage::new().await;
     let _operator = stage.operate();
     stage.submit(&job("pi", 2, json!({}))).await;
@@ -80,15 +80,15 @@ async fn a_running_job_with_a_mistake_is_supervised_as_before() {
     stage.until("pi", "named the second mistake", named).await;
     let status = stage.until_true("pi", "Running").await;
     assert_eq!(status.completion_time, None);
-    // By the last valid value, the gang may be restarted once.
+    // With the last valid value, the gang may be restarted once.
     stage.set_pod("pi-worker-1", ended("main", "Failed", 137)).await;
     stage.until_gone::<Job>("pi-launcher").await;
-    // As the collector does.
+    // As the garbage collector does.
     let at_once = DeleteParams::default().grace_period(0);
     stage.api::<Pod>().delete("pi-launcher-pod", &at_once).await.unwrap();
     stage.until("pi-worker-1", "was made again", |pod: &Pod| plan::attempt_of(&pod.metadata) == 2).await;
     drop(operator);
-    // Another operator does not know that value, and goes by the default.
+    // Another operator does not know that value, and uses the default.
     let _operator = stage.operate();
     stage.bring_up("pi", 2).await;
     stage.set_pod("pi-worker-0", ended("main", "Failed", 137)).await;
@@ -130,7 +130,7 @@ async fn a_queued_job_with_a_mistake_waits_until_it_is_corrected() {
     assert!(status.conditions.is_empty(), "a queue reads none of this as the end: {status:?}");
     assert_eq!(status.phase_reason.as_deref(), Some("Queued"));
     assert_eq!(stage.names::<Job>().await, Vec::<String>::new());
-    // The queue lets it go nevertheless.
+    // The queue resumes it nevertheless.
     stage.change_job("pi", json!({ "spec": { "runPolicy": { "suspend": false } } })).await;
     let initializing = |job: &MPIJob| {
         job.status.as_ref().and_then(|status| status.phase_reason.as_deref()) == Some("Initializing")

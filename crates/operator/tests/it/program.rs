@@ -34,7 +34,7 @@ impl Site {
         site
     }
 
-    /// Without the definition and the namespace.
+    /// Without the CRD and the namespace.
     pub async fn bare() -> Self {
         let state = tempfile::tempdir().unwrap();
         let options = Options { controllers: false, ..Options::new(state.path().join("cluster")) };
@@ -66,18 +66,18 @@ impl Site {
     }
 }
 
-/// The program, and what it logs.
+/// The program and its log.
 pub struct Program {
     pub child: Child,
     lines: Lines<BufReader<ChildStderr>>,
 }
 
 impl Program {
-    /// The next line that says this; each is a JSON object.
+    /// Returns the next log line with this message; each line is a JSON object.
     pub async fn line(&mut self, message: &str) -> Value {
         let found = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
-                // Shown where a test fails.
+                // Shown if a test fails.
                 eprintln!("{line}");
                 let line: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
                 if line["message"] == message {
@@ -101,7 +101,7 @@ impl Program {
     }
 }
 
-/// The status and the body that an address answers with.
+/// Returns the status and the body of an answer.
 pub async fn get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n");
@@ -112,7 +112,7 @@ pub async fn get(address: &str, path: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// Asks until the answer has this status.
+/// Polls until the answer has this status.
 pub async fn until_status(address: &str, path: &str, wanted: u16) {
     let found = async {
         while get(address, path).await.0 != wanted {
@@ -123,7 +123,7 @@ pub async fn until_status(address: &str, path: &str, wanted: u16) {
 }
 
 #[tokio::test]
-async fn the_program_shows_how_it_does_and_ends_when_told() {
+async fn the_program_reports_its_state_and_ends_on_a_signal() {
     let site = Site::new().await;
     let mut program =
         site.start(&["-v=4", "--monitoring-address", "127.0.0.1:0", "--lock-namespace", "team"]);
@@ -144,7 +144,7 @@ async fn the_program_shows_how_it_does_and_ends_when_told() {
         (&span["namespace"], &span["job"], &span["trace"].as_str().unwrap().len()),
         (&json!("team"), &json!("pi"), &32)
     );
-    // A job is listed once its Launcher stands in its status, some passes later.
+    // A job is listed once its status has the Launcher, some passes later.
     let listed = "mpi_operator_job_info{launcher=\"pi-launcher\",namespace=\"team\"} 1";
     let found = async {
         while !get(&metrics, "/metrics").await.1.contains(listed) {
@@ -158,7 +158,7 @@ async fn the_program_shows_how_it_does_and_ends_when_told() {
 }
 
 #[tokio::test]
-async fn a_command_line_that_cannot_be_read_ends_the_program_with_a_hint() {
+async fn an_invalid_command_line_ends_the_program_with_a_hint() {
     let program = || Command::new(env!("CARGO_BIN_EXE_mpi-operator"));
     let refused = program().arg("-lock-namespaces=x").output().await.unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -1,5 +1,5 @@
-//! Gangs that are started anew: whatever befalls them at whatever moment of their start, and though the operator is killed
-//! in the middle. A user's error ends a job at every moment, and so does one misfortune more than the job allows.
+//! Gang restarts: whatever failure hits a gang at whatever moment of its start, even if the operator is killed
+//! meanwhile. A user's error ends a job at every moment, and so does one failure more than the job allows.
 
 use api::Outcome;
 use futures::future::join_all;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::stage::{Running, Stage, ended, job, running};
 
-/// A node that does not report any more.
+/// A node that no longer reports.
 const LOST: &str = "lost";
 
 /// How far a job has come.
@@ -26,14 +26,14 @@ enum Moment {
 
 const MOMENTS: [Moment; 3] = [Moment::Pending, Moment::Starting, Moment::Running];
 
-/// What befalls the first Worker.
+/// The failure that hits the first Worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Somebody kills its container.
     Killed,
-    /// Its node is short of something.
+    /// Its node is short of a resource.
     Evicted,
-    /// Its node does not report any more.
+    /// Its node no longer reports.
     NodeLost,
     /// Its program ends with an error of its own.
     OwnError,
@@ -82,7 +82,7 @@ impl Moment {
     }
 }
 
-/// A stage of its own on which a job that may be restarted once has come so far.
+/// Returns a stage on which a job with one permitted restart has come this far.
 async fn set(stage: &Stage, moment: Moment, fate: Fate) -> (Stage, Running) {
     let name = format!("{moment:?}-{fate:?}").to_lowercase();
     let stage = stage.in_namespace(&name).await;
@@ -97,11 +97,11 @@ async fn set(stage: &Stage, moment: Moment, fate: Fate) -> (Stage, Running) {
     (stage, operator)
 }
 
-/// The second attempt is made, and nothing of the first is left.
+/// Waits until the second attempt exists and nothing of the first is left.
 async fn made_anew(stage: &Stage, moment: Moment) {
     if moment == Moment::Running {
         stage.until_gone::<Job>("pi-launcher").await;
-        // As the collector does.
+        // As the garbage collector does.
         let at_once = DeleteParams::default().grace_period(0);
         stage.api::<Pod>().delete("pi-launcher-pod", &at_once).await.unwrap();
     }
@@ -127,7 +127,7 @@ async fn a_misfortune_at_any_moment_restarts_the_gang_though_the_operator_is_kil
     join_all(cases.map(|(moment, fate)| async move {
         let (stage, operator) = set(stage, moment, fate).await;
         fate.befall(&stage).await;
-        // In the middle of whatever it is doing about that.
+        // The operator dies while it handles the failure.
         drop(operator);
         let _operator = stage.operate();
         made_anew(&stage, moment).await;

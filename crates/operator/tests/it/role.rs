@@ -1,5 +1,6 @@
-//! The rights that `deploy/` gives the operator are those that it uses: it runs here under its service account, bound as
-//! there, and each request is recorded. What is not granted would be refused, and what is granted must have been used.
+//! The permissions that `deploy/` grants the operator are those that it uses. The operator runs here under its
+//! service account, bound as there, and each request is recorded: a missing permission is refused, and an unused
+//! one fails the test.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -35,13 +36,13 @@ use crate::stage::{Stage, ended, job, running};
 
 /// The namespace and the service account of `deploy/`.
 const HOME: &str = "mpi-operator";
-/// Granted for what the server checks on its own (OwnerReferencesPermissionEnforcement), never asked for.
+/// Granted for a check by the server itself (OwnerReferencesPermissionEnforcement), never requested.
 const NEVER_ASKED: (&str, &str, &str) = ("update", "kubeflow.org", "mpijobs/finalizers");
 
 /// A verb, a group and a resource.
 type Call = (String, String, String);
 
-/// The API as the operator's service account has it, with a record of what it asked for.
+/// The API with the operator's service account, and a record of its requests.
 #[derive(Clone)]
 struct Recorded {
     inner: Endpoint,
@@ -73,7 +74,7 @@ impl Service<Request<Body>> for Recorded {
     }
 }
 
-/// Nothing of discovery, which everybody may ask for.
+/// `None` for discovery, which everybody may read.
 fn name_call(request: &Request<Body>) -> Option<Call> {
     let parts: Vec<&str> = request.uri().path().split('/').filter(|part| !part.is_empty()).collect();
     let (group, rest) = match parts.as_slice() {
@@ -113,7 +114,7 @@ fn deployed(part: &str) -> Vec<Value> {
     text.split("\n---\n").map(|one| serde_saphyr::from_str(one).unwrap()).collect()
 }
 
-/// What they grant.
+/// Returns what they grant.
 fn granted(documents: &[Value]) -> BTreeSet<Call> {
     let mut granted = BTreeSet::new();
     let words = |value: &Value| -> Vec<String> {
@@ -131,7 +132,7 @@ fn granted(documents: &[Value]) -> BTreeSet<Call> {
     granted
 }
 
-/// Creates one of the documents, in a namespace where it has one.
+/// Creates one of the documents, in the namespace if it is namespaced.
 async fn create(stage: &Stage, document: &Value, namespace: &str) {
     let object: DynamicObject = serde_json::from_value(document.clone()).unwrap();
     let kind = document["kind"].as_str().unwrap();
@@ -187,7 +188,7 @@ async fn start(stage: &Stage, name: &str) -> String {
     launcher
 }
 
-/// A job that another process has begun, with a Secret that it left half made and a NetworkPolicy.
+/// A job that another process has begun, with an incomplete Secret and a NetworkPolicy.
 async fn begin_elsewhere(stage: &Stage) {
     let begun = stage.submit(&isolated("begun")).await;
     let created = json!({ "status": { "conditions": [{ "type": "Created", "status": "True" }] } });
@@ -206,16 +207,16 @@ async fn begin_elsewhere(stage: &Stage) {
     stage.api::<NetworkPolicy>().create(&PostParams::default(), &policy).await.unwrap();
 }
 
-/// A job that asks for a NetworkPolicy.
+/// Returns a job that requests a NetworkPolicy.
 fn isolated(name: &str) -> Value {
     let mut isolated = job(name, 1, json!({}));
     isolated["metadata"]["annotations"] = json!({ api::ANNOTATION_NETWORK_POLICY: "isolated" });
     isolated
 }
 
-/// Every kind of thing that can happen to a job.
+/// Everything that can happen to a job.
 async fn live(stage: &Stage) {
-    // Taken over, kept to itself, scaled down, its Service mended.
+    // Taken over, isolated, scaled down, its Service repaired.
     start(stage, "begun").await;
     stage.submit(&isolated("alone")).await;
     stage.until::<NetworkPolicy>("alone", "came", |_| true).await;
@@ -234,7 +235,7 @@ async fn live(stage: &Stage) {
             service.spec.as_ref().unwrap().publish_not_ready_addresses != Some(true)
         })
         .await;
-    // A stranger has a name that it needs, which is said more than once.
+    // A foreign object has a name that the job needs, which is reported more than once.
     let stranger = json!({ "metadata": { "name": "taken" }, "spec": { "clusterIP": "None" } });
     let stranger = serde_json::from_value(stranger).unwrap();
     stage.api::<CoreService>().create(&PostParams::default(), &stranger).await.unwrap();
@@ -249,7 +250,7 @@ async fn live(stage: &Stage) {
     let launcher = start(stage, "fails").await;
     stage.set_pod(&launcher, ended("main", "Failed", 1)).await;
     stage.until_true("fails", "Failed").await;
-    // Its Worker's node is lost, and the gang is started anew.
+    // Its Worker's node is lost, and the gang is restarted.
     let node = json!({ "metadata": { "name": "lost" },
         "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
     let nodes: Api<Node> = Api::all(stage.client.clone());
@@ -276,7 +277,7 @@ async fn live(stage: &Stage) {
         waiting.is_some_and(|waiting| waiting.message == numbers)
     };
     stage.until("waits", "said what it waits for", said).await;
-    // Held back and resumed.
+    // Suspended and resumed.
     stage.submit(&job("held", 1, json!({}))).await;
     let launcher = start(stage, "held").await;
     stage.change_job("held", json!({ "spec": { "runPolicy": { "suspend": true } } })).await;
@@ -292,7 +293,7 @@ async fn live(stage: &Stage) {
     stage.until_gone::<MPIJob>("ends").await;
 }
 
-/// What the program does beside its passes.
+/// What the program does besides its passes.
 async fn serve(stage: &Stage, client: &Client) {
     let lease = Lease::new(client.clone(), HOME, LEASE_DURATION).unwrap();
     lease.acquire().await;
@@ -378,12 +379,12 @@ async fn in_one_namespace_a_role_there_is_enough() {
     stage.until_gone::<Pod>("pi-worker-0").await;
     assert_eq!(account.refused(), Vec::<String>::new());
     operator.abort();
-    // Beyond that namespace it may not even look.
+    // Beyond that namespace it may not even read.
     let refused = account.operate(None).await.unwrap().unwrap_err();
     assert_eq!(refused.class(), operator::Class::Refused, "{refused}");
 }
 
-/// What a gang goes through: taken over from another process, grown, held back, and with pods of a priority.
+/// The life of a gang: taken over from another process, grown, suspended, and with pods of a priority.
 async fn live_in_a_gang(stage: &Stage, groups: &Api<DynamicObject>) {
     start(stage, "begun").await;
     let grown = json!({ "spec": { "mpiReplicaSpecs": { "Worker": { "replicas": 2 } } } });

@@ -1,4 +1,4 @@
-//! Certificates that end are replaced while they are served: nobody's connection breaks, and nobody is left behind.
+//! Certificates that expire are replaced while they are served: no connection breaks, and no client is left behind.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::stage::Stage;
 
 const NAME: &str = "mpi-operator.mpi-operator.svc";
 
-/// The certificate of a stage as it is kept or made at a time.
+/// Returns the stage's certificate, loaded or created at `now`.
 async fn load(stage: &Stage, now: Timestamp) -> Kept {
     load_or_make(&stage.client, &stage.namespace, "tls", &[NAME.to_owned()], now).await.unwrap()
 }
@@ -39,7 +39,7 @@ async fn served(shown: &Arc<Shown>) -> std::net::SocketAddr {
     address
 }
 
-/// A connection of one who trusts these authorities, as the API server does.
+/// Connects as a client that trusts these authorities, as the API server does.
 async fn connect(address: std::net::SocketAddr, authorities: &str) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
@@ -52,7 +52,7 @@ async fn connect(address: std::net::SocketAddr, authorities: &str) -> std::io::R
     TlsConnector::from(Arc::new(config)).connect(name, TcpStream::connect(address).await?).await
 }
 
-/// Whether a request on this connection is answered.
+/// Returns whether a request on this connection is answered.
 async fn is_answered(stream: &mut TlsStream<TcpStream>) -> bool {
     stream.write_all(b"GET / HTTP/1.1\r\nHost: operator\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
@@ -84,14 +84,14 @@ async fn a_certificate_is_renewed_while_it_is_served() {
     let refused = connect(address, &first.authorities).await.unwrap_err().to_string();
     assert!(refused.contains("invalid peer certificate"), "{refused}");
 
-    // Another replica has not looked yet.
+    // Another replica has not renewed yet.
     let behind = served(&Shown::new(&first).unwrap()).await;
     let mut behind = connect(behind, &renewed.authorities).await.unwrap();
     assert!(is_answered(&mut behind).await, "who trusts the new authority trusts the one before");
 }
 
 #[tokio::test]
-async fn a_certificate_that_has_ended_is_made_anew() {
+async fn an_expired_certificate_is_replaced() {
     let (stage, now) = (Stage::new().await, Timestamp::now());
     let ended = load(&stage, now - days(400)).await;
     let shown = Shown::new(&ended).unwrap();

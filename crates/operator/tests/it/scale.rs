@@ -1,4 +1,4 @@
-//! Numbers: many workers at once, more and fewer while the job runs.
+//! Many Workers at once, and more and fewer while the job runs.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use serde_json::json;

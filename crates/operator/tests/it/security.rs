@@ -1,5 +1,5 @@
-//! Pod Security: with the launch agent, what is added to a job's pods holds in a namespace that enforces *restricted*, and a job
-//! that does not hold there is told why.
+//! Pod Security: with the launch agent, the additions to a job's pods are admitted in a namespace that enforces
+//! *restricted*. A job that is not admitted reports why.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{Stage, job};
 
-/// A stage whose namespace admits pods of Pod Security *restricted* only.
+/// A stage whose namespace enforces Pod Security *restricted*.
 async fn restricted() -> Stage {
     let stage = Stage::new().await;
     let namespaces: Api<Namespace> = Api::all(stage.client.clone());
@@ -17,7 +17,7 @@ async fn restricted() -> Stage {
     stage
 }
 
-/// A job of the agent whose own containers hold, each by itself.
+/// A job with the agent whose own containers are each admitted.
 fn holding() -> Value {
     let mut holding = job("pi", 1, json!({}));
     holding["metadata"]["annotations"] = json!({ "training.opendatahub.io/launch": "agent" });
@@ -44,7 +44,7 @@ async fn pods_of_the_agent_hold_under_pod_security_restricted_with_any_user() {
         (Some(true), None),
         "the image's user, or the cluster's"
     );
-    // The Launcher's template is judged as its pod will be, which no controller makes here.
+    // The Launcher's template is checked as its pod would be, because no controller creates one here.
     let launcher: Job = stage.until("pi-launcher", "came", |_| true).await;
     let template = launcher.spec.unwrap().template;
     let mut metadata = template.metadata.unwrap();
@@ -55,7 +55,7 @@ async fn pods_of_the_agent_hold_under_pod_security_restricted_with_any_user() {
 }
 
 #[tokio::test]
-async fn a_job_that_does_not_hold_under_pod_security_is_told_why() {
+async fn a_job_refused_by_pod_security_reports_why() {
     let stage = restricted().await;
     let _operator = stage.operate();
     stage.submit(&job("pi", 1, json!({}))).await;

@@ -1,5 +1,5 @@
-//! A stage for one test: an API of its own, an operator on it, and hands that do what kubelets and the Job controller
-//! would. `cargo xtask upstream` has the same tests run on a real API server, each in a namespace of its own.
+//! A stage for one test: an API of its own, an operator on it, and functions that play kubelets and the Job
+//! controller. `cargo xtask upstream` runs the same tests on a real API server, each in a namespace of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,28 +34,28 @@ use crate::gate::{Gate, Gated, Server};
 
 /// How long a test waits for anything.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// The namespace of a test that needs but one.
+/// The namespace of a test that needs only one.
 const TEAM: &str = "team";
 
-/// Names the kubeconfig of a real API server to run on.
+/// Names the kubeconfig of a real API server to use.
 const REAL: &str = "ODH_REAL_KUBECONFIG";
-/// Is set where the real server has its controllers.
+/// Set if the real server has its controllers.
 const REAL_CONTROLLERS: &str = "ODH_REAL_CONTROLLERS";
-/// Namespaces taken on a real server.
+/// Counts the namespaces used on a real server.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// An API with the definition of MPIJob and one namespace.
+/// An API with the CRD of MPIJob and one namespace.
 pub struct Stage {
     api: Server,
     /// The embedded one.
     server: Option<Arc<ApiServer>>,
     pub client: Client,
     pub namespace: String,
-    /// Runs the controllers, where there are any.
+    /// Keeps the controllers running, if there are any.
     _cluster: Option<Arc<(Cluster, TempDir)>>,
 }
 
-/// A node that has nothing but logs.
+/// A node that has only logs.
 struct Scribe(Option<&'static str>);
 
 impl Kubelet for Scribe {
@@ -92,7 +92,7 @@ impl Stage {
         stage
     }
 
-    /// A namespace on the real server, where one is named; it has its controllers or has them not.
+    /// A namespace on the real server, if one is named; `controllers` must match the server's.
     async fn real(controllers: bool) -> Option<Self> {
         let kubeconfig = Kubeconfig::read_from(std::env::var_os(REAL)?).unwrap();
         assert_eq!(
@@ -109,12 +109,12 @@ impl Stage {
         Some(stage.in_namespace(&name).await)
     }
 
-    /// The authority of the API server's client certificate, where that is known.
+    /// Returns the authority of the API server's client certificate, if known.
     pub fn webhook_authority(&self) -> Option<String> {
         self.server.as_ref()?.webhook_authority()
     }
 
-    /// Without the definition.
+    /// Without the CRD.
     pub async fn bare() -> Self {
         let store = Arc::new(Store::new(DEFAULT_WINDOW, Box::new(Volatile)));
         let server = Arc::new(ApiServer::new(store, Identities::new("token")));
@@ -124,7 +124,7 @@ impl Stage {
         Self { api, server, client, namespace: String::new(), _cluster: None }.in_namespace(TEAM).await
     }
 
-    /// With the embedded cluster's controllers: Jobs make their pods, owners take what they own with them.
+    /// With the embedded cluster's controllers: Jobs create their pods, and garbage collection works.
     pub async fn with_controllers() -> Self {
         match Self::real(true).await {
             Some(real) => real,
@@ -151,7 +151,8 @@ impl Stage {
         Self { api, server, client, namespace: String::new(), _cluster }.in_namespace(TEAM).await
     }
 
-    /// The same API, with a new namespace; on a real server, which others have too, its name begins with this one's.
+    /// Returns the same API with a new namespace. On a real server, which is shared, its name begins with this
+    /// one's.
     pub async fn in_namespace(&self, name: &str) -> Self {
         let shared = self.server.is_none() && !self.namespace.is_empty();
         let name = &if shared { format!("{}-{name}", self.namespace) } else { name.to_owned() };
@@ -159,7 +160,8 @@ impl Stage {
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();
         if self.server.is_none() {
-            // Pods are refused without it, and no controller makes it there. Without a token pods stay as they were sent.
+            // Pods are refused without it, and no controller creates it there. Without a token pods stay as they
+            // were sent.
             let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
             let account = json!({ "metadata": { "name": "default" }, "automountServiceAccountToken": false });
             let account = serde_json::from_value(account).unwrap();
@@ -170,7 +172,7 @@ impl Stage {
         Self { api, server, client, namespace: name.to_owned(), _cluster }
     }
 
-    /// Installs the definition of a gang scheduler's PodGroups and returns them.
+    /// Installs the CRD of a gang scheduler's PodGroups and returns their API.
     pub async fn install_pod_groups(&self, gang: &Gang) -> Api<DynamicObject> {
         let (group, version) = gang.api();
         let text = include_str!("../../testdata/upstream/podgroup-crd.yaml");
@@ -186,7 +188,7 @@ impl Stage {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
-    /// Creates an object without a namespace, which on a real server another test may have done.
+    /// Creates a cluster-scoped object, which another test may have created already on a real server.
     pub async fn share<K>(&self, objects: &Api<K>, object: &K)
     where
         K: Clone + std::fmt::Debug + Serialize + DeserializeOwned,
@@ -197,19 +199,19 @@ impl Stage {
         }
     }
 
-    /// A recorded text of the namespace `team`, as it is in this one.
+    /// Converts a recorded text from the namespace `team` to this one.
     pub fn here(&self, text: &str) -> String {
         let space = &self.namespace;
         text.replace("namespace: team", &format!("namespace: {space}"))
             .replace(".team.svc", &format!(".{space}.svc"))
     }
 
-    /// The API as somebody else has it.
+    /// Returns the API for another user.
     pub fn endpoint_of(&self, user: UserInfo) -> Endpoint {
         Endpoint::trusted(self.server.clone().unwrap(), user)
     }
 
-    /// Adds a node that gives every container the same log, or none that ever comes.
+    /// Adds a node that returns the same log for every container, or `None` for a log that never comes.
     pub fn add_node(&self, name: &str, log: Option<&'static str>) {
         self.server.as_ref().unwrap().kubelets.register(name, Arc::new(Scribe(log)));
     }
@@ -223,13 +225,13 @@ impl Stage {
         self.operate_with(gate, plan::Settings::default())
     }
 
-    /// With one that writes the first words about a job at once.
+    /// Starts an operator that writes the first status of a job at once.
     pub fn operate_with(&self, gate: Arc<Gate>, plan: plan::Settings) -> Running {
         let first_wait = Duration::ZERO;
         self.operate_as(gate, operator::Settings { plan, first_wait, ..operator::Settings::default() })
     }
 
-    /// With one that writes the first words about a job with the next, however slow this machine is.
+    /// Starts an operator that writes the first status of a job with the next one, however slow this machine is.
     pub fn operate_patiently(&self, gate: Arc<Gate>) -> Running {
         self.operate_as(gate, operator::Settings { first_wait: PATIENCE, ..operator::Settings::default() })
     }
@@ -241,7 +243,8 @@ impl Stage {
 
     fn operate_as(&self, gate: Arc<Gate>, settings: operator::Settings) -> Running {
         let client = self.client_behind(&gate);
-        // In a namespace of its own, an operator looks after that one only.
+        let client = Client::new(Gated { inner: self.api.clone(), gate: gate.clone() }, TEAM);
+        // In a namespace of its own, an operator watches only that one.
         let namespace = (self.namespace != TEAM).then(|| self.namespace.clone());
         let settings = operator::Settings { namespace, ..settings };
         let vitals = operator::Vitals::default();
@@ -294,7 +297,8 @@ impl Stage {
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
         K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
     {
-        // More than once: a Job's pod that was being made meanwhile goes when the collector sees that its owner is gone.
+        // Poll, because a Job's pod that is being created meanwhile is deleted only when the collector sees that
+        // its owner is gone.
         let gone = async {
             loop {
                 let listed = self.api::<K>().list(&ListParams::default()).await.unwrap();
@@ -342,7 +346,7 @@ impl Stage {
         name
     }
 
-    /// Waits until the Job controller made a pod for the Launcher that is not among `known`.
+    /// Waits until the Job controller has created a pod for the Launcher that is not among `known`.
     pub async fn launcher_pod(&self, job: &str, known: &[String]) -> String {
         let selected = format!("{}={job},{}=launcher", api::LABEL_JOB_NAME, api::LABEL_JOB_ROLE);
         let pods = watcher(self.api::<Pod>(), watcher::Config::default().labels(&selected)).applied_objects();
@@ -358,7 +362,7 @@ impl Stage {
         tokio::time::timeout(PATIENCE, came).await.unwrap_or_else(|_| panic!("{job} got no launcher pod"))
     }
 
-    /// Ends the Launcher's Job well.
+    /// Completes the Launcher's Job with success.
     pub async fn complete_launcher(&self, job: &str) {
         let name = plan::launcher_name(job);
         self.set_pod(&format!("{name}-pod"), ended("main", "Succeeded", 0)).await;
@@ -383,7 +387,7 @@ impl Stage {
         self.until_true(job, "Running").await;
     }
 
-    /// The reasons of a job's events, in alphabetical order.
+    /// Returns the reasons of a job's events, in alphabetical order.
     pub async fn event_reasons(&self, job: &str) -> Vec<String> {
         let events = self.api::<Event>().list(&ListParams::default()).await.unwrap();
         let mine =
@@ -393,12 +397,12 @@ impl Stage {
         reasons
     }
 
-    /// Waits until a job has an event of this reason.
+    /// Waits until a job has an event with this reason.
     pub async fn until_event(&self, job: &str, reason: &str) {
         self.until_event_is(job, reason, |_| true).await;
     }
 
-    /// Waits until a job's event of this reason is as wanted.
+    /// Waits until a job's event with this reason is as wanted.
     pub async fn until_event_is(&self, job: &str, reason: &str, wanted: impl Fn(&Event) -> bool) {
         let events = watcher(self.api::<Event>(), watcher::Config::default()).applied_objects();
         let mut events = std::pin::pin!(events);
@@ -428,7 +432,7 @@ impl Stage {
     }
 }
 
-/// A job of so many Workers; `more` is merged into its spec.
+/// A job with this many Workers and this run policy.
 pub fn job(name: &str, workers: usize, policy: Value) -> Value {
     let template =
         json!({ "spec": { "containers": [{ "name": "main", "image": "mpi", "command": ["run"] }] } });
@@ -458,7 +462,7 @@ pub fn without_gpus() -> Value {
         "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu." }] })
 }
 
-/// The status of a pod whose container ended badly and was started again.
+/// The status of a pod whose container failed and was restarted.
 pub fn restarted(container: &str, exit_code: i32) -> Value {
     let mut status = running(container);
     let ended = ended(container, "Failed", exit_code);

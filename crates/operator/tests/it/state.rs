@@ -1,4 +1,4 @@
-//! The status: nothing is missed and nothing lost, whoever else writes; and a job goes when its time is over.
+//! The status: nothing is missed or lost, whoever else writes it; and a job is deleted when its TTL is over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ async fn phases_of_the_start_and_attempts_ride_on_writes_that_happen_anyway() {
 }
 
 #[tokio::test]
-async fn a_failed_attempt_tells_its_cause_and_exit_code() {
+async fn a_failed_attempt_records_its_cause_and_exit_code() {
     let stage = Stage::new().await;
     let _operator = stage.operate();
     stage.submit(&job("pi", 2, json!({}))).await;
@@ -139,7 +139,7 @@ async fn a_launcher_that_its_ttl_removed_at_once_is_not_made_again() {
     stage.submit(&job("pi", 1, json!({ "ttlSecondsAfterFinished": 0 }))).await;
     stage.bring_up("pi", 1).await;
     stage.complete_launcher("pi").await;
-    // As the TTL controller does, before anything else has time to look.
+    // As the TTL controller does, before any pass can read it.
     stage.api::<Job>().delete("pi-launcher", &kube::api::DeleteParams::background()).await.unwrap();
     stage.until_gone::<MPIJob>("pi").await;
     stage.until_event("pi", "MPIJobSucceeded").await;

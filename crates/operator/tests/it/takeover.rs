@@ -1,5 +1,5 @@
-//! Taking over from MPI Operator v2: a job that upstream's own program began (`testdata/upstream`, its recorded objects)
-//! goes on under this operator with the very objects that it has.
+//! Taking over from MPI Operator v2: a job that upstream's own program began (`testdata/upstream`, its recorded
+//! objects) continues under this operator with the very same objects.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{Stage, job};
 
-/// Creates what upstream made of a job, under its owner's UID here.
+/// Creates upstream's objects of a job, with the UID of their owner here.
 async fn begun_by_upstream(stage: &Stage, case: &str) -> (MPIJob, Vec<Value>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/upstream").join(case);
     let read = |file: &str| stage.here(&std::fs::read_to_string(folder.join(file)).unwrap());
@@ -90,7 +90,7 @@ async fn a_job_of_upstreams_goes_on_with_the_objects_that_it_has() {
     let (name, workers) = (job.name_any(), job.spec.mpi_replica_specs["Worker"].replicas.unwrap());
     stage.bring_up(&name, usize::try_from(workers).unwrap()).await;
     let mut after = all_uids(&stage).await;
-    // The Launcher's pod, which the test made.
+    // The Launcher's pod, which the test created.
     let made = stage.api::<Pod>().get(&format!("{name}-launcher-pod")).await.unwrap().uid().unwrap();
     after[3].retain(|uid| *uid != made);
     assert_eq!(before, after, "nothing is made again");
@@ -107,8 +107,8 @@ async fn a_job_of_upstreams_goes_on_with_the_objects_that_it_has() {
     assert!(secrets.iter().all(|request| request.starts_with("GET")), "its key stays: {secrets:?}");
 }
 
-/// What upstream v0.8.2 looks for (`pkg/controller/mpi_job_controller.go`): each object by its name, controlled by the job,
-/// and Workers by three labels. What it does not find it would make, and what another controls it would refuse.
+/// What upstream v0.8.2 looks for (`pkg/controller/mpi_job_controller.go`): each object by its name, controlled by
+/// the job, and Workers by three labels. It would create a missing object, and refuse one with another controller.
 #[tokio::test]
 async fn upstream_finds_all_that_it_looks_for_in_a_job_of_ours() {
     let stage = Stage::new().await;
@@ -140,7 +140,7 @@ fn is_controlled<K: Resource>(object: &K, owner: &str) -> bool {
         .any(|by| by.controller == Some(true) && by.uid == owner && by.kind == "MPIJob")
 }
 
-/// Upstream writes a whole status of its own type: what it does not know goes.
+/// Upstream writes a whole status of its own type, and drops fields that it does not know.
 #[tokio::test]
 async fn a_job_goes_on_after_upstream_had_it_for_a_while() {
     let stage = Stage::new().await;

@@ -1,5 +1,5 @@
-//! The operator together with the embedded cluster's Job controller and garbage collector; there is no node, so the
-//! tests still say what the pods do.
+//! The operator with the embedded cluster's Job controller and garbage collector. There is no node, so the tests
+//! still play the pods.
 
 use api::MPIJob;
 use k8s_openapi::api::batch::v1::Job;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::stage::{Stage, ended, job, restarted, running};
 
-/// Starts every pod of a job of one Worker; returns the Launcher's.
+/// Starts every pod of a job with one Worker. Returns the Launcher's.
 async fn start(stage: &Stage, known: &[String]) -> String {
     stage.start_worker("pi", 0).await;
     let launcher = stage.launcher_pod("pi", known).await;
@@ -119,7 +119,7 @@ async fn a_deleted_job_takes_all_it_owns_with_it() {
     stage.until_gone::<Service>("pi").await;
     stage.until_gone::<ConfigMap>("pi-config").await;
     stage.until_gone::<Secret>("pi-ssh").await;
-    // Nothing lingers in the operator's memory either: the same name runs again.
+    // Nothing remains in the operator's memory either: the same name runs again.
     stage.submit(&job("pi", 1, json!({}))).await;
     start(&stage, &[launcher]).await;
 }

@@ -1,5 +1,5 @@
-//! The objects that this operator makes beside those that MPI Operator v0.8.2 itself made of the same jobs
-//! (`testdata/upstream`, recorded from upstream's own program): equal but for the deviations listed here.
+//! Compares the objects that this operator makes with those that MPI Operator v0.8.2 itself made of the same jobs
+//! (`testdata/upstream`, recorded from upstream's own program): equal except for the deviations listed here.
 
 use std::path::{Path, PathBuf};
 
@@ -166,7 +166,7 @@ async fn as_upstream(case: &str) {
     }
 }
 
-/// What upstream's flags of a case mean here.
+/// Converts upstream's flags of a case to our settings.
 fn settings(folder: &Path) -> plan::Settings {
     let flags = std::fs::read_to_string(folder.join("flags")).unwrap_or_default();
     let value = |name: &str| {
@@ -182,7 +182,7 @@ fn settings(folder: &Path) -> plan::Settings {
     }
 }
 
-/// The lines that only one of two objects has: `+` ours, `-` upstream's.
+/// Returns the lines that only one of two objects has: `+` ours, `-` upstream's.
 fn differing_lines(ours: &Value, upstream: &Value) -> Vec<String> {
     let lines = |object: &Value| -> Vec<String> {
         serde_json::to_string_pretty(object).unwrap().lines().map(str::to_owned).collect()
@@ -226,7 +226,7 @@ fn wire<K: serde::Serialize>(object: K) -> Value {
     value
 }
 
-/// What a server sets after it has decoded and defaulted a request, and what differs with every run.
+/// Removes what a server sets after it has decoded and defaulted a request, and what differs in every run.
 fn without_what_the_server_adds(object: &mut Value) {
     let metadata = object["metadata"].as_object_mut().unwrap();
     for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {
@@ -241,7 +241,7 @@ fn without_what_the_server_adds(object: &mut Value) {
         for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
             spec.remove(field);
         }
-        // Of a Job: the server chooses the selector and the labels that go with it.
+        // In a Job the server chooses the selector and its labels.
         if spec.contains_key("template") {
             spec.remove("selector");
         }
@@ -267,8 +267,8 @@ fn without_what_the_server_adds(object: &mut Value) {
     }
 }
 
-/// Where ours differs on purpose (docs/reference/deviations.md): the labels that we watch by, on every child, and the
-/// names that Open MPI 5 reads.
+/// Removes intended differences (docs/reference/deviations.md): the labels that we watch by, on every child, and
+/// the variables that Open MPI 5 reads.
 fn without_deviations(object: &mut Value) {
     if object["metadata"]["labels"].get("app").is_some() {
         let labels = object["metadata"]["labels"].as_object_mut().unwrap();

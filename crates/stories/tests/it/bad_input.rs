@@ -1,4 +1,5 @@
-//! People make mistakes, machines run out of things: a clear message, the right exit code, nothing left behind.
+//! People make mistakes and machines run out of resources: the result is a clear message, the right exit code, and
+//! no leftovers.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -77,7 +78,7 @@ fn a_job_larger_than_the_machine_is_pending_and_says_why() {
 }
 
 #[test]
-fn a_second_up_and_a_taken_port_are_no_riddle() {
+fn a_second_up_and_a_taken_port_are_explained() {
     let home = Home::with_cluster("bad_input::second_up");
     home.up(&[]).says("already");
     let status = home.odh(&["local", "status", "-o", "json"]).ended(0).json();
@@ -89,7 +90,7 @@ fn a_second_up_and_a_taken_port_are_no_riddle() {
 }
 
 #[test]
-fn no_cluster_is_said_with_what_to_do() {
+fn without_a_cluster_the_error_says_what_to_do() {
     let home = Home::new();
     home.odh(&["training", "list", "mpijob"]).ended(1).says("odh local up");
     home.odh(&["training", "create", "-f", "no-such-file.yaml"]).ended(3).says("no-such-file.yaml");
@@ -120,8 +121,8 @@ fn interrupting_a_run_deletes_its_job() {
 }
 
 #[test]
-fn a_full_disk_is_named() {
-    // A file system of 64 KiB can be mounted in a user namespace, or by root; elsewhere /dev/full stands for it.
+fn a_full_disk_is_reported() {
+    // A file system of 64 KiB can be mounted in a user namespace, or by root; elsewhere /dev/full replaces it.
     let home = Home::new();
     let odh = places::odh();
     let script = format!(
@@ -166,7 +167,7 @@ fn a_launcher_program_that_is_missing_is_named() {
 }
 
 #[test]
-fn a_machine_without_mpirun_is_told_which_package_brings_it() {
+fn without_mpirun_the_error_names_its_package() {
     let home = Home::new();
     // A machine that has a shell and little else.
     let programs = home.path().join("programs");

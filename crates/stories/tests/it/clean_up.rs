@@ -1,4 +1,4 @@
-//! An administrator deletes a running job and finds nothing of it on the machine.
+//! An administrator deletes a running job and finds nothing left of it on the machine.
 //!
 //! Proves: FR-RES-004.
 
@@ -61,7 +61,7 @@ fn paths_below(folder: &std::path::Path) -> Vec<String> {
         .collect()
 }
 
-/// The interfaces in the networks of the cluster's helper processes, where each pod has one.
+/// Returns the interfaces in the networks of the cluster's helper processes, where each pod has one.
 fn network_below(cluster: i64) -> Vec<String> {
     let mut interfaces: Vec<String> = descendants(cluster)
         .into_iter()
@@ -78,7 +78,7 @@ fn network_below(cluster: i64) -> Vec<String> {
     interfaces
 }
 
-/// The processes below another, as this machine numbers them.
+/// Returns the descendants of a process, by their pids on this machine.
 fn descendants(pid: i64) -> Vec<i64> {
     let children = std::fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -117,7 +117,7 @@ fn killing_the_cluster_ends_what_it_ran() {
     home.up(&[]);
 }
 
-/// Starts a job that would run for an hour, and sees its processes.
+/// Starts a job that would run for an hour, and waits until its processes run.
 fn run_a_long_job(home: &Home, name: &str) {
     let image = stories::EXAMPLES_IMAGE;
     let job = ["--name", name, "--workers", "2", "--image", image, "--", "mpirun", "sleep", "3600"];

@@ -1,5 +1,5 @@
-//! Nothing but the command line: a pipeline, a person who changes a job, one who finds out why it failed, teams beside
-//! each other, and mistakes with their way out.
+//! Nothing but the command line: a pipeline, a user who changes a job, one who finds out why it failed, teams that
+//! share a cluster, and mistakes with their remedies.
 //!
 //! Proves: FR-RES-001, SC-006, FR-RES-005.
 
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use stories::{EXAMPLES_IMAGE, Home, within};
 
-/// What a check of `odh local doctor` found.
+/// Returns the result of a check of `odh local doctor`.
 pub fn machine_has(home: &Home, check: &str) -> bool {
     let found = home.odh(&["local", "doctor", "-o", "json"]).json();
     let checks = found["checks"].as_array().expect("the doctor lists checks");
     checks.iter().any(|known| known["name"] == check && known["verdict"] == "ok")
 }
 
-/// What a pipeline does: create, look until it has ended, print the logs of what failed, pass the exit code on.
+/// A typical pipeline: create, poll until the end, print the logs of a failure, pass the exit code on.
 const PIPELINE: &str = r#"
 job=$(odh training create -f "$1" -o jsonpath='{.metadata.name}')
 for _ in $(seq 600); do
@@ -45,10 +45,10 @@ fn a_pipeline_a_change_and_a_failure_that_is_understood() {
     }
 }
 
-/// How long a Launcher waits for Workers that it cannot reach; long enough for them to start on a busy machine.
+/// How long a Launcher waits for unreachable Workers; enough for them to start on a busy machine.
 const START_TIMEOUT: &str = "training.opendatahub.io/start-timeout=45s";
 
-/// A job in a namespace whose Workers nobody may connect to; `false` where policies are not enforced.
+/// Creates a job in a namespace where nobody may connect to Workers. Returns `false` if policies are not enforced.
 fn shut_off(home: &Home) -> bool {
     if home.mode() == "plain" || !machine_has(home, "nft") {
         return false;
@@ -77,7 +77,7 @@ fn is_told_what_shuts_it_off(home: &Home) {
     home.odh(&[&["training", "delete"], &job[..], &["--yes"]].concat()).ended(0);
 }
 
-/// A tag that there is not: the image is not pulled, and the way out is to clone the job with the right one.
+/// The tag does not exist: the image is not pulled, and the remedy is to clone the job with the right one.
 fn a_wrong_image(home: &Home) {
     let wrong = EXAMPLES_IMAGE.replace("openmpi", "openmip");
     let words = ["training", "create", "mpijob", "slip", "--workers", "1", "--retries", "0"];
@@ -154,7 +154,8 @@ fn a_change(home: &Home) {
     home.odh(&["training", "delete", "mpijob", "one", "two", "--yes"]).ended(0);
 }
 
-/// A Worker's rank takes more memory than it has: by the kernel where limits can be enforced, else by its own limit.
+/// A Worker's rank takes more memory than allowed: the kernel stops it if limits are enforced, else its own limit
+/// does.
 fn a_failure_understood(home: &Home) {
     let enforced = machine_has(home, "cgroups");
     let takes = "python3 -c 'x = bytearray(300 << 20); print(len(x))'";
@@ -205,7 +206,7 @@ fn mistakes(home: &Home) {
         let words = ["training", "create", "mpijob", name, "--workers", "2", "--retries", "0"];
         home.odh(&[&words[..], more].concat())
     };
-    // Too many GPUs: said before, and why it waits.
+    // Too many GPUs: reported at creation, and again as the reason for waiting.
     create("greedy", &["--gpus", "8", "--image", EXAMPLES_IMAGE, "--", "true"])
         .ended(0)
         .says("Insufficient GPUs: a Worker asks for 8, and the largest node has 2");
@@ -224,7 +225,7 @@ fn mistakes(home: &Home) {
         .ended(0)
         .says("ExecutableNotFound")
         .says("What to do");
-    // What is written wrong says where, and what was meant.
+    // A typing error is reported with its place and a suggestion.
     let manifest = home.write(
         "typo.yaml",
         "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata:\n  name: a\nspec:\n  slotPerWorker: 2\n",
@@ -261,7 +262,7 @@ fn two_teams_do_not_see_each_other_and_keep_to_their_quotas() {
     create(&ben, "second", &["--workers", "1", "--no-preflight"])
         .ended(6)
         .says("Quota exceeded: 1/1 jobs running");
-    // Neither sees nor touches what is the other's.
+    // Neither sees or touches the other's jobs.
     create(&ben, "guest", &["--workers", "1", "-n", "team-a"])
         .ended(4)
         .says("Error: User 'ben' lacks 'create' permission for MPIJobs in namespace 'team-a'");

@@ -1,10 +1,10 @@
-//! A newcomer types what the documents say, in order, and it works.
+//! A newcomer types the commands of the documents, in order, and they work.
 
 use std::process::{Command, Stdio};
 
 use stories::{Home, places};
 
-/// Commands that the test runner has done already, or that would run these tests.
+/// Commands that the test runner has run already, or that would run these tests.
 const DONE_ALREADY: [&str; 3] = ["cargo xtask setup", "cargo xtask demo", "cargo xtask test"];
 
 #[test]
@@ -33,7 +33,7 @@ fn type_what_it_says(document: &str) {
         script.push_str(command);
         script.push('\n');
     }
-    // The document's paths are those of a checkout that was built in place; ours may have been built elsewhere.
+    // The documents' paths are those of a checkout that was built in place; ours may have been built elsewhere.
     let programs = places::odh().parent().expect("odh stands in a folder").to_path_buf();
     let target = programs.parent().expect("a build has a target folder").display().to_string();
     let script = script.replace("$PWD/target", &target).replace("=target/", &format!("={target}/"));
@@ -59,7 +59,7 @@ fn type_what_it_says(document: &str) {
     assert_ne!(home.odh(&["local", "status"]).code, 0, "{document} leaves its cluster running");
 }
 
-/// The lines of the `sh` blocks, with lines that end in a backslash joined, without those that are done already.
+/// Returns the lines of the `sh` blocks: continued lines joined, commands that are done already left out.
 fn commands_of(text: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut inside = false;
@@ -104,7 +104,7 @@ fn what_a_newcomer_sees_is_right() {
     assert!(typed > 8, "the document has lost its commands");
 }
 
-/// A command of a `console` block, what is shown of its output, and how it ends.
+/// A command of a `console` block, the shown part of its output, and its exit code.
 struct Shown<'t> {
     command: &'t str,
     lines: Vec<&'t str>,
@@ -129,7 +129,7 @@ fn shown_commands(text: &str) -> Vec<Shown<'_>> {
     found
 }
 
-/// A line with one blank where there are several, and without numbers and the ends of generated names.
+/// Normalizes a line: single blanks, numbers and the ends of generated names replaced.
 fn without_what_varies(line: &str) -> String {
     let words = line.split_whitespace().map(|word| {
         let generated = word.find("launcher-").map(|at| at + "launcher-".len());

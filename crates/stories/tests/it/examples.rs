@@ -1,4 +1,4 @@
-//! A newcomer tries the examples of the repository, each as it stands.
+//! A newcomer tries the examples of the repository, each unchanged.
 
 use stories::{Home, places};
 

@@ -1,12 +1,12 @@
-//! Jobs fail in every way that people meet: each says which Worker, why, and what to do; and what was not the user's
-//! fault goes on by itself. Many jobs share a cluster, and fail beside one another.
+//! Jobs fail in all the ways that people meet. Each reports which Worker, why, and what to do; failures that are
+//! not the user's fault are retried. Many jobs share a cluster and fail side by side.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use stories::{Home, Job, places, within};
 
-/// How long a failure may take to be told, on a machine that is busy with other stories.
+/// How long it may take to report a failure, on a machine that is busy with other stories.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
 pub fn create(home: &Home, jobs: &[Job]) {
@@ -19,7 +19,7 @@ pub fn status(home: &Home, name: &str) -> Value {
     home.odh(&["training", "get", "mpijob", name, "-o", "json"]).json()["status"].clone()
 }
 
-/// The job's end; `phase` is the one that it should end in.
+/// Waits for the job's end, which must be in this phase.
 pub fn ended(home: &Home, name: &str, phase: &str) -> Value {
     within(PATIENCE, &format!("{name} has ended"), || {
         let status = status(home, name);
@@ -32,7 +32,7 @@ pub fn ended(home: &Home, name: &str, phase: &str) -> Value {
     })
 }
 
-/// The job has failed for this cause, on this Worker, and says what to do and where to read more.
+/// Checks that the job has failed for this cause, on this Worker, and says what to do and where to read more.
 pub fn fails(home: &Home, name: &str, cause: &str, worker: Option<i64>, words: &str) {
     let status = ended(home, name, "Failed");
     let failure = &status["failure"];
@@ -50,7 +50,7 @@ pub fn fails(home: &Home, name: &str, cause: &str, worker: Option<i64>, words: &
 #[test]
 fn ranks_that_die_are_named_with_their_worker() {
     let home = Home::with_cluster("failures::ranks");
-    // In plain mode a rank's parent is a daemon like any other, and host names are the machine's.
+    // In plain mode a rank's parent is an ordinary daemon, and host names are the machine's.
     let isolated = home.mode() != "plain";
     // Open MPI 4's mpirun does not name a rank that ends before mpirun knows that all of them run.
     let on_rank_1 =
@@ -77,7 +77,7 @@ fn ranks_that_die_are_named_with_their_worker() {
     if isolated {
         jobs.push(missing);
     }
-    // They might be tried again, but for what failed.
+    // Restarts are allowed, but these failures must not cause one.
     jobs.iter_mut().for_each(|job| job.annotations = "training.opendatahub.io/max-gang-restarts: '2'");
     if isolated {
         jobs.push(Job::shell("daemon", &on_rank_1("kill -9 $PPID")));
@@ -93,7 +93,7 @@ fn ranks_that_die_are_named_with_their_worker() {
         fails(&home, "daemon", "DaemonLost", Some(1), "daemon");
         fails(&home, "missing", "ExecutableNotFound", Some(1), "/data/train");
     }
-    // What is on record stays when the pods have gone.
+    // The record stays when the pods are gone.
     home.kubectl(&["delete", "pods", "--all", "--wait=false"]).ended(0);
     home.kubectl(&["get", "configmap", "exited-attempt-1", "-o", "yaml"])
         .ended(0)
@@ -106,7 +106,7 @@ fn ranks_that_die_are_named_with_their_worker() {
 }
 
 #[test]
-fn what_the_cluster_does_to_a_job_is_told() {
+fn what_the_cluster_does_to_a_job_is_reported() {
     let words = ["--nodes", "3", "--gpus", "8", "--node-grace", "10s"];
     let home = Home::with_cluster_and("failures::cluster", &words);
     let isolated = home.mode() != "plain";
@@ -121,17 +121,17 @@ fn what_the_cluster_does_to_a_job_is_told() {
     let mut foreign = Job::shell("foreign", "true");
     let python = places::mpich_environment().join("bin/python3");
     foreign.ranks = format!("[{}, -c, 'from mpi4py import MPI']", python.display());
-    // One that does not know that it was started by any, as its environment was taken from it.
+    // One that does not know that mpirun started it, because its environment was removed.
     let mut alone = Job::shell("alone", "true");
     alone.ranks = format!(
         "[env, -i, {}, -c, \"from mpi4py.MPI import COMM_WORLD as w; print('rank', w.rank, 'of', w.size)\"]",
         python.display()
     );
-    // Ranks that print nothing: on both Workers, and both on one, which has but one slot.
+    // Ranks that print nothing: on both Workers, and both on one, which has a single slot.
     let quiet = Job::shell("quiet", "sleep 3");
     let one = "collapsed-worker-0.collapsed.default.svc:2";
     let collapsed = Job::new("collapsed", &format!("[-n, '2', --host, '{one}', sleep, '3']"));
-    // One rank ends well, and mpirun waits for the other.
+    // One rank succeeds, and mpirun waits for the other.
     let mut half =
         Job::shell("half", "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then sleep 2; else sleep 600; fi");
     half.annotations = "training.opendatahub.io/stall-timeout: 3s";
@@ -172,9 +172,9 @@ fn what_the_cluster_does_to_a_job_is_told() {
     has_an_image_that_cannot_be_pulled(&home);
     exceeds_a_quota(&home);
     fails(&home, "secret", "MissingReference", Some(0), "no-such-secret");
-    // Every Worker has the same program: it is nobody's in particular.
+    // Every Worker has the same program, so no single one is named.
     fails(&home, "foreign", "WrongMpi", None, "another MPI");
-    // Here every rank is alone, and the job succeeds all the same.
+    // Here every rank is alone, and the job still succeeds.
     has_its_world_verified(&home, "alone", "False", "WrongMpi", "");
     home.odh(&["training", "describe", "mpijob", "alone"]).ended(0).says("WrongMpi");
     has_its_world_verified(&home, "quiet", "True", "RanksSeen", "2 ranks were seen on 2 Workers");
@@ -193,7 +193,7 @@ fn what_the_cluster_does_to_a_job_is_told() {
     }
 }
 
-/// Nobody has so many GPUs.
+/// No node has so many GPUs.
 fn waits_for_gpus(home: &Home, name: &str) {
     let waiting = within(PATIENCE, "the job says that it waits for GPUs", || {
         let status = status(home, name);
@@ -205,7 +205,7 @@ fn waits_for_gpus(home: &Home, name: &str) {
     assert!(told["suggestion"].as_str().is_some_and(|it| it.contains("add nodes")), "{waiting:#}");
 }
 
-/// It succeeds, with this said of where its ranks ran.
+/// It succeeds, with this result for where its ranks ran.
 fn has_its_world_verified(home: &Home, name: &str, verified: &str, reason: &str, words: &str) {
     let status = ended(home, name, "Succeeded");
     let world = condition(&status, "WorldVerified");
@@ -213,7 +213,7 @@ fn has_its_world_verified(home: &Home, name: &str, verified: &str, reason: &str,
     assert!(world["message"].as_str().is_some_and(|message| message.contains(words)), "{status:#}");
 }
 
-/// Silence is told, with what was looked at, and fails nothing.
+/// The silence is reported with the evidence, and fails nothing.
 fn stalls_and_goes_on(home: &Home, name: &str, go: &str) {
     within(PATIENCE, "the silent job is stalled", || {
         let stalled = condition(&status(home, name), "Stalled");
@@ -228,7 +228,7 @@ fn stalls_and_goes_on(home: &Home, name: &str, go: &str) {
     std::fs::remove_file(go).expect("the file can be removed");
 }
 
-/// The others may wait for them; nothing is failed for that.
+/// The other ranks may wait for them; the job does not fail for that.
 fn explains_a_silence_by_ranks_that_ended(home: &Home, name: &str) {
     within(PATIENCE, "a rank that has ended explains the others' silence", || {
         let stalled = condition(&status(home, name), "Stalled");
@@ -237,7 +237,7 @@ fn explains_a_silence_by_ranks_that_ended(home: &Home, name: &str) {
     });
 }
 
-/// Where limits are not enforced the job says so, and nobody is killed.
+/// If limits are not enforced, the job says so, and nothing is killed.
 fn wants_too_much_memory(home: &Home, name: &str) {
     let memory = within(PATIENCE, "the job that wants memory has ended", || {
         let status = status(home, name);
@@ -246,7 +246,7 @@ fn wants_too_much_memory(home: &Home, name: &str) {
     if condition(&memory, "LimitsNotEnforced")["status"] == "True" {
         assert_eq!(memory["phase"], "Succeeded", "{memory:#}");
     } else {
-        // The Worker's first process lives on: that memory was the reason is what the launch agent saw.
+        // The Worker's first process survives, so it was the launch agent that saw the memory limit as the reason.
         fails(home, name, "OutOfMemory", Some(1), "memory limit (128 MiB) was exceeded");
         assert!(
             memory["failure"]["suggestion"].as_str().is_some_and(|it| it.contains("memory")),
@@ -255,8 +255,8 @@ fn wants_too_much_memory(home: &Home, name: &str) {
     }
 }
 
-/// As a kubelet has it whose registry wants to know who asks: this cluster pulls no images, so a node that nobody runs stands
-/// in for one that does.
+/// As a kubelet reports it whose registry requires credentials. This cluster pulls no images, so the test plays the
+/// kubelet of a node that nothing else runs.
 fn has_an_image_that_cannot_be_pulled(home: &Home) {
     let node = home.write(
         "node.yaml",
@@ -287,7 +287,7 @@ fn has_an_image_that_cannot_be_pulled(home: &Home) {
     );
 }
 
-/// One Worker is let in, the other is not.
+/// One Worker is admitted, the other is not.
 fn exceeds_a_quota(home: &Home) {
     home.kubectl(&["create", "namespace", "tight"]).ended(0);
     home.kubectl(&["create", "quota", "pods", "--hard=pods=1", "-n", "tight"]).ended(0);
@@ -316,7 +316,7 @@ fn loses_its_node(home: &Home, name: &str) {
         home.kubectl(&["get", "pod", &pod, "-o", "jsonpath={.spec.nodeName}"]).ended(0).stdout
     };
     let node = node_of(1);
-    // Of two Workers on it the first is named.
+    // If both Workers are on it, the first is named.
     let worker = if node_of(0) == node { 0 } else { 1 };
     home.odh(&["local", "node", "down", &node]).ended(0);
     fails(home, name, "NodeLost", Some(worker), &node);

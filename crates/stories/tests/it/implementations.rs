@@ -1,5 +1,5 @@
-//! Someone brings the MPI that an image has: Open MPI 4 of Debian and of PyPI, Open MPI 5, MPICH 5, Intel MPI, each through the launch
-//! agent and through ssh. Ranks run on every Worker.
+//! Someone uses the MPI of their image: Open MPI 4 of Debian and of PyPI, Open MPI 5, MPICH 5, Intel MPI, each
+//! through the launch agent and through ssh. Ranks run on every Worker.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub struct Implementation {
     prefix: PathBuf,
 }
 
-/// The programs that an image has to offer.
+/// The programs that an image may have.
 const PROGRAMS: [&str; 7] = ["mpirun", "mpiexec", "orted", "prted", "python3", "mpi-pi", "train-digits"];
 const SSH_PROGRAMS: [&str; 2] = ["ssh", "sshd-worker"];
 /// Where the job's key is mounted.
@@ -31,7 +31,7 @@ pub fn implementations() -> [Implementation; 5] {
     ]
 }
 
-/// A folder that stands for an image: `bin` with these programs.
+/// Creates a folder that replaces an image: `bin` with these programs.
 pub fn image(home: &Path, implementation: &Implementation) -> PathBuf {
     let folder = home.join("images").join(implementation.name);
     let bin = folder.join("bin");
@@ -53,7 +53,7 @@ pub fn image(home: &Path, implementation: &Implementation) -> PathBuf {
     folder
 }
 
-/// The example as an object of its own, with a name and an image of its own; with ssh as `hello-ssh.yaml` has it.
+/// Returns the example with a name and an image of its own; with ssh, changed as in `hello-ssh.yaml`.
 fn manifest(home: &Home, implementation: &Implementation, example: &str, ssh: bool) -> (String, String) {
     let path = places::repository("examples").join(format!("{example}.yaml"));
     let read = ["create", "--dry-run=client", "-o", "json", "-f", &path.to_string_lossy()];
@@ -75,7 +75,7 @@ fn manifest(home: &Home, implementation: &Implementation, example: &str, ssh: bo
             container["readinessProbe"] = json!({ "tcpSocket": { "port": 2222 }, "periodSeconds": 1 });
         }
     }
-    // Ranks that wait for ever fail the story, and do not keep it.
+    // Ranks that wait for ever fail the story instead of blocking it.
     job["spec"]["runPolicy"]["activeDeadlineSeconds"] = json!(300);
     if ssh {
         job["spec"]["sshAuthMountPath"] = json!(SSH_DIRECTORY);
@@ -101,7 +101,7 @@ fn run_all(story: &str, ssh: bool) {
     let words: Vec<&str> = mappings.iter().flat_map(|mapping| ["--image", mapping]).collect();
     let home = Home::with_cluster_and(story, &words);
     if ssh && home.mode() == "plain" {
-        // Workers that share a machine's ports and have no names cannot be reached by ssh.
+        // Workers that share a machine's ports and have no names cannot be reached through ssh.
         return;
     }
     for implementation in &implementations {
@@ -111,7 +111,7 @@ fn run_all(story: &str, ssh: bool) {
     }
 }
 
-/// Runs one example; all ranks of it were seen, and on every Worker.
+/// Runs one example. All its ranks were seen, on every Worker.
 fn run(home: &Home, implementation: &Implementation, example: &str, ssh: bool) {
     let (name, path) = manifest(home, implementation, example, ssh);
     let answer = home.odh(&["local", "run", &path]).ended(0);
@@ -138,7 +138,7 @@ fn every_mpi_runs_through_ssh() {
     run_all("implementations::ssh", true);
 }
 
-/// Workers have one machine's name there, by which Open MPI 5 finds out which ranks share a node.
+/// In plain mode, Workers share the machine's host name, from which Open MPI 5 concludes which ranks share a node.
 #[test]
 fn open_mpi_5_trains_in_plain_mode() {
     let folder = tempfile::tempdir().expect("a folder can be made");

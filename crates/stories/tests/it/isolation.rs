@@ -1,10 +1,10 @@
-//! Two teams' jobs run beside one another; the one that asks for it is closed to all but its own ranks.
+//! Two teams' jobs run side by side; an isolated one accepts connections only from its own ranks.
 
 use stories::{Home, Job, quoted, record, within};
 
 use crate::failures::{PATIENCE, create};
 
-/// Each rank listens, and says so once it has reached the other's.
+/// Each rank listens, and reports once it has reached the other.
 const RANKS: &str = "import os, socket, threading, time
 rank, job = int(os.environ['OMPI_COMM_WORLD_RANK']), os.environ['JOB']
 server = socket.create_server(('', 7000))
@@ -20,7 +20,7 @@ while True:
         time.sleep(0.2)
 print('rank', rank, 'reached', other, flush=True)
 time.sleep(600)";
-/// Ends well only where a connection is made.
+/// Succeeds only if it can connect.
 const REACH: &str = "import socket, sys; socket.create_connection((sys.argv[1], 7000), timeout=2)";
 
 fn job(name: &'static str, annotations: &'static str) -> Job {

@@ -1,5 +1,5 @@
-//! The cluster is stopped, or killed at any moment, and started again: what it had acknowledged is there, finished jobs
-//! can still be read, running ones are reported lost, and new ones run.
+//! The cluster is stopped, or killed at any moment, and restarted: everything that it acknowledged is there,
+//! finished jobs can still be read, running ones are reported lost, and new ones run.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -10,7 +10,7 @@ use stories::{Home, kill_process, within};
 
 /// After how many acknowledged writes the cluster is killed.
 const CUTS: [usize; 4] = [1, 9, 60, 140];
-/// Objects that are being written when it is killed.
+/// The number of objects that are being written when it is killed.
 const OBJECTS: usize = 200;
 
 #[test]

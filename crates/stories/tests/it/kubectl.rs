@@ -65,7 +65,7 @@ fn follows_pods_and_logs_while_a_job_runs() {
 }
 
 #[test]
-fn is_told_about_unknown_fields_and_broken_rules() {
+fn sees_unknown_fields_and_broken_rules_reported() {
     let home = Home::with_cluster("kubectl::refusals");
     let good =
         std::fs::read_to_string(places::repository("examples/hello.yaml")).expect("the example can be read");

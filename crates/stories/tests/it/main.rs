@@ -1,4 +1,4 @@
-//! Stories: what people do, from their side of the screen. One file for each person's goal.
+//! Stories: what people do, as they see it. One file for each person's goal.
 
 #![expect(clippy::expect_used, reason = "a story that cannot go on fails, with what it saw")]
 

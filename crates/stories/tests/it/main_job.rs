@@ -4,7 +4,7 @@
 
 use stories::{Home, Mode, permits_root, permits_rootless, places};
 
-/// Runs `examples/digits.yaml` and looks at what it printed.
+/// Runs `examples/digits.yaml` and checks its output.
 fn train(home: &Home) -> String {
     let manifest = places::repository("examples/digits.yaml");
     let answer = home.odh(&["local", "run", &manifest.to_string_lossy()]).ended(0);
@@ -41,7 +41,7 @@ fn hosts(printed: &str) -> Vec<String> {
 const FOUR: [&str; 4] = ["digits-worker-0", "digits-worker-1", "digits-worker-2", "digits-worker-3"];
 
 #[test]
-fn trains_in_the_mode_that_the_machine_makes_it_choose() {
+fn trains_in_the_default_mode() {
     let home = Home::with_cluster("main_job::chosen_mode");
     assert_eq!(hosts(&train(&home)), FOUR);
 }
@@ -69,7 +69,7 @@ fn trains_as_root() {
 #[test]
 fn trains_as_plain_processes_and_says_what_does_not_hold() {
     let home = Home::with_mode("main_job::plain", Mode::Plain);
-    // There are no host names of their own here; the program prints the pods' names.
+    // Pods have no host names of their own here; the program prints the pods' names.
     assert_eq!(hosts(&train(&home)), FOUR);
     home.odh(&["local", "status"]).ended(0).says("plain");
     home.odh(&["training", "describe", "mpijob", "digits"]).ended(0).says("plain");

@@ -1,5 +1,5 @@
-//! Packets between a job's pods are dropped or rejected, from the beginning or from some moment on, or ssh is turned away:
-//! the job says between whom, and what to look at.
+//! Packets between a job's pods are dropped or rejected, from the beginning or later, or ssh is refused: the job
+//! reports both ends and what to check.
 
 use stories::{EXAMPLES_IMAGE, Home, Job, a_process_of, in_network_of, permits_root, quoted, within};
 
@@ -7,12 +7,12 @@ use crate::command_line::machine_has;
 use crate::failures::{PATIENCE, condition, create, fails, status};
 use crate::implementations::{image, image_name, implementations};
 
-/// Ports at which Open MPI's ranks listen for one another, and those at which mpirun listens for its daemons.
+/// The ports on which Open MPI's ranks listen for one another, and on which mpirun listens for its daemons.
 const RANKS: &str = "1024-2047";
 const MPIRUN: &str = "32768-60999";
 const CAUSE: &str = "MPI communication failure – check NetworkPolicies";
 
-/// Two ranks that add their numbers, over the network, once the gate is open.
+/// Two ranks that add their numbers over the network once the gate is open.
 fn adding(name: &'static str, gate: &str) -> Job {
     let program =
         "from mpi4py import MPI; print('begun', flush=True); print(MPI.COMM_WORLD.allreduce(1), flush=True)";
@@ -27,8 +27,7 @@ fn adding(name: &'static str, gate: &str) -> Job {
     adding
 }
 
-/// Two ranks that talk to each other all the time, and say when they have begun. A rank that waits leaves the processor to
-/// others.
+/// Two ranks that communicate all the time, and report when they have begun. A waiting rank yields the processor.
 fn talking(name: &'static str) -> Job {
     let program = "import time\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\nworld.allreduce(1)\nif world.rank == 0: print('they talk', flush=True)\nwhile True: time.sleep(0.1); world.allreduce(1)";
     let ranks = format!("[--mca, mpi_yield_when_idle, '1', python3, -c, {}]", quoted(program));
@@ -37,12 +36,12 @@ fn talking(name: &'static str) -> Job {
     talking
 }
 
-/// Shuts these ports of a pod to another pod's new connections, as a firewall does.
+/// Blocks new connections from another pod to these ports of a pod, as a firewall does.
 fn shut(home: &Home, pod: &str, ports: &str, other: &str, verdict: &str) {
     filter(home, pod, other, &format!("tcp dport {ports} ct state new {verdict}"));
 }
 
-/// Adds what is to become of packets that one pod gets from another.
+/// Adds a rule for packets that one pod gets from another.
 fn filter(home: &Home, pod: &str, other: &str, rule: &str) {
     let address = within(PATIENCE, &format!("{other} has an address"), || {
         let pod = home.kubectl(&["get", "pod", other, "-o", "jsonpath={.status.podIP}"]);
@@ -59,7 +58,7 @@ fn process_of(pod: &str) -> i32 {
 }
 
 #[test]
-fn packets_that_do_not_arrive_are_told_with_both_ends() {
+fn packets_that_do_not_arrive_are_reported_with_both_ends() {
     let home = Home::with_cluster("network::packets");
     if home.mode() == "plain" || !permits_root() || !machine_has(&home, "nft") {
         return;
@@ -79,7 +78,7 @@ fn packets_that_do_not_arrive_are_told_with_both_ends() {
     for (name, verdict) in back.iter().zip(verdicts) {
         let worker = format!("{name}-worker-1");
         shut(&home, &format!("{name}-launcher"), MPIRUN, &worker, verdict);
-        // By default the kernel tries for one or two minutes.
+        // By default the kernel retries for one or two minutes.
         in_network_of(process_of(&worker), &["sh", "-c", "echo 2 >/proc/sys/net/ipv4/tcp_syn_retries"]);
     }
     within(PATIENCE, "the ranks of a job talk to each other", || {
@@ -95,7 +94,7 @@ fn packets_that_do_not_arrive_are_told_with_both_ends() {
     }
 }
 
-/// Open MPI waits for ever; that it does, why, and what to do about it is told.
+/// Open MPI waits for ever; the hang, its cause and the remedy are reported.
 fn hangs(home: &Home, name: &str) {
     let message = within(PATIENCE, &format!("{name} is known to hang"), || {
         let status = status(home, name);
@@ -117,7 +116,7 @@ fn hangs(home: &Home, name: &str) {
         .says("#peerunreachable");
 }
 
-/// A job whose second Worker does not take what the Launcher's ssh offers.
+/// A job whose second Worker refuses what the Launcher's ssh offers.
 fn by_ssh(name: &str, image: &str, second: &str) -> String {
     let keys =
         "env: [{name: SSH_DIRECTORY, value: /home/mpiuser/.ssh}, {name: SSH_WAIT_SECONDS, value: '2'}]";
@@ -159,7 +158,7 @@ spec:
 }
 
 #[test]
-fn ssh_that_is_turned_away_says_by_whom_and_why() {
+fn refused_ssh_is_reported_with_the_worker_and_the_reason() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let all = implementations();
     let wheel = all.iter().find(|one| one.name == "wheel").expect("there is one from a wheel");

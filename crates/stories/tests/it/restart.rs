@@ -1,4 +1,4 @@
-//! The machines fail under a job that writes checkpoints: it goes on by itself where it was.
+//! Machines fail under a job that writes checkpoints: it continues from the last one without help.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use stories::{Home, first_process_of, kill_process, places, within};
 /// How long each step may take, on a machine that is busy with other stories.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The example, under another name and with more for its Workers and its Launcher.
+/// Returns the example with another name and additions to its Workers and its Launcher.
 fn example(name: &str, epochs: usize, worker: &str, launcher: &str) -> String {
     let path = places::repository("examples/checkpoint.yaml");
     let text = std::fs::read_to_string(path).expect("the example can be read");
@@ -34,7 +34,7 @@ fn restarted(home: &Home, name: &str) {
     });
 }
 
-/// It has succeeded at the second attempt, and the first is on record with its cause.
+/// Waits until the job has succeeded at the second attempt, with the first recorded with its cause.
 fn succeeded(home: &Home, name: &str, cause: &str) {
     let status = within(PATIENCE, &format!("{name} has succeeded"), || {
         let status = job(home, name)["status"].clone();
@@ -62,7 +62,7 @@ fn a_gang_that_loses_a_worker_goes_on_from_its_checkpoint() {
     let claim = places::repository("examples/checkpoint-claim.yaml");
     home.kubectl(&["apply", "-f", &claim.to_string_lossy()]).ended(0);
     let gate = home.gate("gate");
-    // One GPU is taken, so that of two Workers with one each the second has to wait.
+    // One GPU is taken, so the second of two Workers with one GPU each has to wait.
     let holder = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: holder}}\nspec:\n  terminationGracePeriodSeconds: 0\n  containers:\n  - name: main\n    image: {}\n    command: [sleep, '600']\n    resources: {{limits: {{nvidia.com/gpu: 1}}}}\n",
         stories::EXAMPLES_IMAGE
@@ -126,7 +126,7 @@ fn a_gang_that_loses_a_worker_goes_on_from_its_checkpoint() {
     went_on(&home, "running");
 }
 
-/// Its second attempt began where the first was.
+/// Checks that the second attempt continued where the first was.
 fn went_on(home: &Home, name: &str) {
     let logs = home.odh(&["training", "logs", "mpijob", name]).ended(0).says("going on after epoch");
     assert!(!logs.stdout.contains("epoch  1 "), "it began anew:\n{}", logs.stdout);
@@ -161,7 +161,7 @@ impl Operator {
 }
 
 impl Drop for Operator {
-    /// With SIGKILL.
+    /// Kills it with SIGKILL.
     fn drop(&mut self) {
         self.0.kill().expect("it can be killed");
         self.0.wait().expect("it has ended");
@@ -202,7 +202,7 @@ fn an_eviction_and_a_lost_node_restart_the_gang_though_the_operator_is_killed_me
             home.kubectl(&["get", "pod", "evicted-worker-1", "-o", "jsonpath={.metadata.deletionTimestamp}"]);
         (pod.code != 0 || !pod.stdout.is_empty()).then_some(())
     });
-    // In the middle of whatever it is doing about that.
+    // The operator dies while it handles the eviction.
     drop(operator);
     let operator = Operator::start(&home);
     restarted(&home, "evicted");

@@ -9,10 +9,10 @@ use stories::{Home, permits_root, places};
 /// The user `nobody`, who owns nothing.
 const NOBODY: &str = "65534";
 
-/// `odh local up`, `run` and `down` as another user, with the programs that were built here.
+/// Runs `odh local up`, `run` and `down` as another user, with the programs that were built here.
 fn runs_for_nobody(story: &str, mode: Option<&str>) {
     if !permits_root() {
-        // We are that person already: `main_job` and `examples` are this story.
+        // We are not root ourselves, so `main_job` and `examples` cover this story.
         stories::record(story, "as the user who runs the tests", true);
         return;
     }
@@ -32,7 +32,7 @@ fn runs_for_nobody(story: &str, mode: Option<&str>) {
     home.odh(&["local", "down", "--purge"]).ended(0);
 }
 
-/// Another user can only run what that user can read.
+/// Fails early if the other user cannot read the program.
 fn require_readable(prefix: &[String], odh: &Path) {
     let readable = Command::new(&prefix[0]).args(&prefix[1..]).arg("test").arg("-x").arg(odh).status();
     assert!(

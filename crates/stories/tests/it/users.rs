@@ -1,10 +1,11 @@
-//! Someone lets a colleague use the local cluster, and takes it back; a program in a pod uses it by its service account.
+//! Someone lets a colleague use the local cluster, and revokes it; a program in a pod uses it with its service
+//! account.
 
 use std::time::Duration;
 
 use stories::{EXAMPLES_IMAGE, Home, places, record, within};
 
-/// How long a policy may take to be in force.
+/// How long a policy may take to take effect.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The token of a kubeconfig.
@@ -60,7 +61,7 @@ fn lets_a_colleague_work_in_a_namespace_and_takes_it_back() {
     let by_anna = audit.lines().filter(|line| line.contains(r#""username":"anna""#)).collect::<Vec<_>>();
     assert!(by_anna.iter().any(|line| line.contains(r#""verb":"create""#) && line.contains("mpijobs")));
     assert!(by_anna.iter().any(|line| line.contains(r#""authorization.k8s.io/decision":"forbid""#)));
-    // The operator made what the job needs under its own account, and asked for nothing that it may not do.
+    // The operator created what the job needs under its own account, and made no request that it may not make.
     let operator = r#""username":"system:serviceaccount:mpi-operator:mpi-operator""#;
     let by_operator = audit.lines().filter(|line| line.contains(operator)).collect::<Vec<_>>();
     for made in [r#""resource":"pods""#, r#""resource":"secrets""#, r#""subresource":"status""#] {
@@ -77,7 +78,7 @@ fn lets_a_colleague_work_in_a_namespace_and_takes_it_back() {
 }
 
 #[test]
-fn who_is_no_person_cannot_be_made() {
+fn reserved_names_are_refused_as_users() {
     let home = Home::with_cluster_and("users::refused", &["--audit", "off"]);
     home.odh(&["local", "user", "system:admin"]).ended(2).says("cannot be a user's name");
     home.odh(&["local", "user", "anna", "--group", "system:masters"]).ended(2).says("Kubernetes' own");
@@ -86,7 +87,7 @@ fn who_is_no_person_cannot_be_made() {
     assert!(!home.state().join("audit.log").exists(), "the audit log is written though it is off");
 }
 
-/// A pod under the account `watcher`, with the programs of this story.
+/// Creates a pod with the account `watcher` and the programs of this story.
 fn pod(home: &Home) {
     let folder = |program: std::path::PathBuf| {
         program.parent().expect("a program lies in a folder").to_string_lossy().into_owned()
@@ -95,7 +96,7 @@ fn pod(home: &Home) {
         "serviceAccountName": "watcher",
         "terminationGracePeriodSeconds": 0,
         "containers": [{"name": "main", "image": EXAMPLES_IMAGE, "command": ["sleep", "600"],
-            // Whoever runs this story may have a kubeconfig at home.
+            // The user who runs this story may have a kubeconfig at home.
             "env": [{"name": "HOME", "value": "/tmp"}],
             "volumeMounts": [{"name": "odh", "mountPath": "/mnt/odh"}, {"name": "kubectl", "mountPath": "/mnt/kubectl"}]}],
         "volumes": [{"name": "odh", "hostPath": {"path": folder(places::odh())}},
@@ -125,7 +126,7 @@ fn a_program_in_a_pod_works_with_its_service_account() {
         all.extend(words);
         home.kubectl(&all)
     };
-    // By the account's token, the authority's certificate and the namespace that lie in the pod, as on any cluster.
+    // With the account's token, the authority's certificate and the namespace in the pod, as on any cluster.
     let jobs = inside(&["/mnt/odh/odh", "training", "list", "-o", "json"]).ended(0).json();
     assert_eq!(jobs["items"][0]["metadata"]["name"], "held");
     inside(&["/mnt/kubectl/kubectl", "get", "mpijobs"]).ended(0).says("held");
@@ -136,7 +137,7 @@ fn a_program_in_a_pod_works_with_its_service_account() {
         .ended(4)
         .says("lacks 'delete' permission");
 
-    // Its certificate holds for the name, and who shows no token is nobody.
+    // Its certificate is valid for the name, and a request without a token is unauthenticated.
     let ask = "import ssl, sys, urllib.request as web
 known = ssl.create_default_context(cafile='/var/run/secrets/kubernetes.io/serviceaccount/ca.crt')
 print(web.urlopen('https://kubernetes.default.svc' + sys.argv[1], context=known, timeout=30).status)";

@@ -9,7 +9,7 @@ use stories::{Home, Job, first_process_of, kill_process, within};
 #[test]
 fn is_named_with_its_exit_code_within_thirty_seconds() {
     let home = Home::with_cluster("worker_lost::killed");
-    // Retries of the Launcher do not put off the end.
+    // Retries of the Launcher do not delay the end.
     let mut long = Job::shell("long", "echo started on $(hostname); exec sleep 3600");
     (long.run_policy, long.restart_policy) = ("{}", "OnFailure");
     let manifest = home.write("long.yaml", &long.manifest());
@@ -27,7 +27,7 @@ fn is_named_with_its_exit_code_within_thirty_seconds() {
     assert!(killed.elapsed() < Duration::from_secs(30));
     crate::failures::fails(&home, "long", "WorkerLost", Some(1), "exit code 137");
     home.odh(&["training", "describe", "mpijob", "long"]).ended(0).says("long-worker-1").says("137");
-    // What did not fail is given back; what failed stays readable.
+    // The Workers that did not fail are released; the one that failed stays readable.
     stories::eventually("the other Worker is gone", || {
         !home.kubectl(&["get", "pods", "-o", "name"]).stdout.contains("long-worker-0")
     });

@@ -1,7 +1,7 @@
-//! The flags: upstream's, accepted as Go's `flag` package reads them, and ours.
+//! The flags: upstream's, parsed as Go's `flag` package does, and ours.
 //!
-//! Upstream's are those of `cmd/mpi-operator/app/options/options.go` and klog's. Those that bound what is not bounded
-//! here that way are accepted and without effect; [`Flags::without_effect`] names them, so that the log can.
+//! Upstream's are those of `cmd/mpi-operator/app/options/options.go` and klog's. Flags whose bounds do not exist
+//! here are accepted without effect; [`Flags::without_effect`] names them for the log.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -155,12 +155,12 @@ pub enum LogFormat {
 }
 
 impl Flags {
-    /// Reads the command line; one that cannot be read ends the process, with what is wrong and what is meant.
+    /// Parses the command line. An invalid one ends the process with an error and a hint.
     pub fn read(arguments: impl Iterator<Item = OsString>) -> Self {
         Self::parse_from(as_clap_reads_them(arguments))
     }
 
-    /// What the operator is to be like.
+    /// Returns the operator's settings.
     pub fn settings(&self) -> Settings {
         Settings {
             namespace: Some(self.namespace.clone()).filter(|namespace| !namespace.is_empty()),
@@ -178,7 +178,7 @@ impl Flags {
         }
     }
 
-    /// The flags that were given and have no effect.
+    /// Returns the given flags that have no effect.
     pub fn without_effect(&self) -> Vec<&'static str> {
         let Upstream {
             threadiness,
@@ -229,7 +229,7 @@ impl Flags {
     }
 }
 
-/// Go's `flag` takes one dash or two, in `-name value` and `-name=value`; clap takes two.
+/// Go's `flag` accepts one dash or two, in `-name value` and `-name=value`; clap accepts two.
 fn as_clap_reads_them(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     arguments.map(|argument| match argument.to_str() {
         Some("-v") => "--v".into(),

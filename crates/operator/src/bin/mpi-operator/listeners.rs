@@ -1,4 +1,4 @@
-//! The ports of the program: the probes' and the metrics'.
+//! The program's ports for probes and metrics.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::flags::Flags;
 
-/// Serves the probes, if any are to be.
+/// Serves the probes, if enabled.
 ///
 /// # Errors
 /// If the port is taken or not allowed.
@@ -31,8 +31,9 @@ pub async fn probes(
     Ok(())
 }
 
-/// Serves the metrics, if they are to be. Beyond loopback a reader shows a token, so what is said is encrypted, with the
-/// webhook's certificate where there is one: its authority is in a Secret, so that a reader can check who receives the token.
+/// Serves the metrics, if enabled. Beyond loopback a reader sends a token, so the connection is encrypted, with the
+/// webhook's certificate if there is one: its authority is in a Secret, so that a reader can check who receives the
+/// token.
 ///
 /// # Errors
 /// If the port is taken or not allowed, or no certificate could be made.

@@ -1,5 +1,5 @@
-//! Where log lines go and how they look: JSON for machines, one object a line with the span's fields (the trace of a
-//! pass, the job) beside the line's own; text for a person at a terminal.
+//! Log output: JSON for machines, one object per line with the fields of the span (the trace of a pass, the job)
+//! beside the line's own; text for a person at a terminal.
 
 use std::io::IsTerminal;
 
@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::flags::LogFormat;
 
-/// klog's verbosity from which on details are logged.
+/// The klog verbosity from which details are logged.
 const DETAILS: i32 = 4;
 
 /// Starts logging to stderr.

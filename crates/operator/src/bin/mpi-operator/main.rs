@@ -1,4 +1,4 @@
-//! The operator as a program for a real cluster: flags in, logs out, everything else is the library's.
+//! The operator as a program for a real cluster: parses flags and sets up logs; the library does everything else.
 
 mod flags;
 mod listeners;
@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use flags::Flags;
 
-/// How long passes under way get to end: a pod gets 30 s by default, and the lease is still to be released.
+/// How long passes in progress may take to end: a pod gets 30 s by default, and the lease must still be released.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
 #[tokio::main(worker_threads = 2)]
@@ -56,7 +56,8 @@ async fn live(flags: &Flags) -> Result<(), Box<dyn std::error::Error>> {
     outcome
 }
 
-/// Waits for the lease, then runs the operator until a signal, and a bounded time beyond it, or until the lease is lost.
+/// Waits for the lease, then runs the operator until a signal or until the lease is lost; after a signal, for a
+/// bounded time.
 async fn lead(
     flags: &Flags,
     config: &Config,
@@ -64,7 +65,7 @@ async fn lead(
     vitals: &Vitals,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let mut stopped = std::pin::pin!(stop_signal());
-    // One that stands by is as ready as it can be.
+    // An operator that stands by counts as ready.
     vitals.health.set_ready(true);
     tokio::select! {
         () = lease.acquire() => {}
@@ -97,8 +98,8 @@ async fn lead(
     }
 }
 
-/// How to reach the API server, in upstream's order: the variable KUBECONFIG, the flag, the pod's service account; the
-/// flag `--master` goes before each one's address.
+/// Returns the configuration of the API client, in upstream's order: the variable KUBECONFIG, the flag, the pod's
+/// service account. The flag `--master` overrides the address of each.
 async fn config(flags: &Flags) -> Result<Config, Box<dyn std::error::Error>> {
     let from_variable = std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty());
     let mut config = match &flags.kubeconfig {
@@ -118,14 +119,14 @@ async fn config(flags: &Flags) -> Result<Config, Box<dyn std::error::Error>> {
     Ok(config)
 }
 
-/// Ends with the first signal that asks the process to stop.
+/// Resolves at the first signal that asks the process to stop.
 async fn stop_signal() {
     let terminated = async {
         match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
             Ok(mut signal) => {
                 signal.recv().await;
             }
-            // Without a handler the default one ends the process.
+            // Without a handler, the default action ends the process.
             Err(_) => std::future::pending().await,
         }
     };

@@ -1,4 +1,4 @@
-//! The webhook's port, its certificate, and the API server's trust in it.
+//! The webhook's port and certificate, and the API server's trust in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::flags::Flags;
 
-/// How often the certificate is looked at: a renewed one is believed for months before the old one ends.
+/// How often the certificate is checked: a renewed one is trusted for months before the old one ends.
 const LOOK_EVERY: Duration = Duration::from_secs(12 * 3600);
-/// How soon it is looked at again when something failed.
+/// How soon it is checked again after a failure.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Answers reviews, if any are to be answered. Any replica does, whether it leads or not. Gives the certificate that is
-/// shown, which is kept in a Secret and renewed.
+/// Answers reviews, if enabled. Any replica does, whether it leads or not. Returns the presented certificate, which
+/// is kept in a Secret and renewed.
 ///
 /// # Errors
 /// If the port is taken, or there is no certificate.
@@ -69,7 +69,7 @@ async fn load(flags: &Flags, client: &Client) -> Result<Kept, operator::certific
     load_or_make(client, namespace, &flags.webhook_secret, &names, Timestamp::now()).await
 }
 
-/// Has the API server trust the certificate, and looks at it now and then for ever.
+/// Makes the API server trust the certificate, and checks it now and then for ever.
 async fn renew(flags: Flags, client: Client, shown: Arc<Shown>, first: Kept) {
     let mut kept = Ok(first);
     loop {
