@@ -1,9 +1,9 @@
-//! What `bench/cli` measures the command line against: an API in this process, without controllers and node, that holds
-//! many jobs, and one job whose pods have written much.
+//! The server that `bench/cli` measures the command line against: an API in this process, without controllers and
+//! node, with many jobs, and one job whose pods have logged much.
 //!
-//! `bench_stage FOLDER JOBS,JOBS,… PODS LINES`: for each number a namespace `jobs-NUMBER` of so many MPIJobs, and in the
-//! namespace `logs` the job `chatty` of so many Workers, each of which has written so many lines. Prints the path of its
-//! kubeconfig, and serves until standard input ends.
+//! `bench_stage FOLDER JOBS,JOBS,… PODS LINES` creates for each number a namespace `jobs-NUMBER` with that many
+//! MPIJobs, and in the namespace `logs` the job `chatty` with PODS Workers, each of which has logged LINES lines.
+//! Prints the path of its kubeconfig, and serves until standard input ends.
 
 #![expect(clippy::print_stdout, reason = "a program of the bench: its data is its output")]
 
@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Requests under way at once.
+/// The number of concurrent requests.
 const CONCURRENCY: usize = 32;
-/// Lines that are made and sent together.
+/// The number of lines generated and sent together.
 const CHUNK_LINES: usize = 500;
 
 fn main() -> Outcome<()> {
@@ -115,7 +115,7 @@ async fn chatty_job(client: &Client, pods: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// A node whose pods have written much: line `i` of pod `p` at `i * pods + p` microseconds.
+/// A node whose pods have logged much: line `i` of pod `p` at `i * pods + p` microseconds.
 struct Writer {
     pods: usize,
     lines: usize,

@@ -1,4 +1,4 @@
-//! The command tree: every verb, flag and help text, and nothing that acts on them.
+//! The command tree: the definition of every verb, flag and help text, without any behaviour.
 
 #[cfg(feature = "local")]
 mod local;
@@ -165,7 +165,7 @@ pub struct Help {
 }
 
 impl Command {
-    /// The format that was asked for.
+    /// Returns the requested format.
     pub fn output(&self) -> Output {
         match self {
             Command::Training { verb } => verb.output(),
@@ -178,15 +178,15 @@ impl Command {
     }
 }
 
-/// A length of time as people write it: `90`, `90s`, `10m`, `1h30m`.
+/// Parses a duration: `90`, `90s`, `10m`, `1h30m`.
 pub fn read_duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<u64>().map(Duration::from_secs).ok();
     let written = || text.parse::<jiff::SignedDuration>().ok().and_then(|span| Duration::try_from(span).ok());
     seconds.or_else(written).ok_or_else(|| "write seconds, or a time like 30s, 10m or 1h30m".to_owned())
 }
 
-/// The words of the command line as if this program had been called by its own name: `kubectl odh training list` starts
-/// `kubectl-odh-training list`, and `kubectl-odh` is this program under kubectl's name for it.
+/// Rewrites the command line as if this program had been called by its own name: `kubectl odh training list` starts
+/// `kubectl-odh-training list`, and `kubectl-odh` is kubectl's name for this program.
 pub fn called_by_kubectl(mut words: Vec<OsString>) -> Vec<OsString> {
     let name = words.first().and_then(|first| std::path::Path::new(first).file_stem()?.to_str());
     let before = match name {
@@ -200,7 +200,7 @@ pub fn called_by_kubectl(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// `odh training logs mpijob/pi` is the same as `odh training logs mpijob pi`, as kubectl users expect.
+/// Treats `odh training logs mpijob/pi` like `odh training logs mpijob pi`, as kubectl users expect.
 pub fn split_kind_and_name(raw: Vec<OsString>) -> Vec<OsString> {
     let verb = raw.iter().position(|word| word == "training").map(|at| at + 1);
     let Some(slot) = verb.map(|at| at + 1) else { return raw };
@@ -225,12 +225,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_tree_is_sound() {
+    fn the_command_tree_is_valid() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn kubectl_calls_it_as_a_plugin() {
+    fn it_can_be_called_as_a_kubectl_plugin() {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         let table = [
             ("/usr/bin/kubectl-odh-training list -A", "/usr/bin/kubectl-odh-training training list -A"),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_as_people_write_them() {
+    fn durations_are_parsed_in_all_forms() {
         for (text, seconds) in [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("0", 0)] {
             assert_eq!(read_duration(text), Ok(Duration::from_secs(seconds)), "{text}");
         }

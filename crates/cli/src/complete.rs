@@ -1,8 +1,9 @@
-//! Completion in a shell: the script that a shell reads once, and the answers that it asks this program for afterwards.
+//! Shell completion: the script that a shell loads once, and the answers to the requests that the shell later sends to
+//! this program.
 //!
-//! What may follow is computed from the definition of the command line (`arguments`) by clap's own engine; names of jobs
-//! come from the cluster that the half-written command line names. An answer that cannot be had is no answer: nothing is
-//! ever printed into a person's prompt.
+//! Candidates are computed from the definition of the command line (`arguments`) by clap's own engine; names of jobs
+//! come from the cluster that the incomplete command line selects. Errors yield no candidates: nothing is ever printed
+//! into the user's prompt.
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
@@ -18,14 +19,14 @@ use crate::arguments::{Arguments, Global};
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// The variable by which a shell asks; its value is the shell's name.
+/// The variable by which a shell requests candidates; its value is the shell's name.
 const VARIABLE: &str = "ODH_COMPLETE";
-/// A person who presses the tabulator waits no longer.
+/// How long a user may have to wait after pressing Tab.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// More names help nobody.
+/// The maximum number of names offered.
 const MAX_NAMES: usize = 500;
 
-/// Answers a shell, and ends the process, if one asks.
+/// If this is a shell's request, answers it and exits the process.
 pub fn if_asked() {
     CompleteEnv::with_factory(Arguments::command).var(VARIABLE).complete();
 }
@@ -45,7 +46,7 @@ pub fn script(console: &Console, shell: Shell) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Names of jobs that begin as the word does.
+/// Returns the names of jobs that start with the word.
 pub fn job_names(word: &OsStr) -> Vec<CompletionCandidate> {
     let Some(word) = word.to_str() else { return Vec::new() };
     let global = global(std::env::args_os());
@@ -80,7 +81,8 @@ struct Where {
     _others: Vec<OsString>,
 }
 
-/// Where the half-written command line points; `words` begin with this program, what it was asked, and `--`.
+/// The cluster options of the incomplete command line; `words` begin with this program, the shell's own arguments, and
+/// `--`.
 fn global(words: impl Iterator<Item = OsString>) -> Global {
     let line = words.skip_while(|word| word != "--").skip(1);
     let mut wanted = vec![OsString::from("odh")];
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_half_written_line_says_where() {
+    fn an_incomplete_line_selects_the_cluster() {
         let line = "odh -- odh training logs -n team --context=big mpijob pi --tail 5";
         let found = global(line.split(' ').map(OsString::from));
         assert_eq!(found.namespace.as_deref(), Some("team"));

@@ -1,8 +1,8 @@
-//! From flags, environment and files to a client: which cluster, which namespace.
+//! Creates a client from flags, environment and files: selects the cluster and the namespace.
 //!
-//! The rule is kubectl's: `--kubeconfig`, else the files of `$KUBECONFIG`, else the settings' own, else `~/.kube/config`, else the service
-//! account of the pod that this runs in. Where there is none of these and a local cluster is up, that one is used, and
-//! said so.
+//! The rule is kubectl's: `--kubeconfig`, else the files of `$KUBECONFIG`, else the file in the settings, else
+//! `~/.kube/config`, else the service account of the pod that this runs in. If none of these exists and a local
+//! cluster is up, that one is used, with a note.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ use crate::local::home::Home;
 use crate::local::state::State;
 use crate::settings;
 
-/// A client and what goes with it.
+/// A client with its context.
 #[derive(Clone)]
 pub struct Connection {
     /// The client.
     pub client: Client,
-    /// The namespace to use where none is named.
+    /// The namespace to use by default.
     pub namespace: String,
-    /// The local cluster's state, if that is what is connected to.
+    /// The local cluster's state, if connected to that cluster.
     pub local: Option<State>,
 }
 
-/// Connects as the arguments say.
+/// Connects according to the arguments.
 pub async fn connect(console: &Console, global: &Global) -> Result<Connection, Failure> {
     let (mut config, says) = configuration(global).await?;
     impersonate(&mut config, global)?;
@@ -40,14 +40,15 @@ pub async fn connect(console: &Console, global: &Global) -> Result<Connection, F
     connection(config, global.namespace.as_deref().or(settings::current().namespace.as_deref()))
 }
 
-/// As [`connect`], for one who may not be spoken to.
+/// As [`connect`], but without printing notes.
 pub async fn connect_silently(global: &Global) -> Result<Connection, Failure> {
     let (mut config, _) = configuration(global).await?;
     impersonate(&mut config, global)?;
     connection(config, global.namespace.as_deref().or(settings::current().namespace.as_deref()))
 }
 
-/// `--as` and `--as-group`, else the kubeconfig's `as…`, as kubectl has them; kube itself reads the latter and sends none.
+/// Applies `--as` and `--as-group`, else the kubeconfig's `as…`, as kubectl does; kube itself parses the latter but
+/// does not send them.
 fn impersonate(config: &mut Config, global: &Global) -> Result<(), Failure> {
     if global.act_as.is_none() && !global.as_group.is_empty() {
         return Err(Failure::usage("--as-group needs --as", "name the user too: --as USER --as-group GROUP"));
@@ -77,7 +78,7 @@ fn impersonate(config: &mut Config, global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Connects to the local cluster whatever the environment says.
+/// Connects to the local cluster, regardless of the environment.
 #[cfg(feature = "local")]
 pub async fn connect_local(home: &Home, namespace: Option<&str>) -> Result<Connection, Failure> {
     let config = from_file(&home.kubeconfig(), &KubeConfigOptions::default()).await?;
@@ -95,7 +96,7 @@ fn connection(config: Config, namespace: Option<&str>) -> Result<Connection, Fai
     Ok(Connection { client, namespace, local })
 }
 
-/// The configuration, and what to say about where it comes from if that is not obvious.
+/// The configuration, and a note about its origin if that is not obvious.
 async fn configuration(global: &Global) -> Result<(Config, Option<String>), Failure> {
     let settings = settings::current();
     let context = global.context.clone().or_else(|| settings.context.clone());

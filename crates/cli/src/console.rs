@@ -1,12 +1,12 @@
-//! Where everything that is printed passes through: data to stdout, prose to stderr, JSON lines there if the data is
-//! for a program.
+//! All output of the program passes through here: data to stdout, prose to stderr. If the data is for a program,
+//! stderr gets JSON lines.
 //!
-//! Colours go through anstream, which drops them where nobody can see them (`NO_COLOR`, not a terminal, `--color`).
-//! A reader who has gone away (`odh … | head`) ends the command quietly.
+//! Colours go through anstream, which drops them where they are not wanted (`NO_COLOR`, not a terminal, `--color`). A
+//! closed output (`odh … | head`) ends the command quietly.
 //!
-//! Names, messages and events are written by others, and could hold sequences that move the cursor, change the clipboard or
-//! reverse the text. What is printed for a person is therefore made [`safe`] here; only a job's own output is not, as with
-//! kubectl.
+//! Names, messages and events come from others and could contain sequences that move the cursor, change the clipboard
+//! or reverse the text. Everything printed for people is therefore made [`safe`] here, except a job's own output, as
+//! with kubectl.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -33,22 +33,22 @@ pub const FAINT: Style = Style::new().dimmed();
 /// Bold.
 pub const STRONG: Style = Style::new().bold();
 
-/// A text in a style.
+/// Applies a style to a text.
 pub fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// What the command's output is for.
+/// The settings of the command's output.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
-    /// The format that was asked for.
+    /// The requested format.
     pub output: Output,
-    /// Whether stderr is a terminal, so that progress may be redrawn.
+    /// Whether stderr is a terminal, so that progress can be redrawn.
     pub live: bool,
 }
 
 impl Console {
-    /// Sets colours for the process.
+    /// Creates the console; sets colours for the process.
     pub fn new(color: Color, output: Output) -> Self {
         match color {
             Color::Auto => {}
@@ -58,24 +58,24 @@ impl Console {
         Console { output, live: io::stderr().is_terminal() && !output.is_for_programs() }
     }
 
-    /// Data for stdout; the text ends with its own line end.
+    /// Prints data to stdout; the text includes its final line end.
     pub fn data(&self, text: &str) -> Result<(), Failure> {
         if self.output.shows_objects() { self.document(text) } else { self.raw(&safe(text)) }
     }
 
-    /// Data for stdout that a program may read: made safe on a terminal, and left as it is elsewhere.
+    /// Prints data to stdout that a program may read: made safe on a terminal, otherwise unchanged.
     pub fn document(&self, text: &str) -> Result<(), Failure> {
         if io::stdout().is_terminal() { self.raw(&safe(text)) } else { self.raw(text) }
     }
 
-    /// What the job printed, as it printed it.
+    /// Prints the job's own output unchanged.
     pub fn raw(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         let text = seen(text, anstream::AutoStream::choice(&out));
         written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
-    /// What is drawn over what was drawn before, on a terminal: `back` is the control sequence that leads there.
+    /// Draws over what was drawn before, on a terminal; `back` is the control sequence that moves the cursor there.
     pub fn drawing(&self, back: &str, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         let text = safe(text);
@@ -83,17 +83,17 @@ impl Console {
         written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
-    /// Prose for a person; with JSON output, a line `{"note": …}`.
+    /// Prints a note for the user; with JSON output, a line `{"note": …}`.
     pub fn note(&self, text: &str) {
         self.say("note", text, "");
     }
 
-    /// Something that may matter.
+    /// Prints a warning.
     pub fn warn(&self, text: &str) {
         self.say("warning", text, &format!("{} ", styled(CAREFUL, "warning:")));
     }
 
-    /// A line on stderr: an object of one key for programs, the text for people.
+    /// Prints a line to stderr: an object with one key for programs, the text for people.
     pub fn say(&self, key: &str, text: &str, before: &str) {
         if self.output.is_for_programs() {
             self.event(&json!({ key: strip(text) }));
@@ -102,12 +102,12 @@ impl Console {
         }
     }
 
-    /// A JSON line on stderr.
+    /// Prints a JSON line to stderr.
     pub fn event(&self, value: &Value) {
         json_line(value);
     }
 
-    /// How the command ended.
+    /// Prints how the command failed.
     pub fn failure(&self, failure: &Failure) {
         if self.output.is_for_programs() {
             self.event(&failure_json(failure));
@@ -117,8 +117,8 @@ impl Console {
     }
 }
 
-/// A text that may hold what others wrote, as it can be shown on a terminal: lines, tabs and this program's colours stay, every
-/// other control character and every change of direction is shown as its number.
+/// Makes a text from others safe to show on a terminal. Lines, tabs and this program's colours stay; every other
+/// control character and every change of direction is shown as its number.
 pub fn safe(text: &str) -> Cow<'_, str> {
     let is_unsafe = |letter: char| {
         let turns = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -144,7 +144,7 @@ pub fn safe(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown + rest)
 }
 
-/// The length of the colour that a text begins with, if it does: bold, dim and the eight colours, or the end of them.
+/// The length of the colour sequence at the start of a text, if any: bold, dim, one of the eight colours, or reset.
 fn colour(text: &str) -> Option<usize> {
     let (numbers, _) = text.strip_prefix("\u{1b}[")?.split_once('m')?;
     let permitted = |number: &str| matches!(number.parse::<u8>(), Ok(0..=2 | 30..=37 | 90..=97));
@@ -155,7 +155,7 @@ fn strip(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-/// The JSON line of a failure.
+/// Returns the JSON object of a failure.
 pub fn failure_json(failure: &Failure) -> Value {
     let mut error = json!({
         "code": failure.exit_code(),
@@ -185,7 +185,7 @@ pub fn failure_json(failure: &Failure) -> Value {
     json!({ "error": error })
 }
 
-/// The lines that a person reads.
+/// Returns the lines of a failure for people.
 pub fn failure_lines(failure: &Failure) -> Vec<String> {
     let mut lines = vec![format!("{} {}", styled(BAD, "Error:"), failure.message)];
     lines
@@ -197,7 +197,8 @@ pub fn failure_lines(failure: &Failure) -> Vec<String> {
     lines
 }
 
-/// A line on stderr, or lines that belong together, at once; nobody is left to be told if that fails.
+/// Prints a line, or lines that belong together, to stderr in one write. Errors are ignored, as there is nowhere to
+/// report them.
 pub fn error_line(line: &str) {
     let mut err = io::stderr().lock();
     let line = safe(line);
@@ -210,8 +211,8 @@ fn json_line(value: &Value) {
     let _ = io::stderr().lock().write_all((value.to_string() + "\n").as_bytes());
 }
 
-/// A text as it is written, colours and all or without them: a stream that strips them would write it in pieces, and who is
-/// interrupted would have said half of it.
+/// The text to write, with or without colours. A stream that strips colours would write the text in pieces, and an
+/// interrupted command would have printed half of it.
 fn seen(text: &str, colours: anstream::ColorChoice) -> Cow<'_, str> {
     match colours {
         anstream::ColorChoice::Never => Cow::Owned(strip(text)),
@@ -222,13 +223,13 @@ fn seen(text: &str, colours: anstream::ColorChoice) -> Cow<'_, str> {
 fn written(result: io::Result<()>) -> Result<(), Failure> {
     match result {
         Ok(()) => Ok(()),
-        // As a program that SIGPIPE ends: quietly.
+        // Exits quietly, with the code of a program that SIGPIPE ends.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(141),
         Err(error) => Err(Failure::new(Class::Error, "Output", format!("cannot write the output: {error}"))),
     }
 }
 
-/// Prints what clap has to say: help and version on stdout with code 0, faults on stderr with code 2.
+/// Prints clap's output: help and version to stdout with code 0, errors to stderr with code 2.
 pub fn usage(error: &clap::Error, raw: &[OsString]) -> ExitCode {
     use clap::error::ErrorKind;
     let text = error.render();
@@ -249,7 +250,7 @@ pub fn usage(error: &clap::Error, raw: &[OsString]) -> ExitCode {
     ExitCode::from(Class::Usage.exit_code())
 }
 
-/// Whether the command line, which could not be read, asks for output for programs.
+/// Whether the invalid command line asks for output for programs.
 fn asks_for_json(raw: &[OsString]) -> bool {
     let words: Vec<_> =
         raw.iter().map(|word| word.to_string_lossy()).take_while(|word| word != "--").collect();
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_cannot_steer_a_terminal() {
+    fn text_from_others_cannot_control_a_terminal() {
         let red = styled(BAD, "failed");
         for (text, shown) in [
             ("two\n\tlines, häßlich 日本", "two\n\tlines, häßlich 日本"),
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_shows_what_it_quotes_safely() {
+    fn quoted_text_in_a_failure_is_made_safe() {
         let failure =
             Failure::new(Class::Error, "Exec", "it says \u{1b}]0;x\u{7}").with_hint("see \u{1b}[2J");
         let lines = failure_lines(&failure).join("\n");

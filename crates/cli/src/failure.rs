@@ -1,28 +1,28 @@
-//! How a command ends when it does not end well: what a person reads, what a program reads, the exit code.
+//! A command's failure: what is shown to people and to programs, and the exit code.
 
 use jobs::{Class, Error, Fault};
 
-/// An ending that is not success.
+/// A failed outcome of a command.
 #[derive(Debug)]
 pub struct Failure {
-    /// From which the exit code follows.
+    /// The class, which determines the exit code.
     pub class: Class,
-    /// One CamelCase word for programs.
+    /// The reason, one CamelCase word for programs.
     pub reason: Box<str>,
     /// What is wrong and where.
     pub message: String,
-    /// Lines that show the place, if there are any.
+    /// Lines that show the position, if any.
     pub excerpt: Option<Box<str>>,
     /// What to do.
     pub hint: Option<String>,
-    /// Faults of fields, each with its place.
+    /// Faults of fields, each with its position.
     pub faults: Vec<Fault>,
-    /// An exit code that is passed on instead of the class's own.
+    /// An exit code to use instead of the class's.
     pub passed_on: Option<u8>,
 }
 
 impl Failure {
-    /// An ending with neither hint nor faults.
+    /// Creates a failure without hint and faults.
     pub fn new(class: Class, reason: &str, message: impl Into<String>) -> Self {
         Failure {
             class,
@@ -35,19 +35,19 @@ impl Failure {
         }
     }
 
-    /// A command line that cannot be meant.
+    /// Creates a failure for invalid usage.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Failure::new(Class::Usage, "Usage", message).with_hint(hint)
     }
 
-    /// The same with what to do about it.
+    /// Adds a hint about what to do.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The process exit code.
+    /// Returns the process exit code.
     pub fn exit_code(&self) -> u8 {
         self.passed_on.unwrap_or_else(|| self.class.exit_code())
     }

@@ -1,5 +1,5 @@
-//! `odh help`: a command's help, the whole command tree for programs, and man pages. All of it is made of the one
-//! definition that also reads the command line (`arguments`).
+//! `odh help`: a command's help, the whole command tree for programs, and man pages. All are generated from the
+//! definition that also parses the command line (`arguments`).
 
 mod codes;
 #[cfg(test)]
@@ -16,7 +16,7 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::output;
 
-/// Every exit code and when it comes; the numbers are those of `jobs::Class`.
+/// Every exit code with its meaning; the numbers are those of `jobs::Class`.
 pub const EXIT_CODES: [(u8, &str); 12] = [
     (0, "all went well; after waiting: the job succeeded"),
     (1, "an error that has no code of its own, an unreachable cluster among them"),
@@ -61,7 +61,7 @@ pub fn run(console: &Console, asked: &Help) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The definition with what clap adds to it: `--help`, inherited options, full names.
+/// Returns the definition including what clap adds: `--help`, inherited options, full names.
 pub fn built() -> Command {
     let mut command = Arguments::command();
     command.build();
@@ -75,7 +75,7 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     })
 }
 
-/// A command with all below it.
+/// Returns a command with all its subcommands.
 pub fn tree(command: &Command) -> Value {
     let about = |text: Option<&clap::builder::StyledStr>| text.map(|text| text.to_string());
     let is_option = |argument: &&Arg| !argument.is_positional() && !argument.is_hide_set();
@@ -136,7 +136,7 @@ fn argument(argument: &Arg) -> Value {
     })
 }
 
-/// One page for each command that is not hidden; the number of them.
+/// Writes one page for each command that is not hidden; returns their number.
 fn write_man_pages(folder: &Path, command: &Command) -> Result<usize, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(Class::Error, "Output", format!("cannot write to {}: {error}", folder.display()))
@@ -150,13 +150,13 @@ fn write_man_pages(folder: &Path, command: &Command) -> Result<usize, Failure> {
     Ok(written)
 }
 
-/// Names and roff text of the pages of a command and all below it.
+/// Returns names and roff text of the pages of a command and all its subcommands.
 pub fn man_pages(command: &Command) -> Vec<(String, Vec<u8>)> {
     let mut pages = Vec::new();
     let name = command.get_bin_name().unwrap_or(command.get_name()).replace(' ', "-");
     let titled = command.clone().display_name(name.clone());
     let mut page = Vec::new();
-    // A vector takes everything.
+    // Writing to a vector cannot fail.
     if clap_mangen::Man::new(titled).render(&mut page).is_ok() {
         pages.push((name, page));
     }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_does_something_says_how_it_can_end() {
+    fn every_command_that_does_something_lists_its_exit_codes() {
         fn check(value: &Value) {
             let (command, inner) = (&value["command"], value["commands"].as_array().unwrap());
             if inner.is_empty() {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn man_pages_are_made_of_every_command() {
+    fn every_command_has_a_man_page() {
         let pages = man_pages(&built());
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
         assert!(names.contains(&"odh") && names.contains(&"odh-training-logs"), "{names:?}");

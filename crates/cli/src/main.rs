@@ -1,8 +1,7 @@
 //! `odh`: arguments → jobs → print.
 //!
-//! This program holds no rule about jobs; what may be and what happens is `jobs`', `plan`'s and the server's. It reads
-//! arguments, calls, and prints: data on stdout, prose on stderr, and an exit code by which scripts can tell endings
-//! apart (`jobs::Class`).
+//! This program has no rules about jobs; those are in `jobs`, `plan` and the server. It parses arguments, makes calls,
+//! and prints: data to stdout, prose to stderr. Its exit code tells scripts how the command ended (`jobs::Class`).
 
 mod arguments;
 mod complete;
@@ -29,7 +28,7 @@ use console::Console;
 use failure::Failure;
 
 #[cfg(feature = "local")]
-/// The name under which this program starts the first process of a pod's sandbox; not for people.
+/// The argument with which this program starts the first process of a pod's sandbox; internal.
 const SANDBOX: &str = "__sandbox";
 
 fn main() -> ExitCode {
@@ -70,7 +69,7 @@ fn run(console: &Console, arguments: &Arguments) -> Result<u8, Failure> {
     }
 }
 
-/// A command makes a few requests at a time: one thread is enough, and starts fastest.
+/// A command makes only a few concurrent requests: one thread is enough, and starts fastest.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! Raw Kubernetes objects for stdout: as values, by name, a `List` if there are several. Pure.
+//! Raw Kubernetes objects for stdout: as values, by name, as a `List` if there are several. Pure.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 pub use crate::output::text;
 
-/// One object alone, several as a `List`.
+/// Returns a single object as it is, several as a `List`.
 pub fn together(mut values: Vec<Value>, always_list: bool) -> Value {
     if values.len() == 1 && !always_list {
         return values.remove(0);
@@ -14,10 +14,10 @@ pub fn together(mut values: Vec<Value>, always_list: bool) -> Value {
     json!({ "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": "" }, "items": values })
 }
 
-/// An object as a value.
+/// Converts an object to a value.
 pub fn value(object: &DynamicObject) -> Value {
     let mut value = serde_json::to_value(object).unwrap_or_default();
-    // As kubectl: who last wrote which field is noise to everyone but a debugger of operators.
+    // Omits managed fields, as kubectl does: they matter only to those who debug operators.
     if let Some(metadata) = value.pointer_mut("/metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }

@@ -1,7 +1,7 @@
-//! The file of a person's own defaults: namespace, context, kubeconfig, format, colours.
+//! The file with a user's own defaults: namespace, context, kubeconfig, format, colours.
 //!
-//! `$ODH_CONFIG`, else `$XDG_CONFIG_HOME/odh/config.yaml`, else `~/.config/odh/config.yaml`. A flag goes before it, it goes
-//! before the kubeconfig. It is read once, when the program starts; there need not be one.
+//! `$ODH_CONFIG`, else `$XDG_CONFIG_HOME/odh/config.yaml`, else `~/.config/odh/config.yaml`. A flag overrides it; it
+//! overrides the kubeconfig. It is read once, at program start, and is optional.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -14,21 +14,21 @@ use crate::arguments::Color;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// A file of defaults is small; whatever is larger is another file.
+/// The maximum size of the file; a larger file is not a settings file.
 const MAX_BYTES: u64 = 64 * 1024;
-/// What the file may say.
+/// The keys of the file.
 const KEYS: [&str; 5] = ["color", "context", "kubeconfig", "namespace", "output"];
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// The namespace, instead of the context's own.
     pub namespace: Option<String>,
     /// The context of the kubeconfig.
     pub context: Option<String>,
-    /// The kubeconfig file; a relative path begins at the folder of the settings.
+    /// The kubeconfig file; a relative path is relative to the folder of the settings.
     pub kubeconfig: Option<PathBuf>,
     /// The format of stdout.
     pub output: Option<Output>,
@@ -36,15 +36,15 @@ pub struct Settings {
     pub color: Option<Color>,
 }
 
-/// The settings that hold for this process; none before [`load`].
+/// Returns the settings of this process; empty before [`load`].
 pub fn current() -> &'static Settings {
     SETTINGS.get_or_init(Settings::default)
 }
 
-/// Reads the file, if there is one, for the whole process.
+/// Reads the file, if it exists, for the whole process.
 ///
 /// # Errors
-/// Where there is one that cannot be understood: a default that is silently not used is worse than none.
+/// If the file exists but is invalid: silently ignoring a default would be worse.
 pub fn load() -> Result<(), Failure> {
     let Some(path) = path() else { return Ok(()) };
     let failed = |what: String| {
@@ -60,12 +60,12 @@ pub fn load() -> Result<(), Failure> {
         Err(error) => return Err(failed(error.to_string())),
     };
     let settings = read(&text, path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
-    // Set once, before anything asks for them.
+    // Set once, before anything reads it.
     let _ = SETTINGS.set(settings);
     Ok(())
 }
 
-/// Where the file is, or would be.
+/// Returns the path of the file, whether or not it exists.
 pub fn path() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     set("ODH_CONFIG").or_else(|| {
@@ -76,7 +76,7 @@ pub fn path() -> Option<PathBuf> {
     })
 }
 
-/// The settings of a text; pure.
+/// Parses the settings. Pure.
 fn read(text: &str, folder: &Path) -> Result<Settings, String> {
     let value: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let mut settings = Settings::default();
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_read() {
+    fn settings_are_parsed() {
         let text = "namespace: team\noutput: wide\ncolor: never\nkubeconfig: ../kube/config\n";
         let settings = read(text, Path::new("/home/jane/.config/odh")).unwrap();
         assert_eq!(settings.namespace.as_deref(), Some("team"));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::console::{BAD, CAREFUL, Console, FAINT, GOOD, error_line, safe, styled};
 
-/// How often the line is redrawn.
+/// The interval at which the line is redrawn.
 const TICK: Duration = Duration::from_millis(120);
 
 /// A job's progress on stderr.
@@ -20,7 +20,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Begins to show; `name` is the job's.
+    /// Starts showing progress; `name` is the job's.
     pub fn begin(console: &Console, name: &str) -> Shown {
         let bar = console.live.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -48,14 +48,14 @@ impl Shown {
         }
     }
 
-    /// A line of its own, above the one that is redrawn.
+    /// Prints a permanent line above the redrawn one.
     pub fn line(&self, text: &str) {
         let seconds = self.began.elapsed().as_secs_f64();
         let line = format!("{} {text}", styled(FAINT, &format!("{seconds:6.1}s")));
         self.aside(|| error_line(&line));
     }
 
-    /// Runs what prints elsewhere without the redrawn line in its way.
+    /// Runs `print` with the redrawn line out of the way.
     pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         match &self.bar {
             Some(bar) => bar.suspend(print),
@@ -63,7 +63,7 @@ impl Shown {
         }
     }
 
-    /// Hides the redrawn line for good.
+    /// Removes the redrawn line for good.
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -71,7 +71,7 @@ impl Shown {
     }
 }
 
-/// One step in words.
+/// Describes one step for people.
 pub fn words(progress: &Progress) -> String {
     match progress {
         Progress::Accepted => "accepted".to_owned(),
@@ -89,7 +89,7 @@ pub fn words(progress: &Progress) -> String {
     }
 }
 
-/// One step for programs.
+/// Describes one step for programs.
 fn value(progress: &Progress) -> Value {
     match progress {
         Progress::Accepted => json!({ "step": "Accepted" }),
@@ -110,7 +110,7 @@ fn value(progress: &Progress) -> Value {
     }
 }
 
-/// How long ago, for a list.
+/// Formats an age for a list.
 pub fn ago(age: Option<Duration>) -> String {
     age.map_or_else(|| "-".to_owned(), view::duration)
 }

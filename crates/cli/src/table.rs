@@ -1,17 +1,17 @@
-//! Columns for people: as wide as their longest cell, three spaces apart, no trailing blanks. Pure.
+//! Columns for people: as wide as their longest cell, three blanks apart, no trailing blanks. Pure.
 
 use std::io::IsTerminal;
 
 use crate::console::{FAINT, safe, styled};
 
-/// The space between columns, as kubectl has it.
+/// The space between columns, as in kubectl.
 const GAP: usize = 3;
-/// A column that is narrower than this says nothing any more.
+/// The minimum width of a column; a narrower one would be unreadable.
 const LEAST_WIDTH: usize = 10;
 
-/// A table's text, with a line of headings and a line end behind each line.
+/// Returns a table as text, with a line of headings; each line ends with a line end.
 ///
-/// Cells may hold colours; widths are those that are seen. What others wrote into a cell cannot begin a line of its own.
+/// Cells may contain colours, which do not count for the width. Text from others in a cell cannot start a new line.
 pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let rows = &in_lines(rows);
     let width = |column: usize| {
@@ -28,18 +28,19 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The rows with each cell safe to show and on one line.
+/// Makes each cell safe to show and puts it on one line.
 fn in_lines(rows: &[Vec<String>]) -> Vec<Vec<String>> {
     let cell = |cell: &String| safe(cell).replace(['\n', '\t'], " ");
     rows.iter().map(|row| row.iter().map(cell).collect()).collect()
 }
 
-/// The columns of the screen that stdout is; nothing where it is none.
+/// Returns the width of the terminal that stdout is; `None` if it is not a terminal.
 pub fn screen_columns() -> Option<usize> {
     std::io::stdout().is_terminal().then(terminal_size::terminal_size)?.map(|(width, _)| usize::from(width.0))
 }
 
-/// A table of so many columns at most, if a number is given: the longest cells are cut, never below a few letters.
+/// Returns a table at most `columns` characters wide, if given: the longest cells are cut, but never below a few
+/// letters.
 pub fn fitted(headings: &[&str], rows: &[Vec<String>], columns: Option<usize>) -> String {
     let Some(columns) = columns else { return table(headings, rows) };
     let rows = &in_lines(rows);
@@ -60,7 +61,7 @@ pub fn fitted(headings: &[&str], rows: &[Vec<String>], columns: Option<usize>) -
     table(headings, &rows.iter().map(cut).collect::<Vec<_>>())
 }
 
-/// A cell of at most so many letters, the last of them an ellipsis if it was cut; colours go on as they were.
+/// Cuts a cell to the given width, with a final ellipsis; colours are kept.
 fn shortened(cell: &str, width: usize) -> String {
     if seen_width(cell) <= width {
         return cell.to_owned();
@@ -89,7 +90,7 @@ fn shortened(cell: &str, width: usize) -> String {
     text
 }
 
-/// One line of a table, without its end.
+/// Returns one line of a table, without its line end.
 pub fn line(row: &[String], widths: &[usize]) -> String {
     let mut text = String::new();
     let mut pad = 0;
@@ -101,12 +102,12 @@ pub fn line(row: &[String], widths: &[usize]) -> String {
     text.trim_end().to_owned()
 }
 
-/// How many characters are seen of a text that may hold colours.
+/// Returns the visible width of a text that may contain colours, in characters.
 pub fn seen_width(text: &str) -> usize {
     anstream::adapter::strip_str(text).to_string().chars().count()
 }
 
-/// Lines of `name: value`, the values aligned.
+/// Returns lines of `name: value`, with the values aligned.
 pub fn fields(fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.len() + 1).max().unwrap_or(0) + GAP;
     let mut text = String::new();
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_one_line_and_steers_no_terminal() {
+    fn a_cell_is_one_line_and_cannot_control_a_terminal() {
         let rows = [vec!["a\nb".to_owned(), "\u{1b}]0;x\u{7}".to_owned()]];
         for text in [table(&["NAME", "WHY"], &rows), fitted(&["NAME", "WHY"], &rows, Some(80))] {
             let text = anstream::adapter::strip_str(&text).to_string();
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_hang_under_each_other() {
+    fn lines_of_a_long_value_are_aligned() {
         assert_eq!(
             fields(&[("Name", "pi".into()), ("Why", "a\nb".into())]),
             "Name:   pi\nWhy:    a\n        b\n"

@@ -7,7 +7,7 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::object;
 
-/// Prints the version; asks no server.
+/// Prints the version; contacts no server.
 pub fn version(console: &Console, output: Output) -> Result<u8, Failure> {
     let version = env!("CARGO_PKG_VERSION");
     let text = if output.shows_objects() {

@@ -1,8 +1,8 @@
-//! Runs a job again: as it was (`retry`), or with changes (`clone`). Both make a new job from the old one's manifest.
+//! Runs a job again, unchanged (`retry`) or with changes (`clone`). Both create a new job from the old one's manifest.
 //!
-//! A retry keeps the old job, so that its record stays and the two can be compared: it is called `NAME-retry-2`, then
-//! `-3`, and says in its annotations which job it repeats. With `replace` the old job is deleted first and the new one
-//! has its name; the record then goes with the old job.
+//! A retry keeps the old job, so that its record stays and the two can be compared. The new job is named
+//! `NAME-retry-2`, then `-3`, and its annotations name the job that it repeats. With `replace`, the old job is deleted
+//! first and the new one takes its name; the record is deleted with the old job.
 
 use kube::Client;
 use kube::api::{DynamicObject, ListParams};
@@ -14,32 +14,32 @@ use crate::setting::{self, Setting};
 use crate::submit::{self, FIELD_MANAGER};
 use crate::{Attempt, Class, Error, Kind, explain, export, list, view};
 
-/// On a job that repeats another: the first job's name.
+/// Annotation of a job that repeats another: the first job's name.
 pub const ANNOTATION_RETRY_OF: &str = "training.opendatahub.io/retry-of";
-/// On a job that was made from another: that job's name.
+/// Annotation of a job that was cloned from another: that job's name.
 pub const ANNOTATION_CLONED_FROM: &str = "training.opendatahub.io/cloned-from";
 /// The longest name that leaves room for a Worker's suffix in a host name of 63 characters.
 const MAX_NAME: usize = 50;
-/// How many names are tried before it is given up.
+/// The maximum number of names to try.
 const MAX_TRIES: u32 = 1000;
 
 /// How to run a job again.
 #[derive(Clone, Debug, Default)]
 pub struct Again {
-    /// The new job's name; found by itself if not given.
+    /// The new job's name; generated if not given.
     pub name: Option<String>,
-    /// Delete the old job first and take its name.
+    /// Delete the old job first, in this way, and take its name.
     pub replace: Option<Manner>,
-    /// What to change.
+    /// The changes to make.
     pub settings: Vec<Setting>,
-    /// Ask the server to check and to create nothing.
+    /// Make the server validate the job without creating it.
     pub dry_run: bool,
 }
 
-/// Creates a job that repeats one that has ended.
+/// Creates a job that repeats an ended one.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::Refused`] where the job has not ended, or the server's refusal.
+/// [`Error::NotFound`], [`Error::Refused`] if the job has not ended, or the server's refusal.
 pub async fn retry(
     client: &Client,
     kind: Kind,
@@ -76,10 +76,10 @@ pub async fn retry(
     create(client, kind, namespace, &manifest, again.dry_run).await
 }
 
-/// Creates a job from another, whatever has become of that one.
+/// Creates a job from another, whatever that one's state.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::Invalid`] where the changed job cannot be right, or the server's refusal.
+/// [`Error::NotFound`], [`Error::Invalid`] if the changed job cannot be valid, or the server's refusal.
 pub async fn clone(
     client: &Client,
     kind: Kind,
@@ -98,7 +98,7 @@ pub async fn clone(
     create(client, kind, namespace, &manifest, again.dry_run).await
 }
 
-/// The jobs that a job belongs together with: the first, and all that repeat it; oldest first.
+/// Returns the job's family: the first job and all that repeat it, oldest first.
 ///
 /// # Errors
 /// The server's refusal to list.
@@ -119,7 +119,7 @@ pub async fn family(
     Ok(found)
 }
 
-/// A job of our kind has to pass our rules; of the others the server knows more.
+/// Checks jobs of our kind by our rules; for other kinds, only the server knows the rules.
 pub(crate) fn checked(kind: Kind, manifest: &Value) -> Result<(), Error> {
     if kind != Kind::MpiJob {
         return Ok(());
@@ -128,7 +128,7 @@ pub(crate) fn checked(kind: Kind, manifest: &Value) -> Result<(), Error> {
     submit::check(job).map(|_| ())
 }
 
-/// The manifest under another name, with where it comes from.
+/// Renames the manifest and annotates its origin.
 pub(crate) fn renamed(mut manifest: Value, name: &str, origin: Option<(&str, &str)>) -> Value {
     manifest["metadata"]["name"] = name.into();
     if let Some(annotations) = manifest["metadata"].get_mut("annotations").and_then(Value::as_object_mut) {
@@ -163,7 +163,7 @@ async fn free_name(
     Ok(next_name(base, word, &taken))
 }
 
-/// `BASE-retry-2`, or the next number that is free.
+/// Returns `BASE-retry-2`, or the next free number.
 fn next_name(base: &str, word: &str, taken: &[String]) -> String {
     let stem = base.get(..base.len().min(MAX_NAME)).unwrap_or(base).trim_end_matches(['-', '.']);
     let first = if word == "retry" { 2 } else { 1 };

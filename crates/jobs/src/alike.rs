@@ -1,18 +1,19 @@
-//! What is the same of several pods, told once: a job of a hundred Workers has a hundred pods to which the same happens.
+//! Groups equal items, so that what is the same for several pods is shown once: the hundred pods of a hundred Workers
+//! often have the same state.
 
 use std::collections::BTreeMap;
 
-/// Some things of which a reader needs to see one.
+/// A group of equal items, of which a reader needs to see only one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alike<T> {
-    /// The first of them.
+    /// The first item.
     pub first: T,
-    /// How many more there are.
+    /// The number of further items.
     pub others: usize,
 }
 
 impl<T> Alike<T> {
-    /// The first one's name with how many more there are: `pi-worker-0 and 3 more`.
+    /// The first item's name and the number of others: `pi-worker-0 and 3 more`.
     pub fn name(&self, name: &str) -> String {
         match self.others {
             0 => name.to_owned(),
@@ -21,7 +22,7 @@ impl<T> Alike<T> {
     }
 }
 
-/// Puts together what has the same key, in the order in which each key came first.
+/// Groups items by key, ordered by the first occurrence of each key.
 pub fn alike<T, K: Ord>(items: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<Alike<T>> {
     let mut found: Vec<Alike<T>> = Vec::new();
     let mut places = BTreeMap::new();
@@ -35,12 +36,12 @@ pub fn alike<T, K: Ord>(items: impl IntoIterator<Item = T>, key: impl Fn(&T) -> 
     found
 }
 
-/// Every thing for itself.
+/// Puts each item into a group of its own.
 pub fn each<T>(items: impl IntoIterator<Item = T>) -> Vec<Alike<T>> {
     items.into_iter().map(|first| Alike { first, others: 0 }).collect()
 }
 
-/// A text about a pod without what is the pod's own: its name, and its node's.
+/// Removes a pod's own name and its node's from a text, so that texts about different pods compare equal.
 pub(crate) fn without_names(text: &str, pod: &str, node: Option<&str>) -> String {
     let text = if pod.is_empty() { text.to_owned() } else { text.replace(pod, "POD") };
     match node.filter(|node| !node.is_empty()) {
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_the_same_key_is_told_once_in_the_order_of_the_first() {
+    fn items_with_equal_keys_are_grouped_in_order_of_first_occurrence() {
         let groups = alike(["b1", "a1", "b2", "b3"], |text| text.chars().next());
         let seen: Vec<(&str, usize)> = groups.iter().map(|group| (group.first, group.others)).collect();
         assert_eq!(seen, [("b1", 2), ("a1", 0)]);

@@ -1,7 +1,7 @@
-//! An MPIJob from the handful of values that the common case needs, as flags, forms and programs give them.
+//! Builds an MPIJob from the few values that the common case needs, as flags, forms and programs supply them.
 //!
-//! In: a [`Request`]. Out: an MPIJob as one would write it by hand, with nothing in it that was not asked for, or every
-//! fault of the request at once. The same request gives the same job in every interface.
+//! The input is a [`Request`]. The output is an MPIJob as one would write it by hand, with only what was requested, or
+//! all faults of the request at once. The same request gives the same job in every interface.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use crate::{Error, Fault};
 
 /// The resource that counts NVIDIA's GPUs.
 const GPU: &str = "nvidia.com/gpu";
-/// Programs that start ranks; a command that names one of them is left alone.
+/// Programs that start ranks; a command that contains one of them is not changed.
 const STARTERS: [&str; 4] = ["mpirun", "mpiexec", "mpiexec.hydra", "orterun"];
 
-/// Which MPI the image holds.
+/// The MPI implementation in the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mpi {
     /// Open MPI 4 or 5.
@@ -29,12 +29,12 @@ pub enum Mpi {
     OpenMpi,
     /// Intel MPI.
     Intel,
-    /// MPICH and what is built from it.
+    /// MPICH and its derivatives.
     Mpich,
 }
 
 impl Mpi {
-    /// As `spec.mpiImplementation` spells it.
+    /// The name used in `spec.mpiImplementation`.
     pub fn name(self) -> &'static str {
         match self {
             Mpi::OpenMpi => "OpenMPI",
@@ -44,22 +44,22 @@ impl Mpi {
     }
 }
 
-/// What to run, in the words of someone who trains models.
+/// What to run, in terms of model training.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// The job's name.
     pub name: String,
     /// The namespace; the client's own if not given.
     pub namespace: Option<String>,
-    /// How many Workers, at least 1.
+    /// The number of Workers, at least 1.
     pub workers: i32,
     /// The image of the Launcher and the Workers.
     pub image: String,
     /// What to run: on every rank, unless it starts the ranks itself or `in_launcher` is set.
     pub command: Vec<String>,
-    /// Run the command once, in the Launcher, exactly as it stands.
+    /// Whether to run the command once, in the Launcher, exactly as given.
     pub in_launcher: bool,
-    /// Ranks on each Worker; as many as GPUs, else 1, if not given.
+    /// Ranks on each Worker; if not given, the number of GPUs, or 1 without GPUs.
     pub slots: Option<i32>,
     /// GPUs of each Worker.
     pub gpus: Option<u32>,
@@ -67,34 +67,34 @@ pub struct Request {
     pub cpu: Option<String>,
     /// Memory of each Worker, as a Kubernetes quantity, e.g. `16Gi`.
     pub memory: Option<String>,
-    /// Which MPI the image holds.
+    /// The MPI implementation in the image.
     pub mpi: Mpi,
     /// Environment of the Launcher, the Workers and their ranks.
     pub env: Vec<(String, String)>,
-    /// Claims to mount: name and path.
+    /// PersistentVolumeClaims to mount: name and path.
     pub volumes: Vec<(String, String)>,
     /// Labels of the job.
     pub labels: BTreeMap<String, String>,
     /// Annotations of the job.
     pub annotations: BTreeMap<String, String>,
-    /// The Kueue queue to wait in.
+    /// The Kueue queue to submit to.
     pub queue: Option<String>,
     /// Priority class of the pods.
     pub priority: Option<String>,
     /// Which pods to delete at the end: `None`, `Running`, `All`.
     pub clean_pod_policy: Option<String>,
-    /// Seconds that the Launcher may run.
+    /// The maximum run time of the Launcher, in seconds.
     pub deadline_seconds: Option<i64>,
-    /// How often a failed Launcher is tried again.
+    /// The number of retries of a failed Launcher.
     pub retries: Option<i32>,
-    /// Create it held back.
+    /// Whether to create the job suspended.
     pub suspend: bool,
 }
 
-/// The job that the request describes.
+/// Builds the job that the request describes.
 ///
 /// # Errors
-/// [`Error::Invalid`] with every fault that can be seen in the request itself; the paths are the flags' names.
+/// [`Error::Invalid`] with every fault visible in the request itself; the paths are the flags' names.
 pub fn build(request: &Request) -> Result<MPIJob, Error> {
     let faults = faults(request);
     if !faults.is_empty() {
@@ -109,7 +109,7 @@ pub fn build(request: &Request) -> Result<MPIJob, Error> {
             Box::new(ReplicaSpec {
                 replicas: Some(1),
                 template: template(request, launcher(request, slots)),
-                // With OnFailure, Kubernetes deletes the pod when the Job gives up, and its output with it.
+                // With OnFailure, Kubernetes deletes the pod and its output when the Job gives up.
                 restart_policy: Some("Never".to_owned()),
             }),
         ),
@@ -260,7 +260,7 @@ fn variable(name: &str, value: &str) -> EnvVar {
 }
 
 fn launcher(request: &Request, slots: i32) -> Container {
-    // Images of this trade run as root as often as not, and Open MPI would refuse to start.
+    // Many training images run as root, and Open MPI would refuse to start as root.
     let as_root = match request.mpi {
         Mpi::OpenMpi => {
             vec![variable("OMPI_ALLOW_RUN_AS_ROOT", "1"), variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]
@@ -271,7 +271,7 @@ fn launcher(request: &Request, slots: i32) -> Container {
     Container { command: Some(command), ..container(request, "launcher", as_root) }
 }
 
-/// The command with `mpirun` before it, unless it starts the ranks itself.
+/// Puts `mpirun` before the command, unless the command starts the ranks itself.
 fn launcher_command(request: &Request, slots: i32) -> Vec<String> {
     let starts_ranks = |word: &str| {
         word.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')'))
@@ -282,7 +282,7 @@ fn launcher_command(request: &Request, slots: i32) -> Vec<String> {
     }
     let mut command = vec!["mpirun".to_owned()];
     match request.mpi {
-        // Open MPI takes as many ranks as the hostfile has slots, and passes on the variables it is told to.
+        // Open MPI starts as many ranks as the hostfile has slots, and forwards only the variables named with `-x`.
         Mpi::OpenMpi => {
             for (name, _) in &request.env {
                 command.extend(["-x".to_owned(), name.clone()]);
@@ -309,7 +309,7 @@ fn worker(request: &Request) -> Container {
     if let Some(gpus) = request.gpus.filter(|gpus| *gpus > 0) {
         put(GPU, &gpus.to_string());
     }
-    // Only limits: requests follow them, and a worker that may take more than it asked for hurts its neighbours.
+    // Only limits: requests default to them, and a Worker that can use more than it requested harms its neighbours.
     let resources =
         Some(ResourceRequirements { limits: Some(limits.clone()), ..ResourceRequirements::default() })
             .filter(|_| !limits.is_empty());
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_of_a_request_are_told_at_once() {
+    fn all_faults_of_a_request_are_reported_at_once() {
         let bad = Request {
             workers: 0,
             command: vec![],
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_told_from_words() {
+    fn quantities_are_distinguished_from_other_text() {
         for good in ["1", "0.5", "500m", "16Gi", "1e3", "2G", "1."] {
             assert!(is_quantity(good), "{good}");
         }

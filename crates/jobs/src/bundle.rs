@@ -1,5 +1,6 @@
-//! Everything that somebody else needs to understand a job, as files: manifest, status, pods, events, explanation, the
-//! ends of the logs. What may be secret is taken out as [`crate::redaction`] says, and no Secret is read.
+//! Collects everything that somebody else needs to understand a job, as files: manifest, status, pods, events,
+//! explanation, and the ends of the logs. Possible secrets are removed as described in [`crate::redaction`], and no
+//! Secret is read.
 
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
@@ -10,11 +11,11 @@ use serde_json::Value;
 use crate::redaction::{clean, redact};
 use crate::{Error, Kind, describe, events, explanation, list};
 
-/// How many lines of each log are kept, from its end.
+/// The number of lines kept from the end of each log.
 const LAST_LINES: i64 = 2_000;
-/// How much of a log is kept, in bytes.
+/// The maximum size of a log, in bytes.
 const MAX_LOG_BYTES: i64 = 4 * 1024 * 1024;
-/// How many logs are read at once, and how many at most.
+/// The number of logs read concurrently, and the maximum number of logs.
 const AT_ONCE: usize = 8;
 const MAX_PODS: usize = 64;
 /// A file of the bundle.
@@ -26,10 +27,10 @@ pub struct File {
     pub text: String,
 }
 
-/// Collects the files; what cannot be read is named in `unread.txt`.
+/// Collects the files; `unread.txt` lists what could not be read.
 ///
 /// # Errors
-/// Where the job itself cannot be read.
+/// If the job itself cannot be read.
 pub async fn collect(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<Vec<File>, Error> {
     let job = list::get(client, kind, namespace, name).await?;
     let (pods, events, explained) = futures::join!(

@@ -1,4 +1,4 @@
-//! Several jobs, or the attempts at one, side by side: how each ended, what each asked for, and where they differ. Pure.
+//! Compares several jobs, or the attempts of one: how each ended, what each requested, and where they differ. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,30 +11,30 @@ use serde_json::Value;
 use crate::view::{self, Row};
 use crate::{Kind, export};
 
-/// The most fields that are shown of the difference between two specs.
+/// The maximum number of differing fields shown.
 const MAX_DIFFERENCES: usize = 100;
 
-/// Columns side by side.
+/// A comparison in columns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
-    /// What is compared: the jobs' names, or the attempts' numbers.
+    /// The compared items: names of jobs, or numbers of attempts.
     pub columns: Vec<String>,
-    /// How each ended: shown whether or not they differ.
+    /// How each ended, shown even if they do not differ.
     pub outcome: Vec<Line>,
-    /// Fields of the manifests in which they differ.
+    /// Fields of the manifests that differ.
     pub differences: Vec<Line>,
 }
 
-/// One fact of each column.
+/// One fact, with its value for each column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Line {
-    /// What it is: a word, or a field's path.
+    /// Its name: a word, or a field's path.
     pub field: String,
-    /// Its value in each column; nothing where a column has none.
+    /// Its value in each column; `None` if a column has none.
     pub values: Vec<Option<String>>,
-    /// Whether all columns have the same.
+    /// Whether all columns have the same value.
     pub same: bool,
 }
 
@@ -73,8 +73,8 @@ pub fn jobs(objects: &[DynamicObject], now: Timestamp) -> Comparison {
     }
 }
 
-/// From the job's creation until its Launcher ran, or until now while it waits. Of a job whose operator does not say when
-/// the Launcher began, until it was let go.
+/// The time from the job's creation until its Launcher ran, or until now while it is pending. If the job's operator
+/// does not report when the Launcher started, until the job was released.
 fn waited(row: &Row, job: &api::MPIJob, now: Timestamp) -> Option<String> {
     let launched = job.status.as_ref().and_then(|status| status.startup.as_ref()?.launched.as_ref());
     let until = match row.phase {
@@ -90,7 +90,7 @@ fn attempts(job: &api::MPIJob) -> Option<String> {
     (!attempts.is_empty()).then(|| attempts.len().to_string())
 }
 
-/// The attempts at one job, from its own record; nothing where it has none.
+/// Compares the attempts of one job, from its own record; `None` if it has none.
 pub fn attempts_of(object: &DynamicObject) -> Option<Comparison> {
     let attempts = view::status(object).attempts;
     if attempts.is_empty() {
@@ -119,7 +119,7 @@ fn word(outcome: Outcome) -> String {
     serde_json::to_value(outcome).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// The fields in which the manifests differ; names and what tells of their origin are no difference.
+/// The fields in which the manifests differ, except names and annotations about their origin.
 fn differences(objects: &[DynamicObject]) -> Vec<Line> {
     let flat: Vec<BTreeMap<String, String>> = objects
         .iter()
@@ -144,7 +144,8 @@ fn differences(objects: &[DynamicObject]) -> Vec<Line> {
         .collect()
 }
 
-/// Every leaf by its path; a list's items by their name where they have one, and a list of words as one text.
+/// Collects every leaf by its path. A list's items are keyed by name if they have one; a list of strings becomes one
+/// text.
 fn flatten(value: &Value, path: &str, kind: Kind, into: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {
@@ -163,7 +164,7 @@ fn flatten(value: &Value, path: &str, kind: Kind, into: &mut BTreeMap<String, St
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 match item.get("name").and_then(Value::as_str) {
-                    // Its name stands in the path.
+                    // The name is already in the path.
                     Some(name) => flatten(&without_name(item), &format!("{path}[{name}]"), kind, into),
                     None => flatten(item, &format!("{path}[{index}]"), kind, into),
                 }
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_shown_and_what_is_the_same_is_not() {
+    fn only_differences_are_shown() {
         let failed = json!({"phase": "Failed", "phaseReason": "OutOfMemory", "startTime": "2026-01-01T00:00:05Z",
             "completionTime": "2026-01-01T00:00:35Z",
             "failure": {"reason": "OutOfMemory", "message": "worker 1 ran out of memory", "worker": 1, "exitCode": 137}});

@@ -1,4 +1,4 @@
-//! Deletes a job and waits, bounded, until nothing of it is left.
+//! Deletes a job and waits, for a limited time, until nothing of it is left.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use tokio::time::Instant;
 
 use crate::{Attempt, Error, Kind, describe, explain, list};
 
-/// Pauses between two looks at what is left: the first, and the longest.
+/// Pauses between two checks of what is left: the first, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How many names of what is left are told.
+/// The maximum number of remaining objects named.
 const MAX_NAMED: usize = 8;
 
 /// How to delete.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner {
-    /// Give the pods no time to end by themselves.
+    /// Delete the pods without a grace period.
     pub force: bool,
-    /// How long to wait for everything to be gone; not at all if not given.
+    /// How long to wait until everything is gone; `None` does not wait.
     pub wait: Option<Duration>,
 }
 
 /// Deletes the job.
 ///
 /// # Errors
-/// [`Error::NotFound`], the server's refusal, or [`Error::NotCleanedUp`] with what is left when time is up.
+/// [`Error::NotFound`], the server's refusal, or [`Error::NotCleanedUp`] with what is left after the timeout.
 pub async fn delete(
     client: &Client,
     kind: Kind,
@@ -57,7 +57,7 @@ pub async fn delete(
     }
 }
 
-/// The grace period of a job is not that of its pods: they are deleted one by one, without any.
+/// Deletes the pods one by one without a grace period, because a job's grace period does not apply to its pods.
 async fn force_pods(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<(), Error> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let parameters = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
@@ -106,7 +106,7 @@ async fn what_is_left(
     let mut left: Vec<String> = job.iter().map(|_| format!("{}/{name}", kind.word())).collect();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let selected = ListParams::default().labels(&kind.pod_selector(name));
-    // Who may delete jobs but not list pods cannot wait for them, and that is no failure of the deletion.
+    // A user who may delete jobs but not list pods cannot wait for them; this is not a failure of the deletion.
     if let Ok(found) = pods.list_metadata(&selected).await {
         left.extend(found.items.iter().map(|pod| format!("pod/{}", pod.name_any())));
     }

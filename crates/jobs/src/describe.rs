@@ -1,7 +1,7 @@
-//! Everything about one job that a person asks for when it does not do what it should: the job, its pods, its events.
+//! Everything about one job that a user needs to find out why it misbehaves: the job, its pods, its events.
 //!
-//! In: a client and a name. Out: a [`Description`] of plain values. Pods and events are read concurrently with each
-//! other; a caller who may not read them still gets the job, with what is missing said in `unread`.
+//! The input is a client and a name, the output a [`Description`] of plain values. Pods and events are read
+//! concurrently; a caller who may not read them still gets the job, and `unread` lists what is missing.
 
 use std::collections::BTreeSet;
 
@@ -17,22 +17,22 @@ use crate::page;
 use crate::view::{self, Row};
 use crate::{Attempt, Error, Kind, explain, list, runtime};
 
-/// A namespace with more pages of events than this is busy: of it, events are read by the object that they are about.
+/// A namespace with more pages of events than this counts as busy: its events are read per object.
 const FEW_PAGES: usize = 4;
-/// Of so many pods events are read there, and so many pages of each object's at most.
+/// In a busy namespace, the maximum number of pods whose events are read, and the maximum pages per object.
 const MOST_PODS: usize = 30;
 const PAGES_OF_OBJECT: usize = 2;
-/// Lists of events under way at a time.
+/// The number of event lists requested concurrently.
 const AT_ONCE: usize = 8;
-/// How many events are kept, the newest, of those that are not alike.
+/// The maximum number of events kept after grouping, the newest.
 const MAX_EVENTS: usize = 20;
-/// Above how many pods those that are in the same state stand once.
+/// With more pods than this, pods in the same state are grouped.
 const MAX_PODS: usize = 24;
 
-/// What there is to say about a job.
+/// Everything known about a job.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// The job as the server has it.
+    /// The job as the server returned it.
     pub object: DynamicObject,
     /// Its row in a list.
     pub row: Row,
@@ -42,15 +42,15 @@ pub struct Description {
     pub status: MPIJobStatus,
     /// Its pods: the Launcher's first, then Workers by index.
     pub pods: Vec<PodView>,
-    /// What was told about it and its pods, oldest first; what was told of several pods alike stands once.
+    /// The events of the job and its pods, oldest first; equal events of several pods are grouped.
     pub events: Vec<Alike<EventView>>,
-    /// How many events there are before those.
+    /// The number of earlier events.
     pub earlier_events: usize,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
 
-/// A pod as a person sees it.
+/// A pod in the form shown to people.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodView {
     /// The pod's name.
@@ -59,50 +59,50 @@ pub struct PodView {
     pub role: String,
     /// The number at the end of a Worker's name.
     pub index: Option<i32>,
-    /// kubectl's STATUS word: `Running`, `Completed`, `Init:0/1`, `Unschedulable`, …
+    /// kubectl's STATUS: `Running`, `Completed`, `Init:0/1`, `Unschedulable`, …
     pub state: String,
     /// What it waits for, if it waits.
     pub waits_for: Option<String>,
     /// Whether it is ready.
     pub ready: bool,
-    /// The node that it is on.
+    /// Its node.
     pub node: Option<String>,
-    /// How the embedded cluster isolates it: `rootless`, `root`, `plain`; nothing elsewhere.
+    /// How the embedded cluster isolates it: `rootless`, `root`, `plain`; `None` on other clusters.
     pub mode: Option<String>,
-    /// How often its containers were restarted.
+    /// The number of restarts of its containers.
     pub restarts: i32,
-    /// The exit code of its first container, once that has ended.
+    /// The exit code of its first container, once it has ended.
     pub exit_code: Option<i32>,
     /// When it was created.
     pub created: Option<Timestamp>,
 }
 
-/// An event as a person sees it.
+/// An event in the form shown to people.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventView {
-    /// When it was last seen.
+    /// When it last occurred.
     pub at: Option<Timestamp>,
     /// `Normal` or `Warning`.
     pub kind: String,
-    /// One CamelCase word.
+    /// The reason, one CamelCase word.
     pub reason: String,
     /// What it is about, as `pod/NAME`.
     pub object: String,
     /// What happened.
     pub message: String,
-    /// How often.
+    /// The number of occurrences.
     pub count: i32,
 }
 
 impl Description {
-    /// The pods that wait for something; those that wait for the same stand once.
+    /// Returns the pods that wait for something; those that wait for the same are grouped.
     pub fn waiting(&self) -> Vec<Alike<&PodView>> {
         alike(self.pods.iter().filter(|pod| pod.waits_for.is_some()), |pod| {
             without_names(pod.waits_for.as_deref().unwrap_or_default(), &pod.name, pod.node.as_deref())
         })
     }
 
-    /// The pods; where they are more than a reader takes in, those that are in the same state stand once.
+    /// Returns the pods; if there are too many to read, those in the same state are grouped.
     pub fn pods_by_state(&self) -> Vec<Alike<&PodView>> {
         let fold = self.pods.len() > MAX_PODS;
         alike(&self.pods, |pod| {
@@ -115,7 +115,7 @@ impl Description {
 /// Reads a job with its pods and events.
 ///
 /// # Errors
-/// Where the job itself cannot be read.
+/// If the job itself cannot be read.
 pub async fn describe(
     client: &Client,
     kind: Kind,
@@ -138,7 +138,7 @@ pub async fn describe(
     Ok(found)
 }
 
-/// The description of what was read; pure.
+/// Assembles the description of what was read. Pure.
 pub fn assemble(object: DynamicObject, pods: &[Pod], events: &[Event], unread: Vec<String>) -> Description {
     let mut views: Vec<PodView> = pods.iter().map(pod_view).collect();
     views.sort_by(|a, b| {
@@ -166,7 +166,7 @@ pub fn assemble(object: DynamicObject, pods: &[Pod], events: &[Event], unread: V
     }
 }
 
-/// The job's pods.
+/// Returns the job's pods.
 ///
 /// # Errors
 /// The server's refusal, explained.
@@ -177,7 +177,7 @@ pub async fn pods(client: &Client, kind: Kind, namespace: &str, job: &str) -> Re
     found.map(|list| list.items).map_err(|error| explain(error, attempt))
 }
 
-/// The job's pods, and events among which are the job's: all of its namespace where those are few, else those of the
+/// Reads the job's pods, and events that include the job's: all of the namespace if they are few, else those of the
 /// job, its Launcher's Job and its pods.
 pub(crate) async fn pods_and_events(
     client: &Client,
@@ -199,7 +199,7 @@ pub(crate) async fn pods_and_events(
     (pods, events.map_err(|error| explain(error, attempt)))
 }
 
-/// The events of a job by the objects that they are about.
+/// Reads the events of a job object by object.
 async fn events_of(api: &Api<Event>, job: &DynamicObject, pods: &[Pod]) -> Result<Vec<Event>, kube::Error> {
     let objects = futures::stream::iter(objects_of(job, pods)).map(|(kind, name)| async move {
         let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
@@ -212,8 +212,8 @@ async fn events_of(api: &Api<Event>, job: &DynamicObject, pods: &[Pod]) -> Resul
     Ok(found.into_iter().flatten().collect())
 }
 
-/// What the events of a job are about, by kind and name: the job and its Launcher's Job, then of its pods those first that
-/// do not run as they should, at most [`MOST_PODS`]; Workers that are missing stand behind those that are there.
+/// The objects whose events belong to a job, by kind and name: the job and its Launcher's Job, then at most
+/// [`MOST_PODS`] of its pods, those that are not ready first. Missing Workers come after existing ones.
 fn objects_of(job: &DynamicObject, pods: &[Pod]) -> Vec<(&'static str, String)> {
     let (kind, name) = (Kind::of(job), job.name_any());
     let is_well = |pod: &&Pod| condition(pod, "Ready").is_some_and(|(status, _)| status == "True");
@@ -231,7 +231,7 @@ fn objects_of(job: &DynamicObject, pods: &[Pod]) -> Vec<(&'static str, String)> 
     [(kind.name(), name.clone())].into_iter().chain(launcher).chain(pods).collect()
 }
 
-/// Whether an event is about the job or something that the job made; not about an older job of the same name.
+/// Whether an event is about the job or an object created for it, and not about an earlier job of the same name.
 pub fn concerns(event: &Event, job: &DynamicObject) -> bool {
     let about = &event.involved_object;
     let name = about.name.as_deref().unwrap_or("");
@@ -253,7 +253,7 @@ pub fn concerns(event: &Event, job: &DynamicObject) -> bool {
         }
 }
 
-/// When an event was last seen, by whichever of its four times is set.
+/// When an event last occurred, by the first of its four times that is set.
 fn event_time(event: &Event) -> Option<Timestamp> {
     let series =
         event.series.as_ref().and_then(|series| series.last_observed_time.as_ref()).map(|time| time.0);
@@ -263,7 +263,7 @@ fn event_time(event: &Event) -> Option<Timestamp> {
     series.or(last).or(micro).or(created)
 }
 
-/// An event as a person sees it.
+/// Converts an event into the form shown to people.
 pub fn event_view(event: &Event) -> EventView {
     let about = &event.involved_object;
     let kind = about.kind.as_deref().unwrap_or("").to_lowercase();
@@ -278,7 +278,7 @@ pub fn event_view(event: &Event) -> EventView {
     }
 }
 
-/// A pod as a person sees it.
+/// Converts a pod into the form shown to people.
 pub fn pod_view(pod: &Pod) -> PodView {
     let labels: BTreeSet<(&str, &str)> = pod.labels().iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let role = labels.iter().find(|(key, _)| *key == LABEL_JOB_ROLE).map_or("", |(_, role)| *role).to_owned();
@@ -315,7 +315,7 @@ fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<(&'a str, Option<&'a str>)
     Some((condition.status.as_str(), condition.message.as_deref()))
 }
 
-/// Whether the first container has begun to run, so that there is a log to read.
+/// Whether the first container has started, so that there is a log to read.
 pub fn started(pod: &Pod) -> bool {
     container_statuses(pod)
         .first()
@@ -324,7 +324,7 @@ pub fn started(pod: &Pod) -> bool {
         || container_statuses(pod).first().is_some_and(|status| status.restart_count > 0)
 }
 
-/// Whether nothing of the pod runs any more.
+/// Whether all containers of the pod have ended.
 pub fn ended(pod: &Pod) -> bool {
     matches!(phase_of(pod), "Succeeded" | "Failed")
 }
@@ -333,7 +333,8 @@ fn phase_of(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("")
 }
 
-/// kubectl's STATUS column (`k8s.io/kubernetes/pkg/printers/internalversion`, `printPod`), as far as a job's pods go.
+/// kubectl's STATUS column (`k8s.io/kubernetes/pkg/printers/internalversion`, `printPod`), as far as it applies to a
+/// job's pods.
 fn state_word(pod: &Pod) -> String {
     if pod.metadata.deletion_timestamp.is_some() {
         return "Terminating".to_owned();
@@ -361,7 +362,7 @@ fn state_word(pod: &Pod) -> String {
     }
 }
 
-/// What keeps the scheduler from looking at the pod.
+/// The gates that keep the scheduler from considering the pod.
 fn gates(pod: &Pod) -> Vec<&str> {
     let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
     gates.map(|gate| gate.name.as_str()).collect()
@@ -387,7 +388,7 @@ fn state_reason(status: &ContainerStatus) -> Option<String> {
     }))
 }
 
-/// What a pod that does not run yet waits for, in a sentence's second half; nothing if it runs or has ended.
+/// What a pod that is not running yet waits for, as the second half of a sentence; `None` if it runs or has ended.
 pub fn waits_for(pod: &Pod) -> Option<String> {
     if started(pod) || ended(pod) {
         return None;
@@ -518,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_of_many_pods_is_told_once() {
+    fn equal_states_of_many_pods_are_shown_once() {
         let job = serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
             "metadata": {"name": "pi", "namespace": "team"}, "spec": {"mpiReplicaSpecs": {}}}))
         .unwrap();

@@ -1,37 +1,36 @@
-//! The one error of this crate, and the class that decides the exit code.
+//! The only error type of this crate, and the class that decides the exit code.
 //!
-//! Every error says what is wrong, where, and what to do: [`Error::to_string`] is the first, [`Fault`] the second,
-//! [`Error::hint`] the third.
+//! Every error says what is wrong ([`Error::to_string`]), where ([`Fault`]) and what to do ([`Error::hint`]).
 
 use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// What kind of ending this is; the numbers are promised to scripts and never change.
+/// The class of an outcome. The exit codes are a stable interface for scripts and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Anything that has no class of its own.
+    /// An error without a class of its own.
     Error,
-    /// The command line is wrong.
+    /// Invalid usage of the command line.
     Usage,
     /// A named object does not exist.
     NotFound,
-    /// The caller may not do this, or is not known to the cluster.
+    /// The caller is not authenticated or not authorized.
     NotAllowed,
-    /// The job as described cannot be right.
+    /// The described job is invalid.
     Invalid,
-    /// A quota is used up.
+    /// A quota is exhausted.
     Quota,
-    /// Something of that name exists, or was changed meanwhile.
+    /// An object of that name exists, or the object was changed concurrently.
     Conflict,
-    /// The time to wait is over and the job is still under way.
+    /// The timeout expired while the job was still running.
     StillRunning,
     /// The job ended in failure.
     JobFailed,
     /// The job was cancelled or deleted.
     Cancelled,
-    /// The person pressed Ctrl-C, or the process was told to end.
+    /// The user pressed Ctrl-C, or the process received a termination signal.
     Interrupted,
 }
 
@@ -53,7 +52,7 @@ impl Class {
         }
     }
 
-    /// One CamelCase word for programs.
+    /// The class as one CamelCase word, for programs.
     pub fn reason(self) -> &'static str {
         match self {
             Class::Error => "Error",
@@ -71,7 +70,7 @@ impl Class {
     }
 }
 
-/// A place in a text: line and column, both counted from 1, columns in characters.
+/// A position in a text: line and column, both counted from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line, from 1.
@@ -86,16 +85,16 @@ impl fmt::Display for Position {
     }
 }
 
-/// One thing that is wrong with a job, where it stands, and what would be right.
+/// One thing that is wrong with a job, with its location and a correction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where the text came from: a file's name, `-` for standard input, empty for flags or the server.
+    /// The origin of the text: a file's name, `-` for standard input, empty for flags or the server.
     pub source: String,
-    /// Line and column in that text, where there is one.
+    /// Line and column in that text, if known.
     pub position: Option<Position>,
-    /// The field, e.g. `spec.mpiReplicaSpecs[Worker].replicas`; empty for the text as a whole.
+    /// The field, e.g. `spec.mpiReplicaSpecs[Worker].replicas`; empty for the whole text.
     pub path: String,
-    /// What is wrong, as the second half of a sentence that begins with the path.
+    /// What is wrong, as the second half of a sentence that starts with the path.
     pub message: String,
     /// What to write instead.
     pub advice: Option<String>,
@@ -119,10 +118,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Why something asked for did not happen.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The job as described cannot be right; nothing was created.
+    /// The described job is invalid; nothing was created.
     #[error("{}", invalid_summary(.faults))]
     Invalid {
         /// Every fault found, in reading order.
@@ -133,13 +132,13 @@ pub enum Error {
     Syntax {
         /// The file's name, or `-`.
         source_name: String,
-        /// Where reading stopped.
+        /// Where parsing stopped.
         at: Position,
         /// What was wrong there.
         message: String,
-        /// The line and a caret under the place, two lines.
+        /// The line and a caret below the position, two lines.
         excerpt: String,
-        /// A likely cause, where one is known.
+        /// A likely cause, if known.
         advice: Option<String>,
     },
     /// No object of that name.
@@ -147,14 +146,14 @@ pub enum Error {
     NotFound {
         /// What was looked for.
         kind: Kind,
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// Where it was looked for.
         namespace: String,
         /// The name that was probably meant.
         meant: Option<String>,
     },
-    /// No pod of the job to speak of.
+    /// The job has no suitable pod.
     #[error("{what}")]
     NoPod {
         /// What was looked for.
@@ -162,27 +161,27 @@ pub enum Error {
         /// What to do.
         advice: String,
     },
-    /// The server said no, in words that were made clear where possible.
+    /// The server refused the request; its message is made clearer if possible.
     #[error("{message}")]
     Refused {
-        /// What kind of refusal.
+        /// The class of the refusal.
         class: Class,
-        /// The server's own reason word, e.g. `AlreadyExists`.
+        /// The server's reason, e.g. `AlreadyExists`.
         reason: String,
         /// What was refused and why.
         message: String,
         /// What to do about it.
         advice: Option<String>,
-        /// The fields at fault, where the server named them.
+        /// The invalid fields, if the server named them.
         faults: Vec<Fault>,
     },
-    /// No answer from the cluster.
+    /// The cluster did not answer.
     #[error("cannot reach the cluster: {detail}")]
     Unreachable {
         /// The innermost cause.
         detail: String,
     },
-    /// The job has not ended in the time given.
+    /// The job did not end within the timeout.
     #[error("{} \"{name}\" is still {phase} after {}", .kind.name(), view::duration(*.after))]
     StillRunning {
         /// What was waited for.
@@ -193,7 +192,7 @@ pub enum Error {
         namespace: String,
         /// Its phase, in lower case.
         phase: String,
-        /// How long was waited.
+        /// How long the caller waited.
         after: Duration,
     },
     /// Deletion was accepted, but parts of the job still exist.
@@ -205,7 +204,7 @@ pub enum Error {
         name: String,
         /// What is left, as `pod/NAME`.
         left: Vec<String>,
-        /// How long was waited.
+        /// How long the caller waited.
         after: Duration,
     },
     /// The job was deleted while it was being watched.
@@ -216,7 +215,7 @@ pub enum Error {
         /// The job.
         name: String,
     },
-    /// A stream from the server broke too often.
+    /// A stream from the server broke too many times.
     #[error("{what} broke off: {detail}")]
     BrokenStream {
         /// What was being read.
@@ -227,12 +226,12 @@ pub enum Error {
     /// A local file or stream could not be read.
     #[error("cannot read {name}: {source}")]
     Read {
-        /// Which.
+        /// Its name.
         name: String,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// Everything else that a Kubernetes client can say.
+    /// Any other error of the Kubernetes client.
     #[error("{0}")]
     Client(String),
 }
@@ -247,7 +246,7 @@ fn invalid_summary(faults: &[Fault]) -> String {
 }
 
 impl Error {
-    /// The class, from which the exit code follows.
+    /// The class, which determines the exit code.
     pub fn class(&self) -> Class {
         match self {
             Error::Invalid { .. } | Error::Syntax { .. } => Class::Invalid,
@@ -262,7 +261,7 @@ impl Error {
         }
     }
 
-    /// One CamelCase word for programs; finer than the class where something finer is known.
+    /// The reason as one CamelCase word, for programs; finer than the class if possible.
     pub fn reason(&self) -> &str {
         match self {
             Error::Syntax { .. } => "Syntax",
@@ -276,7 +275,7 @@ impl Error {
         }
     }
 
-    /// What to do about it, where something is known.
+    /// What to do about it, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::NotFound { meant: Some(meant), .. } => Some(format!("did you mean \"{meant}\"?")),
@@ -300,7 +299,7 @@ impl Error {
         }
     }
 
-    /// The faults that this error carries, if it is about fields.
+    /// The faults in this error, if it is about fields.
     pub fn faults(&self) -> &[Fault] {
         match self {
             Error::Invalid { faults } | Error::Refused { faults, .. } => faults,

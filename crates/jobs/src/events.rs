@@ -1,4 +1,4 @@
-//! What was told of a job and its pods: all until now, and what comes.
+//! The events of a job and its pods: those so far, and new ones as they occur.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ use crate::describe::{self, EventView};
 use crate::progress::{self, Progress};
 use crate::{Attempt, Error, Kind, explain, list};
 
-/// How many events are remembered, so that none is told twice.
+/// The maximum number of events remembered to avoid duplicates.
 const MAX_TOLD: usize = 10_000;
 
-/// All that was told, oldest first.
+/// Returns all events so far, oldest first.
 ///
 /// # Errors
-/// Where the job is not there, or events may not be read.
+/// If the job does not exist, or events may not be read.
 pub async fn events(
     client: &Client,
     kind: Kind,
@@ -34,7 +34,7 @@ pub async fn events(
     Ok(told)
 }
 
-/// Events as they come, beginning with those until now, until the job has ended.
+/// A stream of events, beginning with those so far, until the job has ended.
 pub struct Watch {
     job: DynamicObject,
     events: BoxStream<'static, Result<Event, watcher::Error>>,
@@ -43,13 +43,13 @@ pub struct Watch {
     ended: bool,
 }
 
-/// Begins to watch.
+/// Starts watching.
 ///
 /// # Errors
-/// Where the job is not there, or events may not be read.
+/// If the job does not exist, or events may not be read.
 pub async fn watch(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<Watch, Error> {
     let job = list::get(client, kind, namespace, name).await?;
-    // The first refusal is told at once; the watcher would try again for ever.
+    // A refusal must be reported at once; the watcher would retry forever.
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let attempt = Attempt { verb: "list", what: "events", name: "", namespace };
     api.list(&ListParams::default().limit(1)).await.map_err(|error| explain(error, attempt))?;
@@ -59,17 +59,17 @@ pub async fn watch(client: &Client, kind: Kind, namespace: &str, name: &str) -> 
 }
 
 impl Watch {
-    /// The next event; nothing once the job has ended.
+    /// Returns the next event; `None` once the job has ended.
     ///
     /// # Errors
-    /// Where the job can no longer be watched.
+    /// If the job can no longer be watched.
     pub async fn next(&mut self) -> Result<Option<EventView>, Error> {
         while !self.ended {
             tokio::select! {
                 biased;
                 event = self.events.next() => match event {
                     Some(Ok(event)) => if let Some(view) = self.unseen(&event) { return Ok(Some(view)) },
-                    // The watcher goes on by itself.
+                    // The watcher reconnects by itself.
                     Some(Err(_)) => {}
                     None => return Ok(None),
                 },

@@ -1,4 +1,4 @@
-//! A command in one of a job's pods: which pod, and the streams to it.
+//! Runs a command in one of a job's pods: chooses the pod and connects the streams.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, AttachParams, AttachedProcess};
@@ -13,16 +13,16 @@ pub struct Choice {
     pub worker: Option<i32>,
     /// The container; the first if not given.
     pub container: Option<String>,
-    /// Pass standard input on.
+    /// Whether to forward standard input.
     pub stdin: bool,
-    /// Give the command a terminal.
+    /// Whether to allocate a terminal.
     pub tty: bool,
 }
 
-/// Starts the command; its streams and its ending are in what comes back.
+/// Starts the command; the returned process has its streams and its exit status.
 ///
 /// # Errors
-/// Where the job or the pod is not there, the pod does not run, or the server refuses.
+/// If the job or the pod does not exist, the pod does not run, or the server refuses.
 pub async fn exec(
     client: &Client,
     kind: Kind,
@@ -37,7 +37,7 @@ pub async fn exec(
         container: choice.container.clone().or(first),
         stdin: choice.stdin,
         stdout: true,
-        // A terminal has one stream out.
+        // A terminal has a single output stream.
         stderr: !choice.tty,
         tty: choice.tty,
         ..AttachParams::default()
@@ -48,7 +48,7 @@ pub async fn exec(
     api.exec(&name, command, &parameters).await.map_err(|error| explain(error, attempt))
 }
 
-/// The newest running pod of that part of the job.
+/// The newest running pod of that role and index.
 async fn pod(
     client: &Client,
     kind: Kind,

@@ -1,8 +1,8 @@
-//! Where a job stands and why, read from the cluster: what it waits for, on what evidence, who must act, since when.
+//! Explains the state of a job, read from the cluster: what it waits for, on what evidence, who must act, since when.
 //!
-//! In: a client and a name. Out: `plan`'s [`Explanation`], which every interface shows as it is. Pods, events and GPUs
-//! are read as far as the caller may; what may not be read is left out of the evidence. Of a job's logs nothing is read
-//! but the Launcher's last line, however many Workers it has.
+//! The input is a client and a name, the output `plan`'s [`Explanation`], which every interface shows unchanged. Pods,
+//! events and GPUs are read if the caller may; what may not be read is missing from the evidence. Of a job's logs,
+//! only the Launcher's last line is read, however many Workers there are.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, LogParams};
@@ -15,10 +15,10 @@ use crate::{Error, Kind, describe, list, page, queue, view};
 /// The resource that counts NVIDIA's GPUs.
 const GPU: &str = "nvidia.com/gpu";
 
-/// Says where a job stands.
+/// Explains the state of a job.
 ///
 /// # Errors
-/// Where the job itself cannot be read.
+/// If the job itself cannot be read.
 pub async fn explain_job(
     client: &Client,
     kind: Kind,
@@ -38,7 +38,7 @@ pub async fn explain_job(
     Ok(plan::explain(&Situation { job: &job, pods: &pods, events: &told, gpus, has_printed, place }))
 }
 
-/// The events that concern the job, the oldest first.
+/// The events that concern the job, oldest first.
 fn told(object: &DynamicObject, events: &[k8s_openapi::api::core::v1::Event]) -> Vec<Told> {
     let mut views: Vec<describe::EventView> =
         events.iter().filter(|event| describe::concerns(event, object)).map(describe::event_view).collect();
@@ -59,15 +59,15 @@ fn is_short_of_gpus(pods: &[Pod]) -> bool {
     })
 }
 
-/// GPUs that the job's pods ask for, and those that its own pods hold or that nobody does. Nothing where nodes, or
-/// other people's pods, may not be listed.
+/// Counts the GPUs that the job's pods request, and those that are free or held by its own pods. `None` if the caller
+/// may not list nodes or other users' pods.
 async fn count_gpus(client: &Client, pods: &[Pod]) -> Option<Gpus> {
     let requested = pods.iter().filter_map(|pod| pod.spec.as_ref()).map(plan::gpus_of).sum();
     let own = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
     Some(page::capacity(client).await?.gpus(requested, own))
 }
 
-/// Whether the Launcher has printed anything; nothing where it does not run or its log may not be read.
+/// Whether the Launcher has printed anything; `None` if it does not run or its log may not be read.
 async fn has_printed(client: &Client, namespace: &str, pods: &[Pod]) -> Option<bool> {
     let launcher = pods.iter().filter(|pod| {
         pod.labels().get(api::LABEL_JOB_ROLE).is_some_and(|role| role == "launcher") && describe::started(pod)

@@ -1,9 +1,9 @@
-//! A job as a manifest that can be applied again: what a person wrote, without what a cluster added to it. Pure.
+//! Converts a job to a manifest that can be applied again: what a user wrote, without what a cluster added. Pure.
 
 use kube::api::DynamicObject;
 use serde_json::{Map, Value};
 
-/// What the server, and only the server, writes into `metadata`.
+/// Fields of `metadata` that only the server writes.
 const SERVERS_OWN: [&str; 11] = [
     "uid",
     "resourceVersion",
@@ -17,11 +17,11 @@ const SERVERS_OWN: [&str; 11] = [
     "selfLink",
     "generateName",
 ];
-/// Annotations that speak of this one object and would be wrong on another.
+/// Annotations that refer to this very object and would be wrong on another.
 const OF_THIS_OBJECT: [&str; 2] =
     ["kubectl.kubernetes.io/last-applied-configuration", api::ANNOTATION_ATTEMPT];
 
-/// The manifest: kind, version, name, namespace, labels, annotations and spec, in that order.
+/// Returns the manifest: kind, version, name, namespace, labels, annotations and spec, in that order.
 pub fn manifest(object: &DynamicObject) -> Value {
     let written = serde_json::to_value(object).unwrap_or_default();
     let mut metadata = written.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -49,7 +49,7 @@ pub fn manifest(object: &DynamicObject) -> Value {
     ]))
 }
 
-/// Go writes a template's missing creation time as `null`; nobody else does.
+/// Only Go clients write a template's missing creation time as `null`.
 fn without_empty_times(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -67,7 +67,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_was_written_is_left() {
+    fn only_what_the_user_wrote_is_exported() {
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
             "metadata": {"name": "pi", "namespace": "team", "uid": "u", "resourceVersion": "7", "generation": 1,

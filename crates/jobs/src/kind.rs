@@ -1,8 +1,8 @@
-//! The kinds of training job: how each is named, where it is served, and where in it the same facts stand.
+//! The kinds of training job: their names, their API resources, and where each keeps the same facts.
 //!
-//! MPIJob is ours; TrainJob is Kubeflow Trainer's, PyTorchJob and TFJob the Training Operator's. Everything that differs
-//! between them and that more than one verb needs is decided here, so that a verb asks the kind and does not branch.
-//! Sources: `kubeflow/training-operator` `pkg/apis/kubeflow.org/v1`, `kubeflow/trainer` `pkg/apis/trainer/v1alpha1`.
+//! MPIJob is ours; TrainJob is Kubeflow Trainer's, PyTorchJob and TFJob the Training Operator's. Every difference
+//! between them that more than one verb needs is decided here, so that verbs ask the kind and do not branch. Sources:
+//! `kubeflow/training-operator` `pkg/apis/kubeflow.org/v1`, `kubeflow/trainer` `pkg/apis/trainer/v1alpha1`.
 
 use api::LABEL_JOB_NAME;
 use kube::Client;
@@ -11,9 +11,9 @@ use kube::core::ApiResource;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// The label by which Kueue finds a job's queue.
+/// The label that names a job's Kueue queue.
 pub const LABEL_QUEUE: &str = api::LABEL_QUEUE_NAME;
-/// The label that JobSet, and with it a TrainJob, puts on its pods.
+/// The label that JobSet puts on its pods, and so on a TrainJob's.
 const LABEL_JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
 
 /// The replicated job of a runtime whose pods are a TrainJob's nodes.
@@ -43,7 +43,7 @@ impl Kind {
     /// Every kind, ours first.
     pub const ALL: [Kind; 4] = [Kind::MpiJob, Kind::TrainJob, Kind::PyTorchJob, Kind::TfJob];
 
-    /// As `kind:` spells it: `MPIJob`.
+    /// The spelling in `kind:`, e.g. `MPIJob`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::MpiJob => "MPIJob",
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// As a sentence speaks of several: `MPIJobs`.
+    /// The plural in a sentence, e.g. `MPIJobs`.
     pub fn names(self) -> &'static str {
         match self {
             Kind::MpiJob => "MPIJobs",
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// As a command line and `-o name` spell it: `mpijob`.
+    /// The spelling on a command line and in `-o name`, e.g. `mpijob`.
     pub fn word(self) -> &'static str {
         match self {
             Kind::MpiJob => "mpijob",
@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// As a URL spells it: `mpijobs`.
+    /// The spelling in a URL, e.g. `mpijobs`.
     pub fn plural(self) -> &'static str {
         match self {
             Kind::MpiJob => "mpijobs",
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// The version that is spoken here.
+    /// The API version used here.
     pub fn version(self) -> &'static str {
         match self {
             Kind::MpiJob => "v2beta1",
@@ -100,12 +100,12 @@ impl Kind {
         }
     }
 
-    /// As `apiVersion:` spells it.
+    /// The value of `apiVersion:`.
     pub fn api_version(self) -> String {
         format!("{}/{}", self.group(), self.version())
     }
 
-    /// Where a client finds it.
+    /// The API resource for a client.
     pub fn resource(self) -> ApiResource {
         ApiResource {
             group: self.group().to_owned(),
@@ -116,22 +116,23 @@ impl Kind {
         }
     }
 
-    /// Jobs of this kind in a namespace, as raw objects, so that what a server says that we do not know is not lost.
+    /// Returns the API for jobs of this kind in a namespace, as raw objects, so that unknown fields from the server
+    /// are kept.
     pub fn api(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(client.clone(), namespace, &self.resource())
     }
 
-    /// Jobs of this kind in all namespaces.
+    /// Returns the API for jobs of this kind in all namespaces.
     pub fn api_all(self, client: &Client) -> Api<DynamicObject> {
         Api::all_with(client.clone(), &self.resource())
     }
 
-    /// The kind of that name, as `kind:` spells it.
+    /// Returns the kind with this name, as spelled in `kind:`.
     pub fn named(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The kind of an object; an object that does not say counts as an MPIJob.
+    /// Returns the kind of an object; MPIJob if the object has none.
     pub fn of(object: &DynamicObject) -> Kind {
         object.types.as_ref().and_then(|types| Kind::named(&types.kind)).unwrap_or_default()
     }
@@ -145,8 +146,8 @@ impl Kind {
         format!("{label}={job}")
     }
 
-    /// Whether a job of this kind makes pods whose names go on like this after the job's own. A TrainJob's are named for the
-    /// jobs in its runtime, which follow a convention.
+    /// Whether a pod name that continues the job's name with `rest` can belong to a job of this kind. A TrainJob's
+    /// pods are named after the jobs in its runtime, which follow a convention.
     pub(crate) fn makes_pod(self, rest: &str) -> bool {
         let parts: &[&str] = match self {
             Kind::MpiJob => &["-worker-", "-launcher"],
@@ -157,7 +158,7 @@ impl Kind {
         parts.iter().any(|part| rest.starts_with(part))
     }
 
-    /// Where the switch stands that holds a job back: a JSON pointer into the object.
+    /// A JSON pointer to the field that suspends a job.
     pub fn suspend_pointer(self) -> &'static str {
         match self {
             Kind::TrainJob => "/spec/suspend",
@@ -165,7 +166,7 @@ impl Kind {
         }
     }
 
-    /// The map of replica specs under `spec`; nothing where the kind has none.
+    /// The map of replica specs under `spec`; `None` if the kind has none.
     pub fn replicas_field(self) -> Option<&'static str> {
         match self {
             Kind::MpiJob => Some("mpiReplicaSpecs"),
@@ -187,7 +188,7 @@ impl Kind {
         }
     }
 
-    /// How many Workers a job asks for. A TrainJob that does not say has as many as its runtime says: see
+    /// The number of Workers that a job asks for. For a TrainJob without a number, its runtime decides: see
     /// [`Runtimes`](crate::runtime::Runtimes).
     pub fn workers(self, object: &DynamicObject) -> i32 {
         let Some(field) = self.replicas_field() else {
@@ -202,7 +203,7 @@ impl Kind {
         self.working_roles().iter().filter_map(of).sum()
     }
 
-    /// How many Workers run, from the counts that the kind's own operator keeps.
+    /// The number of running Workers, as counted by the kind's own operator.
     pub fn workers_active(self, object: &DynamicObject) -> i32 {
         if self == Kind::TrainJob {
             return if nodes_ready(object) { self.workers(object) } else { 0 };
@@ -212,7 +213,7 @@ impl Kind {
         self.working_roles().iter().filter_map(active).sum()
     }
 
-    /// Whether anything of the job runs, by the counts that its own operator keeps.
+    /// Whether any pod of the job runs, as counted by its own operator.
     pub fn is_active(self, object: &DynamicObject) -> bool {
         match self {
             Kind::TrainJob => child_jobs(object).any(|job| whole(job.get("active")).is_some_and(|n| n > 0)),
@@ -226,24 +227,24 @@ impl Kind {
             return text(object.data.pointer("/spec/trainer/image"));
         };
         let roles = object.data.pointer(&format!("/spec/{field}"))?;
-        // Workers first; a job without them shows what its Launcher or Master runs.
+        // Workers first; a job without them shows the image of its Launcher or Master.
         let order = ["Worker", "Launcher", "Master", "Chief"];
         order.iter().find_map(|role| text(roles.get(*role)?.pointer("/template/spec/containers/0/image")))
     }
 
-    /// Whether the job's spec holds it back.
+    /// Whether the job's spec suspends it.
     pub fn suspended(self, object: &DynamicObject) -> bool {
         object.data.pointer(self.suspend_pointer()).and_then(Value::as_bool) == Some(true)
     }
 }
 
-/// The child Jobs in a TrainJob's status, which are not its pods: each entry counts the Jobs that JobSet has
-/// made of one of the runtime's replicated jobs.
+/// The child Jobs in a TrainJob's status. These are not pods: each entry counts the Jobs that JobSet created for one
+/// of the runtime's replicated jobs.
 fn child_jobs(object: &DynamicObject) -> impl Iterator<Item = &Value> {
     object.data.pointer("/status/jobsStatus").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Whether all nodes of a TrainJob are ready: its child Job of that name is once all pods of it are.
+/// Whether all nodes of a TrainJob are ready: its child Job with that name is ready once all its pods are.
 fn nodes_ready(object: &DynamicObject) -> bool {
     child_jobs(object)
         .filter(|job| job["name"] == TRAINER_JOB)
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_says_how_many_workers_it_has_and_what_they_run() {
+    fn workers_and_image_are_read_for_each_kind() {
         let template = |image: &str| json!({"spec": {"containers": [{"name": "c", "image": image}]}});
         let table = [
             (

@@ -1,9 +1,9 @@
-//! What a person can do with training jobs, as functions on a `kube::Client`: read a manifest, build a job from
-//! flags, create, get, list, describe, follow, read logs, wait, delete, hold back, run again, compare, explain.
+//! What a user can do with training jobs, as functions on a `kube::Client`: read a manifest, build a job from flags,
+//! create, get, list, describe, follow, read logs, wait, delete, suspend, run again, compare, explain.
 //!
-//! Data comes in as bytes, flags and API objects, and goes out as values: rows, descriptions, streams of progress and
-//! of log lines, and one [`Error`] whose [`Class`] is the exit code of every interface. Nothing here prints, reads
-//! the environment or decides on colours; that is for whoever shows it.
+//! The inputs are bytes, flags and API objects. The outputs are values: rows, descriptions, streams of progress and of
+//! log lines, and one [`Error`] whose [`Class`] determines the exit code in every interface. Nothing here prints,
+//! reads the environment or decides on colours; that is up to the caller.
 
 pub mod kind;
 pub mod manifest;

@@ -1,4 +1,4 @@
-//! Reads jobs: one by name, or all of a namespace or of all namespaces, as raw objects.
+//! Reads jobs as raw objects: one by name, or all of one or all namespaces.
 
 use futures::future::join_all;
 use kube::api::{DynamicObject, ListParams};
@@ -11,26 +11,26 @@ use crate::{Attempt, Class, Error, Kind, explain, manifest, runtime};
 /// Which jobs to list.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// The kind; all kinds that the cluster knows if not given.
+    /// The kind; if not given, all kinds that the cluster serves.
     pub kind: Option<Kind>,
     /// The namespace, or all if not given.
     pub namespace: Option<String>,
-    /// A label selector as kubectl takes it.
+    /// A label selector in kubectl's syntax.
     pub labels: Option<String>,
 }
 
-/// Every job of the selection, by namespace and name.
+/// Returns every job of the selection, sorted by namespace and name.
 ///
-/// Where no kind is named, a kind that the cluster does not know, or that the caller may not see, is left out as long
-/// as another can be listed.
+/// If no kind is given, a kind that the cluster does not serve or the caller may not list is left out, as long as
+/// another can be listed.
 ///
 /// # Errors
-/// The server's refusal, explained.
+/// The server's refusal, with an explanation.
 pub async fn list(client: &Client, selection: &Selection) -> Result<Vec<DynamicObject>, Error> {
     gather(client, selection, |job| job).await
 }
 
-/// The rows of the same jobs. Of each page no more is kept than a list shows.
+/// Returns the rows of the same jobs. Of each page, only what a list shows is kept.
 ///
 /// # Errors
 /// As [`list`].
@@ -40,14 +40,14 @@ pub async fn rows(client: &Client, selection: &Selection) -> Result<Vec<Row>, Er
     Ok(rows)
 }
 
-/// The rows of jobs that were read.
+/// Returns the rows of jobs that were already read.
 pub async fn rows_of(client: &Client, jobs: &[DynamicObject]) -> Vec<Row> {
     let mut rows: Vec<Row> = jobs.iter().map(view::row).collect();
     runtime::fill_in(client, &mut rows).await;
     rows
 }
 
-/// Where a job stands in a list, and what is made of it.
+/// A job's sort key in a list, and the value made from the job.
 type Placed<T> = ((Option<String>, String, Kind), T);
 
 async fn gather<T>(
@@ -63,9 +63,9 @@ async fn gather<T>(
     Ok(found.into_iter().map(|(_, made)| made).collect())
 }
 
-/// What could be listed; the first kind's refusal, which is ours, where nothing could.
+/// Merges what could be listed; if nothing could, returns the refusal of the first kind, which is ours.
 fn together<T>(answers: Vec<Result<Vec<T>, Error>>) -> Result<Vec<T>, Error> {
-    // Ours is the first; a role for it may well say nothing of kinds that are not even installed.
+    // Our kind is first. A role for it may well not cover kinds that are not even installed.
     let ours_seen = answers.first().is_some_and(Result::is_ok);
     let mut found = None;
     let mut refusal = None;
@@ -79,7 +79,7 @@ fn together<T>(answers: Vec<Result<Vec<T>, Error>>) -> Result<Vec<T>, Error> {
         }
     }
     match (found, refusal) {
-        // Nothing seen where something may not be seen is no empty list.
+        // If something may not be listed, finding nothing does not mean that the list is empty.
         (Some(found), Some(error))
             if found.is_empty() && !ours_seen && error.class() == Class::NotAllowed =>
         {
@@ -111,7 +111,7 @@ async fn list_kind<T>(
     let mut found = Vec::new();
     let keep = |jobs: Vec<DynamicObject>| {
         found.extend(jobs.into_iter().map(|mut job| {
-            // Items of a list come without kind and version; as objects of their own they need them.
+            // Items of a list lack kind and version; as separate objects they need them.
             job.types.get_or_insert_with(|| kube::core::TypeMeta {
                 api_version: kind.api_version(),
                 kind: kind.name().to_owned(),
@@ -123,10 +123,10 @@ async fn list_kind<T>(
     Ok(found)
 }
 
-/// One job.
+/// Returns one job.
 ///
 /// # Errors
-/// [`Error::NotFound`], with the name that was probably meant, or the server's refusal.
+/// [`Error::NotFound`] with the name that was probably meant, or the server's refusal.
 pub async fn get(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<DynamicObject, Error> {
     let attempt = Attempt { verb: "get", what: kind.names(), name, namespace };
     match kind.api(client, namespace).get(name).await {
@@ -138,7 +138,7 @@ pub async fn get(client: &Client, kind: Kind, namespace: &str, name: &str) -> Re
     }
 }
 
-/// The error for a name that is not there; looks what name near it is.
+/// Returns the error for a name that does not exist; looks for a similar name.
 pub async fn not_found(client: &Client, kind: Kind, namespace: &str, name: &str) -> Error {
     let listed = kind.api(client, namespace).list_metadata(&ListParams::default().limit(PAGE)).await;
     let names: Vec<String> =
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_of_ours_is_no_refusal_of_another_kind() {
+    fn an_empty_list_of_mpijobs_is_not_a_refusal_for_another_kind() {
         assert_eq!(together(vec![Ok(vec![]), refused()]).unwrap(), [] as [u8; 0]);
         assert_eq!(together(vec![refused(), Ok(vec![1])]).unwrap(), [1]);
         assert!(together(vec![refused(), Ok(vec![])]).is_err());

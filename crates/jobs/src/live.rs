@@ -1,6 +1,6 @@
-//! A list of jobs that stays up to date: every job of a selection, of each kind, and what changes in it.
+//! A list of jobs that stays up to date: every job of a selection, of each kind, and its changes.
 //!
-//! One watch for each kind. Memory is bounded by the jobs that there are: the last row of each and nothing else.
+//! There is one watch per kind. Memory is bounded by the number of jobs: only the last row of each is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,26 +13,26 @@ use crate::list::Selection;
 use crate::view::{self, Row};
 use crate::{Attempt, Class, Error, Kind, explain};
 
-/// How often in a row the watches may break before they are given up.
+/// The maximum number of consecutive failures of the watches.
 const MAX_BREAKS: u32 = 20;
-/// The same of each watch before anything was heard.
+/// The maximum for each watch before the server has answered once.
 const FIRST_BREAKS: usize = 1;
 
-/// What a job of a list is known by: its kind, namespace and name.
+/// The identity of a job in a list: its kind, namespace and name.
 pub type Key = (Kind, String, String);
 
-/// One thing that happened.
+/// One change.
 #[derive(Debug)]
 pub enum Change {
-    /// A job is there, or is different.
+    /// A job was added or modified.
     Job(Box<DynamicObject>),
-    /// A job is gone.
+    /// A job was deleted.
     Gone(Key),
-    /// All that is there has been told; it is told again after a long break.
+    /// All existing jobs have been reported; they are reported again after a long interruption.
     Listed,
 }
 
-/// What one kind's watch tells, with the kind.
+/// The events of one kind's watch, with the kind.
 type KindEvents = BoxStream<'static, (Kind, Result<watcher::Event<DynamicObject>, watcher::Error>)>;
 
 /// A running watch of a selection.
@@ -40,18 +40,18 @@ pub struct Live {
     events: SelectAll<KindEvents>,
     selection: Selection,
     rows: BTreeMap<Key, Row>,
-    /// Keys that a list that is under way has named so far, for each kind.
+    /// For each kind, the keys that a list in progress has named so far.
     naming: BTreeMap<Kind, BTreeSet<Key>>,
     /// Kinds whose list is not complete yet.
     unlisted: BTreeSet<Kind>,
     refusal: Option<Error>,
     breaks: u32,
-    /// How many breaks in a row are too many.
+    /// The maximum number of consecutive failures.
     most_breaks: u32,
     pending: Vec<Change>,
 }
 
-/// Begins to watch; no request is made before [`Live::next`] is awaited.
+/// Creates the watch; no request is made before [`Live::next`] is awaited.
 pub fn live(client: &Client, selection: &Selection) -> Live {
     let kinds: Vec<Kind> = selection.kind.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]);
     let streams = kinds.iter().map(|kind| {
@@ -85,19 +85,19 @@ pub fn live(client: &Client, selection: &Selection) -> Live {
 }
 
 impl Live {
-    /// The jobs as last seen.
+    /// Returns the jobs as last observed.
     pub fn rows(&self) -> &BTreeMap<Key, Row> {
         &self.rows
     }
 
-    /// The next thing that happened.
+    /// Waits for the next change.
     ///
     /// # Errors
-    /// The server's refusal of every kind, or a watch that breaks too often.
+    /// The server's refusal of every kind, or a watch that fails too often.
     pub async fn next(&mut self) -> Result<Change, Error> {
         loop {
             match self.pending.pop() {
-                // Nothing seen where something may not be seen is no empty list.
+                // If something may not be listed, finding nothing does not mean that the list is empty.
                 Some(Change::Listed) if self.rows.is_empty() && self.may_not_see() => {
                     return Err(self.refusal.take().unwrap_or_else(ended));
                 }
@@ -109,7 +109,7 @@ impl Live {
                 None => return Err(self.refusal.take().unwrap_or_else(ended)),
             };
             match event {
-                // A list is about to be asked for, nothing was answered yet.
+                // The list is about to be requested; the server has not answered yet.
                 Ok(event @ watcher::Event::Init) => self.take_in(kind, event),
                 Ok(event) => {
                     (self.breaks, self.most_breaks) = (0, MAX_BREAKS);
@@ -135,7 +135,7 @@ impl Live {
                     named.insert(key.clone());
                 }
                 let mut job = job;
-                // Items of a list come without kind and version; as objects of their own they need them.
+                // Items of a list lack kind and version; as separate objects they need them.
                 job.types.get_or_insert_with(|| kube::core::TypeMeta {
                     api_version: kind.api_version(),
                     kind: kind.name().to_owned(),
@@ -161,7 +161,7 @@ impl Live {
         }
     }
 
-    /// A kind's list is complete, or will never be.
+    /// Records that a kind's list is complete, or will never be.
     fn listed(&mut self, kind: Kind) {
         self.unlisted.remove(&kind);
         if self.unlisted.is_empty() {
@@ -169,7 +169,8 @@ impl Live {
         }
     }
 
-    /// A kind that the cluster does not know, or that may not be seen, is left out while another can be watched.
+    /// Handles a watch error. A kind that the cluster does not serve or the caller may not watch is left out while
+    /// another can be watched.
     fn broken(&mut self, kind: Kind, error: watcher::Error) -> Result<(), Error> {
         let final_refusal = is_final(&error);
         let attempt = Attempt {
@@ -194,7 +195,7 @@ impl Live {
     }
 }
 
-/// Whether trying again cannot help.
+/// Whether retrying cannot help.
 fn is_final(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))

@@ -1,9 +1,9 @@
 //! The output of a job's pods, line by line: the Launcher's, some Workers', some ranks', or all merged.
 //!
-//! Lines come with the time at which the node wrote them; that is what makes merging and resuming possible. Following
-//! survives a broken connection without losing or repeating a line ([`resume`]), waits for a pod that has not
-//! started, saying what it waits for, and goes on with the next Launcher when one is retried. Each pod's reader has a
-//! bounded buffer, so a slow reader slows the server and not this process's memory.
+//! Lines carry the time at which the node wrote them, which makes merging and resuming possible. Following survives a
+//! broken connection without losing or repeating a line ([`resume`]). It waits for a pod that has not started,
+//! reporting what it waits for, and continues with the next Launcher after a retry. Each pod's reader has a bounded
+//! buffer, so a slow consumer slows down the server and does not fill this process's memory.
 //!
 //! ```text
 //! pod ─▶ read ─▶ sieve ─┐
@@ -29,77 +29,77 @@ use tokio::task::JoinSet;
 
 use crate::{Error, Kind, describe, list, view};
 
-/// How many pods are read at once, each over a connection.
+/// The maximum number of pods read at once, each over its own connection.
 pub const MAX_PODS: usize = 256;
-/// How many connections are opened at the same time: a server that is asked for hundreds at once answers slower.
+/// The maximum number of connections being opened at once: a server that gets hundreds at once answers more slowly.
 const OPENINGS: usize = 16;
-/// How many lines travel together at most.
+/// The maximum number of lines in a batch.
 const BATCH_LINES: usize = 256;
-/// How many batches of a pod are kept for a reader who is slower than it.
+/// The number of batches buffered per pod for a slow consumer.
 const BUFFERED_BATCHES: usize = 4;
 
-/// Whose output.
+/// Whose output to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Which {
-    /// The Launcher's, which has all that `mpirun` passes on.
+    /// The Launcher's, which includes all that `mpirun` forwards.
     #[default]
     Launcher,
-    /// Some Workers', by index.
+    /// The Workers' with these indices.
     Workers(Vec<i32>),
-    /// Everyone's.
+    /// All pods'.
     All,
 }
 
-/// Which lines.
+/// Which lines to read.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Whose output.
+    /// Whose output to read.
     pub which: Which,
-    /// Only lines of these ranks, where the MPI program's starter says which rank wrote a line.
+    /// Only lines of these ranks, if the MPI launcher tags lines with their rank.
     pub ranks: Option<Vec<u32>>,
     /// The container; the first if not given.
     pub container: Option<String>,
-    /// Go on as lines are written.
+    /// Whether to keep reading as lines are written.
     pub follow: bool,
-    /// Only lines not older than this.
+    /// Only lines that are at most this old.
     pub since: Option<Duration>,
-    /// Only so many lines from the end, of each pod, before any of them is left out.
+    /// Only this many lines from the end of each pod's log, counted before any filter.
     pub tail: Option<i64>,
-    /// The container's run before this one.
+    /// Whether to read the container's previous run.
     pub previous: bool,
-    /// Which of these lines.
+    /// The filter for these lines.
     pub wanted: sieve::Wanted,
 }
 
-/// What a reader is told.
+/// An item for the consumer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// A line, without its line end.
+    /// A line without its line end.
     Line {
         /// The pod.
         pod: Arc<str>,
-        /// When it was written, where the node says so.
+        /// When it was written, if the node reports it.
         at: Option<Timestamp>,
-        /// The rank that wrote it, where ranks were asked for.
+        /// The rank that wrote it, if ranks were requested.
         rank: Option<u32>,
-        /// The line; bytes that are no text are replaced.
+        /// The text; invalid UTF-8 is replaced.
         text: String,
     },
-    /// Nothing comes yet, and why.
+    /// There is nothing to read yet.
     Waiting {
         /// The pod, or what is waited for.
         pod: Arc<str>,
         /// What it waits for.
         reason: String,
     },
-    /// Something about the reading itself.
+    /// A note about the reading itself.
     Note(String),
 }
 
 type Batch = Vec<Result<Item, Error>>;
 type Sender = mpsc::Sender<Batch>;
 
-/// Lines as they come. Dropping it ends every connection.
+/// A stream of lines. Dropping it closes every connection.
 pub struct Logs {
     batches: mpsc::Receiver<Batch>,
     items: VecDeque<Result<Item, Error>>,
@@ -108,7 +108,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// The next line or note; nothing after the last.
+    /// Returns the next line or note; `None` after the last.
     pub async fn next(&mut self) -> Option<Result<Item, Error>> {
         if self.items.is_empty() {
             self.items.extend(self.batches.recv().await?);
@@ -116,12 +116,12 @@ impl Logs {
         self.items.pop_front()
     }
 
-    /// Whether the cause of the job's failure rests on this line (`status.failure.evidence`).
+    /// Whether this line is evidence for the cause of the job's failure (`status.failure.evidence`).
     pub fn is_evidence(&self, line: &str) -> bool {
         !self.evidence.is_empty() && self.evidence.contains(&plan::diagnosis::as_evidence(line))
     }
 
-    /// Whether [`Logs::next`] would have to wait: the moment to show what was read.
+    /// Whether [`Logs::next`] would have to wait: a good moment to flush the output.
     pub fn is_dry(&mut self) -> bool {
         if self.items.is_empty()
             && let Ok(batch) = self.batches.try_recv()
@@ -132,7 +132,7 @@ impl Logs {
     }
 }
 
-/// What is the same for all readers.
+/// What all readers share.
 struct Source {
     client: Client,
     kind: Kind,
@@ -142,10 +142,10 @@ struct Source {
     openings: Semaphore,
 }
 
-/// Begins to read.
+/// Starts reading.
 ///
 /// # Errors
-/// Where there is no such job, no pod to read from and none to wait for, or the server refuses.
+/// If the job does not exist, there is no pod to read from or wait for, or the server refuses.
 pub async fn logs(
     client: &Client,
     kind: Kind,
@@ -185,7 +185,7 @@ pub async fn logs(
             (ready, notes) if notes.is_empty() => ready,
             (ready, notes) => {
                 let (to, from) = read::lane();
-                // Both have room for the first.
+                // Both channels have room for the first item.
                 let _ = (arrive.try_send(from), to.try_send(notes));
                 ready
             }
@@ -200,10 +200,10 @@ pub async fn logs(
     Ok(Logs { batches, items: VecDeque::new(), evidence, _readers: readers })
 }
 
-/// The pods that have something to read, and what is to be said of the others.
+/// Returns the pods that have something to read, and notes about the others.
 ///
 /// # Errors
-/// Where the only target has nothing.
+/// If the only target has nothing to read.
 fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &str) -> Result<(Vec<&'p Pod>, Batch), Error> {
     let mut ready = Vec::new();
     let mut notes = Vec::new();
@@ -235,7 +235,7 @@ fn nothing_yet(name: String, pod: Option<&Pod>) -> Error {
     Error::NoPod { what, advice: "to wait for it: odh training logs mpijob NAME --follow".to_owned() }
 }
 
-/// A pod by its part in the job.
+/// A pod by its role and index in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     Launcher,

@@ -1,5 +1,5 @@
-//! Reads lists page by page, so that neither end holds more than a page of whole objects, and says where a list was too
-//! long to be read whole: a count of a part would be wrong.
+//! Reads lists page by page, so that neither side holds more than a page of whole objects, and reports when a list was
+//! too long to be read completely: counting only a part would be wrong.
 
 use std::fmt::Debug;
 
@@ -9,18 +9,18 @@ use kube::api::{Api, ListParams};
 use plan::Capacity;
 use serde::de::DeserializeOwned;
 
-/// Objects in a page.
+/// The number of objects in a page.
 pub(crate) const PAGE: u32 = 500;
-/// The most pages that are read of one list.
+/// The maximum number of pages read from one list.
 pub(crate) const MOST_PAGES: usize = 200;
 
 /// Pods that have not ended.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// Reads at most so many pages and hands each to `keep`; whether that was the whole list.
+/// Reads at most `most_pages` pages and hands each to `keep`; returns whether that was the whole list.
 ///
 /// # Errors
-/// As the server answers, also where the list changed so much meanwhile that it does not go on with it.
+/// The server's errors, including the one for a list that changed too much to be continued.
 pub(crate) async fn each<K>(
     api: &Api<K>,
     selection: ListParams,
@@ -42,7 +42,8 @@ where
     Ok(false)
 }
 
-/// What all nodes offer and everybody's pods hold. Nothing where that may not be listed, or is too much to be read whole.
+/// Counts what all nodes offer and all pods hold. `None` if that may not be listed, or is too much to be read
+/// completely.
 pub(crate) async fn capacity(client: &Client) -> Option<Capacity> {
     let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::all(client.clone()));
     let (mut offered, mut held) = (Capacity::default(), Capacity::default());

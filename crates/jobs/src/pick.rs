@@ -1,4 +1,4 @@
-//! Which jobs of a list are shown, and in which order: by where they stand, by when they were created. Pure.
+//! Selects and sorts the jobs of a list, by state and by creation time. Pure.
 
 use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
@@ -9,38 +9,38 @@ use jiff::tz::TimeZone;
 
 use crate::view::{self, Row};
 
-/// What is asked for; nothing at all picks every job, by namespace and name.
+/// The selection; the default selects every job, sorted by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pick {
-    /// Phases or reasons, in whatever case; a job with any of them is shown.
+    /// Phases or reasons, in any case; a job with any of them is selected.
     pub states: Vec<String>,
-    /// Only jobs created then or later.
+    /// Only jobs created at this time or later.
     pub since: Option<Timestamp>,
-    /// Only jobs created before.
+    /// Only jobs created before this time.
     pub until: Option<Timestamp>,
-    /// By what to sort; by namespace and name where it is not said.
+    /// The sort order; by namespace and name if not given.
     pub order: Option<Order>,
-    /// The other way round.
+    /// Whether to reverse the order.
     pub reverse: bool,
 }
 
-/// By what a list is sorted.
+/// The sort order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By name, whatever the namespace.
+    /// By name, regardless of the namespace.
     Name,
-    /// What needs a look first: failed, pending, running, succeeded.
+    /// By urgency: failed, pending, running, succeeded.
     State,
-    /// The most Workers first.
+    /// Most Workers first.
     Workers,
-    /// The longest first.
+    /// Longest run time first.
     Runtime,
-    /// The newest first.
+    /// Newest first.
     Age,
 }
 
 impl Pick {
-    /// The items that are wanted, in the order that is wanted; `row` says what an item is.
+    /// Returns the selected items in the selected order; `row` converts an item to its row.
     pub fn from<T>(&self, items: Vec<T>, row: impl Fn(&T) -> Row, now: Timestamp) -> Vec<T> {
         let mut rows: Vec<(Row, T)> =
             items.into_iter().map(|item| (row(&item), item)).filter(|(row, _)| self.wants(row)).collect();
@@ -53,7 +53,7 @@ impl Pick {
         rows.into_iter().map(|(_, item)| item).collect()
     }
 
-    /// Whether a job is wanted.
+    /// Whether a job is selected.
     pub fn wants(&self, row: &Row) -> bool {
         let is = |word: &String| {
             let word = word.trim();
@@ -86,11 +86,11 @@ fn compare(order: Order, a: &Row, b: &Row, now: Timestamp) -> Ordering {
     }
 }
 
-/// A moment as people write it: how long ago (`90m`, `2d`, `1w`), a day (`2026-01-31`, in the given zone, from its
-/// beginning), or an instant (`2026-01-31T12:00:00Z`, without zone in the given one).
+/// Parses a point in time: an age (`90m`, `2d`, `1w`), the start of a day in the given time zone (`2026-01-31`), or an
+/// instant (`2026-01-31T12:00:00Z`, without a zone in the given one).
 ///
 /// # Errors
-/// What to write instead.
+/// A sentence with the accepted forms.
 pub fn moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
     let wrong = || format!("\"{text}\" is no time: write 90m, 2d, 2026-01-31 or 2026-01-31T12:00:00Z");
     if let Ok(at) = text.parse::<Timestamp>() {
@@ -106,7 +106,7 @@ pub fn moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, 
     local.to_zoned(zone.clone()).map(|zoned| zoned.timestamp()).map_err(|_| wrong())
 }
 
-/// `90m`, `2d12h`, `1w`, `90`: days have 24 hours here.
+/// Parses `90m`, `2d12h`, `1w`, `90`; a day has 24 hours.
 fn length(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_read_as_people_write_them() {
+    fn points_in_time_are_parsed_in_all_forms() {
         let read = |text: &str| moment(text, now(), &TimeZone::UTC).map(|at| at.to_string());
         assert_eq!(read("90m").as_deref(), Ok("2026-01-31T10:30:00Z"));
         assert_eq!(read("1d12h").as_deref(), Ok("2026-01-30T00:00:00Z"));

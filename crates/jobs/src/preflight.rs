@@ -1,9 +1,9 @@
-//! What stands in a job's way, asked of the cluster before the job is created: may the caller do it, is there quota, is
-//! there room.
+//! Checks before a job is created whether the cluster would accept it: whether the caller is allowed, and whether
+//! there are quota and resources.
 //!
-//! In: a client, a namespace and jobs. Out: refusals as an [`Error`] with the class of the exit code, and what the job
-//! would wait for as [`plan::Finding`]s. All is read at once and within the caller's patience; what the caller may not read, or what
-//! does not come in time, is not judged, and the server has the last word anyway.
+//! The input is a client, a namespace and jobs. The output is a refusal as an [`Error`] with the class of the exit
+//! code, and what the job would wait for as [`plan::Finding`]s. Everything is read concurrently, within a time limit.
+//! What the caller may not read, or what takes too long, is not judged; the server decides in any case.
 
 use std::time::Duration;
 
@@ -26,24 +26,24 @@ use crate::queue::{self, LocalQueue};
 use crate::refusal::whom_to_ask;
 use crate::{Attempt, Class, Error, Kind, explain, view};
 
-/// How long everything together may take before a job is created; the requirement is 2 s.
+/// The time limit for all checks before a job is created; the requirement is 2 s.
 pub const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Something that a caller may do or not.
+/// An action that the caller may or may not perform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Right {
     /// The verb as in RBAC.
     pub verb: String,
-    /// What to: `MPIJobs`, `pods/exec`.
+    /// The object of the action: `MPIJobs`, `pods/exec`.
     pub what: String,
-    /// What it is needed for.
+    /// The commands that need it.
     pub purpose: &'static str,
-    /// Whether the caller may.
+    /// Whether the caller is allowed.
     pub allowed: bool,
 }
 
-/// What the commands need, and what for.
+/// The permissions that the commands need, and for what.
 const NEEDED: [(&str, &str, &str, &str); 9] = [
     ("create", "", "", "create, retry, clone"),
     ("get", "", "", "get, describe, explain, wait"),
@@ -56,8 +56,8 @@ const NEEDED: [(&str, &str, &str, &str); 9] = [
     ("list", "events", "", "events, describe"),
 ];
 
-/// Refuses, or says what the jobs would wait for. A server too old for a review, or one that does not answer in time, is
-/// no reason to refuse.
+/// Refuses jobs, or returns what they would wait for. A server that is too old for an access review, or does not
+/// answer in time, is no reason to refuse.
 ///
 /// # Errors
 /// [`Error::Refused`] with class `NotAllowed`, `Quota` or `Invalid`.
@@ -84,7 +84,7 @@ pub async fn preflight(
         let queue = tokio::time::timeout(patience, queue_of(client, namespace, job)).await.ok().flatten();
         let mut judged = job.clone();
         if let (Some((LocalQueue::Unserved, _)), Some(labels)) = (&queue, &mut judged.metadata.labels) {
-            // A label that nobody reads holds no job back.
+            // A label that no controller reads does not hold back the job.
             labels.remove(LABEL_QUEUE);
         }
         let found = plan::precheck(&judged, namespace, &room, Timestamp::now());
@@ -93,7 +93,7 @@ pub async fn preflight(
         }
         waits.extend(found);
         waits.extend(queue.and_then(|(_, finding)| finding));
-        // The next one of the same file finds this one there.
+        // For the next job of the same file, this one counts as existing.
         let mut counted = job.clone();
         counted.metadata.namespace = Some(namespace.to_owned());
         room.jobs.push(counted);
@@ -111,10 +111,10 @@ fn refusal(finding: &Finding) -> Error {
     }
 }
 
-/// Whether the caller may do it; nothing where the server does not say.
+/// Whether the caller may perform the action; `None` if the server does not say.
 ///
 /// # Errors
-/// [`Error::Unreachable`] where there is no server.
+/// [`Error::Unreachable`] if the server cannot be reached.
 async fn allowed(
     client: &Client,
     group: &str,
@@ -148,7 +148,7 @@ async fn allowed(
     }
 }
 
-/// The sentence of a refusal, with the name by which the cluster knows the caller.
+/// Creates the error for a missing permission, with the user name that the cluster sees.
 async fn lacks(client: &Client, verb: &str, kind: Kind, namespace: &str) -> Error {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let me = api.create(&PostParams::default(), &SelfSubjectReview::default()).await.ok();
@@ -165,10 +165,10 @@ async fn lacks(client: &Client, verb: &str, kind: Kind, namespace: &str) -> Erro
     }
 }
 
-/// What the caller may do with jobs of a kind in a namespace, one right a line.
+/// Returns the caller's permissions for jobs of a kind in a namespace.
 ///
 /// # Errors
-/// [`Error::Refused`] where the server reviews no rights.
+/// [`Error::Refused`] if the server does not support access reviews.
 pub async fn rights(client: &Client, kind: Kind, namespace: &str) -> Result<Vec<Right>, Error> {
     let asked = NEEDED.map(|(verb, resource, subresource, purpose)| async move {
         let (group, plural) =
@@ -219,7 +219,7 @@ async fn most_jobs(client: &Client, namespace: &str) -> Option<usize> {
         .ok()
 }
 
-/// Every job that may be seen, in the words of our operator: of all namespaces if possible, for they hold the nodes too.
+/// Every visible MPIJob, of all namespaces if possible, because those jobs hold nodes too.
 async fn jobs(client: &Client, namespace: &str) -> Vec<MPIJob> {
     let of = |namespace: Option<&str>| Selection {
         kind: Some(Kind::MpiJob),
@@ -233,7 +233,8 @@ async fn jobs(client: &Client, namespace: &str) -> Vec<MPIJob> {
     found.unwrap_or_default().iter().map(view::in_our_words).collect()
 }
 
-/// What there is to say of the queue that the job names; nothing where it names none, or the queue may not be read.
+/// Reads the queue that the job names, with a finding about it; `None` if the job names none, or the queue may not be
+/// read.
 async fn queue_of(client: &Client, namespace: &str, job: &MPIJob) -> Option<(LocalQueue, Option<Finding>)> {
     let name = job.metadata.labels.as_ref()?.get(LABEL_QUEUE)?;
     let found = queue::local_queue(client, namespace, name).await?;

@@ -1,8 +1,7 @@
-//! What happens to a job, as a stream of values: accepted, queued, scheduled, workers ready, launcher running, ended.
+//! The progress of a job as a stream of values: accepted, queued, scheduled, Workers ready, Launcher running, ended.
 //!
-//! Watches the job, its pods and its Warning events, and turns each change into the [`Progress`] that a person would
-//! want to be told. The step from what is seen to what is told is pure ([`tell`]). Memory is bounded: the last state
-//! of the job's own objects and nothing else.
+//! Watches the job, its pods and its Warning events, and converts changes into the [`Progress`] that a user wants to
+//! see. The conversion is pure ([`tell`]). Memory is bounded: only the last state of the job's own objects is kept.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -18,37 +17,37 @@ use crate::describe::{self, EventView};
 use crate::view::{self, Row};
 use crate::{Attempt, Error, Kind, explain, list};
 
-/// How often in a row the watch may break before it is given up.
+/// The maximum number of consecutive failures of the watch.
 const MAX_BREAKS: u32 = 20;
-/// The same before anything was heard: the watches of the job and of its pods may each fail once.
+/// The maximum before the server has answered once: the watches of the job and of its pods may each fail once.
 const FIRST_BREAKS: u32 = 2;
-/// How many warnings are told; a pod that cannot start repeats itself for ever.
+/// The maximum number of warnings reported; a pod that cannot start repeats its warnings forever.
 const MAX_WARNINGS: usize = 50;
 
-/// One thing that happened, in the order in which it happened.
+/// One step of progress, in order of occurrence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
-    /// The job exists.
+    /// The job exists in the cluster.
     Accepted,
-    /// It waits, and for what: a queue, a resume, a node.
+    /// The job waits for a queue, a resume, a node or similar.
     Waiting {
         /// One CamelCase word: `Queued`, `Suspended`, `Unschedulable`, `Restarting`.
         reason: String,
-        /// What it waits for, in words.
+        /// What it waits for, as text.
         detail: String,
     },
-    /// That many of its pods have a node.
+    /// Some of its pods have a node.
     Scheduled {
         /// Pods with a node.
         pods: usize,
-        /// Pods that are wanted.
+        /// The number of pods expected.
         of: usize,
     },
-    /// That many Workers are ready.
+    /// Some of its Workers are ready.
     WorkersReady {
-        /// Ready Workers.
+        /// The number of ready Workers.
         ready: i32,
-        /// Workers asked for.
+        /// The number of Workers requested.
         of: i32,
     },
     /// The Launcher's container runs.
@@ -56,35 +55,35 @@ pub enum Progress {
         /// Its pod.
         pod: String,
     },
-    /// Something was told about it that may matter.
+    /// An event that may matter.
     Warning(EventView),
-    /// It will not change any more.
+    /// The job has ended; its state is final.
     Ended(Outcome),
 }
 
-/// How it ended.
+/// How the job ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// Exit code 0.
+    /// The job succeeded, with exit code 0.
     Succeeded,
-    /// Otherwise.
+    /// The job failed.
     Failed(Failure),
-    /// Someone deleted it.
+    /// It was deleted.
     Deleted,
 }
 
-/// What is known of the job's objects.
+/// The observed state of the job's objects.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// The job, once it was seen.
+    /// The job, once observed.
     pub job: Option<DynamicObject>,
-    /// Whether it was seen and is gone.
+    /// Whether it was observed and then deleted.
     pub gone: bool,
     /// Its pods by name.
     pub pods: BTreeMap<String, Pod>,
 }
 
-/// What was told already.
+/// What was already reported.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     accepted: bool,
@@ -96,7 +95,7 @@ pub struct Told {
     warnings: BTreeSet<(String, String, String)>,
 }
 
-/// What has newly happened.
+/// Returns the progress since the last call.
 pub fn tell(told: &mut Told, seen: &Seen) -> Vec<Progress> {
     let mut news = Vec::new();
     if told.ended {
@@ -155,7 +154,7 @@ fn tell_pods(told: &mut Told, seen: &Seen, row: &Row, news: &mut Vec<Progress>) 
     let scheduled = seen.pods.values().filter(placed).count();
     if scheduled > told.scheduled && told.ready.is_none_or(|ready| ready < row.workers) {
         told.scheduled = scheduled;
-        // The Launcher and the Workers, even while not all of them have been made.
+        // The Launcher and the Workers, even while not all of them exist.
         let wanted = usize::try_from(row.workers).unwrap_or(0) + 1;
         news.push(Progress::Scheduled { pods: scheduled, of: wanted.max(seen.pods.len()) });
     }
@@ -183,7 +182,7 @@ fn is_launcher(pod: &Pod) -> bool {
     pod.labels().get(LABEL_JOB_ROLE).is_some_and(|role| role == "launcher")
 }
 
-/// How a finished job ended.
+/// Returns how a finished job ended.
 pub fn outcome(job: &DynamicObject) -> Outcome {
     let row = view::row(job);
     let status = view::status(job);
@@ -234,7 +233,7 @@ pub struct Watch {
     pods_listed: bool,
 }
 
-/// Begins to watch a job; no request is made before [`Watch::next`] is awaited.
+/// Creates a watch of a job; no request is made before [`Watch::next`] is awaited.
 pub fn watch(client: &Client, kind: Kind, namespace: &str, name: &str) -> Watch {
     let jobs = job_changes(client, kind, namespace, name);
     let pods = pod_changes(client, kind, namespace, name);
@@ -291,7 +290,7 @@ fn pod_changes(client: &Client, kind: Kind, namespace: &str, name: &str) -> BoxS
         .boxed()
 }
 
-/// A caller who may not read events still gets progress: errors here are not told.
+/// Ignores errors: a caller who may not read events still gets the rest of the progress.
 fn event_changes(client: &Client, namespace: &str) -> BoxStream<'static, Change> {
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     watcher(api, watcher::Config::default())
@@ -302,10 +301,10 @@ fn event_changes(client: &Client, namespace: &str) -> BoxStream<'static, Change>
 }
 
 impl Watch {
-    /// The next thing that happened; nothing after [`Progress::Ended`].
+    /// Waits for the next step of progress; `None` after [`Progress::Ended`].
     ///
     /// # Errors
-    /// [`Error::NotFound`] where there is no such job, or the server's refusal.
+    /// [`Error::NotFound`] if the job does not exist, or the server's refusal.
     pub async fn next(&mut self) -> Result<Option<Progress>, Error> {
         loop {
             if let Some(progress) = self.pending.pop_front() {
@@ -321,8 +320,8 @@ impl Watch {
         }
     }
 
-    /// Takes in one change without telling of it, for those who look at [`Watch::pods`] themselves; `false` once the
-    /// job has ended and its pods are known.
+    /// Processes one change without reporting it, for callers that read [`Watch::pods`] themselves. Returns `false`
+    /// once the job has ended and its pods are known.
     ///
     /// # Errors
     /// As [`Watch::next`].
@@ -335,12 +334,12 @@ impl Watch {
         Ok(!(self.told.ended && self.pods_listed))
     }
 
-    /// The job as last seen.
+    /// Returns the job as last observed.
     pub fn job(&self) -> Option<&DynamicObject> {
         self.seen.job.as_ref()
     }
 
-    /// The job's pods as last seen.
+    /// Returns the job's pods as last observed.
     pub fn pods(&self) -> &BTreeMap<String, Pod> {
         &self.seen.pods
     }
@@ -363,7 +362,7 @@ impl Watch {
                 return Err(list::not_found(&self.client, self.kind, &self.namespace, &self.name).await);
             }
             Change::Job(None) => self.seen.gone = true,
-            // A list is about to be asked for, nothing was answered yet.
+            // The list is about to be requested; the server has not answered yet.
             Change::Pod(event) if matches!(*event, watcher::Event::Init) => {
                 take_in_pod(&mut self.seen.pods, *event);
                 return Ok(());
@@ -447,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_is_told_once() {
+    fn each_step_of_progress_is_reported_once() {
         let mut told = Told::default();
         let mut seen = Seen {
             job: Some(job(json!({"phase": "Pending", "phaseReason": "Initializing"}))),
@@ -479,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_waits_for_is_told_when_it_changes() {
+    fn the_reason_for_waiting_is_reported_when_it_changes() {
         let mut told = Told::default();
         let mut seen = Seen {
             job: Some(job(json!({"phase": "Pending", "phaseReason": "Suspended"}))),

@@ -1,7 +1,9 @@
-//! A job's Kueue queue, and its place there from the Workload that Kueue keeps for it.
+//! A job's Kueue queue, and its place there according to the Workload that Kueue keeps for it.
 //!
-//! In: a client and the job. Out: [`LocalQueue`]; [`QueuePlace`], or nothing where there is no queue, no Kueue, or where
-//! Workloads may not be read. Sources: `kubernetes-sigs/kueue` `apis/kueue/v1beta2/workload_types.go`; the order of those
+//! The input is a client and the job. The output is a [`LocalQueue`], and a [`QueuePlace`] or `None` if there is no
+//! queue, no Kueue, or no permission to read Workloads. Sources: `kubernetes-sigs/kueue`
+//! `apis/kueue/v1beta2/workload_types.go`; waiting Workloads are ordered as in `pkg/workload` `GetQueueOrderTimestamp`
+//! and `pkg/cache/queue`: by priority, then time.
 //! that wait is that of `pkg/workload` `GetQueueOrderTimestamp` and `pkg/cache/queue`: priority, then time.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -14,21 +16,21 @@ use serde_json::Value;
 use crate::kind::LABEL_QUEUE;
 use crate::page::{self, MOST_PAGES};
 
-/// The versions in which Kueue has served its API, the newest first.
+/// The versions of Kueue's API, newest first.
 const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 
-/// A LocalQueue that was asked for by name.
+/// The result of looking up a LocalQueue by name.
 #[derive(Debug)]
 pub(crate) enum LocalQueue {
-    /// It is there.
+    /// It exists.
     Found(Box<DynamicObject>),
-    /// The namespace has none of this name.
+    /// The namespace has no LocalQueue of this name.
     Missing,
     /// The cluster serves no LocalQueues: it has no Kueue.
     Unserved,
 }
 
-/// The queue of this name; nothing where it may not be read.
+/// Looks up the queue of this name; `None` if it may not be read.
 pub(crate) async fn local_queue(client: &Client, namespace: &str, name: &str) -> Option<LocalQueue> {
     for api in apis(client, namespace, "LocalQueue", "localqueues") {
         match api.get(name).await {
@@ -41,7 +43,7 @@ pub(crate) async fn local_queue(client: &Client, namespace: &str, name: &str) ->
     Some(LocalQueue::Unserved)
 }
 
-/// The job's place.
+/// Returns the job's place.
 pub(crate) async fn place(client: &Client, namespace: &str, job: &DynamicObject) -> Option<QueuePlace> {
     job.labels().get(LABEL_QUEUE)?;
     for api in apis(client, namespace, "Workload", "workloads") {
@@ -57,7 +59,7 @@ pub(crate) async fn place(client: &Client, namespace: &str, job: &DynamicObject)
     None
 }
 
-/// A kind of Kueue's in each of its versions.
+/// The APIs of a Kueue kind in each version.
 fn apis(
     client: &Client,
     namespace: &str,
@@ -76,13 +78,13 @@ fn apis(
     })
 }
 
-/// Whether the answer is that the path is not served: an object that is missing is named in it.
+/// Whether the path is not served. For a missing object, the answer would name the object.
 fn is_unserved(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty())
 }
 
-/// The job's place among the Workloads of its namespace; pure.
+/// The job's place among the Workloads of its namespace. Pure.
 fn place_among(job: &DynamicObject, workloads: &[DynamicObject]) -> Option<QueuePlace> {
     let own = workloads.iter().find(|workload| is_of(workload, job))?;
     let mut waiting: Vec<&DynamicObject> =
@@ -114,7 +116,7 @@ fn since(workload: &DynamicObject) -> Option<Time> {
     workload.creation_timestamp()
 }
 
-/// Whether it is neither held back by a person, nor has its quota, nor is over.
+/// Whether it is active, has no quota yet, and has not finished.
 fn waits(workload: &DynamicObject) -> bool {
     let is = |type_: &str| condition(workload, type_).is_some_and(|(status, _)| status == "True");
     let active = workload.data.pointer("/spec/active").and_then(Value::as_bool).unwrap_or(true);
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_first_is_first_unless_another_has_priority() {
+    fn a_queue_is_ordered_by_priority_then_time() {
         let mut held = workload("held", 0, 9, "False");
         held.data["spec"]["active"] = false.into();
         let mut elsewhere = workload("elsewhere", 0, 9, "False");

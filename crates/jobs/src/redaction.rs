@@ -1,9 +1,10 @@
-//! Takes out of objects and texts what may be secret, so that they can be passed on. Pure.
+//! Removes possible secrets from objects and texts, so that they can be shared. Pure.
 //!
-//! - Of environment variables only those with a [`HARMLESS`] name keep their value.
-//! - Of annotations only those of Kubernetes, Kubeflow and this project keep theirs.
-//! - In any text, what follows a telling word is replaced: after `=`, `:`, `?`, `&`, a blank or a quote, so in assignments,
-//!   arguments, URLs and JSON; and the credentials of a URL, of an `Authorization` header, and private keys.
+//! - Only environment variables with a [`HARMLESS`] name keep their value.
+//! - Only annotations of Kubernetes, Kubeflow and this project keep their value.
+//! - In any text, the value after a keyword is replaced, whether it follows `=`, `:`, `?`, `&`, a blank or a quote.
+//!   This covers assignments, arguments, URLs and JSON. Credentials in a URL or an `Authorization` header and private
+//!   keys are replaced, too.
 //!
 //! A secret that nothing marks as one, such as a bare word in a log, stays.
 
@@ -12,10 +13,10 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-/// What stands in place of a secret.
+/// The replacement for a secret.
 const REDACTED: &str = "[redacted]";
 
-/// Variables whose values say how a program is set up and are no secret: by name, or by the beginning of it before `*`.
+/// Variables whose values configure a program and are not secret: a name, or a prefix before `*`.
 const HARMLESS: &[&str] = &[
     "CUDA_VISIBLE_DEVICES",
     "HOME",
@@ -51,14 +52,14 @@ const HARMLESS: &[&str] = &[
     "WORLD_SIZE",
 ];
 
-/// Annotations that say how a job is run, by the end of the part of their names before the slash.
+/// Annotations that configure a job, by the suffix of the domain before the slash.
 const HARMLESS_DOMAINS: [&str; 5] =
     ["kubernetes.io", "k8s.io", "kubeflow.org", "opendatahub.io", "volcano.sh"];
 
-/// A word, or the end of one, behind which a secret stands.
+/// A keyword, or the end of one, that is followed by a secret.
 const TELLING: &str = r"pass(?:word|wd|phrase|code)?|pwd|secret|token|api_?key|(?:access|private|secret|signing)key|\w+[_-]key|credentials?|auth|authorization|cookie|session_?id|signature|sig|dsn|connection_?string|pgpass|jwt|bearer";
 
-/// Takes secrets out of an object: values of variables and annotations, what managers wrote, and secrets inside of texts.
+/// Removes secrets from an object: values of variables and annotations, managed fields, and secrets within texts.
 pub fn clean(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -86,7 +87,7 @@ pub fn clean(value: &mut Value) {
     }
 }
 
-/// A list may be that of a command's arguments, where the value of an option is an item of its own.
+/// Cleans a list. It may hold a command's arguments, in which the value of an option is a separate item.
 fn clean_list(items: &mut [Value]) {
     let mut hides = false;
     for item in items {
@@ -116,7 +117,7 @@ fn is_harmless_annotation(name: &str) -> bool {
     HARMLESS_DOMAINS.iter().any(below)
 }
 
-/// Whether a name is that of something that holds a secret, not of something that names one (`secretName`).
+/// Whether a name denotes a secret, rather than a reference to one (`secretName`).
 fn is_telling(name: &str) -> bool {
     static NAME: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(&format!(r"(?i)(?:{TELLING})(?:s|_?(?:file|value|data))?$")).ok());
@@ -124,10 +125,10 @@ fn is_telling(name: &str) -> bool {
     NAME.as_ref().is_none_or(|telling| telling.is_match(&name))
 }
 
-/// The forms in which a secret stands in a text, each with what stays before it (`keep`) and after it (`after`).
+/// The forms of a secret in a text, each with the text to keep before it (`keep`) and after it (`after`).
 static FORMS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let forms = [
-        // A private key, or what is there of one.
+        // A private key, possibly cut off
         r"(?s)(?P<keep>-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?P<after>-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)".to_owned(),
         // https://user:password@host, https://token@host
         r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@'\x22]+(?P<after>@)".to_owned(),
@@ -146,7 +147,7 @@ static FORMS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     forms.iter().filter_map(|form| Regex::new(form).ok()).collect()
 });
 
-/// A text with its secrets replaced.
+/// Replaces the secrets in a text.
 pub fn redact(text: &str) -> String {
     FORMS.iter().fold(text.to_owned(), |text, form| {
         let replaced = |found: &Captures<'_>| format!("{}{REDACTED}{}", &found["keep"], &found["after"]);
@@ -160,7 +161,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn objects_keep_what_is_known_to_be_harmless() {
+    fn objects_keep_only_values_known_to_be_harmless() {
         let mut value = json!({
             "metadata": {"managedFields": [1], "name": "pi", "annotations": {
                 "kubectl.kubernetes.io/last-applied-configuration": "{}",
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_taken_out_of_texts_and_the_rest_is_left() {
+    fn secrets_are_removed_from_texts_and_the_rest_is_kept() {
         for (text, clean) in [
             ("loss: 0.3 at step 4\n", "loss: 0.3 at step 4\n"),
             ("tokens per second: 400, passed 3 tests\n", "tokens per second: 400, passed 3 tests\n"),

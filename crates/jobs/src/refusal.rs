@@ -1,7 +1,7 @@
-//! What a server's refusal means to the person who asked.
+//! Explains a server's refusal to the user.
 //!
-//! In: the client's error and what was attempted. Out: an [`Error`] with a class, a sentence and, where one is known,
-//! a way out. The server's own words are kept wherever we have none that are better.
+//! The input is the client's error and what was attempted. The output is an [`Error`] with a class, a sentence and, if
+//! known, a remedy. The server's own message is kept unless we have a better one.
 
 use kube::core::Status;
 
@@ -12,7 +12,7 @@ use crate::{Class, Error, Fault, Kind};
 pub struct Attempt<'a> {
     /// The verb as in RBAC: `create`, `get`, `list`, `delete`, `watch`.
     pub verb: &'a str,
-    /// What it was done to, as a person says it: `MPIJobs`, `pod logs`.
+    /// The object of the action in plain words: `MPIJobs`, `pod logs`.
     pub what: &'a str,
     /// The object's name; empty for a list.
     pub name: &'a str,
@@ -21,13 +21,13 @@ pub struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// The kind of job that it was done to; nothing where it was something else.
+    /// The job kind of the attempt; `None` if it was not about jobs.
     fn kind(&self) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.names() == self.what)
     }
 }
 
-/// Makes a client's error understandable.
+/// Converts a client's error into an understandable one.
 pub fn explain(error: kube::Error, attempt: Attempt<'_>) -> Error {
     match error {
         kube::Error::Api(status) => explain_status(&status, attempt),
@@ -38,7 +38,7 @@ pub fn explain(error: kube::Error, attempt: Attempt<'_>) -> Error {
     }
 }
 
-/// The last of an error's sources says what happened; those above it say only who was told.
+/// The innermost source of an error says what happened; those above it only add context.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
@@ -162,7 +162,8 @@ fn forbidden(status: &Status, attempt: Attempt<'_>) -> Error {
     }
 }
 
-/// Whom to ask for a right, and for which role: that of MPIJobs, or of what comes with a cluster the least that gives it.
+/// Names the administrator to ask and the role to ask for: that of MPIJobs, or the smallest built-in role that
+/// suffices.
 pub(crate) fn whom_to_ask(verb: &str, what: &str) -> String {
     let role = match (what, verb) {
         ("MPIJobs", _) => "kubeflow-mpijobs-edit",

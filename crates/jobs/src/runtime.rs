@@ -1,6 +1,7 @@
-//! The runtimes of TrainJobs, as far as they say what a job itself leaves open: how many nodes it has.
+//! The runtimes of TrainJobs, which supply what a job itself leaves open: the number of nodes.
 //!
-//! Source: `kubeflow/trainer` `pkg/apis/trainer/v1alpha1`: `spec.runtimeRef`, and of a runtime `spec.mlPolicy.numNodes`.
+//! Source: `kubeflow/trainer` `pkg/apis/trainer/v1alpha1`: `spec.runtimeRef`, and a runtime's
+//! `spec.mlPolicy.numNodes`.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +15,20 @@ use serde_json::Value;
 use crate::Kind;
 use crate::view::Row;
 
-/// Runtimes that are read at once, and at most for one list; a cluster has a handful.
+/// The number of runtimes read concurrently, and the maximum per list; a cluster has only a few.
 const AT_ONCE: usize = 8;
 const MOST_RUNTIMES: usize = 64;
 
 /// A TrainJob's runtime.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RuntimeRef {
-    /// The namespace of a TrainingRuntime; nothing of a ClusterTrainingRuntime.
+    /// The namespace of a TrainingRuntime; `None` for a ClusterTrainingRuntime.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
 }
 
-/// The runtime that says how many nodes a TrainJob has; nothing where the job says it itself.
+/// Returns the runtime that determines the number of a TrainJob's nodes; `None` if the job itself does.
 pub(crate) fn of(job: &DynamicObject) -> Option<RuntimeRef> {
     if job.data.pointer("/spec/trainer/numNodes").is_some() {
         return None;
@@ -38,7 +39,7 @@ pub(crate) fn of(job: &DynamicObject) -> Option<RuntimeRef> {
     Some(RuntimeRef { namespace: job.metadata.namespace.clone().filter(|_| namespaced), name })
 }
 
-/// Fills in the nodes that the runtimes of TrainJobs say; a runtime that may not be read leaves the default.
+/// Fills in the node counts from the TrainJobs' runtimes; if a runtime may not be read, the default stays.
 pub(crate) async fn fill_in(client: &Client, rows: &mut [Row]) {
     let mut wanted: Vec<RuntimeRef> = rows.iter().filter_map(|row| row.runtime.clone()).collect();
     wanted.sort();
@@ -51,7 +52,7 @@ pub(crate) async fn fill_in(client: &Client, rows: &mut [Row]) {
         stream::iter(reads).buffer_unordered(AT_ONCE).filter_map(futures::future::ready).collect().await;
     for row in rows {
         let Some(nodes) = row.runtime.as_ref().and_then(|runtime| found.get(runtime)) else { continue };
-        // All of them are ready, or none is known to be.
+        // Either all of them are ready, or none is known to be.
         row.workers_ready = if row.workers_ready > 0 { *nodes } else { 0 };
         row.workers = *nodes;
     }

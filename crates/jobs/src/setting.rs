@@ -1,8 +1,8 @@
-//! One change to a job's manifest in the words of someone who trains models: `worker.memory=32Gi`, `image=…`,
-//! `env.LR=0.1`, or any field by its path: `spec.runPolicy.backoffLimit=3`.
+//! One change to a job's manifest, in terms of model training: `worker.memory=32Gi`, `image=…`, `env.LR=0.1`, or any
+//! field by its path: `spec.runPolicy.backoffLimit=3`.
 //!
-//! In: a manifest and a [`Setting`]. Out: the manifest changed, or a fault that names what can be set. Pure; whether the
-//! result is a job is for the same rules to say as for one that was written by hand.
+//! The input is a manifest and a [`Setting`]. The output is the changed manifest, or a fault that lists what can be
+//! set. Pure. Whether the result is a valid job is checked by the same rules as for a manifest written by hand.
 
 use serde_json::{Map, Value, json};
 
@@ -12,26 +12,26 @@ use crate::{Error, Fault, Kind};
 
 /// The resource that counts NVIDIA's GPUs.
 const GPU: &str = "nvidia.com/gpu";
-/// What can be set of a role.
+/// The settings of a role.
 const OF_A_ROLE: [&str; 6] = ["memory", "cpu", "gpus", "image", "replicas", "command"];
-/// What can be set of a job.
+/// The settings of a job.
 const OF_A_JOB: [&str; 9] =
     ["image", "workers", "slots", "queue", "priority", "mpi", "suspend", "retries", "deadline"];
 
 /// A path and what to write there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// As the person wrote it.
+    /// The path as written.
     pub path: String,
     /// The value as written.
     pub value: String,
 }
 
 impl Setting {
-    /// Reads `path=value`.
+    /// Parses `path=value`.
     ///
     /// # Errors
-    /// A sentence that says how it is written.
+    /// A sentence with the expected syntax.
     pub fn read(text: &str) -> Result<Setting, String> {
         match text.split_once('=') {
             Some((path, value)) if !path.trim().is_empty() => {
@@ -42,10 +42,10 @@ impl Setting {
     }
 }
 
-/// The manifest with every setting made.
+/// Applies every setting to the manifest.
 ///
 /// # Errors
-/// [`Error::Invalid`] with each setting that names nothing that can be set.
+/// [`Error::Invalid`] with each setting whose path cannot be set.
 pub fn set(mut manifest: Value, kind: Kind, settings: &[Setting]) -> Result<Value, Error> {
     let faults: Vec<Fault> = settings
         .iter()
@@ -144,8 +144,8 @@ fn of_role(manifest: &mut Value, kind: Kind, role: &str, what: &str, value: &str
     containers(manifest, kind, Some(role))?.into_iter().try_for_each(|at| amount(at, kind, resource, value))
 }
 
-/// Sets the limit, and the request where there is one: a request above its limit is refused, and one far below it is
-/// how the memory was overrun in the first place.
+/// Sets the limit, and the request if there is one. A request above its limit is refused, and one far below it is what
+/// let the memory run out in the first place.
 fn amount(container: &mut Value, kind: Kind, resource: &str, value: &str) -> Result<(), Wrong> {
     let field = if kind == Kind::TrainJob { "resourcesPerNode" } else { "resources" };
     let resources = child(container, field)?;
@@ -169,7 +169,7 @@ fn variable(container: &mut Value, name: &str, value: &str) -> Result<(), Wrong>
     Ok(())
 }
 
-/// The spec of a role, whose name may be written in any case.
+/// Returns the spec of a role, whose name may be written in any case.
 fn replica<'a>(manifest: &'a mut Value, kind: Kind, role: &str) -> Result<&'a mut Value, Wrong> {
     let field = kind.replicas_field().unwrap_or_default();
     let roles = child(child(manifest, "spec")?, field)?;
@@ -184,7 +184,7 @@ fn replica<'a>(manifest: &'a mut Value, kind: Kind, role: &str) -> Result<&'a mu
     Ok(&mut roles[name.as_str()])
 }
 
-/// The pod specs of one role, or of all.
+/// Returns the pod specs of one role, or of all.
 fn pods<'a>(manifest: &'a mut Value, kind: Kind, role: Option<&str>) -> Result<Vec<&'a mut Value>, Wrong> {
     match (kind.replicas_field(), role) {
         (None, _) => Err((
@@ -203,7 +203,7 @@ fn pods<'a>(manifest: &'a mut Value, kind: Kind, role: Option<&str>) -> Result<V
     }
 }
 
-/// The first containers of one role, or of all; of a TrainJob its trainer.
+/// Returns the first containers of one role, or of all; for a TrainJob, its trainer.
 fn containers<'a>(
     manifest: &'a mut Value,
     kind: Kind,
@@ -222,7 +222,7 @@ fn containers<'a>(
         .collect()
 }
 
-/// A field by its path, as text, number or boolean as the value reads.
+/// Sets a field by its path; the value is parsed as JSON, or else taken as text.
 fn raw(manifest: &mut Value, path: &str, value: &str) -> Result<(), Wrong> {
     let value = match serde_json::from_str::<Value>(value) {
         Ok(read) => read,
@@ -245,7 +245,7 @@ fn put(manifest: &mut Value, path: &str, value: Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A field of a map, made where it is not there.
+/// Returns a field of a map, creating it if it is missing.
 fn child<'a>(value: &'a mut Value, key: &str) -> Result<&'a mut Value, Wrong> {
     if value.is_null() {
         *value = Value::Object(Map::new());
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_change_is_changed_where_it_stands() {
+    fn settings_change_the_right_field() {
         let job = changed(&[
             "worker.memory=32Gi",
             "worker.gpus=2",
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_says_what_can() {
+    fn an_unknown_setting_lists_the_known_ones() {
         for (setting, says) in [
             ("worker.memroy=1Gi", "did you mean \"memory\"?"),
             ("worker.memory=much", "\"much\" is not a quantity"),

@@ -1,8 +1,8 @@
-//! From a manifest or a built job to a job in the cluster: all faults first, then creation, and not one object before
+//! Turns a manifest or a built job into a job in the cluster. All faults are found first; nothing is created before
 //! the last fault is known.
 //!
-//! In: bytes or an `MPIJob`. Out: the created objects as the server returned them. `check` asks nobody; `create` makes
-//! one request for each job.
+//! The input is bytes or an `MPIJob`, the output the created objects as the server returned them. `check` makes no
+//! requests; `create` makes one request per job.
 
 use api::{MPIJob, MPIJobSpec};
 use kube::Client;
@@ -12,45 +12,45 @@ use serde_json::Value;
 use crate::manifest::{self, Document, Step};
 use crate::{Attempt, Error, Fault, Kind, explain};
 
-/// The field manager that the API server keeps for what was created here.
+/// The field manager that the API server records for objects created here.
 pub(crate) const FIELD_MANAGER: &str = "odh";
 
-/// A job that has no fault, not yet created.
+/// A job without faults that is not yet created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
-    /// What it is.
+    /// The job's kind.
     pub kind: Kind,
     /// The object exactly as written.
     pub object: Value,
-    /// The same, typed; of another kind than ours its metadata alone.
+    /// The same, typed; for kinds other than ours, only its metadata.
     pub job: MPIJob,
 }
 
 impl Draft {
-    /// The job's name; empty if the server is to generate one.
+    /// Returns the job's name; empty if the server is to generate one.
     pub fn name(&self) -> &str {
         self.job.metadata.name.as_deref().unwrap_or("")
     }
 
-    /// The namespace that the manifest names.
+    /// Returns the namespace in the manifest.
     pub fn namespace(&self) -> Option<&str> {
         self.job.metadata.namespace.as_deref()
     }
 }
 
-/// Whether to create for real.
+/// Whether to really create the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DryRun {
-    /// No: create.
+    /// Create the job.
     No,
-    /// Ask the server to check and to create nothing.
+    /// Make the server validate the job without creating it.
     Server,
 }
 
-/// The jobs of a manifest, or every fault of all of them.
+/// Reads the jobs of a manifest, or returns every fault of all of them.
 ///
 /// # Errors
-/// [`Error::Syntax`] or [`Error::Invalid`]; nothing was asked of any server.
+/// [`Error::Syntax`] or [`Error::Invalid`]; no request is made.
 pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Draft>, Error> {
     let mut drafts = Vec::new();
     let mut faults = Vec::new();
@@ -63,7 +63,7 @@ pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Draft>, Error> {
     if faults.is_empty() { Ok(drafts) } else { Err(Error::Invalid { faults }) }
 }
 
-/// What a person should know of a job before it runs, one sentence each; no reason to refuse it.
+/// Returns what a user should know about a job before it runs, one sentence each; never a reason to refuse it.
 pub fn advice(draft: &Draft) -> Vec<String> {
     match draft.kind {
         Kind::MpiJob => plan::validate(&draft.job).map(|job| plan::advise(&job)).unwrap_or_default(),
@@ -71,7 +71,7 @@ pub fn advice(draft: &Draft) -> Vec<String> {
     }
 }
 
-/// A job that was built rather than written.
+/// Checks a job that was built rather than written.
 ///
 /// # Errors
 /// [`Error::Invalid`] with every fault.
@@ -113,7 +113,7 @@ fn draft(document: &Document) -> Result<Draft, Vec<Fault>> {
     }
 }
 
-/// A job of another operator's kind, of which the server knows the rules.
+/// Creates a draft of another operator's kind, whose rules only the server knows.
 fn draft_of(kind: Kind, document: &Document) -> Result<Draft, Vec<Fault>> {
     let metadata = document.value.get("metadata").cloned().unwrap_or_default();
     match serde_json::from_value(metadata) {
@@ -125,8 +125,8 @@ fn draft_of(kind: Kind, document: &Document) -> Result<Draft, Vec<Fault>> {
     }
 }
 
-/// Makes a faulty field readable, so that the rules can be asked about the rest: a number or boolean becomes text,
-/// anything else goes away. The job that comes of it is never created.
+/// Makes a faulty field readable, so that the rules can check the rest: a number or boolean becomes text, anything
+/// else is removed. The resulting job is never created.
 fn mend(value: &mut Value, path: &str) {
     let steps = manifest::steps(path);
     let Some((last, above)) = steps.split_last() else { return };
@@ -157,12 +157,12 @@ fn mend(value: &mut Value, path: &str) {
     }
 }
 
-/// A fault of the schema at a field makes a rule's fault at or under that field old news.
+/// Whether a rule's fault at `path` is covered by the schema's fault at `known`: at or below the same field.
 fn covers(known: &str, path: &str) -> bool {
     path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// What the operator's own validation says of a job: path, message, advice.
+/// Checks a job by the operator's own validation: path, message, advice.
 fn rule_faults(job: &MPIJob) -> Vec<(String, String, Option<String>)> {
     match plan::validate(job) {
         Ok(_) => Vec::new(),
@@ -172,7 +172,7 @@ fn rule_faults(job: &MPIJob) -> Vec<(String, String, Option<String>)> {
     }
 }
 
-/// Creates the jobs in the order given; the first refusal ends it, and says what was created before.
+/// Creates the jobs in the given order. The first refusal stops it; the error includes what was created before.
 ///
 /// # Errors
 /// The refusal of the first job that could not be created, and the jobs created until then.
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn schema_and_rules_are_told_together_and_nothing_twice() {
+    fn faults_of_schema_and_rules_are_reported_together_without_duplicates() {
         let text = concat!(
             "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata:\n  name: Bad_Name\nspec:\n",
             "  slotPerWorker: 2\n  mpiImplementation: openmpi\n  mpiReplicaSpecs:\n    Launcher:\n      replicas: 2\n",
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_job_is_kept_as_it_was_written() {
+    fn a_valid_job_is_kept_as_written() {
         let text = concat!(
             "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata:\n  name: pi\n  labels: {a: b}\nspec:\n  mpiReplicaSpecs:\n",
             "    Launcher: {template: {spec: {containers: [{name: l, image: x, resources: {limits: {cpu: 1}}}]}}}\n",

@@ -1,7 +1,7 @@
-//! Holds a job back and lets it go on: `suspend` and `resume`.
+//! Suspends and resumes a job.
 //!
-//! Suspending deletes the pods and keeps the job; what a program has not saved is lost. Resuming starts it from its
-//! beginning.
+//! Suspending deletes the pods and keeps the job; what a program has not saved is lost. Resuming starts the job from
+//! the beginning.
 
 use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 use crate::submit::FIELD_MANAGER;
 use crate::{Attempt, Class, Error, Kind, explain, list, view};
 
-/// What became of it.
+/// The result of suspending or resuming a job.
 #[derive(Clone, Debug)]
 pub struct Switched {
-    /// The job as the server has it now.
+    /// The job as the server now has it.
     pub object: DynamicObject,
-    /// Whether it was not so before.
+    /// Whether the job's state changed.
     pub changed: bool,
 }
 
-/// Holds the job back (`true`), or lets it go on (`false`).
+/// Suspends the job (`true`), or resumes it (`false`).
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::Refused`] where the job has ended or a queue decides, or the server's refusal.
+/// [`Error::NotFound`], [`Error::Refused`] if the job has ended or a queue decides, or the server's refusal.
 pub async fn switch(
     client: &Client,
     kind: Kind,
@@ -68,7 +68,7 @@ fn ended(kind: Kind, namespace: &str, name: &str, phase: &str, way: &str) -> Err
     }
 }
 
-/// `{"a": {"b": value}}` of `/a/b`.
+/// Builds `{"a": {"b": value}}` from `/a/b`.
 fn nested(pointer: &str, value: Value) -> Value {
     pointer.split('/').filter(|step| !step.is_empty()).rev().fold(value, |inner, step| json!({ step: inner }))
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_switch_stands_where_the_kind_has_it() {
+    fn each_kind_is_suspended_by_its_own_field() {
         assert_eq!(
             nested(Kind::MpiJob.suspend_pointer(), true.into()),
             json!({"spec": {"runPolicy": {"suspend": true}}})

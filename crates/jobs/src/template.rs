@@ -1,7 +1,7 @@
-//! Templates: manifests that are kept in the cluster, to make jobs from.
+//! Templates: manifests kept in the cluster, from which jobs are created.
 //!
-//! A template is a ConfigMap with the label [`LABEL`] and the manifest under [`KEY`], in a namespace of its own user, or
-//! in [`SHARED`], where everybody who may read it finds it. It holds a job as `export` prints it, without a namespace.
+//! A template is a ConfigMap with the label [`LABEL`] and the manifest under [`KEY`], in a user's own namespace or in
+//! [`SHARED`], where everybody with read access finds it. It holds a job as `export` prints it, without a namespace.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use crate::setting::{self, Setting};
 use crate::submit::FIELD_MANAGER;
 use crate::{Attempt, Class, Error, Kind, explain, export, manifest};
 
-/// Marks a ConfigMap as a template; its value is `true`.
+/// The label that marks a ConfigMap as a template; its value is `true`.
 pub const LABEL: &str = "training.opendatahub.io/template";
-/// Where the manifest stands in it.
+/// The key of the manifest in the ConfigMap.
 pub const KEY: &str = "job.yaml";
-/// The namespace of templates that a whole organisation shares.
+/// The namespace of templates shared by a whole organisation.
 pub const SHARED: &str = "odh-training-templates";
-/// What a template is for, in a sentence.
+/// The annotation with a one-sentence description of a template.
 const ANNOTATION_DESCRIPTION: &str = "training.opendatahub.io/description";
-/// What a job that was made from a template says of it.
+/// The annotation of a job that names the template it was created from.
 const ANNOTATION_FROM: &str = "training.opendatahub.io/template";
-/// How the name of a template's ConfigMap begins.
+/// The prefix of the name of a template's ConfigMap.
 const PREFIX: &str = "training-template-";
 
 /// A template.
@@ -35,20 +35,20 @@ const PREFIX: &str = "training-template-";
 pub struct Template {
     /// Its name.
     pub name: String,
-    /// The namespace that it is kept in.
+    /// Its namespace.
     pub namespace: String,
-    /// The kind of job that it makes.
+    /// The kind of job that it creates.
     pub kind: Kind,
-    /// What it is for.
+    /// Its description.
     pub description: String,
     /// The manifest.
     pub manifest: Value,
 }
 
-/// Keeps a job's manifest as a template; one of that name is written over.
+/// Saves a job's manifest as a template; an existing one of that name is overwritten.
 ///
 /// # Errors
-/// Where the job is not there, or the server refuses.
+/// If the job does not exist, or the server refuses.
 pub async fn save(
     client: &Client,
     job: &DynamicObject,
@@ -84,7 +84,8 @@ pub async fn save(
     read(&written).ok_or_else(|| Error::Client("the template cannot be read back".to_owned()))
 }
 
-/// The templates of these namespaces; of the first the refusal counts, the others may be out of reach.
+/// Returns the templates of these namespaces. Only a refusal for the first namespace is an error; the others may be
+/// inaccessible.
 ///
 /// # Errors
 /// The server's refusal.
@@ -103,10 +104,10 @@ pub async fn templates(client: &Client, namespaces: &[&str]) -> Result<Vec<Templ
     Ok(found)
 }
 
-/// A template by its name, looked for in the namespaces in their order.
+/// Returns a template by its name, searching the namespaces in order.
 ///
 /// # Errors
-/// [`Error::Refused`] where there is none, with the name that was probably meant.
+/// [`Error::Refused`] if there is none, with the name that was probably meant.
 pub async fn template(client: &Client, namespaces: &[&str], name: &str) -> Result<Template, Error> {
     let known = templates(client, namespaces).await?;
     let own =
@@ -123,7 +124,7 @@ pub async fn template(client: &Client, namespaces: &[&str], name: &str) -> Resul
 /// Creates a job from a template.
 ///
 /// # Errors
-/// [`Error::Invalid`] where a setting does not fit, or the server's refusal.
+/// [`Error::Invalid`] if a setting does not fit, or the server's refusal.
 pub async fn use_template(
     client: &Client,
     template: &Template,
@@ -141,7 +142,7 @@ pub async fn use_template(
 /// Deletes a template.
 ///
 /// # Errors
-/// [`Error::Refused`] where there is none, or the server refuses.
+/// [`Error::Refused`] if there is none, or the server refuses.
 pub async fn delete(client: &Client, namespace: &str, name: &str) -> Result<(), Error> {
     let attempt = Attempt { verb: "delete", what: "configmaps", name, namespace };
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);

@@ -1,7 +1,7 @@
-//! What jobs use now: processor, memory and GPUs of their pods, from `metrics.k8s.io` and the pods' own specs.
+//! The current usage of jobs: CPU, memory and GPUs of their pods, from `metrics.k8s.io` and the pods' own specs.
 //!
-//! In: a client and a namespace, or all. Out: plain values. A cluster that measures nothing, or does not let the caller
-//! see it, gives pods without figures.
+//! The input is a client and a namespace, or all; the output is plain values. Without metrics, or without permission
+//! to read them, pods have no figures.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::page::{self, MOST_PAGES};
 use crate::view::Row;
 use crate::{Attempt, Error, describe, explain};
 
-/// Thousand-millionths in one.
+/// Nano-units in one unit.
 const NANOS: f64 = 1e9;
 
-/// A pod and what it uses.
+/// A pod and its usage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodUse {
@@ -30,30 +30,30 @@ pub struct PodUse {
     pub name: String,
     /// `launcher` or `worker`.
     pub role: String,
-    /// kubectl's STATUS word.
+    /// kubectl's STATUS.
     pub state: String,
     /// Its node.
     pub node: Option<String>,
-    /// Processors in use; nothing where it is not measured.
+    /// CPU cores in use; `None` if not measured.
     pub cpu_cores: Option<f64>,
-    /// Processors that it may use at most.
+    /// The CPU limit, in cores.
     pub cpu_limit: Option<f64>,
     /// Memory in use, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Memory that it may use at most, in bytes.
+    /// The memory limit, in bytes.
     pub memory_limit: Option<u64>,
-    /// GPUs that it has, whatever their make.
+    /// Its GPUs of any vendor.
     pub gpus: u64,
 }
 
-/// A job and what its pods use.
+/// A job and the usage of its pods.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobUse {
     /// The job's row in a list.
     #[serde(flatten)]
     pub row: Row,
-    /// The sum over its pods; nothing where none is measured.
+    /// The sum over its pods; `None` if none is measured.
     pub cpu_cores: Option<f64>,
     /// The sum over its pods, in bytes.
     pub memory_bytes: Option<u64>,
@@ -63,7 +63,7 @@ pub struct JobUse {
     pub pods: Vec<PodUse>,
 }
 
-/// Pods of training jobs with what they use.
+/// Returns the pods of training jobs with their usage.
 ///
 /// # Errors
 /// The server's refusal to list pods.
@@ -80,7 +80,7 @@ pub async fn pods(client: &Client, namespace: Option<&str>) -> Result<Vec<PodUse
     Ok(uses.into_iter().map(|(_, pod)| pod).collect())
 }
 
-/// Jobs with what their pods use; pods of other jobs are left out. Pure.
+/// Assigns pods to jobs and sums up their usage; pods of other jobs are left out. Pure.
 pub fn of_jobs(rows: Vec<Row>, pods: &[PodUse]) -> Vec<JobUse> {
     let mut by_job: BTreeMap<(&str, &str), Vec<&PodUse>> = BTreeMap::new();
     for pod in pods {
@@ -102,7 +102,7 @@ pub fn of_jobs(rows: Vec<Row>, pods: &[PodUse]) -> Vec<JobUse> {
         .collect()
 }
 
-/// A pod that has ended has given back its GPUs.
+/// Whether a pod has ended, so that it no longer holds its GPUs.
 fn over(state: &str) -> bool {
     matches!(state, "Completed" | "Error" | "OOMKilled" | "Evicted")
 }
@@ -121,7 +121,7 @@ async fn listed(client: &Client, namespace: Option<&str>) -> Result<Vec<Pod>, Er
     Ok(found)
 }
 
-/// Processors and bytes by namespace and name of the pod; nothing where nobody measures.
+/// CPU cores and bytes by namespace and name of the pod; empty without metrics.
 async fn measured(client: &Client, namespace: Option<&str>) -> BTreeMap<(String, String), (f64, u64)> {
     let resource = ApiResource {
         group: "metrics.k8s.io".to_owned(),
@@ -151,7 +151,7 @@ fn sum(metrics: &DynamicObject) -> (f64, u64) {
 }
 
 fn amount(quantity: &str) -> Option<f64> {
-    // A figure for people: what a float loses of it, nobody sees.
+    // A figure for people, so the precision lost in a float does not matter.
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     plan::quantity_nanos(quantity).map(|nanos| nanos as f64 / NANOS)
 }

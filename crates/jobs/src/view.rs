@@ -1,7 +1,7 @@
-//! A job as a person sees it: one row of a list, computed from the raw object and nothing else.
+//! A job in the form shown to people: one row of a list, computed from the raw object alone.
 //!
-//! The phase comes from `status.phase` where the operator writes one and is derived from upstream's conditions where
-//! it does not, so that the same words stand in every list, whoever reconciles the job.
+//! The phase comes from `status.phase` if the operator sets it, else from upstream's conditions, so that every list
+//! uses the same terms, whichever operator reconciles the job.
 
 use std::time::Duration;
 
@@ -14,50 +14,50 @@ use serde::Serialize;
 use crate::Kind;
 use crate::runtime::{self, RuntimeRef};
 
-/// What a list shows of a job.
+/// The columns of a job in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The job's namespace.
     pub namespace: String,
     /// The job's name.
     pub name: String,
-    /// Where it stands.
+    /// Its phase.
     pub phase: Phase,
-    /// Why it stands there, one CamelCase word.
+    /// The reason for the phase, one CamelCase word.
     pub reason: Option<String>,
-    /// Workers that run and are ready.
+    /// The number of Workers that run and are ready.
     pub workers_ready: i32,
-    /// Workers asked for.
+    /// The number of Workers requested.
     pub workers: i32,
-    /// Ranks that a Worker runs.
+    /// The number of ranks per Worker.
     pub slots_per_worker: i32,
-    /// Which MPI: `OpenMPI`, `Intel` or `MPICH`.
+    /// The MPI implementation: `OpenMPI`, `Intel` or `MPICH`.
     pub mpi: String,
     /// The image of the Workers' first container.
     pub image: String,
     /// When the job was created.
     pub created: Option<Timestamp>,
-    /// When it was first, or after a resume last, allowed to run.
+    /// When it was first allowed to run, or last resumed.
     pub started: Option<Timestamp>,
     /// When it ended.
     pub ended: Option<Timestamp>,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Of a TrainJob that does not say how many nodes it has, the runtime that does.
+    /// For a TrainJob without a node count, the runtime that determines it.
     #[serde(skip)]
     pub runtime: Option<RuntimeRef>,
 }
 
 impl Row {
-    /// Whether nothing more will happen to the job by itself.
+    /// Whether the job has ended.
     pub fn finished(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    /// From the start to the end, or to `now` while it runs; nothing before it runs.
+    /// Returns the time from start to end, or to `now` while it runs; `None` before it runs.
     pub fn runtime(&self, now: Timestamp) -> Option<Duration> {
         if self.phase == Phase::Pending {
             return None;
@@ -65,13 +65,13 @@ impl Row {
         since(self.started?, self.ended.unwrap_or(now))
     }
 
-    /// From creation to `now`.
+    /// Returns the time from creation to `now`.
     pub fn age(&self, now: Timestamp) -> Option<Duration> {
         since(self.created?, now)
     }
 }
 
-/// The row of a raw object; what is missing in it counts as not set.
+/// Returns the row of a raw object; missing fields count as not set.
 pub fn row(object: &DynamicObject) -> Row {
     let spec = spec(object);
     let status = status(object);
@@ -103,12 +103,12 @@ pub fn row(object: &DynamicObject) -> Row {
     }
 }
 
-/// The job's spec; empty where the object has none that can be read.
+/// Returns the job's spec; empty if it has none or it cannot be parsed.
 pub fn spec(object: &DynamicObject) -> MPIJobSpec {
     object.data.get("spec").and_then(|spec| serde_json::from_value(spec.clone()).ok()).unwrap_or_default()
 }
 
-/// The job's status; empty where the object has none that can be read.
+/// Returns the job's status; empty if it has none or it cannot be parsed.
 pub fn status(object: &DynamicObject) -> MPIJobStatus {
     object
         .data
@@ -117,8 +117,8 @@ pub fn status(object: &DynamicObject) -> MPIJobStatus {
         .unwrap_or_default()
 }
 
-/// The job as our operator would describe it, whoever reconciles it and whatever its kind: the phase that its
-/// conditions say, and of a failure the reason and message that stand in its Failed condition.
+/// Returns the job as our operator would report it, whatever its kind and operator: with a phase derived from its
+/// conditions and, if it failed, the reason and message of its Failed condition.
 pub fn in_our_words(object: &DynamicObject) -> MPIJob {
     let mut status = status(object);
     let kind = Kind::of(object);
@@ -145,7 +145,7 @@ pub fn in_our_words(object: &DynamicObject) -> MPIJob {
     MPIJob { metadata: object.metadata.clone(), spec, status: Some(status) }
 }
 
-/// A TrainJob has no start time; what it has is when it was last let go, or made.
+/// When the job started. A TrainJob has no start time; when it was last resumed, or created, is used instead.
 fn started(status: &MPIJobStatus, created: Option<Timestamp>) -> Option<Timestamp> {
     let told = status.start_time.as_ref().map(|time| time.0);
     let changed = |type_: &str| {
@@ -155,7 +155,7 @@ fn started(status: &MPIJobStatus, created: Option<Timestamp>) -> Option<Timestam
     told.or_else(|| changed("Suspended")).or(created)
 }
 
-/// When the job ended, from its own field or from the condition that says that it has.
+/// When the job ended, from its own field or from the condition that reports its end.
 fn ended(status: &MPIJobStatus) -> Option<Timestamp> {
     let told = status.completion_time.as_ref().map(|time| time.0);
     told.or_else(|| {
@@ -165,13 +165,13 @@ fn ended(status: &MPIJobStatus) -> Option<Timestamp> {
     })
 }
 
-/// Where a job stands and why, from `status.phase` or else from the conditions that its own operator sets.
+/// Returns a job's phase and reason, from `status.phase` or else from the conditions that its own operator sets.
 pub fn phase(kind: Kind, object: &DynamicObject, status: &MPIJobStatus) -> (Phase, Option<String>) {
     if let Some(phase) = status.phase {
         return (phase, status.phase_reason.clone());
     }
     let holds = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True");
-    // A TrainJob says Complete where the others say Succeeded, and has no condition for running.
+    // A TrainJob has Complete where the others have Succeeded, and no condition for running.
     if let Some(condition) = holds("Succeeded").or_else(|| holds("Complete")) {
         return (Phase::Succeeded, condition.reason.clone());
     }
@@ -187,11 +187,11 @@ pub fn phase(kind: Kind, object: &DynamicObject, status: &MPIJobStatus) -> (Phas
     if holds("Restarting").is_some() {
         return (Phase::Pending, Some("Restarting".to_owned()));
     }
-    // Until an operator has said something of it, nobody knows why it stands there.
+    // Until an operator has reported something, the reason is unknown.
     (Phase::Pending, (!status.conditions.is_empty()).then(|| "Initializing".to_owned()))
 }
 
-/// The phase's name as everyone spells it.
+/// Returns the phase's name.
 pub fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Pending => "Pending",
@@ -205,7 +205,7 @@ fn since(from: Timestamp, to: Timestamp) -> Option<Duration> {
     u64::try_from(to.as_millisecond() - from.as_millisecond()).ok().map(Duration::from_millis)
 }
 
-/// How long, in at most two units, as kubectl writes ages: `7s`, `3m12s`, `2h5m`, `4d3h`.
+/// Formats a duration in at most two units, as kubectl writes ages: `7s`, `3m12s`, `2h5m`, `4d3h`.
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600, seconds / 60);

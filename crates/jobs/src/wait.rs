@@ -1,4 +1,4 @@
-//! Waits until a job has ended in whatever way, or until time is up.
+//! Waits until a job has ended, successfully or not, or until a timeout.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::{Class, Error, Kind, describe, view};
 /// A job that has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// The job as last seen.
+    /// The job as last observed.
     pub object: Option<DynamicObject>,
     /// How it ended.
     pub outcome: Outcome,
 }
 
 impl Ended {
-    /// The class from which the exit code follows; nothing for a success.
+    /// Returns the class that determines the exit code; `None` for success.
     pub fn class(&self) -> Option<Class> {
         match self.outcome {
             Outcome::Succeeded => None,
@@ -28,10 +28,10 @@ impl Ended {
     }
 }
 
-/// Waits until the job has ended; `told` hears of everything on the way.
+/// Waits until the job has ended; calls `told` for every step on the way.
 ///
 /// # Errors
-/// [`Error::StillRunning`] once `timeout` is over, [`Error::NotFound`], or the server's refusal.
+/// [`Error::StillRunning`] after `timeout`, [`Error::NotFound`], or the server's refusal.
 pub async fn wait(
     client: &Client,
     kind: Kind,
@@ -73,7 +73,7 @@ fn broke_off(name: &str) -> Error {
     Error::BrokenStream { what: format!("the watch of {name}"), detail: "the server ended it".to_owned() }
 }
 
-/// The exit code of the newest Launcher, for those who want to pass it on; nothing where it is not known.
+/// Returns the exit code of the newest Launcher, for callers that want to pass it on; `None` if it is unknown.
 ///
 /// # Errors
 /// The server's refusal to list pods.

@@ -1,4 +1,5 @@
-//! What runs, but perhaps otherwise than meant: said when a job is submitted, and never a reason to refuse it.
+//! Advice on jobs that can run but perhaps not as intended. It is given when a job is submitted, and never a reason to
+//! refuse it.
 
 use api::{ANNOTATION_MAX_GANG_RESTARTS, ANNOTATION_WORKER_FAILURE};
 
@@ -8,7 +9,7 @@ use crate::validate::{ValidJob, WorkerFailure};
 const STARTERS: [&str; 5] = ["mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"];
 /// Their options that give the number of ranks.
 const COUNTS: [&str; 5] = ["-n", "-np", "--n", "--np", "-c"];
-/// Options of launchers that find their hosts by asking a script, and go on without one that is lost.
+/// Options of elastic launchers, which get their hosts from a script and continue without a lost one.
 const DISCOVERS: [&str; 6] = [
     "--host-discovery-script",
     "--min-np",
@@ -17,12 +18,12 @@ const DISCOVERS: [&str; 6] = [
     "--max-num-proc",
     "--elastic-timeout",
 ];
-/// The script that is there to be asked.
+/// The name of that script in the job's pods.
 const DISCOVERY_SCRIPT: &str = "discover_hosts.sh";
-/// What allows more ranks than slots.
+/// Options that allow more ranks than slots.
 const OVERSUBSCRIBES: [&str; 4] = ["--oversubscribe", "-oversubscribe", ":oversubscribe", "OVERSUBSCRIBE"];
 
-/// What a person should know of a job before it runs, one sentence each.
+/// Returns what a user should know about a job before it runs, one sentence each.
 #[must_use]
 pub fn advise(job: &ValidJob) -> Vec<String> {
     let mut advice = Vec::new();
@@ -56,7 +57,7 @@ pub fn advise(job: &ValidJob) -> Vec<String> {
     advice
 }
 
-/// Whether an image's name says no more than "the newest": `latest`, or no tag at all.
+/// Whether an image's name has the tag `latest`, or no tag at all.
 fn has_moving_tag(image: &str) -> bool {
     if image.is_empty() || image.contains('@') {
         return false;
@@ -66,8 +67,8 @@ fn has_moving_tag(image: &str) -> bool {
     name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }
 
-/// Of a job whose Launcher looks for hosts while it runs, and that does not say what a failed Worker does: how it goes on
-/// without one.
+/// Advises how a job can continue without a failed Worker, if its Launcher discovers hosts while it runs and the job
+/// does not specify what a failed Worker does.
 pub(crate) fn elastic_advice(job: &ValidJob) -> Option<String> {
     let discovers = |word: &&str| {
         let option = word.split_once('=').map_or(*word, |(option, _)| option);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_beyond_the_slots_are_told() {
+    fn more_ranks_than_slots_are_reported() {
         let told = advice("mpi:1", &["sh", "-c", "exec /usr/bin/mpirun -x A -np 5 pi"], true);
         assert_eq!(
             told,
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_limits_and_moving_tags_are_told() {
+    fn missing_limits_and_moving_tags_are_reported() {
         let told = advice("host:5000/mpi", &[], false);
         assert_eq!(told.iter().filter(|told| told.contains(".image")).count(), 2, "{told:?}");
         assert_eq!(

@@ -1,15 +1,15 @@
-//! `status.attempts`: what became of each attempt at the job. The number is the annotation's; a job that is suspended
-//! and resumed is still at the same attempt.
+//! `status.attempts`: the outcome of each attempt at the job. The number is the annotation's; suspending and resuming
+//! a job does not start a new attempt.
 
 use api::{Attempt, Failure, MPIJobStatus, Outcome, Phase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::validate::ValidJob;
 
-/// The most attempts that are listed; the records `<job>-attempt-<n>` outlive the list.
+/// The maximum number of attempts listed; the records `<job>-attempt-<n>` outlive the list.
 const MOST_ATTEMPTS: usize = 10;
 
-/// Brings the entry of the current attempt up to date with the rest of the status, which is complete by now.
+/// Updates the entry of the current attempt from the rest of the status, which is complete at this point.
 pub(crate) fn report_attempt(job: &ValidJob, status: &mut MPIJobStatus) {
     let Some(start_time) = status.start_time.clone() else { return };
     let number = i32::try_from(job.attempt).unwrap_or(i32::MAX);
@@ -34,7 +34,7 @@ pub(crate) fn report_attempt(job: &ValidJob, status: &mut MPIJobStatus) {
     keep(status, attempt);
 }
 
-/// Ends the entry of the current attempt, which another follows. One that has ended stays as it is.
+/// Closes the entry of the current attempt before the next one. An entry that is closed already stays as it is.
 pub(crate) fn end_attempt(job: &ValidJob, failure: &Failure, ended: Time, status: &mut MPIJobStatus) {
     let number = i32::try_from(job.attempt).unwrap_or(i32::MAX);
     let known = status.attempts.iter().find(|attempt| attempt.number == number);
@@ -57,7 +57,7 @@ pub(crate) fn end_attempt(job: &ValidJob, failure: &Failure, ended: Time, status
 fn keep(status: &mut MPIJobStatus, mut attempt: Attempt) {
     let number = attempt.number;
     if let Some(known) = status.attempts.iter_mut().find(|attempt| attempt.number == number) {
-        // A Job that was removed after its end took its count with it.
+        // A Job that was removed after its end no longer has its count.
         attempt.launcher_failures = attempt.launcher_failures.max(known.launcher_failures);
         *known = attempt;
         return;

@@ -1,8 +1,8 @@
-//! What a cluster's nodes offer and what pods hold of it.
+//! The resources that a cluster's nodes offer, and those that pods hold.
 //!
-//! In: nodes and pods, in pages of any size. Out: a [`Capacity`] that keeps of each node and pod only what is counted, so
-//! that a cluster of any size is read page by page. Pure; the one place that says how much a pod takes and which nodes
-//! take it.
+//! The input is nodes and pods, in pages of any size. The output is a [`Capacity`], which keeps only what is counted,
+//! so that a cluster of any size can be read page by page. Pure; the only place that decides how much a pod takes and
+//! which nodes accept it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,24 +15,24 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use crate::diagnosis::Gpus;
 use crate::quantity::Amount;
 
-/// What GPUs are counted as, after the vendor's name (`nvidia.com/gpu`, `amd.com/gpu`).
+/// The suffix of GPU resources, after the vendor's name (`nvidia.com/gpu`, `amd.com/gpu`).
 pub(crate) const GPU_SUFFIX: &str = "/gpu";
 /// The resource that counts pods.
 pub(crate) const PODS: &str = "pods";
 
 pub(crate) type Amounts = BTreeMap<String, Amount>;
 
-/// Nodes, and what pods that have not ended hold on them.
+/// Nodes, and what the pods that have not ended hold on them.
 #[derive(Clone, Debug, Default)]
 pub struct Capacity {
     nodes: Vec<NodeShape>,
     /// By the node's name.
     held: HashMap<String, Amounts>,
-    /// The pods that hold GPUs, by UID: on which node, and how many.
+    /// The pods that hold GPUs, by UID: the node, and the number of GPUs.
     gpu_pods: HashMap<String, (String, u64)>,
 }
 
-/// A node as far as it decides which pods fit on it.
+/// The parts of a node that decide which pods fit on it.
 #[derive(Clone, Debug)]
 struct NodeShape {
     name: String,
@@ -43,12 +43,12 @@ struct NodeShape {
     allocatable: Amounts,
 }
 
-/// The room of one node.
+/// The room on one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
-    /// What no pod holds.
+    /// The resources that no pod holds.
     pub free: Amounts,
-    /// What the node offers.
+    /// The resources that the node offers.
     pub whole: Amounts,
 }
 
@@ -58,7 +58,7 @@ impl Capacity {
         self.nodes.extend(nodes.into_iter().map(NodeShape::of));
     }
 
-    /// Adds what pods hold, those of all namespaces that have not ended; one without a node holds nothing.
+    /// Adds what pods hold. Expects the pods of all namespaces that have not ended; one without a node holds nothing.
     pub fn add_pods(&mut self, pods: &[Pod]) {
         for pod in pods {
             let Some(spec) = &pod.spec else { continue };
@@ -73,7 +73,7 @@ impl Capacity {
         }
     }
 
-    /// Both together.
+    /// Merges two capacities.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.nodes.extend(other.nodes);
@@ -84,8 +84,8 @@ impl Capacity {
         self
     }
 
-    /// GPUs that a job asks for, and those that it could have: what usable nodes offer and pods other than the job's
-    /// own, given by their UIDs, do not hold.
+    /// Returns the GPUs that a job requests and those available to it: what usable nodes offer minus what other pods
+    /// hold. `own` has the UIDs of the job's own pods.
     #[must_use]
     pub fn gpus<'a>(&self, requested: u64, own: impl IntoIterator<Item = &'a str>) -> Gpus {
         let mut ours: HashMap<&str, u64> = HashMap::new();
@@ -100,7 +100,7 @@ impl Capacity {
         Gpus { requested, available: self.nodes.iter().filter(|node| node.usable).map(free).sum() }
     }
 
-    /// The room of every node.
+    /// The room on every node.
     pub(crate) fn rooms(&self) -> Vec<Room> {
         let room = |node: &NodeShape| {
             let mut free = node.allocatable.clone();
@@ -112,7 +112,7 @@ impl Capacity {
         self.nodes.iter().map(room).collect()
     }
 
-    /// Which nodes take such a pod where they have the room, by their places among [`Capacity::rooms`].
+    /// The nodes that would accept such a pod if they had room, as indices into [`Capacity::rooms`].
     pub(crate) fn taking(&self, pod: Option<&PodSpec>) -> Vec<usize> {
         let nodes = self.nodes.iter().enumerate();
         nodes.filter(|(_, node)| node.takes(pod)).map(|(at, _)| at).collect()
@@ -135,7 +135,7 @@ impl NodeShape {
         }
     }
 
-    /// Whether the node takes such a pod where it has the room: its node selector, its required node affinity and its
+    /// Whether the node would accept such a pod if it had room, by the pod's node selector, required node affinity and
     /// tolerations.
     fn takes(&self, pod: Option<&PodSpec>) -> bool {
         let selector = pod.and_then(|pod| pod.node_selector.as_ref());
@@ -193,27 +193,27 @@ fn is_tolerated(taint: &Taint, toleration: &Toleration) -> bool {
     (key.is_empty() || key == taint.key) && same_value && (effect.is_empty() || effect == taint.effect)
 }
 
-/// What a pod requests, as the scheduler counts it.
+/// A pod's requests, as the scheduler counts them.
 fn requests(pod: &PodSpec) -> Amounts {
     of_pod(pod, requested(pod.resources.as_ref()), |container| requested(container.resources.as_ref()))
 }
 
-/// What is requested; what has a limit and no request requests its limit.
+/// The requests; a resource with a limit but no request requests its limit.
 pub(crate) fn requested(resources: Option<&ResourceRequirements>) -> Amounts {
     let limits = resources.and_then(|resources| resources.limits.as_ref());
     let requests = resources.and_then(|resources| resources.requests.as_ref());
     amounts(limits.into_iter().flatten().chain(requests.into_iter().flatten()))
 }
 
-/// GPUs that a pod asks for.
+/// Returns the number of GPUs that a pod requests.
 #[must_use]
 pub fn gpus_of(pod: &PodSpec) -> u64 {
     gpu_count(&requests(pod))
 }
 
-/// What a pod takes (`k8s.io/component-helpers/resource` `PodRequests`): its containers and sidecars together, or what an
-/// init container takes beside the sidecars before it where that is more. What the pod asks for as a `whole` replaces that
-/// sum, and its overhead comes on top.
+/// What a pod takes (`k8s.io/component-helpers/resource` `PodRequests`): the sum of its containers and sidecars, or
+/// what an init container and the sidecars before it take, if that is more. Pod-level resources (`whole`) replace that
+/// sum, and the overhead is added.
 pub(crate) fn of_pod(pod: &PodSpec, whole: Amounts, of: impl Fn(&Container) -> Amounts) -> Amounts {
     let mut sum = Amounts::new();
     for container in &pod.containers {
@@ -238,7 +238,7 @@ pub(crate) fn of_pod(pod: &PodSpec, whole: Amounts, of: impl Fn(&Container) -> A
     sum
 }
 
-/// The amounts that can be read; of two of one name the second counts.
+/// The amounts that can be parsed; a later entry of the same name replaces an earlier one.
 pub(crate) fn amounts<'a>(quantities: impl Iterator<Item = (&'a String, &'a Quantity)>) -> Amounts {
     quantities.filter_map(|(name, quantity)| Some((name.clone(), Amount::read(&quantity.0)?))).collect()
 }
@@ -258,7 +258,7 @@ fn raise(most: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// Takes away of what there is; of a resource that is not there nothing can be taken.
+/// Subtracts what is used from what is free; resources that are not in `free` are ignored.
 pub(crate) fn take(free: &mut Amounts, used: &Amounts) {
     for (name, amount) in used {
         if let Some(left) = free.get_mut(name) {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_hold_and_what_cannot_be_used_is_not_available() {
+    fn held_and_unusable_resources_are_not_available() {
         let mut all = Capacity::default();
         all.add_nodes(vec![node("a", "True"), node("b", "True"), node("c", "Unknown")]);
         all.add_pods(&[pod("0", "8", Some("a")), pod("1", "8", None)]);

@@ -1,6 +1,6 @@
-//! The list of conditions, kept exactly as upstream keeps it
-//! (`kubeflow/mpi-operator`, `pkg/controller/mpi_job_controller_status.go`): a condition whose status and reason do
-//! not change is left alone, a changed one moves to the end, and the end of a job makes Running and Failed False.
+//! The list of conditions, maintained exactly as upstream does (`kubeflow/mpi-operator`,
+//! `pkg/controller/mpi_job_controller_status.go`): a condition whose status and reason do not change is left alone, a
+//! changed one moves to the end, and the end of a job sets Running and Failed to False.
 
 use api::{
     CONDITION_FAILED, CONDITION_RESTARTING, CONDITION_RUNNING, CONDITION_SUCCEEDED, JobCondition,
@@ -9,7 +9,7 @@ use api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// The condition of this type.
+/// Returns the condition of this type.
 #[must_use]
 pub fn condition<'a>(status: &'a MPIJobStatus, type_: &str) -> Option<&'a JobCondition> {
     status.conditions.iter().find(|condition| condition.type_ == type_)
@@ -21,7 +21,7 @@ pub fn is_true(status: &MPIJobStatus, type_: &str) -> bool {
     condition(status, type_).is_some_and(|condition| condition.status == "True")
 }
 
-/// Whether the job has ended, one way or the other.
+/// Whether the job has ended, successfully or not.
 pub(crate) fn is_finished(status: &MPIJobStatus) -> bool {
     is_true(status, CONDITION_SUCCEEDED) || is_true(status, CONDITION_FAILED)
 }

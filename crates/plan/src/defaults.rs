@@ -1,13 +1,13 @@
-//! The defaults of an MPIJob, as upstream's controller and CRD have them
-//! (`kubeflow/mpi-operator`, `pkg/apis/kubeflow/v2beta1/default.go`). A job comes in, a copy with nothing left open
-//! goes out; applying it twice changes nothing more.
+//! The defaults of an MPIJob, as in upstream's controller and CRD (`kubeflow/mpi-operator`,
+//! `pkg/apis/kubeflow/v2beta1/default.go`). Takes a job and returns a copy with every default filled in; applying it
+//! twice changes nothing more.
 
 use api::{LAUNCHER, MPIJob, ReplicaSpec, WORKER};
 
-/// Where upstream mounts the SSH key if the job does not say.
+/// Where upstream mounts the SSH key by default.
 pub const DEFAULT_SSH_MOUNT_PATH: &str = "/root/.ssh";
 
-/// The job with every default filled in.
+/// Returns the job with every default filled in.
 #[must_use]
 pub fn defaulted(job: &MPIJob) -> MPIJob {
     let mut job = job.clone();
@@ -36,7 +36,7 @@ fn default_replica(replica: &mut ReplicaSpec, replicas: i32, restart_policy: &st
     fill(&mut replica.restart_policy, restart_policy);
 }
 
-/// Upstream's Go types cannot tell an empty string from an absent one.
+/// Upstream's Go types cannot distinguish an empty string from an absent one.
 fn fill(field: &mut Option<String>, value: &str) {
     if field.as_deref().unwrap_or_default().is_empty() {
         *field = Some(value.to_owned());

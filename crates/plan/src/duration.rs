@@ -1,11 +1,12 @@
-//! Durations as people write them in annotations: `90s`, `10m`, `1h30m`.
+//! Durations in annotations: `90s`, `10m`, `1h30m`.
 
 use std::time::Duration;
 
 /// The longest duration that an annotation may ask for: ten years, so that sums with a time stay in range.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Reads `text` as a positive duration of hours, minutes and seconds.
+/// Parses `text` as a positive duration of hours, minutes and seconds; `None` if it is invalid or longer than ten
+/// years.
 #[must_use]
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let parsed: jiff::SignedDuration = text.trim().parse().ok()?;
@@ -18,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write_and_nothing_else() {
+    fn durations_are_parsed_and_other_text_is_rejected() {
         for (text, seconds) in [("90s", 90), ("10m", 600), ("1h30m", 5400), (" 2h ", 7200), ("1m30s", 90)] {
             assert_eq!(parse_duration(text), Some(Duration::from_secs(seconds)), "{text}");
         }

@@ -1,8 +1,8 @@
-//! Where a job stands, in the words of somebody who would know: what it waits for, on what evidence, who must act, since
-//! when, and what to do. The same rules as for failures, applied before there is one.
+//! Explains the state of a job: what it waits for, on what evidence, who must act, since when, and what to do. The
+//! rules are the same as for failures, applied before there is one.
 //!
-//! In: the job, its pods and what was told of them; out: an [`Explanation`]. Pure, and the one place that decides it: the
-//! operator's warnings while a job starts, `odh training explain` and whoever else shows it take it from here.
+//! The input is the job, its pods and their events; the output is an [`Explanation`]. Pure. This is the only place
+//! that decides it: the operator's warnings while a job starts and `odh training explain` both take it from here.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,105 +20,105 @@ use crate::observed::{
     Seen, condition_since, is_going, is_ready, is_running, phase, started_at, worker_index,
 };
 
-/// No more pods than this are named as evidence.
+/// The maximum number of pods named as evidence.
 const MOST_NAMED: usize = 4;
-/// Of Kueue's scheduling gates, for topologies (`kueue.x-k8s.io/topology`) and groups of pods.
+/// The prefix of Kueue's scheduling gates, for topologies (`kueue.x-k8s.io/topology`) and pod groups.
 const KUEUE_GATE_PREFIX: &str = "kueue.x-k8s.io/";
 
-/// What is known of a job.
+/// The known facts about a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The job with its status.
     pub job: &'a MPIJob,
-    /// Its pods, the Launcher's and the Workers'.
+    /// Its pods: the Launcher's and the Workers'.
     pub pods: &'a [Pod],
-    /// What was told of the job and its pods, the oldest first.
+    /// The events of the job and its pods, the oldest first.
     pub events: &'a [Told],
-    /// GPUs that the job asks for and that are free, where that could be counted.
+    /// The GPUs that the job requests and those that are free, if they could be counted.
     pub gpus: Option<Gpus>,
-    /// Whether the Launcher has printed anything, where that is known.
+    /// Whether the Launcher has printed anything, if known.
     pub has_printed: Option<bool>,
-    /// The job's place in its queue, where that is known.
+    /// The job's place in its queue, if known.
     pub place: Option<&'a QueuePlace>,
 }
 
 /// A job's place in a Kueue queue, from its Workload and those of the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueuePlace {
-    /// The Workload that stands for the job.
+    /// The Workload that represents the job.
     pub workload: String,
-    /// Which one it is among those that wait, from 1; nothing once it has its quota.
+    /// The job's position among those that wait, from 1; `None` once it has its quota.
     pub position: Option<usize>,
-    /// How many wait, this one counted.
+    /// The number of waiting Workloads, including this one.
     pub waiting: usize,
-    /// Why it waits, in the queue's words.
+    /// Why it waits, as the queue reports it.
     pub why: Option<String>,
 }
 
 /// An event of the job or of one of its pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// The pod that it is about; nothing if it is about the job or another of its children.
+    /// The pod that it is about; `None` if it is about the job or another of its children.
     pub pod: Option<String>,
-    /// One CamelCase word.
+    /// The reason, one CamelCase word.
     pub reason: String,
-    /// The same for a person.
+    /// The message for people.
     pub message: String,
 }
 
-/// What a job is waiting for, or has come to.
+/// What a job is waiting for, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Stage {
-    /// A queue holds it.
+    /// A queue holds it back.
     Queued,
-    /// Somebody suspended it.
+    /// A user suspended it.
     Suspended,
-    /// Its pods are not made yet.
+    /// Its pods are not created yet.
     Creating,
     /// Pods wait for a node.
     Scheduling,
     /// Images are pulled, volumes mounted, containers created.
     Starting,
-    /// Workers run and are not ready.
+    /// Workers run but are not ready.
     Readiness,
-    /// Workers are ready, and the Launcher does not run yet.
+    /// Workers are ready, but the Launcher does not run yet.
     Launching,
-    /// The Launcher runs and has printed nothing: it reaches the Workers, and MPI starts up.
+    /// The Launcher runs but has printed nothing: it is connecting to the Workers, and MPI is starting up.
     FirstOutput,
     /// All its pods run.
     Running,
-    /// It runs, and nothing was seen of it for the stall timeout.
+    /// It runs, but has shown no activity for the stall timeout.
     Stalled,
-    /// The gang is being started anew after a failure of the infrastructure.
+    /// The gang is being restarted after an infrastructure failure.
     Restarting,
-    /// It ended well.
+    /// It succeeded.
     Succeeded,
-    /// It ended otherwise.
+    /// It failed.
     Failed,
 }
 
-/// Where a job stands, and why.
+/// The state of a job, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// What it waits for, or has come to.
+    /// What it waits for, or how it ended.
     pub state: Stage,
-    /// The cause, one of those that the troubleshooting guide lists, where something is wrong.
+    /// The cause, one of those in the troubleshooting guide, if something is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// One line for people.
     pub message: String,
-    /// What that rests on: statuses and events, the strongest first.
+    /// The evidence: statuses and events, the strongest first.
     pub evidence: Vec<String>,
     /// Who must act.
     pub actor: Actor,
-    /// Since when it is so.
+    /// Since when the job has been in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// Where more is written.
+    /// A link to more information.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
 }
@@ -137,8 +137,8 @@ impl Explanation {
         }
     }
 
-    /// The same, for what was found; where nothing was, for what the status says that the job waits for: the pods that are
-    /// there may have nothing to say of those that cannot be made.
+    /// Adds the cause that was found; if none was, what the status says that the job waits for. The pods that exist
+    /// may not show why others cannot be created.
     fn because_of(mut self, found: Option<Diagnosis>, status: &MPIJobStatus) -> Self {
         if let Some(found) = found {
             self.cause = Some(found.cause.word().to_owned());
@@ -163,7 +163,7 @@ impl Explanation {
     }
 }
 
-/// Says where a job stands.
+/// Explains the state of a job.
 #[must_use]
 pub fn explain(situation: &Situation<'_>) -> Explanation {
     let none = MPIJobStatus::default();
@@ -207,7 +207,7 @@ fn ended(status: &MPIJobStatus) -> Option<Explanation> {
     }
 }
 
-/// A job that is held back.
+/// A suspended job, held back by a user or a queue.
 fn held(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation> {
     let job = situation.job;
     let suspended = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
@@ -227,13 +227,13 @@ fn held(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation>
             ..Explanation::new(Stage::Suspended, "The job is suspended", since)
         },
     };
-    // Where something is wrong with the job itself, neither the queue nor a resumption lets it go on. What its pods waited
-    // for before it was suspended may still stand in its status, and matters no more.
+    // If the job itself is invalid, neither the queue nor a resumption lets it go on. Whatever its pods waited for
+    // before it was suspended may still be in the status, but no longer matters.
     let is_invalid = status.waiting.as_ref().is_some_and(|waiting| waiting.reason == REASON_VALIDATION);
     Some(if is_invalid { told.because_of(None, status) } else { told })
 }
 
-/// A job that a queue holds back: which one it is, and why it waits.
+/// A job that a queue holds back: its position, and why it waits.
 fn queued(queue: &str, place: Option<&QueuePlace>, since: Option<Timestamp>) -> Explanation {
     let number = place.and_then(|place| Some((place.position?, place.waiting)));
     let message = match number {
@@ -257,7 +257,7 @@ fn queued(queue: &str, place: Option<&QueuePlace>, since: Option<Timestamp>) -> 
     }
 }
 
-/// A job whose pods do not all run yet: the earliest stage that any of them is in, and what keeps it there.
+/// A job whose pods do not all run yet: the earliest stage of any pod, and what keeps it there.
 fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation> {
     let job = situation.job;
     let name = job.metadata.name.as_deref().unwrap_or_default();
@@ -295,7 +295,7 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         }
         return Some(told.because_of(found, status));
     }
-    // Of a job that runs, pods that are not seen are pods that may not be seen, or another operator's.
+    // If the job runs, pods that are not visible are ones that we may not read, or another operator's.
     if !is_running_job(status) && (all.is_empty() || workers.len() < usize::try_from(wanted).unwrap_or(0)) {
         let told = if status.conditions.is_empty() && all.is_empty() {
             not_taken_up(started)
@@ -325,7 +325,7 @@ fn gates_of(pod: &Pod) -> Vec<&str> {
     gates.map(|gate| gate.name.as_str()).collect()
 }
 
-/// Pods that the scheduler does not look at while they have gates: which, and who removes them.
+/// Pods that the scheduler ignores because of their scheduling gates: which gates, and who removes them.
 fn gated(told: Explanation, job: &MPIJob, waiting: &[&Pod], of: usize) -> Explanation {
     let held = waiting.iter().filter(|pod| !gates_of(pod).is_empty()).count();
     let gates: BTreeSet<&str> = waiting.iter().flat_map(|pod| gates_of(pod)).collect();
@@ -365,7 +365,7 @@ fn gated(told: Explanation, job: &MPIJob, waiting: &[&Pod], of: usize) -> Explan
     }
 }
 
-/// A job of which no operator has said anything.
+/// A job that no operator has reported on.
 fn not_taken_up(since: Option<Timestamp>) -> Explanation {
     Explanation {
         actor: Actor::Administrator,
@@ -386,7 +386,7 @@ fn is_stalled(status: &MPIJobStatus) -> bool {
     condition(status, CONDITION_STALLED).is_some_and(|stalled| stalled.status == "True")
 }
 
-/// A job of which everything runs.
+/// A job whose pods all run.
 fn running(status: &MPIJobStatus) -> Explanation {
     let since = |type_: &str| {
         condition(status, type_)
@@ -418,7 +418,7 @@ fn running(status: &MPIJobStatus) -> Explanation {
     }
 }
 
-/// Which stage of its start a pod is in; nothing once it is through.
+/// The stage of its start that a pod is in; `None` once it has started.
 fn stage_of(pod: &Pod, worker: bool) -> Option<Stage> {
     if has_ended(pod) {
         return None;
@@ -436,7 +436,7 @@ fn has_ended(pod: &Pod) -> bool {
     ["Failed", "Succeeded"].contains(&phase(pod))
 }
 
-/// Since when a pod is in that stage.
+/// Since when a pod has been in that stage.
 fn since_of(pod: &Pod, stage: Stage) -> Option<Timestamp> {
     let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
     match stage {
@@ -455,7 +455,7 @@ fn named(pods: &[&Pod]) -> Vec<String> {
     lines
 }
 
-/// Whether a job that is starting waits for GPUs, and has not said how many there are: then they are counted.
+/// Whether a starting job waits for GPUs and its status has no GPU counts yet, so that they need counting.
 #[must_use]
 pub fn wants_gpus_counted(seen: &Seen) -> bool {
     let known = seen.status.waiting.as_ref().is_some_and(|waiting| has_numbers(&waiting.message));
@@ -470,13 +470,13 @@ pub fn wants_gpus_counted(seen: &Seen) -> bool {
     starting && !known && seen.workers.iter().any(|pod| lacks_gpus(pod))
 }
 
-/// Whether a message says how many GPUs there are.
+/// Whether a message contains GPU counts.
 pub(crate) fn has_numbers(message: &str) -> bool {
     message.contains("Insufficient GPUs: ")
 }
 
-/// What keeps a job's pods from starting, by their statuses and by what was told of the job: of a job that starts as it
-/// should, nothing.
+/// What keeps a job's pods from starting, by their statuses and by the job's events; `None` for a job that starts
+/// normally.
 pub(crate) fn hindrance<'a>(
     job: &str,
     pods: impl Iterator<Item = &'a Pod>,
@@ -487,7 +487,7 @@ pub(crate) fn hindrance<'a>(
         let stage = stage_of(pod, worker_index(job, pod).is_some());
         !is_going(pod) && matches!(stage, Some(Stage::Scheduling | Stage::Starting))
     };
-    // Gates are on every pod for a moment where a queue assigns nodes; they are explained to those who ask.
+    // Where a queue assigns nodes, every pod has gates for a moment; they are explained only on request.
     let pods = pods
         .filter(|pod| starting(pod) && gates_of(pod).is_empty())
         .map(|pod| PodFacts::of(pod, worker_index(job, pod).is_some()))
@@ -496,7 +496,8 @@ pub(crate) fn hindrance<'a>(
     diagnose(&Output::default(), Ending::Unknown, &facts).filter(|found| found.cause != Cause::Unknown)
 }
 
-/// What keeps these pods from going on, if statuses and events say so; without pods, what keeps them from being made.
+/// What keeps these pods from going on, by their statuses and events; without pods, what keeps them from being
+/// created.
 fn trouble(situation: &Situation<'_>, pods: &[&Pod], job: &str) -> Option<Diagnosis> {
     let pair = |told: &Told| (told.reason.clone(), told.message.clone());
     let mut by_pod: HashMap<&str, Vec<&Told>> = HashMap::new();
@@ -521,7 +522,7 @@ fn trouble(situation: &Situation<'_>, pods: &[&Pod], job: &str) -> Option<Diagno
     diagnose(&Output::default(), Ending::Unknown, &facts).filter(|found| found.cause != Cause::Unknown)
 }
 
-/// The newest first, as of equal findings the first counts.
+/// Puts the newest first, because the first of equal findings wins.
 fn newest(events: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
     let mut events: Vec<(String, String)> = events.collect();
     events.reverse();
@@ -578,13 +579,13 @@ mod tests {
         explain(&Situation { pods, events, gpus, has_printed, ..alone(&job) })
     }
 
-    /// A job of which nothing else is known.
+    /// A job about which nothing else is known.
     fn alone(job: &MPIJob) -> Situation<'_> {
         Situation { job, pods: &[], events: &[], gpus: None, has_printed: None, place: None }
     }
 
     #[test]
-    fn what_pods_waited_for_before_their_job_was_suspended_explains_nothing() {
+    fn a_suspended_job_is_not_explained_by_what_its_pods_waited_for() {
         let before = json!({ "phase": "Pending",
             "waiting": { "reason": "Unschedulable", "message": "Insufficient GPUs: requested 16, available 2" } });
         let mut held = job(before, json!({ "suspend": true }));
@@ -606,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stage_of_a_start_is_told() {
+    fn each_stage_of_a_start_is_explained() {
         let image = waiting("ImagePullBackOff", "Back-off pulling image \"registry.example/train:1\"");
         let ready = || pod("pi-worker-1", up("True"));
         let launcher = |status| pod("pi-launcher-x", status);
@@ -688,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_in_a_queue_has_its_place_there() {
+    fn a_queued_job_is_explained_with_its_position() {
         let job = job(json!({}), json!({ "suspend": true }));
         let why = "couldn't assign flavors to pod set worker: insufficient unused quota for nvidia.com/gpu";
         let place = QueuePlace {
@@ -703,7 +704,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_status_says_stands_where_pods_and_events_say_nothing() {
+    fn the_status_explains_a_job_when_pods_and_events_do_not() {
         let status = json!({ "phase": "Pending", "phaseReason": "Initializing",
             "waiting": { "reason": "QuotaExceeded", "message": "Quota exceeded: pods", "suggestion": "ask" } });
         let job = job(status, json!({}));
@@ -719,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_held_says_who_holds_it() {
+    fn a_held_job_is_explained_by_who_holds_it() {
         let job = job(json!({}), json!({ "suspend": true }));
         let found = explain(&alone(&job));
         assert_eq!((found.state, found.actor), (Stage::Queued, Actor::Administrator));
@@ -746,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_job_is_told_as_its_status_has_it() {
+    fn the_end_of_a_job_is_explained_from_its_status() {
         let status = json!({ "phase": "Failed", "completionTime": "2026-01-01T00:01:00Z", "failure": {
             "reason": "OutOfMemory", "message": "Worker 1 failed", "suggestion": "more", "pod": "pi-worker-1", "exitCode": 137 } });
         let job = job(status, json!({}));

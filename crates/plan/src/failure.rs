@@ -1,5 +1,5 @@
-//! `status.failure`: who failed, why, and what to do. What a pod's status says for certain comes first; what the
-//! Launcher printed explains the rest. A cause that is known is never replaced by one that says less.
+//! `status.failure`: who failed, why, and what to do. Facts from a pod's status come first; the Launcher's output
+//! explains the rest. A known cause is never replaced by a less specific one.
 
 use api::Failure;
 
@@ -12,7 +12,7 @@ use crate::objects::worker_name;
 use crate::observed::{Seen, is_failed, worker_index};
 use crate::validate::ValidJob;
 
-/// What is known of a pod's failure, as the status tells it.
+/// A pod's failure in the form of `status.failure`.
 pub(crate) fn failure_of(failure: PodFailure, who: &str, pod: String, worker: Option<i32>) -> Failure {
     Failure {
         reason: failure.cause.word().to_owned(),
@@ -28,7 +28,8 @@ pub(crate) fn failure_of(failure: PodFailure, who: &str, pod: String, worker: Op
     }
 }
 
-/// Why the Launcher's Job failed, with the reason and message of its condition: a Worker that did, else the Launcher.
+/// Why the Launcher's Job failed, given the reason and message of its condition: because of a failed Worker, else the
+/// Launcher.
 pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, message: &str) -> Failure {
     let failed = seen.workers.iter().filter(|pod| is_failed(pod));
     let worker =
@@ -63,7 +64,7 @@ pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, messag
     })
 }
 
-/// Causes that another try of the same Launcher meets again: what the user wrote has to change.
+/// Causes that would fail the same Launcher again: the user has to change something.
 const USERS_ERRORS: [Cause; 10] = [
     Cause::ExecutableNotFound,
     Cause::ExecutableNotPermitted,
@@ -77,8 +78,8 @@ const USERS_ERRORS: [Cause; 10] = [
     Cause::VersionMismatch,
 ];
 
-/// The Worker whose launch agent may know why a rank was killed: the kernel may have done it for want of memory, which is seen
-/// in the container alone.
+/// The Worker whose launch agent may know why a rank was killed: the kernel may have killed it when memory ran out,
+/// which only the agent in the container can see.
 #[must_use]
 pub fn wants_agent<'a>(job: &ValidJob, seen: &'a Seen) -> Option<&'a Pod> {
     let (failure, cause, _) = of_failed_run(job, seen)?;
@@ -89,36 +90,36 @@ pub fn wants_agent<'a>(job: &ValidJob, seen: &'a Seen) -> Option<&'a Pod> {
     pod.filter(|_| limits.memory.is_some())
 }
 
-/// The lines of a Worker's log that its launch agent wrote itself.
+/// The lines that the launch agent itself wrote to a Worker's log.
 #[must_use]
 pub fn agents_lines(log: &str) -> String {
     log.lines().filter(|line| line.starts_with(AGENT_PREFIX)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Whether the launch agent has still to tell of the end of a call: what it found it says before that.
+/// Whether the launch agent has not yet logged the end of a call. It logs its findings before that.
 #[must_use]
 pub fn is_agent_busy(log: &str) -> bool {
     let ends = |line: &&str| line.contains(" ended with code ") || line.contains(" lost its caller");
     log.lines().filter(|line| agent_begins(line)).count() > log.lines().filter(ends).count()
 }
 
-/// Whether the launch agent's lines are there from its first.
+/// Whether the log has the launch agent's lines from the very first on.
 #[must_use]
 pub fn is_agent_heard_out(log: &str) -> bool {
     log.lines().any(|line| line.starts_with(&format!("{AGENT_PREFIX}serving on ")))
 }
 
-/// What the launch agent's own lines begin with.
+/// The prefix of the launch agent's own lines.
 const AGENT_PREFIX: &str = "odh-launch: ";
 
-/// Why the Launcher's last run failed, where trying again is to no avail: the launcher itself said what is wrong, and
-/// it is the user's to mend. What a program could have printed is too weak to end a job on.
+/// Why the Launcher's last run failed, if retrying is useless: MPI's launcher itself reported the error, and the user
+/// must fix it. Output that the program could have printed is too weak a reason to end a job.
 pub(crate) fn users_error(job: &ValidJob, seen: &Seen) -> Option<Failure> {
     let (failure, cause, confidence) = of_failed_run(job, seen)?;
     (USERS_ERRORS.contains(&cause) && confidence >= Confidence::Medium).then_some(failure)
 }
 
-/// What the Launcher's last failed run says, by its pod's status and by what it printed.
+/// What the Launcher's last failed run shows, by its pod's status and its output.
 fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confidence)> {
     let pod = seen.failed_launcher_pod()?;
     let name = pod.metadata.name.clone().unwrap_or_default();
@@ -129,10 +130,10 @@ fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confide
     let run = failed_run(pod);
     let code = run.as_ref().map(|run| run.ended.exit_code);
     let log = seen.launcher_failed.as_ref().filter(|run| run.pod.metadata.uid == pod.metadata.uid);
-    // A Launcher that printed nothing at all says as little as one whose log is gone.
+    // A Launcher that printed nothing explains as little as one whose log is gone.
     let log = log.and_then(|run| run.log.as_deref()).filter(|log| !log.trim().is_empty());
     let mut facts = Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
-    // Of the Launcher's pods the one that failed counts, which may be gone.
+    // Among the Launcher's pods only the failed one counts, and it may be gone.
     facts.pods.retain(|pod| pod.worker);
     facts.pods.insert(0, PodFacts::of(pod, false));
     let ending = code.map_or(Ending::Unknown, Ending::Exited);
@@ -165,16 +166,16 @@ fn of_failed_run(job: &ValidJob, seen: &Seen) -> Option<(Failure, Cause, Confide
     Some((failure, cause, confidence))
 }
 
-/// What is known of the pods that are there.
+/// The facts about the existing pods.
 pub(crate) fn pod_facts(seen: &Seen) -> Vec<PodFacts> {
     let launchers = seen.launcher_pods.iter().map(|pod| PodFacts::of(pod, false));
     launchers.chain(seen.workers.iter().map(|pod| PodFacts::of(pod, true))).collect()
 }
 
-/// Exit codes that mpirun passes on from a rank; its own failures are 1 and those above.
+/// Exit codes that mpirun passes on from a rank; its own failures are 1 and the codes above the range.
 const RANK_CODES: std::ops::RangeInclusive<i32> = 2..=123;
 
-/// What a run says of which nothing but the end is known.
+/// The cause when only the end of a run is known.
 fn without_log(run: Option<&FailedRun>) -> (Cause, String, String) {
     let (cause, message) = match run {
         Some(FailedRun { container, ended, .. }) => {
@@ -194,7 +195,7 @@ fn without_log(run: Option<&FailedRun>) -> (Cause, String, String) {
     (cause, message, cause.advice().suggestion.to_owned())
 }
 
-/// Which Worker a rank runs on; not told where the Launcher's host takes ranks too, or slots are not fixed.
+/// Maps ranks to Workers; `None` if the Launcher's host takes ranks too, or slots are not fixed.
 pub(crate) fn world(job: &ValidJob) -> Option<World> {
     let slots = u32::try_from(job.slots).ok().filter(|slots| *slots > 0 && !job.launcher_as_worker)?;
     let workers = (0..job.worker_count()).map(|index| worker_name(&job.name, index)).collect();

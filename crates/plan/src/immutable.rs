@@ -1,7 +1,8 @@
-//! What of a job may not change once it is there: everything but `suspend`, `Worker.replicas`, `schedulingPolicy` and, while
-//! the job is suspended, what a queue injects into the templates. Compared is what a job means, not how it is written: a
-//! client that reads it into types of its own and writes it back leaves out what is empty, fills in what is not, and writes
-//! quantities in its own way. No upstream counterpart: there a change is taken as far as pods are made after it.
+//! The parts of a job that may not change once it exists: everything but `suspend`, `Worker.replicas`,
+//! `schedulingPolicy` and, while the job is suspended, what a queue injects into the templates. Jobs are compared by
+//! meaning, not by spelling: a client that reads a job into its own types and writes it back drops empty fields, fills
+//! in defaults, and writes quantities in its own way. No upstream counterpart: upstream accepts a change, and it
+//! affects only pods that are created later.
 
 use api::{LAUNCHER, MPIJob, ReplicaSpec, WORKER};
 use serde_json::{Map, Value};
@@ -12,13 +13,13 @@ use crate::validate::Fault;
 
 /// Fields of a pod spec that a queue injects while a job is suspended.
 const INJECTED_POD_FIELDS: [&str; 3] = ["nodeSelector", "tolerations", "schedulingGates"];
-/// Fields of a template's metadata that it injects then.
+/// Fields of a template's metadata that a queue injects while a job is suspended.
 const INJECTED_METADATA_FIELDS: [&str; 2] = ["labels", "annotations"];
 /// Fields of the run policy that may change at any time.
 const FREE_POLICY_FIELDS: [&str; 2] = ["suspend", "schedulingPolicy"];
 const ADVICE: &str = "delete the job and create it again";
 
-/// What a change of a job changes that must stay as it is; nothing if it may be made.
+/// Returns the changes of a job that are not allowed; empty if the change may be made.
 #[must_use]
 pub fn forbidden_changes(old: &MPIJob, new: &MPIJob) -> Vec<Fault> {
     let suspended = |job: &MPIJob| job.spec.run_policy.as_ref().is_some_and(|it| it.suspend == Some(true));
@@ -94,9 +95,9 @@ fn compare_replicas(
     }
 }
 
-/// The fields of a value, in plain form.
+/// The fields of a value, in normalized form.
 fn fields_of(value: &impl serde::Serialize) -> Map<String, Value> {
-    // Wire types always become JSON.
+    // Wire types can always be serialized as JSON.
     let value = serde_json::to_value(value).unwrap_or_default();
     match plain("", value) {
         Some(Value::Object(fields)) => fields,
@@ -104,20 +105,20 @@ fn fields_of(value: &impl serde::Serialize) -> Map<String, Value> {
     }
 }
 
-/// The names of fields that one side has otherwise than the other.
+/// The names of the fields that differ.
 fn differing(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<String> {
     let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     names.into_iter().filter(|name| old.get(*name) != new.get(*name)).cloned().collect()
 }
 
-/// Maps from text to text, of which every entry counts.
+/// Maps from text to text, in which every entry counts.
 const TEXT_MAPS: [&str; 7] =
     ["labels", "annotations", "nodeSelector", "matchLabels", "volumeAttributes", "options", "data"];
 /// Maps from resources to quantities.
 const QUANTITY_MAPS: [&str; 4] = ["limits", "requests", "overhead", "capacity"];
-/// Other quantities. Go writes a divisor that is not given as 0.
+/// Other quantities. Go writes an unset divisor as 0.
 const QUANTITIES: [&str; 2] = ["sizeLimit", "divisor"];
-/// Objects that say nothing when they are empty; of others, such as `emptyDir` and selectors, being there says something.
+/// Objects that mean nothing when empty; others, such as `emptyDir` and selectors, mean something by their presence.
 const EMPTY_OBJECTS: [&str; 15] = [
     "resources",
     "metadata",
@@ -135,10 +136,10 @@ const EMPTY_OBJECTS: [&str; 15] = [
     "lifecycle",
     "dnsConfig",
 ];
-/// Flags that are false when they are not given; of others, such as `allowPrivilegeEscalation`, false says something.
+/// Flags for which unset means false; for others, such as `allowPrivilegeEscalation`, false differs from unset.
 const FLAGS: [&str; 8] =
     ["hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "readOnly", "chapAuthDiscovery"];
-/// Numbers that are 0 when they are not given.
+/// Numbers for which unset means 0.
 const NUMBERS: [&str; 7] = [
     "hostPort",
     "initialDelaySeconds",
@@ -149,7 +150,7 @@ const NUMBERS: [&str; 7] = [
     "partition",
 ];
 
-/// A field's value in the one form that it has however it is written; nothing where it says as much as being left out.
+/// A field's value in normalized form, independent of its spelling; `None` if it means the same as an unset field.
 fn plain(name: &str, value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -159,7 +160,7 @@ fn plain(name: &str, value: Value) -> Option<Value> {
             let text = plain_quantity(&text);
             (name != "divisor" || text != "0").then_some(Value::String(text))
         }
-        // Of a claim it says that there is to be no class.
+        // For a claim, the empty name means no storage class.
         Value::String(text) if text.is_empty() && name != "storageClassName" => None,
         Value::Array(items) if items.is_empty() => None,
         Value::Array(items) => Some(items.into_iter().map(plain_item).collect()),
@@ -186,7 +187,7 @@ fn plain(name: &str, value: Value) -> Option<Value> {
     }
 }
 
-/// An entry of a list: it is there, whatever is in it.
+/// Normalizes an entry of a list; it is kept even if it is empty.
 fn plain_item(item: Value) -> Value {
     match item {
         Value::Object(fields) => {
@@ -196,7 +197,7 @@ fn plain_item(item: Value) -> Value {
     }
 }
 
-/// Equal quantities are equal texts.
+/// Normalizes a quantity, so that equal quantities become equal texts.
 fn plain_quantity(text: &str) -> String {
     Amount::read(text).map_or_else(|| text.to_owned(), |amount| amount.nanos().to_string())
 }
@@ -232,7 +233,7 @@ mod tests {
         })
     }
 
-    /// The same job as a client of Go's types writes it.
+    /// The same job as a client with Go types writes it.
     fn typed() -> Value {
         let template = json!({
             "metadata": { "creationTimestamp": null, "labels": { "team": "" } },
@@ -270,7 +271,7 @@ mod tests {
         for role in ["Launcher", "Worker"] {
             let port =
                 &mut stored["spec"]["mpiReplicaSpecs"][role]["template"]["spec"]["containers"][0]["ports"][0];
-            // The definition fills it in.
+            // The CRD sets this default.
             port["protocol"] = json!("TCP");
         }
         assert_eq!(changes(&stored, &typed()), Vec::<String>::new());
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_queue_needs_can_be_changed() {
+    fn fields_that_a_queue_injects_can_be_changed() {
         let mut changed = typed();
         changed["spec"]["runPolicy"] = json!({ "suspend": true, "schedulingPolicy": { "queue": "q" } });
         changed["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = json!(5);

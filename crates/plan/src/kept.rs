@@ -1,7 +1,7 @@
-//! Pods and Launchers as far as anything reads them: what [`plan`](crate::plan), [`report`](crate::report) and the
-//! diagnosis are given. They are by far the most of what an operator keeps in memory, and the types of the API are some
-//! kilobytes each, mostly of fields that are empty. Names and shapes are the API's, so that an object of the API server
-//! decodes to them as it is; what is not here is skipped while it is read. Whoever reads more of a pod adds the field.
+//! Pods and Launchers, reduced to the fields that [`plan`](crate::plan), [`report`](crate::report) and the diagnosis
+//! read. They make up by far most of an operator's memory, and the full API types take some kilobytes each, mostly for
+//! empty fields. Names and shapes are the API's, so that an object of the API server decodes to them directly; other
+//! fields are skipped while decoding. To read more of a pod, add the field here.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ use serde::{Deserialize, Deserializer};
 /// A pod (`core/v1`).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Pod {
-    /// Whole, but for the fields' managers where it came from a watch.
+    /// Complete, except for `managedFields` if it came from a watch.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What was asked for.
+    /// The desired state.
     pub spec: Option<PodSpec>,
-    /// What was last heard.
+    /// The last reported state.
     pub status: Option<PodStatus>,
 }
 
@@ -35,9 +35,9 @@ pub struct PodSpec {
     pub node_name: Option<String>,
     /// Its containers, the MPI container first.
     pub containers: Vec<Container>,
-    /// Those that run before.
+    /// Its init containers.
     pub init_containers: Option<Vec<Container>>,
-    /// What keeps the scheduler from looking at the pod.
+    /// The gates that keep the scheduler from considering the pod.
     pub scheduling_gates: Option<Vec<PodSchedulingGate>>,
 }
 
@@ -47,7 +47,7 @@ pub struct PodSpec {
 pub struct Container {
     /// Its name, unique in the pod.
     pub name: String,
-    /// What it may use.
+    /// The resources that it may use.
     pub resources: Option<Resources>,
 }
 
@@ -55,7 +55,7 @@ pub struct Container {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    /// The most that it may use.
+    /// The most that it may use of each resource.
     pub limits: Option<Limits>,
 }
 
@@ -73,19 +73,19 @@ pub struct Limits {
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub phase: Option<String>,
-    /// Why it is so, in one word, e.g. `Evicted`.
+    /// Why it is in this phase, in one word, e.g. `Evicted`.
     pub reason: Option<String>,
-    /// Why it is so, in a sentence.
+    /// Why it is in this phase, in a sentence.
     pub message: Option<String>,
-    /// Its address: a diagnosis tells whose an address in the output is.
+    /// Its IP address, by which a diagnosis maps addresses in the output to pods.
     #[serde(rename = "podIP")]
     pub pod_ip: Option<String>,
-    /// Its conditions, but for those that nothing reads.
+    /// Its conditions, without those that nothing reads.
     #[serde(deserialize_with = "conditions")]
     pub conditions: Option<Vec<PodCondition>>,
-    /// Of the containers.
+    /// The statuses of its containers.
     pub container_statuses: Option<Vec<ContainerStatus>>,
-    /// Of the init containers.
+    /// The statuses of its init containers.
     pub init_container_statuses: Option<Vec<ContainerStatus>>,
 }
 
@@ -108,25 +108,25 @@ fn read_ones(mut conditions: Vec<PodCondition>) -> Vec<PodCondition> {
 pub struct ContainerStatus {
     /// Its name in the spec.
     pub name: String,
-    /// Whether its readiness probe succeeded last.
+    /// Whether its last readiness probe succeeded.
     pub ready: bool,
-    /// How often it was started again.
+    /// The number of restarts.
     pub restart_count: i32,
-    /// How it is.
+    /// Its current state.
     pub state: Option<ContainerState>,
-    /// How the run before ended.
+    /// How its previous run ended.
     pub last_state: Option<Box<ContainerState>>,
 }
 
 /// A Launcher's Job (`batch/v1`).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Job {
-    /// Whole, but for the fields' managers where it came from a watch.
+    /// Complete, except for `managedFields` if it came from a watch.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What was asked for.
+    /// The desired state.
     pub spec: Option<JobSpec>,
-    /// What was last heard.
+    /// The last reported state.
     pub status: Option<JobStatus>,
 }
 
@@ -134,9 +134,9 @@ pub struct Job {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct JobSpec {
-    /// Whether its pod is held back.
+    /// Whether it is suspended.
     pub suspend: Option<bool>,
-    /// Of its pod's template, what a resumed job replaces.
+    /// The parts of its pod's template that a resumed job replaces.
     pub template: PodTemplate,
 }
 
@@ -152,11 +152,11 @@ pub struct PodTemplate {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TemplateSpec {
-    /// Labels of the nodes that will do.
+    /// Labels that the pod's node must have.
     pub node_selector: Option<BTreeMap<String, String>>,
 }
 
-/// Tells the client which resource of the API decodes to a type.
+/// Implements `Resource` for a type, so that the client knows which API resource decodes to it.
 macro_rules! of_the_api {
     ($kept:ty, $whole:ty) => {
         impl k8s_openapi::Resource for $kept {
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_of_the_api_decodes_to_what_its_whole_type_gives() {
+    fn a_pod_of_the_api_decodes_to_the_same_values_as_its_full_type() {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "pi-worker-0", "labels": { "a": "b" } },
             "spec": {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launchers_job_decodes_to_what_its_whole_type_gives() {
+    fn a_launchers_job_decodes_to_the_same_values_as_its_full_type() {
         let job = json!({
             "metadata": { "name": "pi-launcher" },
             "spec": { "suspend": true, "backoffLimit": 2, "template": { "metadata": { "labels": {} },

@@ -1,9 +1,9 @@
-//! What to do about an MPIJob, as pure functions over wire types.
+//! Decides what to do about an MPIJob, as pure functions over wire types.
 //!
-//! [`defaulted`] → [`validate`] → [`plan`] → [`report`]: a job as it was written comes in, with what was seen of its
-//! children and the time; what to create, apply and delete comes out, then the status to write and the events to
-//! record. Nothing here reads a clock, the environment, the network or a random number, so the same input gives
-//! the same output, in the operator, in `--dry-run` and in a test.
+//! [`defaulted`] → [`validate`] → [`plan`] → [`report`]. The input is the job as it was written, the observed state of
+//! its children, and the time. The output is what to create, apply and delete, then the status to write and the events
+//! to record. Nothing here reads a clock, the environment, the network or a random number, so the same input gives the
+//! same output in the operator, in `--dry-run` and in a test.
 
 mod advice;
 mod attempts;
@@ -53,16 +53,16 @@ pub use validate::{
 };
 pub use world_check::agents_to_ask;
 
-/// What the operator's configuration decides for every job.
+/// The operator's settings that apply to every job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The cluster's DNS domain, appended to host names in the hostfile where not empty, e.g. `cluster.local`.
+    /// The cluster's DNS domain, appended to host names in the hostfile unless empty, e.g. `cluster.local`.
     pub cluster_domain: String,
     /// The transport of jobs without the annotation `training.opendatahub.io/launch`.
     pub default_launch: Launch,
     /// The image whose `odh-launch` an init container copies into pods of the `agent` transport.
     pub launch_image: String,
-    /// Who schedules jobs as gangs, if anyone does.
+    /// The gang scheduler, if jobs are scheduled as gangs.
     pub gang: Option<Gang>,
 }
 

@@ -1,5 +1,6 @@
-//! What was seen of a job's children: the input of planning, gathered by the operator from its watches. Only objects
-//! that the job controls are in it; a stranger of the same name is found out when a create is refused.
+//! The observed state of a job's children: the input of planning, which the operator gathers from its watches. It has
+//! only objects that the job controls; an object of the same name that it does not control is noticed when a create is
+//! refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,24 +17,25 @@ use crate::planning::ChildKind;
 use crate::restart::attempt_of;
 use crate::validate::{Launch, ValidJob};
 
-/// The job's Secret, of which nothing but its keys' names is looked at.
+/// The job's Secret. Only the names of its keys are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SecretSeen {
-    /// There is none, or it was never asked for; creating it is harmless where it exists.
+    /// It does not exist, or was never read; creating it is harmless where it exists.
     #[default]
     Absent,
-    /// It is there, with both keys.
+    /// It exists, with both keys.
     Present,
-    /// It is there, but its keys are not those that pods mount.
+    /// It exists, but lacks keys that pods mount.
     Incomplete,
 }
 
 /// A job's last written status and its children.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// The status that the job has.
+    /// The job's current status.
     pub status: MPIJobStatus,
-    /// A new key pair, which whoever has randomness gives where the Secret is not [`SecretSeen::Present`].
+    /// A new key pair. The caller, which has a source of randomness, supplies it unless the Secret is
+    /// [`SecretSeen::Present`].
     pub new_key: Option<KeyPair>,
     /// The headless Service.
     pub service: Option<Service>,
@@ -45,9 +47,9 @@ pub struct Seen {
     pub launcher: Option<Job>,
     /// The pods of the Launcher's Job.
     pub launcher_pods: Vec<Pod>,
-    /// The Launcher's last run that ended badly, which its pod may not have outlived.
+    /// The Launcher's last failed run, whose pod may be gone.
     pub launcher_failed: Option<LauncherRun>,
-    /// The Workers' pods, in any order; those being deleted too.
+    /// The Workers' pods, in any order, including those being deleted.
     pub workers: Vec<Arc<Pod>>,
     /// Workers' pods as they were when something outside of the job took them away; they may be gone by now.
     pub disrupted_workers: Vec<Pod>,
@@ -55,30 +57,30 @@ pub struct Seen {
     pub pod_group: Option<PodGroup>,
     /// The values of the priority classes that [`deciding_classes`](crate::deciding_classes) named.
     pub priorities: BTreeMap<String, i32>,
-    /// Whether the NetworkPolicy is known to be there.
+    /// Whether the NetworkPolicy is known to exist.
     pub network_policy: bool,
-    /// Names that the job needs and that objects of others have, by what was refused before.
+    /// Names that the job needs but that objects of others hold, as earlier refusals have shown.
     pub strangers: BTreeSet<(ChildKind, String)>,
-    /// Pods of former Launchers that have not ended yet: nothing new is made before they have.
+    /// Pods of earlier Launchers that have not ended yet; nothing new is created before they have.
     pub former_launcher_pods: Vec<Pod>,
-    /// Nodes of the job's pods that are lost, with what their Ready condition says.
+    /// Lost nodes of the job's pods, with the message of their Ready condition.
     pub lost_nodes: BTreeMap<String, String>,
-    /// GPUs that the job asks for and that are free, where pods of it wait for some and that could be counted.
+    /// The GPUs that the job requests and those that are free, if its pods wait for some and they could be counted.
     pub gpus: Option<Gpus>,
-    /// What was seen of the running Launcher's output, where that was looked at.
+    /// What the running Launcher's output shows, if it was read.
     pub output: Option<OutputSeen>,
-    /// The end of what a Launcher that succeeded has printed.
+    /// The end of the output of a Launcher that succeeded.
     pub success_log: Option<String>,
-    /// What the launch agents of Workers have to say of that run, by the Workers' indices, where they were asked and all of it
-    /// is known.
+    /// The log lines of the Workers' launch agents about that run, by Worker index, if they were read and are
+    /// complete.
     pub agents: BTreeMap<usize, String>,
-    /// Nodes on which earlier attempts failed, by their records.
+    /// Nodes on which earlier attempts failed, from their failure records.
     pub failed_nodes: Vec<String>,
-    /// What was recorded of this attempt's failure, though its status may not say so yet.
+    /// The recorded failure of this attempt, which the status may not have yet.
     pub recorded: Option<Recorded>,
 }
 
-/// How an attempt failed, as its record has it: the words of the condition Failed, and the rest.
+/// How an attempt failed, from its record: reason and message of the condition Failed, and the rest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recorded {
     /// The condition's reason.
@@ -87,33 +89,33 @@ pub struct Recorded {
     pub condition_message: String,
     /// Who failed, why, and what to do.
     pub failure: Failure,
-    /// When.
+    /// When it failed.
     pub completion_time: Option<Timestamp>,
-    /// The node that it happened on.
+    /// The node on which it failed.
     pub node: Option<String>,
 }
 
-/// A look at what the Launcher prints.
+/// One reading of the Launcher's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutputSeen {
-    /// When it was looked at.
+    /// When it was read.
     pub looked: Timestamp,
-    /// When it had printed its last line; nothing if it has printed none.
+    /// When the Launcher printed its last line; `None` if it has printed none.
     pub last: Option<Timestamp>,
-    /// What the end of it says of why the job hangs, if it does.
+    /// Why the job hangs, judged by the end of the output, if it hangs.
     pub found: Option<Diagnosis>,
 }
 
 /// A run of the Launcher.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LauncherRun {
-    /// Its pod, as it was seen last.
+    /// Its pod, as last observed.
     pub pod: Pod,
-    /// The end of what it printed, where that could be read.
+    /// The end of its output, if it could be read.
     pub log: Option<String>,
-    /// When it printed its first line, where the log shows that.
+    /// When it printed its first line, if the log shows that.
     pub first_output: Option<Timestamp>,
-    /// What the launch agent of the Worker on which a rank was killed has to say, where it was asked.
+    /// The log lines of the launch agent of the Worker on which a rank was killed, if they were read.
     pub agent: Option<String>,
 }
 
@@ -137,8 +139,8 @@ impl Seen {
         pods.find(|pod| worker_index(&job.name, pod) == Some(index))
     }
 
-    /// The pod of the Launcher's last run that ended badly: of those that are there the newest, else the one that was
-    /// seen before it went.
+    /// The pod of the Launcher's last failed run: the newest one that still exists, else the one that was observed
+    /// before its deletion.
     #[must_use]
     pub fn failed_launcher_pod(&self) -> Option<&Pod> {
         let created = |pod: &&Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -153,19 +155,19 @@ impl Seen {
         pods.find(|pod| pod.metadata.name.as_deref() == Some(name))?.spec.as_ref()?.node_name.as_deref()
     }
 
-    /// What is said of the pod's node, if that is lost.
+    /// The pod's node and the message of its Ready condition, if the node is lost.
     pub(crate) fn lost_node<'a>(&'a self, pod: &'a Pod) -> Option<(&'a str, &'a str)> {
         let node = pod.spec.as_ref()?.node_name.as_deref()?;
         Some((node, self.lost_nodes.get(node)?))
     }
 
-    /// Whether the Launcher's Job has ended badly.
+    /// Whether the Launcher's Job has failed.
     #[must_use]
     pub fn has_launcher_failed(&self) -> bool {
         matches!(self.launcher_end(), Some(LauncherEnd::Failed { .. }))
     }
 
-    /// Whether the Launcher's Job has ended well.
+    /// Whether the Launcher's Job has succeeded.
     #[must_use]
     pub fn has_launcher_succeeded(&self) -> bool {
         matches!(self.launcher_end(), Some(LauncherEnd::Succeeded))
@@ -188,8 +190,8 @@ impl Seen {
     }
 }
 
-/// Whether the job was begun: the operator has acknowledged it, has made something of it, or it has ended. From then on no
-/// mistake in its spec or its annotations fails it.
+/// Whether the job has begun: the operator has acknowledged it or created something for it, or it has ended. From then
+/// on, no mistake in its spec or annotations fails it.
 #[must_use]
 pub fn has_begun(seen: &Seen) -> bool {
     let Seen { status, service, config_map, launcher, workers, pod_group, .. } = seen;
@@ -203,8 +205,8 @@ pub fn has_begun(seen: &Seen) -> bool {
         || !workers.is_empty()
 }
 
-/// Adds to a job what its annotations do not tell because they cannot be read: the transport is that of the Workers that are
-/// there, as those to come must match them.
+/// Fills in what unreadable annotations leave open: the transport is that of the existing Workers, as new ones must
+/// match them.
 #[must_use]
 pub fn recall(mut job: ValidJob, seen: &Seen) -> ValidJob {
     let unreadable = job.faults.iter().any(|fault| fault.path.contains(ANNOTATION_LAUNCH));
@@ -220,11 +222,11 @@ pub fn recall(mut job: ValidJob, seen: &Seen) -> ValidJob {
 pub(crate) enum LauncherEnd<'a> {
     /// Its pod ended with exit code 0.
     Succeeded,
-    /// It gave up; the Job condition's reason and message.
+    /// It gave up; has the Job condition's reason and message.
     Failed { reason: &'a str, message: &'a str },
 }
 
-/// The index in a Worker's name; its label may be one more (with `runLauncherAsWorker`).
+/// The index in a Worker's name; its label may be one higher (with `runLauncherAsWorker`).
 pub(crate) fn worker_index(job: &str, pod: &Pod) -> Option<usize> {
     let digits = pod.metadata.name.as_deref()?.strip_prefix(job)?.strip_prefix("-worker-")?;
     let is_plain = digits == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first));
@@ -252,7 +254,7 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
     condition_since(pod, "Ready").is_some()
 }
 
-/// Since when a condition of the pod is True.
+/// Since when a condition of the pod has been True.
 pub(crate) fn condition_since(pod: &Pod, type_: &str) -> Option<Timestamp> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let condition =
@@ -260,7 +262,7 @@ pub(crate) fn condition_since(pod: &Pod, type_: &str) -> Option<Timestamp> {
     Some(condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
 }
 
-/// The state of the pod's MPI container, which is its first in the spec.
+/// The state of the pod's MPI container, the first one in the spec.
 pub(crate) fn mpi_container(pod: &Pod) -> Option<(&str, &ContainerState)> {
     let name = &pod.spec.as_ref()?.containers.first()?.name;
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
@@ -268,7 +270,7 @@ pub(crate) fn mpi_container(pod: &Pod) -> Option<(&str, &ContainerState)> {
     Some((name, status.state.as_ref()?))
 }
 
-/// When the pod's MPI container began to run.
+/// When the pod's MPI container started.
 pub(crate) fn started_at(pod: &Pod) -> Option<Timestamp> {
     let (_, state) = mpi_container(pod)?;
     let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());

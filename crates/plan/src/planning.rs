@@ -1,7 +1,7 @@
-//! From a valid job and what was seen of it to what to change, and what that leaves the job waiting for. The order of
-//! decisions is upstream's (`syncHandler` in `pkg/controller/mpi_job_controller.go`); a failed Worker, which upstream
-//! only counts, ends the job here. The record of a failure is written before anything is released: the pass that
-//! decides it changes nothing else, and the next one finds the job finished and cleans up.
+//! Turns a valid job and its observed state into the changes to make and the state that the job is then in. The order
+//! of decisions is upstream's (`syncHandler` in `pkg/controller/mpi_job_controller.go`), but a failed Worker, which
+//! upstream only counts, ends the job here. The failure is recorded before anything is released: the pass that decides
+//! it changes nothing else, and the next pass finds the job finished and cleans up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,34 +38,35 @@ use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
 use crate::stall::next_look;
 use crate::validate::{CleanPods, LauncherCreation, ValidJob};
 
-/// How long a Launcher whose job was failed by a Worker may still run, so that it can say what it saw and its log
-/// stays: a pod that ends by itself keeps its log, one that is stopped does not.
+/// How long a Launcher may still run after a Worker failed its job, so that it can print what it saw. A pod that ends
+/// by itself keeps its log; one that is deleted does not.
 const LAUNCHER_LAST_WORDS: Duration = Duration::from_secs(10);
-/// `discover_hosts.sh` is rewritten once the Workers have stood still this long. Kubelets take a minute to show a
-/// changed ConfigMap in a pod, so a write for each of a hundred Workers that start would be ninety-nine too many.
+/// `discover_hosts.sh` is rewritten once the set of Workers has not changed for this long. Kubelets take a minute to
+/// show a changed ConfigMap in a pod, so of a hundred writes for a hundred starting Workers, ninety-nine would be
+/// useless.
 const HOSTS_SETTLE: Duration = Duration::from_secs(10);
 
 /// What to do now, and what the job is waiting for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Groups of changes: those of one group may be made at once, the groups one after another.
+    /// Groups of changes. Changes within a group may be made concurrently; groups are applied in order.
     pub changes: Vec<Vec<Change>>,
-    /// Where the job stands.
+    /// The state of the job.
     pub outlook: Outlook,
-    /// When to look again though nothing was seen to change.
+    /// When to look again if no change is observed before.
     pub wake_after: Option<Duration>,
-    /// Whether the job itself is to go, and all it owns with it: it has outlived its `ttlSecondsAfterFinished`.
+    /// Whether to delete the job itself and all it owns, because it has outlived its `ttlSecondsAfterFinished`.
     pub remove_job: bool,
 }
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Make an object; if it is there and the job's, that is as good.
+    /// Creates an object; an existing one that the job controls counts as success.
     Create(Child),
-    /// Change parts of an object.
+    /// Changes parts of an object.
     Apply(Patch),
-    /// Remove an object; if it is gone, that is as good.
+    /// Deletes an object; an absent one counts as success.
     Delete(Target),
 }
 
@@ -84,7 +85,7 @@ pub enum Child {
     Job(Box<WholeJob>),
     /// The gang.
     PodGroup(Box<PodGroup>),
-    /// Who may connect to the pods.
+    /// The rules for connections to the pods.
     NetworkPolicy(Box<NetworkPolicy>),
 }
 
@@ -108,7 +109,7 @@ pub enum ChildKind {
 }
 
 impl ChildKind {
-    /// The kind as it stands in YAML.
+    /// The kind as written in YAML.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -174,28 +175,28 @@ pub struct Target {
     pub kind: ChildKind,
     /// Its name.
     pub name: String,
-    /// The object that was seen, so that a newer one of the same name stays.
+    /// The UID of the observed object, so that a newer one of the same name stays.
     pub uid: Option<String>,
-    /// Without waiting for whoever runs it to say that it has ended: of a lost node nobody will.
+    /// Whether to delete without a grace period: a lost node never confirms that its pod has ended.
     pub at_once: bool,
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outlook {
-    /// It had ended before; what remains is to clean up.
+    /// It had ended before; only cleanup remains.
     Finished,
-    /// Its pods are held back.
+    /// It is suspended.
     Suspended,
-    /// Its pods are being made, or run.
+    /// Its pods are being created, or run.
     Active,
-    /// The Launcher's Job has ended, well or badly.
+    /// The Launcher's Job has ended, successfully or not.
     LauncherEnded,
     /// It cannot go on.
     Failed(Box<Verdict>),
-    /// This attempt cannot go on, and another is to follow.
+    /// This attempt cannot go on, and another follows.
     Restarting(Box<Verdict>),
-    /// What is left of a former attempt is on its way out; then this one begins.
+    /// Remains of an earlier attempt are being deleted; then this attempt begins.
     Clearing,
 }
 
@@ -206,9 +207,9 @@ pub struct Verdict {
     pub reason: String,
     /// Its message.
     pub message: String,
-    /// The same for `status.failure`.
+    /// The failure as reported in `status.failure`.
     pub failure: Failure,
-    /// When that was decided, if it was before now.
+    /// When the failure was decided, if before this pass.
     pub since: Option<Timestamp>,
 }
 
@@ -261,7 +262,8 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
     }
     let (before, launcher) = keep_launcher(job, seen, settings);
     first.extend(before);
-    // A Launcher is made before the Workers, which hold what is scarce: if its name is taken, they are not made.
+    // A Launcher is created before the Workers, which hold the scarce resources: if its name is taken, they are not
+    // created.
     let (made, changed): (Vec<Change>, Vec<Change>) =
         launcher.into_iter().partition(|change| matches!(change, Change::Create(_)));
     let mut pods = keep_workers(job, seen, settings);
@@ -269,8 +271,9 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
     Plan { changes: grouped([first, made, pods]), wake_after, ..still(Outlook::Active) }
 }
 
-/// What a job becomes whose changes met these failures: if the server will never take one of its pods as the template has
-/// it, and none has run, there is nothing to wait for. What may heal, such as a quota, is waited for.
+/// Returns the job's state after its changes met these failures. If the server will never accept one of its pods as
+/// the template defines it, and none has run, the job fails. Failures that may pass, such as an exceeded quota, are
+/// waited for.
 #[must_use]
 pub fn after_failures(job: &ValidJob, seen: &Seen, outlook: Outlook, failures: &[ApplyFailure]) -> Outlook {
     let ran = has_run(&seen.status)
@@ -309,13 +312,14 @@ fn template_refused(job: &ValidJob, refused: &ApplyFailure) -> Verdict {
     Verdict { reason: REASON_FAILED.to_owned(), message: failure.message.clone(), failure, since: None }
 }
 
-/// While a job has not run and others have names that it needs, it asks for these names alone; nothing if it has all.
+/// Creates only the objects whose names others hold, while the job has not run. Returns `None` if no name is
+/// contested.
 fn contest(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Vec<Change>> {
     let contested = |kind: ChildKind, name: &str| seen.strangers.contains(&(kind, name.to_owned()));
     let mut changes = Vec::new();
     if seen.launcher.is_none() && contested(ChildKind::Job, &launcher_name(&job.name)) {
         let mut launcher = launcher_job(job, settings);
-        // What it waits for is not there yet.
+        // The Workers it would start with do not exist yet.
         launcher.spec.get_or_insert_default().suspend = Some(true);
         changes.push(create(Child::Job(Box::new(launcher))));
     }
@@ -327,7 +331,7 @@ fn contest(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Vec<Chang
     (!changes.is_empty() && !has_run(&seen.status)).then_some(changes)
 }
 
-/// What a job holds that cannot begin to run.
+/// Deletes the pods and the Launcher of a job that cannot begin to run.
 fn release(seen: &Seen) -> Vec<Change> {
     let workers = seen.workers.iter().filter(|pod| !is_going(pod)).map(|pod| delete_pod(pod));
     let launcher = seen.launcher.iter().filter(|launcher| launcher.metadata.deletion_timestamp.is_none());
@@ -343,14 +347,14 @@ fn release(seen: &Seen) -> Vec<Change> {
     workers.chain(launcher).collect()
 }
 
-/// Groups without the empty ones.
+/// Drops empty groups.
 fn grouped<const N: usize>(groups: [Vec<Change>; N]) -> Vec<Vec<Change>> {
     groups.into_iter().filter(|group| !group.is_empty()).collect()
 }
 
-/// A suspended job keeps its Service, ConfigMap, Secret and a suspended Launcher, and loses every Worker, failed ones
-/// too: a resumed job begins with new ones (upstream would take a failed one over). While its spec is invalid nothing is
-/// made or rewritten.
+/// A suspended job keeps its Service, ConfigMap, Secret and a suspended Launcher, and loses every Worker, including
+/// failed ones: a resumed job begins with new ones (upstream would adopt a failed one). While the spec is invalid,
+/// nothing is created or rewritten.
 fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> Vec<Vec<Change>> {
     let mut first: Vec<Change> = Vec::new();
     if !job.is_held() {
@@ -370,9 +374,9 @@ fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> 
     grouped([first, pods])
 }
 
-/// After the end: Workers go as `cleanPodPolicy` says. Where the job was ended before its Launcher was, whatever holds
-/// resources goes too: the Workers that have not ended, and the Launcher once it had the time to say why it failed. A job
-/// that ended while it was suspended keeps no Worker, as any that is suspended.
+/// Cleans up after the end: Workers are deleted as `cleanPodPolicy` says. If the job ended before its Launcher did,
+/// everything that holds resources is deleted too: the Workers that have not ended, and the Launcher after a grace
+/// period to log why it failed. A job that ended while suspended keeps no Worker.
 fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
     let ended_early = was_ended_early(seen);
     let suspended = is_true(&seen.status, CONDITION_SUSPENDED);
@@ -404,16 +408,16 @@ fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
     Plan { changes: grouped([changes]), outlook: Outlook::Finished, wake_after, remove_job }
 }
 
-/// How long a finished job still stays. Upstream gives the time to the Launcher's Job alone, which then goes and leaves
-/// everything else.
+/// How long a finished job is still kept. Upstream sets the TTL on the Launcher's Job only, which is then removed and
+/// leaves everything else.
 fn ttl_left(seen: &Seen, ttl_seconds: i32, now: Timestamp) -> Duration {
     let ttl = Duration::from_secs(u64::try_from(ttl_seconds).unwrap_or(0));
     let since = seen.status.completion_time.as_ref().map_or(now, |time| time.0);
     ttl.saturating_sub(elapsed(since, now))
 }
 
-/// A failure that was decided before the Launcher's Job ended, and recorded, though a crash kept it from the status: what
-/// has happened since to the pods that it was read from changes nothing.
+/// Returns a failure that was decided before the Launcher's Job ended and recorded, but that a crash kept out of the
+/// status. What has happened to the pods since then does not change it.
 fn recorded(seen: &Seen, is_decided: impl Fn(&Recorded) -> bool) -> Option<Verdict> {
     let recorded = seen.recorded.as_ref().filter(|recorded| is_decided(recorded))?;
     let Recorded { condition_reason, condition_message, failure, completion_time, node: _ } = recorded;
@@ -425,7 +429,7 @@ fn recorded(seen: &Seen, is_decided: impl Fn(&Recorded) -> bool) -> Option<Verdi
     })
 }
 
-/// The end of the Launcher's Job, where the infrastructure is to blame and another attempt follows.
+/// Returns the failure of the Launcher's Job if the infrastructure caused it and another attempt follows.
 fn launcher_verdict(job: &ValidJob, seen: &Seen, end: LauncherEnd<'_>) -> Option<Verdict> {
     let LauncherEnd::Failed { reason, message } = end else { return None };
     if job.attempt > job.max_gang_restarts {
@@ -440,8 +444,8 @@ fn launcher_verdict(job: &ValidJob, seen: &Seen, end: LauncherEnd<'_>) -> Option
     })
 }
 
-/// Whether the job was ended before its Launcher's Job was: by a Worker, or by a Launcher that cannot start. The failure
-/// says so; where upstream's definition drops that from the status, its record does.
+/// Whether the job ended before its Launcher's Job did: because of a Worker, or of a Launcher that cannot start. The
+/// failure says so; where upstream's CRD drops that field from the status, the job's failure record has it.
 pub(crate) fn was_ended_early(seen: &Seen) -> bool {
     let Some(failed) = condition(&seen.status, CONDITION_FAILED).filter(|failed| failed.status == "True")
     else {
@@ -470,7 +474,7 @@ fn has_ended(pod: &Pod) -> bool {
     ["Failed", "Succeeded"].contains(&phase(pod))
 }
 
-/// The Service; its selector and address rule are kept as they should be.
+/// The Service; its selector and `publishNotReadyAddresses` are restored if they differ.
 fn keep_service(job: &ValidJob, seen: &Seen) -> Option<Change> {
     let wanted = service(job);
     let Some(existing) = &seen.service else { return Some(create(Child::Service(Box::new(wanted)))) };
@@ -491,7 +495,7 @@ fn keep_service(job: &ValidJob, seen: &Seen) -> Option<Change> {
     })
 }
 
-/// The ConfigMap; the second value says when to look again if its script is not to be rewritten yet.
+/// The ConfigMap. The second value is how long to wait if its script must not be rewritten yet.
 fn keep_config_map(
     job: &ValidJob,
     seen: &Seen,
@@ -517,7 +521,7 @@ fn keep_config_map(
     (Some(apply(ChildKind::ConfigMap, config_map_name(&job.name), body)), None)
 }
 
-/// How long until the Workers have stood still for [`HOSTS_SETTLE`].
+/// How long until the set of Workers has been stable for [`HOSTS_SETTLE`].
 fn unsettled(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
     let ours = seen
         .workers
@@ -528,8 +532,8 @@ fn unsettled(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
     (!left.is_zero()).then_some(left)
 }
 
-/// The Secret: made once, made whole if its keys were taken away, and otherwise left alone. Without a new key there
-/// is nothing to write.
+/// The Secret: created once, completed if its keys were removed, and otherwise left alone. Without a new key there is
+/// nothing to write.
 fn keep_secret(job: &ValidJob, seen: &Seen) -> Option<Change> {
     let wanted = secret(job, seen.new_key.as_ref()?);
     match seen.secret {
@@ -541,13 +545,13 @@ fn keep_secret(job: &ValidJob, seen: &Seen) -> Option<Change> {
     }
 }
 
-/// The NetworkPolicy of a job that asks for one: made once, and then whoever may is free to change it.
+/// The NetworkPolicy of a job that asks for one: created once and never changed afterwards, so that users can edit it.
 fn keep_network_policy(job: &ValidJob, seen: &Seen) -> Option<Change> {
     let missing = job.isolated && !seen.network_policy;
     missing.then(|| create(Child::NetworkPolicy(Box::new(network_policy(job)))))
 }
 
-/// The PodGroup is there before the first pod, and follows the count of Workers and the policy.
+/// The PodGroup is created before the first pod, and follows the Worker count and the scheduling policy.
 fn keep_pod_group(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Change> {
     let wanted = pod_group(job, seen, settings.gang.as_ref()?);
     match &seen.pod_group {
@@ -568,8 +572,8 @@ fn drop_pod_group(seen: &Seen) -> Option<Change> {
     }))
 }
 
-/// Workers that are missing are made, those beyond the count go. One that is still on its way out keeps its name
-/// until it is gone; that it is gone is then seen.
+/// Missing Workers are created, those beyond the count deleted. One that is being deleted keeps its name until it is
+/// gone; its removal triggers another pass.
 fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change> {
     let Some(workers) = &job.workers else { return Vec::new() };
     let beyond = seen.workers.iter().filter(|pod| {
@@ -586,7 +590,8 @@ fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change>
     changes
 }
 
-/// The Launcher's Job: what must come before the pods, and the change to the Job itself.
+/// The Launcher's Job. The first value is the change that must come before the pods, the second the change to the Job
+/// itself.
 fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Change>, Option<Change>) {
     let may_run = job.launcher_creation == LauncherCreation::AtStartup || all_ready(job, seen);
     let Some(launcher) = &seen.launcher else {
@@ -599,7 +604,7 @@ fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Ch
     if !is_suspended(launcher) {
         return (None, label_launcher(job, launcher));
     }
-    // Upstream resumes a Launcher that should wait for its workers at once; here it waits again.
+    // Upstream resumes a Launcher that should wait for its Workers at once; here it waits again.
     if !may_run {
         return (None, None);
     }
@@ -616,7 +621,7 @@ fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Ch
     (clear_start, Some(set_suspend(job, false, scheduling_directives(job, launcher, settings))))
 }
 
-/// A Launcher made by upstream's operator lacks the labels that the watches select by.
+/// Adds the labels that the watches select by to a Launcher that upstream's operator made.
 fn label_launcher(job: &ValidJob, launcher: &Job) -> Option<Change> {
     let body = json!({ "metadata": { "labels": watched_labels(job) } });
     lacks_labels(job, launcher.metadata.labels.as_ref())
@@ -635,8 +640,8 @@ fn is_suspended(launcher: &Job) -> bool {
     launcher.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-/// Whether the job cannot go on: the Launcher or a Worker can never start, a Worker failed, vanished while the job ran, or
-/// did not become ready in time. Of a job that tolerates its Workers' failures the Launcher alone decides.
+/// Decides whether the job cannot go on: the Launcher or a Worker can never start, or a Worker failed, vanished while
+/// the job ran, or did not become ready in time. If the job tolerates failed Workers, only the Launcher counts.
 fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
     if job.tolerates_failures() {
         return judge_launcher(job, seen);
@@ -681,8 +686,8 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
     slow.map(|(index, pod)| verdict(job, seen, index, of_slow_worker(pod, &waited)))
 }
 
-/// A Launcher that can never start, or whose MPI refused what the user wrote: upstream's Job would try it for minutes,
-/// to no avail.
+/// Detects a Launcher that can never start, or whose MPI refused what the user wrote. Upstream's Job would retry it in
+/// vain for minutes.
 fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<Verdict> {
     let mut pods = seen.launcher_pods.iter().filter(|pod| !is_going(pod));
     let unstartable = pods.find_map(|pod| Some((pod, of_unstartable(pod)?))).map(|(pod, failure)| {
@@ -699,14 +704,14 @@ fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<Verdict> {
     Some(Verdict { reason: REASON_FAILED.to_owned(), message: failure.message.clone(), failure, since: None })
 }
 
-/// A pod on a node that is lost, and that cannot have ended before.
+/// The failure of a pod on a lost node, unless the pod ended before.
 fn of_lost_node(seen: &Seen, pod: &Pod) -> Option<PodFailure> {
     let (node, told) = seen.lost_node(pod).filter(|_| !has_ended(pod))?;
     Some(lost_with_node(node, told))
 }
 
-/// A Worker failed if its pod did, or if its MPI container did where nothing restarts it: a pod with a sidecar does
-/// not reach the phase Failed before that ends too.
+/// A Worker has failed if its pod has, or if its MPI container has and nothing restarts it: a pod with a sidecar does
+/// not reach the phase Failed before the sidecar ends too.
 pub(crate) fn has_failed(job: &ValidJob, pod: &Pod) -> bool {
     let never = job.workers.as_ref().is_some_and(|workers| workers.restart_policy == "Never");
     let ended = mpi_container(pod).and_then(|(_, state)| state.terminated.as_ref());
@@ -718,8 +723,8 @@ fn ended_at(pod: &Pod) -> Timestamp {
     ended.and_then(|ended| ended.finished_at.as_ref()).map_or(Timestamp::MAX, |time| time.0)
 }
 
-/// Whether every Worker of this very spec was seen running: only then is one that is missing now a lost one, and not
-/// one that is still to be made. The counts are upstream's, as its CRD would drop ours.
+/// Whether every Worker of exactly this spec was seen running. Only then is a missing Worker a lost one, rather than
+/// one still to be created. The counts are upstream's, as its CRD would drop ours.
 fn all_were_up(job: &ValidJob, seen: &Seen) -> bool {
     let same_spec = seen.status.observed_generation.is_none_or(|observed| Some(observed) == job.generation);
     let counts = seen.status.replica_statuses.get(WORKER);
@@ -730,7 +735,7 @@ fn all_were_up(job: &ValidJob, seen: &Seen) -> bool {
         && usize::try_from(up).is_ok_and(|up| up >= job.worker_count())
 }
 
-/// When a Worker that was scheduled and is not ready has taken too long.
+/// The deadline by which a scheduled Worker that is not ready must become ready.
 fn start_deadline(job: &ValidJob, pod: &Pod) -> Option<Timestamp> {
     if is_ready(pod) || is_going(pod) || has_ended(pod) {
         return None;
@@ -738,7 +743,7 @@ fn start_deadline(job: &ValidJob, pod: &Pod) -> Option<Timestamp> {
     condition_since(pod, "PodScheduled")?.checked_add(job.start_timeout).ok()
 }
 
-/// Until the first such deadline.
+/// How long until the first start deadline.
 fn next_deadline(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
     if is_true(&seen.status, CONDITION_RUNNING) {
         return None;
@@ -747,7 +752,7 @@ fn next_deadline(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration
     Some(elapsed(now, deadline))
 }
 
-/// The words for a failed Worker; those of an eviction are upstream's.
+/// The verdict on a failed Worker; the reason and message of an eviction are upstream's.
 fn verdict(job: &ValidJob, seen: &Seen, index: usize, failure: PodFailure) -> Verdict {
     let pod = worker_name(&job.name, index);
     let mut failure = failure_of(failure, &format!("Worker {index} ({pod})"), pod, i32::try_from(index).ok());
@@ -768,7 +773,7 @@ fn is_evicted(pod: &Pod) -> bool {
     is_failed(pod) && pod.status.as_ref().and_then(|status| status.reason.as_deref()) == Some("Evicted")
 }
 
-/// Whether the condition Failed says that the job is invalid.
+/// Whether the condition Failed marks the job as invalid.
 pub(crate) fn was_refused(seen: &Seen) -> bool {
     condition(&seen.status, CONDITION_FAILED)
         .is_some_and(|failed| failed.status == "True" && failed.reason.as_deref() == Some(REASON_VALIDATION))
@@ -799,7 +804,7 @@ fn delete_pod(pod: &Pod) -> Change {
     })
 }
 
-/// From one moment to another; nothing if it is the other way round.
+/// The time from one moment to another; zero if the second is earlier.
 pub(crate) fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }

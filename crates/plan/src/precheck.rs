@@ -1,8 +1,8 @@
-//! What stands in a job's way before it exists: the namespace's quota and limits, its number of jobs, and what is free
-//! on the nodes now.
+//! Checks what would block a job before it is created: the namespace's quotas and limits, its maximum number of jobs,
+//! and the free resources of the nodes.
 //!
-//! In: the job and what was read of the place where it shall run ([`Room`]). Out: [`Finding`]s, the refusals first. Pure,
-//! and the one place that decides it. What could not be read is not judged.
+//! The input is the job and what was read of the namespace and cluster ([`Room`]); the output is a list of
+//! [`Finding`]s, the refusals first. Pure, and the only place that decides it. What could not be read is not judged.
 
 use api::{LAUNCHER, MPIJob, Phase, WORKER};
 use jiff::Timestamp;
@@ -17,28 +17,29 @@ use crate::capacity::{
 use crate::quantity::Amount;
 use crate::validate::is_ours;
 
-/// How many finished jobs an estimate has to rest on.
+/// The minimum number of finished jobs for an estimate.
 const FEWEST_EXAMPLES: usize = 3;
 
-/// The resource of a quota that counts MPIJobs.
+/// The quota resource that counts MPIJobs.
 const COUNT_OF_JOBS: &str = "count/mpijobs.kubeflow.org";
 
-/// What was read of the place where a job shall run; nothing where it may not be read.
+/// What was read of the namespace and cluster in which a job would run; fields are empty where reading is not
+/// permitted.
 #[derive(Clone, Debug, Default)]
 pub struct Room {
     /// The namespace's quotas.
     pub quotas: Vec<ResourceQuota>,
     /// The namespace's limit ranges.
     pub limits: Vec<LimitRange>,
-    /// How many jobs may run in the namespace at once.
+    /// The maximum number of jobs that may run in the namespace at once.
     pub most_jobs: Option<usize>,
-    /// The jobs that can be seen: those that run hold what is missed, those that have ended say how long jobs take.
+    /// The visible jobs: running ones hold the resources that are short, ended ones show how long jobs take.
     pub jobs: Vec<MPIJob>,
-    /// All nodes, and what everybody's pods hold on them.
+    /// All nodes, and what all pods hold on them.
     pub capacity: Option<Capacity>,
 }
 
-/// How much a finding weighs.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Weight {
     /// The job, or its pods, would be refused.
@@ -47,25 +48,25 @@ pub enum Weight {
     Waits,
 }
 
-/// One thing that stands in a job's way.
+/// One thing that would block a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// How much it weighs.
+    /// The severity.
     pub weight: Weight,
     /// The cause: `QuotaExceeded`, `Unschedulable`, `AdmissionRefused`.
     pub reason: &'static str,
-    /// What is asked, what there is.
+    /// What is requested, and what is available.
     pub message: String,
-    /// The way out.
+    /// What to do.
     pub advice: String,
 }
 
-/// What stands in the job's way, the refusals first.
+/// Returns what would block the job, the refusals first.
 #[must_use]
 pub fn precheck(job: &MPIJob, namespace: &str, room: &Room, now: Timestamp) -> Vec<Finding> {
     let roles = roles(job, &room.limits);
-    // Held back, it asks for nothing yet; and whoever lets it go has counted.
+    // A suspended job requests nothing yet; it is checked when it is resumed.
     let held = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
     let queued =
         job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(api::LABEL_QUEUE_NAME));
@@ -81,14 +82,14 @@ pub fn precheck(job: &MPIJob, namespace: &str, room: &Room, now: Timestamp) -> V
     found
 }
 
-/// Pods of one role, all alike.
+/// The identical pods of one role.
 struct Role<'a> {
     name: &'static str,
     count: i64,
     pod: Option<&'a PodSpec>,
     requests: Amounts,
     limits: Amounts,
-    /// Resources of which a container has no limit, and no request.
+    /// For CPU and memory of each container: the resource's name, and whether the container has a limit and a request.
     unlimited: Vec<(&'static str, bool, bool)>,
 }
 
@@ -98,7 +99,7 @@ impl Role<'_> {
     }
 }
 
-/// The Launcher, then the Workers.
+/// Returns the Launcher's role, then the Workers'.
 fn roles<'a>(job: &'a MPIJob, limits: &[LimitRange]) -> Vec<Role<'a>> {
     [(LAUNCHER, "Launcher"), (WORKER, "Worker")]
         .into_iter()
@@ -131,7 +132,7 @@ fn role<'a>(name: &'static str, count: i64, pod: Option<&'a PodSpec>, limits: &[
     role
 }
 
-/// What a container asks for, the namespace's defaults filled in as the server does (`LimitRanger`).
+/// A container's resources, with the namespace's defaults filled in as the server does (`LimitRanger`).
 fn filled(container: &Container, limits: &[LimitRange]) -> ResourceRequirements {
     let mut resources = container.resources.clone().unwrap_or_default();
     let mut limit = resources.limits.take().unwrap_or_default();
@@ -171,8 +172,8 @@ fn too_many_jobs(namespace: &str, room: &Room) -> Option<Finding> {
     })
 }
 
-/// Whether a job counts against the namespace's number of jobs: it may run here and has not ended, whether a queue has
-/// let it go or a person.
+/// Whether a job counts against the namespace's maximum number of jobs: it may run here and has not ended. It does not
+/// matter whether a queue or a user released it.
 fn is_running(job: &MPIJob) -> bool {
     let status = job.status.as_ref();
     let ended = status.is_some_and(|status| {
@@ -182,7 +183,7 @@ fn is_running(job: &MPIJob) -> bool {
     !ended && !held && is_ours(job) && job.metadata.deletion_timestamp.is_none()
 }
 
-/// What a quota's resource is asked by a pod, and what the word for it in a container is.
+/// How much of a quota's resource a pod asks for, and the name of that resource in a container.
 fn asked<'a>(role: &'a Role<'_>, key: &'a str) -> Option<(Option<Amount>, &'a str)> {
     let (amounts, name) = match key.strip_prefix("limits.") {
         Some(name) => (&role.limits, name),
@@ -199,7 +200,7 @@ fn asked<'a>(role: &'a Role<'_>, key: &'a str) -> Option<(Option<Amount>, &'a st
 
 fn quota_faults(roles: &[Role<'_>], quota: &ResourceQuota) -> Vec<Finding> {
     let Some(spec) = &quota.spec else { return Vec::new() };
-    // Which pods a scoped quota is about depends on what this does not look at.
+    // Which pods a scoped quota covers depends on facts that are not read here.
     if spec.scopes.is_some() || spec.scope_selector.is_some() {
         return Vec::new();
     }
@@ -218,7 +219,7 @@ fn quota_faults(roles: &[Role<'_>], quota: &ResourceQuota) -> Vec<Finding> {
     .collect()
 }
 
-/// A quota on the number of MPIJobs that exist, ended ones too.
+/// A quota on the number of existing MPIJobs, including ended ones.
 fn over_count(quota: &str, limit: Amount, used: Amount) -> Option<Finding> {
     let one = Amount::read("1")?;
     one.plus(used).exceeds(limit).then(|| Finding {
@@ -234,7 +235,7 @@ fn over_quota(roles: &[Role<'_>], quota: &str, key: &str, limit: Amount, used: A
     let one = Amount::read("1")?;
     let of = |role: &Role<'_>| match key {
         "pods" | "count/pods" => Some(one),
-        // Counts of other objects are the server's, which says it itself when the job is created.
+        // Counts of other objects are left to the server, which checks them when the job is created.
         _ => asked(role, key)?.0,
     };
     let mut sum = Amount::NONE;
@@ -269,7 +270,7 @@ fn over_quota(roles: &[Role<'_>], quota: &str, key: &str, limit: Amount, used: A
     })
 }
 
-/// A quota on CPU or memory refuses pods that do not say how much they take.
+/// A quota on CPU or memory refuses pods that do not specify their request or limit.
 fn unspoken(roles: &[Role<'_>], quota: &str, key: &str) -> Option<Finding> {
     let name = key.trim_start_matches("limits.").trim_start_matches("requests.");
     let limits = key.starts_with("limits.");
@@ -301,7 +302,7 @@ fn limit_faults(roles: &[Role<'_>], limits: &[LimitRange]) -> Vec<Finding> {
             }
             for role in roles {
                 let single = role.pod.is_some_and(|pod| pod.containers.len() == 1);
-                // Sums are a pod's; of several containers they say nothing about one.
+                // Sums are per pod; if there are several containers, they say nothing about any one of them.
                 if whole || single {
                     found.extend(outside(role, item, name));
                 }
@@ -346,11 +347,11 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
     found
 }
 
-/// What the job's pods miss on the nodes as they are now: the Workers, then the Launcher beside them.
+/// What the job's pods lack on the nodes as they are now: first the Workers, then the Launcher in addition to them.
 fn shortage(roles: &[Role<'_>], capacity: &Capacity, room: &Room, now: Timestamp) -> Option<Finding> {
     let mut rooms = capacity.rooms();
     if rooms.is_empty() {
-        // A cluster without any node makes them on demand, or does not show them: what it could hold is unknown.
+        // A cluster without visible nodes may create them on demand, or hide them: its capacity is unknown.
         return None;
     }
     roles.iter().rev().filter(|role| role.count > 0).find_map(|role| {
@@ -367,7 +368,7 @@ fn shortage(roles: &[Role<'_>], capacity: &Capacity, room: &Room, now: Timestamp
     })
 }
 
-/// Why no more than `placed` pods of a role find a place on the nodes that take them.
+/// Why only `placed` pods of a role fit on the nodes that accept them.
 fn lacking(
     role: &Role<'_>,
     nodes: &[NodeRoom],
@@ -380,7 +381,7 @@ fn lacking(
     if able.is_empty() {
         return Some(too_large(nodes, role));
     }
-    // What a node has free that could not hold one of these pods if it were empty is no help.
+    // Free resources on a node that could not hold one of these pods even when empty do not help.
     let (name, each) = scarce(&able, role, one)?;
     let (noun, wanted, roles) = (noun(&name), role.count, role.plural());
     let sum = |of: fn(&NodeRoom) -> &Amounts| {
@@ -429,7 +430,7 @@ fn lacking(
     })
 }
 
-/// A role of which no node could hold a single pod.
+/// Reports a role whose pod would not fit on any node, even an empty one.
 fn too_large(nodes: &[NodeRoom], role: &Role<'_>) -> Finding {
     let largest = |name: &String| {
         let most = nodes.iter().filter_map(|node| node.whole.get(name)).copied();
@@ -473,19 +474,19 @@ fn noun(name: &str) -> &str {
     }
 }
 
-/// The resource of which least of what is asked is there; GPUs before others that are short as well.
+/// The scarcest resource, relative to the requests; GPUs come first if several are short.
 fn scarce(nodes: &[NodeRoom], role: &Role<'_>, one: &Amounts) -> Option<(String, Amount)> {
     let short = |(name, each): &(&String, &Amount)| {
         let room = count_in_pieces(nodes, name, **each);
         (room < role.count, name.ends_with(GPU_SUFFIX), std::cmp::Reverse(room))
     };
     let found = one.iter().filter(|(name, each)| !each.is_none() && *name != PODS).max_by_key(short);
-    // Pods that ask for nothing lack nothing but places.
+    // Pods without requests can lack only pod slots.
     let found = found.or_else(|| one.get_key_value(PODS));
     found.map(|(name, each)| (name.clone(), *each))
 }
 
-/// How many pods the nodes have room for by this resource alone, each pod on one node.
+/// The number of pods that fit on the nodes by this resource alone, each pod on one node.
 fn count_in_pieces(nodes: &[NodeRoom], name: &str, each: Amount) -> i64 {
     nodes.iter().filter_map(|node| node.free.get(name)?.count_of(each)).sum()
 }
@@ -498,7 +499,7 @@ fn fits(free: &Amounts, one: &Amounts) -> bool {
     })
 }
 
-/// How many of `wanted` alike pods find a place, each on the first of these nodes that has room.
+/// Places up to `wanted` identical pods, each on the first of these nodes with room, and returns how many fit.
 fn place(rooms: &mut [NodeRoom], places: &[usize], one: &Amounts, wanted: usize) -> usize {
     let mut placed = 0;
     for at in places {
@@ -511,7 +512,7 @@ fn place(rooms: &mut [NodeRoom], places: &[usize], one: &Amounts, wanted: usize)
     placed
 }
 
-/// When so much will be free, from how long jobs took until now and from the deadlines of those that run.
+/// Estimates when this much will be free, from how long past jobs took and from the deadlines of running ones.
 fn estimate(name: &str, missing: Amount, room: &Room, now: Timestamp) -> String {
     let seconds = |from: Timestamp, to: Timestamp| to.as_second() - from.as_second();
     let status = |job: &MPIJob| job.status.clone().unwrap_or_default();
@@ -540,7 +541,7 @@ fn estimate(name: &str, missing: Amount, room: &Room, now: Timestamp) -> String 
         let deadline = job.spec.run_policy.as_ref().and_then(|policy| policy.active_deadline_seconds);
         deadlines += usize::from(deadline.is_some());
         let (low, high) = match (learned, deadline) {
-            // Longer than any before it: what others took says nothing about this one.
+            // It has run longer than any before it, so past durations do not help.
             (Some((_, high)), None) if elapsed > high => continue,
             (Some((low, high)), None) => (low, high),
             (Some((low, high)), Some(deadline)) => {
@@ -631,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_that_is_overrun_says_limit_use_and_what_is_asked() {
+    fn an_exceeded_quota_reports_limit_usage_and_request() {
         let quota: ResourceQuota = read(json!({"metadata": {"name": "gpus"},
             "spec": {"hard": {"requests.nvidia.com/gpu": "10", "pods": "20"}},
             "status": {"used": {"requests.nvidia.com/gpu": "4", "pods": "3"}}}));
@@ -647,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_on_memory_wants_every_container_to_say_how_much() {
+    fn a_memory_quota_requires_every_container_to_set_memory() {
         let quota: ResourceQuota =
             read(json!({"metadata": {"name": "q"}, "spec": {"hard": {"limits.memory": "100Gi"}}}));
         let mut room = Room { quotas: vec![quota], ..Room::default() };
@@ -677,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_counted_by_node_and_the_wait_estimated() {
+    fn free_resources_are_counted_per_node_and_the_wait_is_estimated() {
         let room = |jobs: Vec<MPIJob>| Room {
             jobs,
             capacity: capacity(&[holder("a", "8"), holder("b", "4")]),
@@ -714,7 +715,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_node_can_hold_is_said_so() {
+    fn a_pod_too_large_for_every_node_is_reported() {
         let room = Room { capacity: capacity(&[]), ..Room::default() };
         assert_eq!(
             told(&job(1, "16", json!({})), &room),
@@ -734,13 +735,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_shows_no_node_says_nothing_about_room() {
+    fn a_cluster_without_visible_nodes_has_unknown_capacity() {
         let room = Room { capacity: Some(Capacity::default()), ..Room::default() };
         assert_eq!(told(&job(1, "16", json!({})), &room), [""; 0]);
     }
 
     #[test]
-    fn what_is_named_is_what_the_nodes_that_could_take_a_worker_are_short_of() {
+    fn the_resource_that_fitting_nodes_are_short_of_is_named() {
         let mut capacity = Capacity::default();
         let mut plain = node("c", "0");
         plain.status.as_mut().unwrap().allocatable.as_mut().unwrap().remove("nvidia.com/gpu");
@@ -751,7 +752,7 @@ mod tests {
         };
         capacity.add_pods(&[hog("a"), hog("b")]);
         let room = Room { capacity: Some(capacity), ..Room::default() };
-        // The node without GPUs has memory that is of no use to these Workers.
+        // The node without GPUs has memory, but these Workers cannot use it.
         let said = told(&job(2, "4", json!({})), &room);
         assert!(said[0].starts_with("Requested 16Gi bytes of memory but only 8Gi available."), "{said:?}");
     }

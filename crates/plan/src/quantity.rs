@@ -1,7 +1,7 @@
-//! Amounts of resources: the sums that a gang asks for, written as Go's `resource.Quantity` writes them
+//! Amounts of resources: the sums that a gang requests, written as Go's `resource.Quantity` writes them
 //! (`k8s.io/apimachinery/pkg/api/resource`), so that they compare equal with what upstream writes.
 
-/// Nano-units in one unit: nothing finer is kept.
+/// Nano-units in one unit, the finest precision kept.
 const NANOS: i128 = 1_000_000_000;
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL: [(&str, i128); 10] = [
@@ -25,7 +25,7 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    /// Reads a quantity; nothing if it is none, which the API server does not admit.
+    /// Parses a quantity. Returns `None` for text that is not one; the API server does not admit such text.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let digits = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
         let (number, suffix) = text.split_at(digits);
@@ -49,53 +49,53 @@ impl Amount {
         Some(Self { nanos: if negative { -nanos } else { nanos }, binary: binary.is_some() })
     }
 
-    /// How much it is, in thousand-millionths.
+    /// The amount in nano-units (10⁻⁹).
     pub(crate) fn nanos(self) -> i128 {
         self.nanos
     }
 
-    /// Nothing at all.
+    /// Zero.
     pub(crate) const NONE: Self = Self { nanos: 0, binary: false };
     /// One.
     pub(crate) const ONE: Self = Self { nanos: NANOS, binary: false };
 
-    /// Whether it is nothing.
+    /// Whether it is zero.
     pub(crate) fn is_none(self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether it is more than the other.
+    /// Whether it is greater than the other.
     pub(crate) fn exceeds(self, other: Self) -> bool {
         self.nanos > other.nanos
     }
 
-    /// What is left of it without the other; nothing where that is more.
+    /// Subtracts the other; zero if the other is greater.
     pub(crate) fn minus(self, other: Self) -> Self {
         Self { nanos: self.nanos.saturating_sub(other.nanos).max(0), ..self }
     }
 
-    /// How often the other goes into it; nothing where the other is nothing.
+    /// How many times the other fits into it; `None` if the other is zero.
     pub(crate) fn count_of(self, each: Self) -> Option<i64> {
         i64::try_from(self.nanos.checked_div(each.nanos)?).ok()
     }
 
-    /// So many of it.
+    /// Multiplies it.
     pub(crate) fn times(self, count: i64) -> Self {
         Self { nanos: self.nanos.saturating_mul(i128::from(count)), ..self }
     }
 
-    /// Both together, written as the first that is something.
+    /// Adds both; the result is written like the first non-zero one.
     pub(crate) fn plus(self, other: Self) -> Self {
         let binary = if self.is_none() { other.binary } else { self.binary };
         Self { nanos: self.nanos.saturating_add(other.nanos), binary }
     }
 
-    /// Whether both are as much, however they are written.
+    /// Whether both are equal, however they are written.
     pub(crate) fn equals(self, other: Self) -> bool {
         self.nanos == other.nanos
     }
 
-    /// The shortest whole number with a suffix.
+    /// Writes the shortest whole number with a suffix.
     pub(crate) fn write(self) -> String {
         if self.nanos == 0 {
             return "0".to_owned();
@@ -118,7 +118,7 @@ fn exponent(suffix: &str) -> Option<u32> {
     suffix.strip_prefix(['e', 'E'])?.parse().ok()
 }
 
-/// A Kubernetes quantity in thousand-millionths: `250m` is 250,000,000; nothing if the text is none.
+/// Parses a Kubernetes quantity into nano-units: `250m` is 250,000,000. Returns `None` if the text is not a quantity.
 pub fn quantity_nanos(text: &str) -> Option<i128> {
     Amount::read(text).map(|amount| amount.nanos)
 }

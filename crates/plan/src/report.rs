@@ -1,7 +1,7 @@
-//! From what was seen and decided to the status to write and the events to record. Conditions, reasons and messages
-//! are upstream's (`updateMPIJobStatus` in `pkg/controller/mpi_job_controller.go`); generation, phase, Worker counts
-//! and the failure are additive. It writes nothing and repeats nothing: equal input gives an equal status, and an
-//! event is returned only when what it tells is new.
+//! Turns what was observed and decided into the status to write and the events to record. Conditions, reasons and
+//! messages are upstream's (`updateMPIJobStatus` in `pkg/controller/mpi_job_controller.go`); generation, phase, Worker
+//! counts and the failure are additions. It writes nothing and repeats nothing: equal input gives an equal status, and
+//! an event is returned only when its content is new.
 
 use api::{
     ANNOTATION_NODE_MODE, CONDITION_CREATED, CONDITION_FAILED, CONDITION_INVALID,
@@ -35,7 +35,7 @@ use crate::world_check::report_world;
 pub struct Report {
     /// The whole new status.
     pub status: MPIJobStatus,
-    /// What to tell, in order.
+    /// The events to record, in order.
     pub notices: Vec<Notice>,
 }
 
@@ -44,30 +44,30 @@ pub struct Report {
 pub struct Notice {
     /// Whether it is a Warning; else it is Normal.
     pub warning: bool,
-    /// One CamelCase word.
+    /// The reason, one CamelCase word.
     pub reason: String,
-    /// The same for a person.
+    /// The message for people.
     pub message: String,
 }
 
-/// A change that could not be made.
+/// A change that could not be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyFailure {
-    /// Of which kind of object.
+    /// The object's kind.
     pub kind: ChildKind,
-    /// Of which object.
+    /// The object's name.
     pub name: String,
-    /// Whether an object of that name belongs to someone else.
+    /// Whether an object of that name exists that the job does not control.
     pub foreign: bool,
     /// Whether the object was to be created.
     pub creating: bool,
-    /// Whether the server will never take the object as it is: what is in it has to change.
+    /// Whether the server will never accept the object unless its content changes.
     pub invalid: bool,
-    /// What the server said.
+    /// The server's message.
     pub message: String,
 }
 
-/// The status of a job after a pass, and what to tell about it.
+/// Returns the status of a job after a pass, and the events to record.
 #[must_use]
 pub fn report(
     job: &ValidJob,
@@ -101,8 +101,9 @@ pub fn report(
     report
 }
 
-/// The status of a job that cannot be run and was not begun. It is not final: no completion time is set, so a job that is
-/// corrected goes on. One that is suspended or in a queue waits: a queue takes Failed for the end, and forgets the job.
+/// Reports a job that cannot be run and has not begun. This is not final: no completion time is set, so a job that is
+/// corrected goes on. A suspended or queued job waits instead of failing: a queue takes Failed for the end, and
+/// forgets the job.
 #[must_use]
 pub fn reject(job: &MPIJob, faults: &[Fault], now: Timestamp) -> Report {
     let now = whole_seconds(now);
@@ -120,7 +121,7 @@ pub fn reject(job: &MPIJob, faults: &[Fault], now: Timestamp) -> Report {
     report
 }
 
-/// A job that is held back anyway, and may not be let go before it is corrected.
+/// Reports an invalid job that is suspended or queued anyway, and must not be released before it is corrected.
 fn report_held_back(faults: &[Fault], report: &mut Report, now: Timestamp) {
     let message = "The job is invalid and waits until it is corrected.".to_owned();
     if is_true(&report.status, CONDITION_FAILED) {
@@ -138,7 +139,7 @@ fn report_held_back(faults: &[Fault], report: &mut Report, now: Timestamp) {
 fn report_refusal(faults: &[Fault], report: &mut Report, now: Timestamp) {
     let status = &mut report.status;
     let Waiting { message, suggestion, .. } = invalid(faults, now);
-    // A condition of equal status and reason is kept, so other faults than before need a way past that.
+    // A condition of equal status and reason is kept, so the message for the earlier faults has to be removed first.
     if condition(status, CONDITION_FAILED).is_some_and(|failed| failed.message.as_ref() != Some(&message)) {
         status.conditions.retain(|condition| condition.type_ != CONDITION_FAILED);
     }
@@ -157,7 +158,7 @@ fn report_refusal(faults: &[Fault], report: &mut Report, now: Timestamp) {
     }
 }
 
-/// What keeps an invalid job from going on.
+/// What an invalid job waits for.
 fn invalid(faults: &[Fault], now: Timestamp) -> Waiting {
     let listed = in_a_row(faults.iter().map(Fault::to_string));
     Waiting {
@@ -173,20 +174,20 @@ fn in_a_row(texts: impl Iterator<Item = String>) -> String {
     texts.collect::<Vec<_>>().join("; ")
 }
 
-/// When a status is to be written.
+/// When to write a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// With the next write: nothing that anyone waits for has changed.
     Never,
-    /// In a moment, or with the next write: pod counts alone have changed.
+    /// In a moment, or with the next write: only pod counts have changed.
     Later,
-    /// Soon, or with the next write: the job was begun, which is also said by whatever is written next of it.
+    /// Soon, or with the next write: the job has begun, which any later status says too.
     Soon,
-    /// Now.
+    /// Immediately.
     Now,
 }
 
-/// How urgent it is to write one status over another.
+/// How urgent it is to replace one status by another.
 #[must_use]
 pub fn urgency(old: &MPIJobStatus, new: &MPIJobStatus) -> Urgency {
     let without_times = |status: &MPIJobStatus| {
@@ -200,12 +201,12 @@ pub fn urgency(old: &MPIJobStatus, new: &MPIJobStatus) -> Urgency {
         for attempt in &mut status.attempts {
             attempt.launcher_failures = None;
         }
-        // It is as true later, and rides on the write that says that the job runs.
+        // This can wait for the write that reports the job as running.
         status.conditions.retain(|condition| condition.type_ != CONDITION_LIMITS_NOT_ENFORCED);
         status
     };
     let (old, new) = (without_times(old), without_times(new));
-    // A queue that suspends a job gives its quota to another when nothing of it is active.
+    // A queue that suspends a job gives its quota to another once the job has no active pods.
     let was_held = condition(&new, CONDITION_SUSPENDED).is_some();
     let queue_cares = was_held && has_active(&old) != has_active(&new);
     if old == new {
@@ -225,14 +226,14 @@ fn has_active(status: &MPIJobStatus) -> bool {
     status.replica_statuses.values().any(|counts| counts.active.is_some_and(|active| active > 0))
 }
 
-/// Whether a status says no more than that the job was seen and its pods are being made.
+/// Whether a status says only that the job was acknowledged and its pods are being created.
 fn is_begun(status: &MPIJobStatus) -> bool {
     status.conditions.iter().all(|condition| condition.type_ == CONDITION_CREATED)
         && status.phase_reason.as_deref() == Some(PHASE_REASON_INITIALIZING)
         && status.waiting.is_none()
 }
 
-/// What became invalid after the job was begun: a condition and an event, which name it, and nothing else.
+/// Reports faults that came up after the job began: a condition and an event that list them, and nothing else.
 fn report_faults(job: &ValidJob, report: &mut Report, now: Timestamp) {
     let status = &mut report.status;
     if job.faults.is_empty() {
@@ -252,7 +253,7 @@ fn report_faults(job: &ValidJob, report: &mut Report, now: Timestamp) {
     };
     let listed = in_a_row(job.faults.iter().map(Fault::to_string));
     let message = shortened(&format!("Found validation errors: {listed}; {goes_on}"));
-    // A condition of equal status and reason would be kept, and with it the words for other faults.
+    // A condition of equal status and reason would be kept, with the message for the earlier faults.
     if condition(status, CONDITION_INVALID).is_some_and(|known| known.message.as_ref() != Some(&message)) {
         status.conditions.retain(|condition| condition.type_ != CONDITION_INVALID);
     }
@@ -281,7 +282,7 @@ fn report_created(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timesta
     }
 }
 
-/// After the end only counts change: those of Workers that were cleaned up, and of a Launcher that was stopped.
+/// After the end only counts change: those of Workers that were cleaned up, and of a Launcher that was deleted.
 fn report_finished(job: &ValidJob, seen: &Seen, status: &mut MPIJobStatus) {
     let ended_early = was_ended_early(seen);
     if ended_early {
@@ -331,8 +332,8 @@ fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut 
     }
 }
 
-/// The Launcher's counts. What is on its way out counts as active until it is gone: a queue gives the quota of a job away
-/// that has nothing active.
+/// The Launcher's counts. A pod that is being deleted counts as active until it is gone, because a queue gives away
+/// the quota of a job without active pods.
 fn launcher_progress(seen: &Seen, outlook: &Outlook) -> ReplicaStatus {
     let pods = seen.launcher_pods.iter().chain(&seen.former_launcher_pods);
     let active = match outlook {
@@ -343,11 +344,11 @@ fn launcher_progress(seen: &Seen, outlook: &Outlook) -> ReplicaStatus {
     ReplicaStatus { active, ..launcher_counts(seen) }
 }
 
-/// The Workers' counts, in the same way.
+/// The Workers' counts, by the same rule.
 fn worker_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook) -> ReplicaStatus {
     match outlook {
         Outlook::Active | Outlook::Failed(_) => worker_counts(job, seen),
-        // Upstream looks at no Worker once the Launcher has ended.
+        // Upstream ignores the Workers once the Launcher has ended.
         Outlook::LauncherEnded | Outlook::Finished => ReplicaStatus::default(),
         Outlook::Suspended | Outlook::Restarting(_) | Outlook::Clearing => ReplicaStatus {
             active: count(seen.workers.iter().map(|pod| &**pod), holds_a_node),
@@ -356,7 +357,7 @@ fn worker_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook) -> ReplicaSta
     }
 }
 
-/// Whether a pod takes up resources of a node.
+/// Whether a pod takes up resources on a node.
 fn holds_a_node(pod: &Pod) -> bool {
     let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     is_running(pod) || (bound && phase(pod) == "Pending")
@@ -378,7 +379,7 @@ fn report_suspension(job: &ValidJob, report: &mut Report, now: Timestamp) {
     }
 }
 
-/// What a node does not hold the job's pods to, where it says so of any.
+/// Reports that a node does not enforce the limits of the job's pods, if a pod's annotation or condition says so.
 fn report_limits(seen: &Seen, status: &mut MPIJobStatus, now: Timestamp) {
     let pods = || seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods);
     let plain = pods().any(|pod| {
@@ -398,12 +399,12 @@ fn report_limits(seen: &Seen, status: &mut MPIJobStatus, now: Timestamp) {
 const PLAIN_MODE_MESSAGE: &str = "The node runs pods in plain mode, as processes without isolation: limits of memory and CPU are not enforced, pods share the machine's host name, network, files and processes, and names of pods do not resolve.";
 const NO_CGROUPS_MESSAGE: &str = "The node may not use control groups: limits of memory and CPU are not enforced; a pod that uses more than its limit takes it from others.";
 
-/// The end of the Launcher's Job. A job whose Launcher succeeded did run: if that went by unseen, Running is reported
-/// now and the end with the next pass, which the status write brings about.
+/// Reports the end of the Launcher's Job. A job whose Launcher succeeded did run: if that was never observed, Running
+/// is reported now, and the end with the next pass, which the status write triggers.
 fn report_launcher_end(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
     let full_name = format!("{}/{}", job.namespace, job.name);
     match seen.launcher_end() {
-        // Of one that was suspended meanwhile, Running is False, and its end is all that is left to report.
+        // If the job was suspended meanwhile, Running is False, and only its end is left to report.
         Some(LauncherEnd::Succeeded) if !has_run(&report.status) && !job.suspended => {
             let since = seen.launcher_pods.iter().filter_map(started_at).max().unwrap_or(now);
             set_running(job, report, now, since);
@@ -450,8 +451,8 @@ fn report_launcher_end(job: &ValidJob, seen: &Seen, report: &mut Report, now: Ti
     }
 }
 
-/// Upstream's reason and message of a Launcher that failed: the Job's, and of a Job that ran out of retries the last
-/// failed pod's too.
+/// Upstream's reason and message for a failed Launcher: the Job's, and if it ran out of retries also those of the last
+/// failed pod.
 fn failure_words(job: &str, reason: &str, message: &str, pods: &[Pod]) -> (String, String) {
     let mut words = (
         if reason.is_empty() { REASON_FAILED.to_owned() } else { reason.to_owned() },
@@ -471,7 +472,8 @@ fn created_at(pod: &Pod) -> Option<Timestamp> {
     pod.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
-/// This attempt is over, and the next begins: what is said of it stands in its entry, its record and an event.
+/// Reports that this attempt is over and the next begins. The failed attempt is described in its entry, its record and
+/// an event.
 fn report_restart(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: Timestamp) {
     let status = &mut report.status;
     let ended = Time(whole_seconds(verdict.since.unwrap_or(now)));
@@ -483,7 +485,7 @@ fn report_restart(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: T
         verdict.failure.message.trim_end_matches('.')
     );
     let message = shortened(&message);
-    // A condition of equal status and reason would be kept, and with it the words for an earlier attempt.
+    // A condition of equal status and reason would be kept, with the message of an earlier attempt.
     let known = condition(status, CONDITION_RESTARTING).and_then(|known| known.message.as_ref());
     if known.is_some_and(|known| *known != message) {
         status.conditions.retain(|condition| condition.type_ != CONDITION_RESTARTING);
@@ -499,7 +501,7 @@ fn report_restart(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: T
 fn report_verdict(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: Timestamp) {
     let Verdict { reason, message, failure, since } = verdict;
     let suffix = format!(" (attempt {})", job.attempt);
-    // What was recorded says it already.
+    // The recorded message already has the suffix.
     let message = if job.attempt == 1 || message.ends_with(&suffix) {
         message.clone()
     } else {
@@ -511,7 +513,7 @@ fn report_verdict(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: T
     report.notices.push(warning(reason, message));
 }
 
-/// Running was reached since the job was let go, now or before.
+/// Whether the job has been Running since it was last released, now or earlier.
 pub(crate) fn has_run(status: &MPIJobStatus) -> bool {
     condition(status, CONDITION_RUNNING)
         .is_some_and(|running| running.reason.as_deref() == Some(REASON_RUNNING))
@@ -530,7 +532,8 @@ fn set_running(job: &ValidJob, report: &mut Report, now: Timestamp, since: Times
     report.notices.push(normal(REASON_RUNNING, format!("MPIJob {}/{} is running", job.namespace, job.name)));
 }
 
-/// A job that ended without ever running still gets the condition, dated with its end, for whoever computes durations.
+/// A job that ended without ever running still gets the condition Running, dated with its end, for clients that
+/// compute durations.
 fn close_running(job: &ValidJob, status: &mut MPIJobStatus, now: Timestamp) {
     if condition(status, CONDITION_RUNNING).is_some() {
         return;
@@ -557,7 +560,7 @@ fn worker_counts(job: &ValidJob, seen: &Seen) -> ReplicaStatus {
     }
 }
 
-/// How many; nothing for none, as Go leaves a zero out.
+/// The number of matches; `None` for zero, as Go omits it.
 fn count<'a>(pods: impl IntoIterator<Item = &'a Pod>, matches: impl Fn(&Pod) -> bool) -> Option<i32> {
     i32::try_from(pods.into_iter().filter(|pod| matches(pod)).count()).ok().filter(|n| *n > 0)
 }
@@ -579,7 +582,8 @@ fn count_workers(job: &ValidJob, seen: &Seen) -> WorkerCounts {
     counts
 }
 
-/// What keeps a job that is starting from going on: told once, with an event, and gone when nothing does any more.
+/// Reports what keeps a starting job from going on. It is reported once, with an event, and removed when nothing does
+/// any more.
 fn report_waiting(
     job: &ValidJob,
     seen: &Seen,
@@ -605,7 +609,7 @@ fn report_waiting(
         return;
     };
     let reason = found.cause.word();
-    // Numbers in a message change with every pod that comes and goes; that is no news, but that there are any is.
+    // Numbers in a message change with every pod that comes and goes; only their first appearance is news.
     let same = |known: &Waiting| {
         known.reason == reason && (has_numbers(&known.message) || !has_numbers(&found.message))
     };
@@ -642,7 +646,7 @@ fn set_phase(job: &ValidJob, status: &mut MPIJobStatus) {
     status.phase_reason = reason;
 }
 
-/// What a job waits for that has not begun to run.
+/// What a job that has not begun to run waits for.
 fn pending_reason(suspended: bool, queued: bool) -> &'static str {
     match (suspended, queued) {
         (true, true) => PHASE_REASON_QUEUED,
@@ -651,7 +655,7 @@ fn pending_reason(suspended: bool, queued: bool) -> &'static str {
     }
 }
 
-/// Upstream's events for a child that could not be made.
+/// Upstream's events for a child that could not be created.
 fn tell_failure(failure: &ApplyFailure) -> Notice {
     let ApplyFailure { kind, name, foreign, creating, invalid: _, message } = failure;
     if *foreign {
@@ -676,7 +680,7 @@ fn warning(reason: &str, message: String) -> Notice {
     Notice { warning: true, reason: reason.to_owned(), message }
 }
 
-/// Cut to what an event can hold, as upstream cuts it, but never inside a character.
+/// Cuts a message to the maximum length of an event, as upstream does, but never inside a character.
 fn shortened(message: &str) -> String {
     if message.len() <= EVENT_MESSAGE_LIMIT_BYTES {
         return message.to_owned();
@@ -688,7 +692,7 @@ fn shortened(message: &str) -> String {
     format!("{}...", &message[..end])
 }
 
-/// Times in a status have whole seconds; more would never compare equal to what was read back.
+/// Times in a status have whole seconds; a finer one would never equal what is read back.
 fn whole_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }

@@ -1,9 +1,10 @@
-//! Whether a failed attempt is followed by another, and how one makes way for the next.
+//! Decides whether another attempt follows a failed one, and clears away the failed one.
 //!
-//! The number of the attempt stands in the job's annotation `…/attempt`, and in that of every pod and Launcher that is
-//! made for it (the first has none): what has another number is of a former attempt and goes, and nothing new is made
-//! before it has gone. So a pass that is cut off anywhere is repeated, never doubled: the decision is recorded before
-//! anything else is written, the status before the number is raised, and only the raised number lets anything go.
+//! The attempt's number is in the job's annotation `…/attempt`, and in that of every pod and Launcher made for it (the
+//! first attempt has none). An object with another number belongs to an earlier attempt and is deleted; nothing new is
+//! created before it is gone. A pass that is interrupted at any point is therefore repeated, never doubled: the
+//! decision is recorded before anything else is written, the status is written before the number is incremented, and
+//! only the incremented number causes deletions.
 
 use std::time::Duration;
 
@@ -21,14 +22,15 @@ use crate::observed::{Seen, is_going};
 use crate::planning::{Change, ChildKind, Target};
 use crate::validate::{Avoidance, ValidJob, WorkerFailure};
 
-/// Exit codes of a Worker's container that somebody outside of it ended: SIGKILL and SIGTERM.
+/// Exit codes of a container that was ended from outside: SIGKILL and SIGTERM.
 const KILLED: [i32; 2] = [137, 143];
-/// The label that every node has, with its own name.
+/// The label with a node's own name, which every node has.
 const HOST_LABEL: &str = "kubernetes.io/hostname";
-/// How long to wait before looking again at pods that are on their way out: that they are gone is seen anyway.
+/// How long to wait before looking again at pods that are being deleted; normally a watch reports their removal
+/// earlier.
 pub(crate) const CLEARING_LOOK: Duration = Duration::from_secs(10);
 
-/// Which attempt an object was made for.
+/// Returns the attempt that an object was made for.
 #[must_use]
 pub fn attempt_of(metadata: &ObjectMeta) -> u32 {
     let annotations = metadata.annotations.as_ref();
@@ -44,8 +46,8 @@ pub(crate) fn mark(job: &ValidJob, metadata: &mut ObjectMeta) {
     }
 }
 
-/// Whether another attempt follows this failure: the infrastructure failed, and the limit is not reached. A Worker whose
-/// own program ended with an exit code of its own is the user's to mend, unless the job asks for a restart then too.
+/// Whether another attempt follows this failure: the infrastructure failed, and the limit is not reached. A Worker
+/// whose own program exited with an error is for the user to fix, unless the job asks for a restart then too.
 pub(crate) fn is_restarted(job: &ValidJob, failure: &Failure) -> bool {
     if job.attempt > job.max_gang_restarts {
         return false;
@@ -69,15 +71,16 @@ const NEVER_STARTED: [Cause; 5] = [
     Cause::Timeout,
 ];
 
-/// Whether it was a Worker's pod that failed, after it had started; not a rank on it, of which its Launcher told.
+/// Whether the failure is that of a Worker's own pod after it had started, not that of a rank that its Launcher
+/// reported.
 fn is_of_started_worker(job: &ValidJob, failure: &Failure) -> bool {
     let worker = failure.worker.and_then(|index| usize::try_from(index).ok());
     let own_pod = worker.is_some_and(|index| failure.pod.as_ref() == Some(&worker_name(&job.name, index)));
     own_pod && Cause::of_word(&failure.reason).is_some_and(|cause| !NEVER_STARTED.contains(&cause))
 }
 
-/// What is left of former attempts, and has to go before anything new is made; nothing once it is gone. A pod of a lost
-/// node will never say that it has ended, so it is not waited for.
+/// The deletions that clear away earlier attempts before anything new is created; `None` once nothing is left of them.
+/// A pod on a lost node will never report its end, so it is not waited for.
 pub(crate) fn clear(job: &ValidJob, seen: &Seen) -> Option<Vec<Change>> {
     let former = |metadata: &ObjectMeta| attempt_of(metadata) != job.attempt;
     let pods: Vec<&Pod> = seen.workers.iter().map(|pod| &**pod).filter(|pod| former(&pod.metadata)).collect();
@@ -109,7 +112,7 @@ pub(crate) fn clear(job: &ValidJob, seen: &Seen) -> Option<Vec<Change>> {
     Some(changes)
 }
 
-/// Keeps a pod away from the nodes on which earlier attempts failed, as far as the job asks for that.
+/// Keeps a pod away from nodes on which earlier attempts failed, as far as the job asks for it.
 pub(crate) fn avoid(job: &ValidJob, failed_nodes: &[String], pod: &mut PodSpec) {
     let Some(avoidance) = job.avoid_nodes.filter(|_| !failed_nodes.is_empty()) else { return };
     let elsewhere = NodeSelectorRequirement {
@@ -132,7 +135,7 @@ pub(crate) fn avoid(job: &ValidJob, failed_nodes: &[String], pod: &mut PodSpec) 
             if required.node_selector_terms.is_empty() {
                 required.node_selector_terms.push(NodeSelectorTerm::default());
             }
-            // Terms are alternatives: each has to say it.
+            // Terms are alternatives, so each of them needs the requirement.
             for term in &mut required.node_selector_terms {
                 term.match_expressions.get_or_insert_default().push(elsewhere.clone());
             }

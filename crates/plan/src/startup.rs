@@ -1,5 +1,5 @@
-//! `status.startup`: when each phase of a start was over, from the times that pods themselves tell. It asks for no write:
-//! the times ride on whatever is written next.
+//! `status.startup`: when each phase of a start ended, from the times in the pods' statuses. It causes no write of its
+//! own: the times are written with the next status change.
 
 use api::MPIJobStatus;
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use crate::kept::Pod;
 use crate::observed::{Seen, condition_since, started_at};
 use crate::validate::ValidJob;
 
-/// Brings the times up to date. A time that is known stays: pods that are gone took nothing back.
+/// Updates the times. A known time stays, even when the pods it came from are gone.
 pub(crate) fn report_startup(job: &ValidJob, seen: &Seen, status: &mut MPIJobStatus) {
     let Some(let_go) = status.start_time.clone().filter(|_| !job.suspended) else { return };
     let mut startup =
@@ -31,7 +31,7 @@ fn fill(time: &mut Option<Time>, found: impl FnOnce() -> Option<Timestamp>) {
     }
 }
 
-/// The time of the Worker that was last, once there is one of each; of a job without Workers the Launcher's.
+/// The time of the last Worker, once every Worker has one; for a job without Workers, the Launcher's.
 fn last_of(job: &ValidJob, seen: &Seen, time: impl Fn(&Pod) -> Option<Timestamp>) -> Option<Timestamp> {
     if job.worker_count() == 0 {
         return seen.launcher_pods.iter().filter_map(time).min();

@@ -1,6 +1,6 @@
-//! Decides whether a job can be run, and turns it into a [`ValidJob`], past which no step can fail for a user's
-//! mistake. The rules are upstream's (`kubeflow/mpi-operator`, `pkg/apis/kubeflow/validation/validation.go`) and
-//! those of our annotations. Every fault is reported, each with its path, what is wrong and what to do.
+//! Decides whether a job can be run, and turns it into a [`ValidJob`]; later steps cannot fail because of a user's
+//! mistake. The rules are upstream's (`kubeflow/mpi-operator`, `pkg/apis/kubeflow/validation/validation.go`) and those
+//! of our annotations. Every fault is reported, each with its path, what is wrong and what to do.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,13 +18,13 @@ use crate::capacity::gpus_of;
 use crate::defaults::{DEFAULT_SSH_MOUNT_PATH, defaulted};
 use crate::duration::parse_duration;
 
-/// A worker not ready this long after it was scheduled fails the job, unless an annotation says otherwise.
+/// A Worker that is not ready this long after it was scheduled fails the job, unless an annotation says otherwise.
 const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(10 * 60);
-/// A running job that prints nothing this long is called stalled, unless an annotation says otherwise.
+/// A running job that prints nothing for this long counts as stalled, unless an annotation says otherwise.
 const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// The longest DNS label (RFC 1035), and so the longest host name of a Worker.
 const LONGEST_LABEL: usize = 63;
-/// More whole-gang restarts than this are a mistake in the annotation.
+/// A larger number of gang restarts is taken for a mistake in the annotation.
 const MOST_GANG_RESTARTS: u32 = 1000;
 
 const CREATION_POLICY_PATH: &str = "spec.launcherCreationPolicy";
@@ -32,7 +32,7 @@ const CREATION_POLICY_PATH: &str = "spec.launcherCreationPolicy";
 /// One thing that is wrong with a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
-    /// Where, e.g. `spec.mpiReplicaSpecs[Worker].replicas`.
+    /// The field's path, e.g. `spec.mpiReplicaSpecs[Worker].replicas`.
     pub path: String,
     /// What is wrong.
     pub message: String,
@@ -41,8 +41,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Whether what is wrong leaves open what the job's objects are to be. Without a readable annotation there is still the
-    /// former value or the default; a creation policy of another name waits for the Workers, as upstream reads it.
+    /// Whether the fault leaves open what the job's objects should be. An unreadable annotation does not: its last
+    /// value or the default applies. Nor does an unknown creation policy: it waits for the Workers, as upstream does.
     fn holds_changes(&self) -> bool {
         !self.path.starts_with("metadata.annotations[") && self.path != CREATION_POLICY_PATH
     }
@@ -54,16 +54,16 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How the launcher reaches the workers.
+/// How the Launcher reaches the Workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launch {
-    /// sshd in the workers, ssh in the launcher, as upstream.
+    /// sshd in the Workers, ssh in the Launcher, as upstream.
     Ssh,
     /// The launch agent in both; needs no sshd, no root and no passwd entry.
     Agent,
 }
 
-/// Which MPI the images hold.
+/// The MPI implementation of the images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Implementation {
     /// Open MPI, releases 4 and 5.
@@ -77,9 +77,9 @@ pub enum Implementation {
 /// When the Launcher is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LauncherCreation {
-    /// With the workers.
+    /// Together with the Workers.
     AtStartup,
-    /// Once every worker is Ready.
+    /// Once every Worker is Ready.
     WaitForWorkersReady,
 }
 
@@ -88,36 +88,36 @@ pub enum LauncherCreation {
 pub enum CleanPods {
     /// None of them.
     None,
-    /// Those that still run or wait.
+    /// Those that still run or are pending.
     Running,
     /// All of them.
     All,
 }
 
-/// One kind of pod, ready to be made.
+/// One kind of pod, ready to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replica {
-    /// How many.
+    /// The number of pods.
     pub count: usize,
-    /// From which template; it has at least one container.
+    /// The template; it has at least one container.
     pub template: PodTemplateSpec,
     /// `Never` or `OnFailure`.
     pub restart_policy: String,
 }
 
-/// A job that can be run: nothing left open, and nothing wrong but for the [`faults`](ValidJob::faults) of a job that was
-/// begun before it had them.
+/// A job that can be run: every field has a value, and nothing is wrong, except for the [`faults`](ValidJob::faults)
+/// of a job that had begun before they appeared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidJob {
     /// The job's name.
     pub name: String,
-    /// Its namespace; empty in a manifest that does not say.
+    /// Its namespace; empty if a manifest does not give one.
     pub namespace: String,
-    /// Its UID; empty before it was created.
+    /// Its UID; empty before the job is created.
     pub uid: String,
-    /// Its `metadata.generation`, if it was created.
+    /// Its `metadata.generation`, if it exists.
     pub generation: Option<i64>,
-    /// Whether a queue holds it: the label `kueue.x-k8s.io/queue-name`.
+    /// Whether it belongs to a queue, by the label `kueue.x-k8s.io/queue-name`.
     pub queued: bool,
     /// Ranks on each host.
     pub slots: i32,
@@ -127,81 +127,81 @@ pub struct ValidJob {
     pub ssh_mount_path: String,
     /// When the Launcher is created.
     pub launcher_creation: LauncherCreation,
-    /// Which MPI it is.
+    /// The MPI implementation.
     pub implementation: Implementation,
-    /// Which Workers go when the job has ended.
+    /// Which Workers are deleted once the job has ended.
     pub clean_pods: CleanPods,
-    /// For the Launcher's Job: seconds after its end at which it is removed.
+    /// For the Launcher's Job: seconds after its end until it is removed.
     pub ttl_seconds: Option<i32>,
     /// For the Launcher's Job: seconds that it may be active.
     pub active_deadline_seconds: Option<i64>,
-    /// For the Launcher's Job: retries.
+    /// For the Launcher's Job: the number of retries.
     pub backoff_limit: Option<i32>,
-    /// How it is scheduled as a gang; empty if it does not say.
+    /// The gang scheduling policy; empty if the job has none.
     pub scheduling: SchedulingPolicy,
-    /// Volcano's queue, by its own annotation.
+    /// Volcano's queue, from Volcano's own annotation.
     pub volcano_queue: Option<String>,
-    /// Whether its pods take connections from one another only.
+    /// Whether its pods accept connections only from one another.
     pub isolated: bool,
-    /// Whether its pods are held back.
+    /// Whether the job is suspended.
     pub suspended: bool,
     /// The Launcher; its count is 1.
     pub launcher: Replica,
-    /// The Workers; none if the job has no `Worker`.
+    /// The Workers; `None` if the job has no `Worker`.
     pub workers: Option<Replica>,
-    /// The transport that the job asks for, if it does.
+    /// The transport that the job asks for, if any.
     pub launch: Option<Launch>,
-    /// How long a scheduled worker may take to become ready.
+    /// How long a scheduled Worker may take to become ready.
     pub start_timeout: Duration,
-    /// How long a running job may print nothing before it is called stalled.
+    /// How long a running job may print nothing before it counts as stalled.
     pub stall_timeout: Duration,
-    /// Which attempt at the job this is, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// How often the gang may be started anew after a failure of the infrastructure.
+    /// How many times the gang may be restarted after an infrastructure failure.
     pub max_gang_restarts: u32,
-    /// Whether further attempts stay away from nodes on which an earlier one failed.
+    /// Whether further attempts avoid nodes on which an earlier one failed.
     pub avoid_nodes: Option<Avoidance>,
-    /// What a failed or deleted Worker does to the job, if the job says so.
+    /// What a failed or deleted Worker does to the job, if the job specifies it.
     pub worker_failure: Option<WorkerFailure>,
-    /// What is wrong with a job that goes on nevertheless; see [`tolerate`]. None of a job that [`validate`] passed.
+    /// Faults of a job that goes on nevertheless; see [`tolerate`]. Empty if [`validate`] accepted the job.
     pub faults: Vec<Fault>,
 }
 
-/// How far a further attempt stays away from nodes on which an earlier one failed.
+/// How strictly a further attempt avoids nodes on which an earlier one failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Avoidance {
-    /// Where there is another node.
+    /// Only if another node is available.
     Prefer,
-    /// Always; it rather waits.
+    /// Always, even if the pods then have to wait.
     Require,
 }
 
 /// What a failed or deleted Worker of a running job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerFailure {
-    /// It ends the job, or restarts the gang where the infrastructure failed and the job allows restarts: the default.
+    /// It fails the job, or restarts the gang if the infrastructure failed and the job allows restarts. The default.
     Fail,
-    /// It restarts the gang, as often as the job allows.
+    /// It restarts the gang, up to the job's limit.
     Restart,
-    /// A deleted Worker is made again, a failed one is counted, and the job goes on, as upstream has it.
+    /// A deleted Worker is created again, a failed one is counted, and the job goes on, as upstream does.
     Tolerate,
 }
 
 impl ValidJob {
-    /// Whether the job goes on without a Worker that fails.
+    /// Whether the job goes on when a Worker fails.
     #[must_use]
     pub fn tolerates_failures(&self) -> bool {
         self.worker_failure == Some(WorkerFailure::Tolerate)
     }
 
-    /// How many Workers the job asks for.
+    /// The number of Workers that the job asks for.
     #[must_use]
     pub fn worker_count(&self) -> usize {
         self.workers.as_ref().map_or(0, |workers| workers.count)
     }
 
-    /// Whether its objects stay as they are until the spec is mended: what they should be is not known. It is supervised,
-    /// suspended and cleaned up all the same.
+    /// Whether its objects stay as they are until the spec is corrected, because their desired state is unknown. The
+    /// job is still supervised, suspended and cleaned up.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.faults.iter().any(Fault::holds_changes)
@@ -223,7 +223,7 @@ impl ValidJob {
         }
     }
 
-    /// How many GPUs all its pods ask for together.
+    /// The number of GPUs that all its pods request together.
     #[must_use]
     pub fn gpus(&self) -> u64 {
         let of = |replica: &Replica| {
@@ -234,7 +234,7 @@ impl ValidJob {
     }
 }
 
-/// Whether this operator reconciles the job; upstream ignores any other `managedBy` before it validates.
+/// Whether this operator reconciles the job. Upstream ignores any other `managedBy` before it validates.
 #[must_use]
 pub fn is_ours(job: &MPIJob) -> bool {
     let manager = job.spec.run_policy.as_ref().and_then(|policy| policy.managed_by.as_deref());
@@ -244,14 +244,14 @@ pub fn is_ours(job: &MPIJob) -> bool {
 /// Applies the defaults and checks every rule.
 ///
 /// # Errors
-/// All faults, in the order of the fields, if there is any.
+/// All faults, in the order of the fields.
 pub fn validate(job: &MPIJob) -> Result<ValidJob, Vec<Fault>> {
     let read = tolerate(job, &Annotations::default());
     if read.faults.is_empty() { Ok(read) } else { Err(read.faults) }
 }
 
-/// Reads a job whatever is wrong with it: a job that was begun goes on when somebody makes a mistake in it. In place of an
-/// annotation that cannot be read stands its value in `last`; in place of a field, what is said at each.
+/// Reads a job regardless of its faults: a job that has begun goes on when somebody makes a mistake in it. An
+/// annotation that cannot be read keeps its value from `last`; for fields, see each one's reader.
 #[must_use]
 pub fn tolerate(job: &MPIJob, last: &Annotations) -> ValidJob {
     let job = defaulted(job);
@@ -314,7 +314,7 @@ impl Faults {
 fn check_name(job: &MPIJob, faults: &mut Faults) {
     let name = job.metadata.name.as_deref().unwrap_or_default();
     if name.is_empty() {
-        // A generated name gets its suffix from the API server; without either there is nothing to name pods by.
+        // The API server adds a suffix to a generated name; without either there is nothing to name pods after.
         if job.metadata.generate_name.is_none() {
             faults.add("metadata.name", "is missing", "give the job a name");
         }
@@ -346,7 +346,7 @@ fn check_name(job: &MPIJob, faults: &mut Faults) {
     }
 }
 
-/// What a job's annotations say; by default, what holds without them.
+/// The values of a job's annotations; the default is a job without any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     launch: Option<Launch>,
@@ -360,7 +360,7 @@ pub struct Annotations {
     worker_failure: Option<WorkerFailure>,
 }
 
-/// The values of our annotations; of one that cannot be read, the last that could.
+/// Reads our annotations; one that cannot be read keeps its last valid value.
 fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> Annotations {
     let none = BTreeMap::new();
     let annotations = job.metadata.annotations.as_ref().unwrap_or(&none);
@@ -427,7 +427,7 @@ fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> An
             faults.add(path(ANNOTATION_WORKER_FAILURE), format!("is {other:?}"), advice);
         }
     }
-    // Written by the operator; what it could not have written counts as the first attempt.
+    // The operator writes this annotation; a value that it cannot have written counts as the first attempt.
     let attempt = annotations.get(ANNOTATION_ATTEMPT).and_then(|number| number.parse().ok());
     read.attempt = attempt.unwrap_or_default();
     read
@@ -449,7 +449,7 @@ fn read_implementation(job: &MPIJob, faults: &mut Faults) -> Implementation {
     }
 }
 
-/// Upstream's CRD means to allow these two and by a slip allows anything; there, anything else waits.
+/// Upstream's CRD is meant to allow only these two but by mistake allows any value; there, any other value waits.
 fn read_launcher_creation(job: &MPIJob, faults: &mut Faults) -> LauncherCreation {
     match job.spec.launcher_creation_policy.as_deref() {
         Some("AtStartup") | None => LauncherCreation::AtStartup,
@@ -495,7 +495,7 @@ fn read_run_policy(policy: &RunPolicy, faults: &mut Faults) -> CleanPods {
     }
 }
 
-/// The Launcher; of a job that has none, an empty one, of which nothing is made.
+/// The Launcher. A job without one gets an empty one, from which nothing is created.
 fn read_launcher(job: &MPIJob, faults: &mut Faults) -> Replica {
     let Some(spec) = job.spec.mpi_replica_specs.get(LAUNCHER) else {
         let known: Vec<&str> = job.spec.mpi_replica_specs.keys().map(String::as_str).collect();
@@ -520,7 +520,7 @@ fn read_launcher(job: &MPIJob, faults: &mut Faults) -> Replica {
     read_replica(LAUNCHER, spec, 1, faults)
 }
 
-/// The Workers; as many as the status counts, if the spec does not say how many.
+/// The Workers. If the spec does not give a count, the status's count applies.
 fn read_workers(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
     let spec = job.spec.mpi_replica_specs.get(WORKER)?;
     let count = spec.replicas.unwrap_or(0);
@@ -532,7 +532,7 @@ fn read_workers(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
     Some(read_replica(WORKER, spec, count.unwrap_or_else(|| counted_workers(job)), faults))
 }
 
-/// How many Workers the job's status has counted.
+/// The number of Workers that the job's status has counted.
 fn counted_workers(job: &MPIJob) -> usize {
     let status = job.status.as_ref();
     let asked_for = status.and_then(|status| status.workers.as_ref()).map(|workers| workers.of);

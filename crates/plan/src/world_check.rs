@@ -1,7 +1,7 @@
-//! The condition `WorldVerified`: whether the ranks formed one world, on the hosts that they were given, by what they
-//! said of themselves; where they said nothing, by what the launch agents of the Workers saw. A run whose ranks were each
-//! alone, or all on one host that cannot hold them, or not on the Workers at all, leaves the job Succeeded, as its Launcher
-//! did, with the condition False. Where nobody can tell there is no such condition.
+//! The condition `WorldVerified`: whether the ranks formed one world on the hosts that they were given, by their own
+//! output; if they printed nothing about it, by what the Workers' launch agents saw. If each rank was alone, or all
+//! ran on one host that cannot hold them, or none ran on the Workers, the job still is Succeeded, as its Launcher did
+//! succeed, but the condition is False. If it cannot be decided, there is no such condition.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::observed::Seen;
 use crate::report::{Notice, Report};
 use crate::validate::ValidJob;
 
-/// No more Workers than this have their agents asked.
+/// The maximum number of Workers whose agents are asked.
 const MOST_ASKED: usize = 32;
 
-/// The Workers whose launch agents are to be asked where the ranks of a run ran that succeeded: those of a job whose output
-/// does not tell. With each its index.
+/// Returns the Workers, each with its index, whose launch agents must be asked where the ranks of a successful run
+/// ran, because the job's output does not show it.
 #[must_use]
 pub fn agents_to_ask<'a>(job: &ValidJob, seen: &'a Seen) -> Vec<(usize, &'a Pod)> {
     let Some(world) = world(job).filter(|world| world.workers.len() > 1) else { return Vec::new() };
@@ -36,13 +36,13 @@ pub fn agents_to_ask<'a>(job: &ValidJob, seen: &'a Seen) -> Vec<(usize, &'a Pod)
     workers.filter_map(|(index, pod)| Some((index, pod.filter(wanted)?))).collect()
 }
 
-/// Whether the log of the pod's container is not its first: what an agent said before is not in it.
+/// Whether a container of the pod was restarted; the log then lacks what an agent logged before.
 fn was_restarted(pod: &Pod) -> bool {
     let containers = pod.status.iter().filter_map(|status| status.container_statuses.as_ref()).flatten();
     containers.into_iter().any(|container| container.restart_count > 0)
 }
 
-/// Reports what a successful run's output, and what was seen of it, say of its world.
+/// Reports whether a successful run formed the right world, by its output and what the agents saw.
 pub(crate) fn report_world(
     job: &ValidJob,
     log: &str,
@@ -59,7 +59,7 @@ pub(crate) fn report_world(
     }
 }
 
-/// Whether the world was as it should be, with the condition's reason and message; nothing where that is not known.
+/// Whether the world was as it should be, with the condition's reason and message; `None` if that is unknown.
 fn verdict(
     world: &World,
     log: &str,

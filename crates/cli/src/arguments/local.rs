@@ -75,7 +75,7 @@ pub struct NodeDrain {
 }
 
 impl LocalVerb {
-    /// The format that was asked for.
+    /// Returns the requested format.
     pub fn output(&self) -> Output {
         match self {
             LocalVerb::Status(status) => status.output,
@@ -161,7 +161,7 @@ pub struct ClusterOptions {
     pub port: u16,
 }
 
-/// A grace shorter than a second would lose nodes that are only slow.
+/// Parses a grace period. One shorter than a second would count slow nodes as lost.
 fn read_grace(text: &str) -> Result<Duration, String> {
     match read_duration(text)? {
         short if short < Duration::from_secs(1) => Err("at least 1s".to_owned()),
@@ -249,7 +249,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The name of the ClusterRole.
+    /// Returns the name of the ClusterRole.
     pub fn name(self) -> &'static str {
         match self {
             Role::ClusterAdmin => "cluster-admin",

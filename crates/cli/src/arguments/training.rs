@@ -100,7 +100,7 @@ pub enum TrainingVerb {
 }
 
 impl TrainingVerb {
-    /// The format that was asked for.
+    /// Returns the requested format.
     pub fn output(&self) -> Output {
         match self {
             TrainingVerb::Create(create) => create.output,
@@ -375,7 +375,7 @@ impl From<Sort> for Order {
     }
 }
 
-/// A moment, in this machine's time zone.
+/// Parses a point in time, in this machine's time zone.
 fn read_moment(text: &str) -> Result<Timestamp, String> {
     pick::moment(text, Timestamp::now(), &TimeZone::system())
 }
@@ -455,7 +455,7 @@ pub struct Logs {
     pub output: Output,
 }
 
-/// A regular expression, as the regex crate reads it; `(?i)` in front ignores case.
+/// Parses a regular expression in the syntax of the regex crate; a leading `(?i)` ignores case.
 fn read_pattern(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|error| match error {
         regex::Error::Syntax(told) => {
@@ -465,14 +465,14 @@ fn read_pattern(text: &str) -> Result<Regex, String> {
     })
 }
 
-/// Numbers of workers or ranks.
+/// Indices of Workers or ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Indices(pub Vec<i32>);
 
-/// The most workers that a range may name; more is a slip of the finger.
+/// The maximum number of indices in a range; a larger one is taken for a typing error.
 const MAX_INDICES: usize = 10_000;
 
-/// `0-3,7`
+/// Parses `0-3,7`.
 fn read_indices(text: &str) -> Result<Indices, String> {
     let wrong = || "write a number, or ranges like 0-3,7".to_owned();
     let number = |part: &str| part.trim().parse::<u16>().map(i32::from).map_err(|_| wrong());
@@ -547,7 +547,7 @@ pub enum TopSort {
 }
 
 impl TopSort {
-    /// As the option spells it.
+    /// Returns the option's spelling.
     pub fn word(self) -> &'static str {
         match self {
             TopSort::Name => "name",
@@ -639,7 +639,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_workers_are_read() {
+    fn ranges_of_workers_are_parsed() {
         assert_eq!(read_indices("0-3,7"), Ok(Indices(vec![0, 1, 2, 3, 7])));
         assert_eq!(read_indices("2,2,1"), Ok(Indices(vec![1, 2])));
         for wrong in ["", "a", "3-1", "1-", "-1"] {

@@ -1,4 +1,4 @@
-//! `odh training …`: the verbs that act on jobs that are there already, their flags and their help.
+//! `odh training …`: the verbs that act on existing jobs, their flags and their help.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -299,7 +299,7 @@ pub enum TemplateVerb {
 }
 
 impl TemplateVerb {
-    /// The format that was asked for.
+    /// Returns the requested format.
     pub fn output(&self) -> Output {
         match self {
             TemplateVerb::Save { output, .. } | TemplateVerb::List { output } => *output,

@@ -1,26 +1,26 @@
-//! Which exit codes each command can end with; the numbers and what they mean are [`super::EXIT_CODES`]'s.
+//! The possible exit codes of each command; [`super::EXIT_CODES`] has the numbers' meanings.
 //!
-//! A command that is interrupted ends with 130 whatever it does. Here that stands where a command goes on until something
-//! happens, so that people interrupt it.
+//! Any interrupted command ends with 130. Here, 130 is listed only for commands that run until something happens,
+//! which users are expected to interrupt.
 
-/// What every command can say that asks a cluster for something: all is well, an error, not understood, not allowed.
+/// Codes of every command that contacts a cluster: success, error, invalid usage, not allowed.
 const ASKS: &[u8] = &[0, 1, 2, 4];
-/// The same of one that is given the name of something.
+/// The same for a command that takes the name of an object.
 const NAMES: &[u8] = &[0, 1, 2, 3, 4];
-/// … and can go on until something happens.
+/// … and can run until something happens.
 const NAMES_AND_GOES_ON: &[u8] = &[0, 1, 2, 3, 4, 130];
-/// … and until the job is gone.
+/// … and until the job is deleted.
 const WATCHES_ONE: &[u8] = &[0, 1, 2, 3, 4, 103, 130];
-/// One that changes a job that is there.
+/// A command that changes an existing job.
 const CHANGES: &[u8] = &[0, 1, 2, 3, 4, 7];
-/// One that makes a job, and waits for its end if asked.
+/// A command that creates a job, and can wait for its end.
 const MAKES: &[u8] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 100, 103, 130];
-/// One that asks nobody.
+/// A command that contacts no server.
 const ALONE: &[u8] = &[0, 1, 2];
-/// One that asks the cluster of this machine, which may not be up.
+/// A command that contacts this machine's cluster, which may not be up.
 const LOCAL: &[u8] = &[0, 1, 2, 3];
 
-/// The exit codes of a command, by its words after `odh`; nothing for one that only holds others.
+/// Returns the exit codes of a command, given its words after `odh`; `None` for one that only groups others.
 pub fn of(command: &str) -> Option<&'static [u8]> {
     Some(match command {
         "training create" | "training retry" | "training clone" | "training templates use" => MAKES,

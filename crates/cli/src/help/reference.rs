@@ -1,4 +1,5 @@
-//! `docs/reference/cli.md`, made of the definition of the command line; the test that compares it also writes it.
+//! Generates `docs/reference/cli.md` from the definition of the command line; the test that compares the file also
+//! writes it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use super::{EXIT_CODES, built, tree};
 use crate::output;
 
-/// What stands before the commands.
+/// The text before the commands.
 const HEAD: &str = "# The command line
 
 Made from the definition of the command line by `cargo xtask gen`; `odh help -o json` prints the same for programs, and
@@ -19,13 +20,13 @@ What is data goes to stdout, everything else to stderr. With `-o json` and `-o y
 `{\"error\":{\"code\",\"reason\",\"message\",\"hint\"}}` where the command did not succeed.
 ";
 
-/// What stands below the exit codes.
+/// The text below the exit codes.
 const CODES: &str = "
 Each command below says which of these it can end with. One that is interrupted ends with 130 whatever it does; there, 130 stands where a
 command goes on until something happens. `exec` passes on the exit code of what it runs, and `--propagate-exit-code` the launcher's.
 ";
 
-/// What stands between formats and commands.
+/// The text between formats and commands.
 const SETTINGS: &str = "
 ## Which cluster, which defaults
 
@@ -97,7 +98,7 @@ fn section(text: &mut String, command: &Value) {
     }
 }
 
-/// A table of arguments and options: those of every command, or the others.
+/// A table of arguments and options, either the global ones or the others.
 fn options(text: &mut String, command: &Value, global: bool) {
     let mut rows = String::new();
     for argument in list(command, "arguments").chain(list(command, "options")) {

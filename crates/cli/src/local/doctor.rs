@@ -1,6 +1,6 @@
-//! `odh local doctor`: what this machine can and cannot do for the local cluster, and what to install.
+//! `odh local doctor`: what this machine can do for the local cluster, and what to install.
 //!
-//! Each check looks at the machine and changes nothing. Exit code 0 if jobs can run in some mode, 1 if not.
+//! The checks only read; they change nothing. The exit code is 0 if jobs can run in some mode, else 1.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,13 +13,13 @@ use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
 use crate::failure::Failure;
 use crate::{object, table};
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
     /// As it should be.
     Ok,
-    /// Something does not work, and jobs run nevertheless.
+    /// Something does not work, but jobs can run.
     Limited,
     /// No MPI job can run.
     Missing,
@@ -28,9 +28,9 @@ enum Verdict {
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Check {
-    /// What was looked at.
+    /// What was checked.
     name: &'static str,
-    /// How it came out.
+    /// The result.
     verdict: Verdict,
     /// What was found.
     found: String,
@@ -94,7 +94,7 @@ fn user(root: bool) -> Check {
     check("user", Verdict::Ok, found, None)
 }
 
-/// Whether an unprivileged user namespace with a network of its own can be made, by making one.
+/// Whether an unprivileged user namespace with its own network is possible, tested by creating one.
 fn namespaces(root: bool) -> Check {
     let name = "user namespaces";
     let tried =
@@ -125,7 +125,7 @@ fn namespace_reason() -> String {
     )
 }
 
-/// Whether a cgroup of ours could have limits; version 1's controllers are folders of their own.
+/// Whether our cgroup could have limits; version 1 has a folder per controller.
 fn cgroups() -> Check {
     let name = "cgroups";
     let writable = |path: &str| nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok();
@@ -227,7 +227,7 @@ fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|place| place.join(program)).find(|file| file.is_file())
 }
 
-/// Whether a program ran and ended well; nothing if it is not there.
+/// Whether a program ran successfully; `None` if it does not exist.
 fn quiet(program: &str, arguments: &[&str]) -> Option<bool> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

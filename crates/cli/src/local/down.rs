@@ -1,4 +1,4 @@
-//! `odh local down`: stops the cluster and everything that runs in it, bounded in time.
+//! `odh local down`: stops the cluster and everything that runs in it, within a time limit.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::arguments::Down;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// How often it is looked whether the cluster has ended.
+/// How often to check whether the cluster has ended.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a killed process may take to be gone.
+/// How long a killed process may take to disappear.
 const AFTER_KILL: Duration = Duration::from_secs(5);
 
 /// `odh local down`
@@ -49,7 +49,7 @@ pub fn run(console: &Console, down: &Down) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Asks the process to end, waits, and kills it if it does not.
+/// Asks the process to end, waits, and kills it after the timeout.
 fn stop(console: &Console, home: &Home, state: &State, timeout: Duration) -> Result<Duration, Failure> {
     let began = Instant::now();
     signal(state, Signal::SIGTERM)?;
@@ -66,7 +66,7 @@ fn stop(console: &Console, home: &Home, state: &State, timeout: Duration) -> Res
 }
 
 fn signal(state: &State, signal: Signal) -> Result<(), Failure> {
-    // The number may have gone to someone else's process meanwhile.
+    // The PID may have been reused by another process.
     if !state.is_alive() {
         return Ok(());
     }

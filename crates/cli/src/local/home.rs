@@ -1,4 +1,4 @@
-//! The directory that holds all state of the local cluster: where it is, what lies in it, who holds its lock.
+//! The directory with all state of the local cluster: its location, its contents, and its lock.
 //!
 //! `$ODH_HOME`, else `$XDG_DATA_HOME/odh`, else `~/.local/share/odh`; mode 0700, because it holds keys and tokens.
 
@@ -11,7 +11,7 @@ use jobs::Class;
 
 use crate::failure::Failure;
 
-/// What may lie in the directory; nothing else is ever removed from it.
+/// The possible contents of the directory; nothing else is ever removed from it.
 const FILES: [&str; 11] = [
     "audit.log",
     "audit.log.1",
@@ -34,7 +34,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// The directory that the environment says; it need not exist.
+    /// Returns the directory given by the environment; it need not exist.
     pub fn find() -> Result<Home, Failure> {
         let absolute = |name: &str| {
             std::env::var_os(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty())
@@ -56,8 +56,7 @@ impl Home {
             })
     }
 
-    /// Makes the directory if it is not there, and makes sure that it can be written. One of our own that others may look
-    /// into is closed to them.
+    /// Creates the directory if necessary, and checks that it is writable. If we own it, access by others is removed.
     pub fn make(&self) -> Result<(), Failure> {
         let make = || {
             make_private(&self.root)?;
@@ -66,7 +65,7 @@ impl Home {
         make().map_err(|error| unusable(&self.root, &error))
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -76,32 +75,32 @@ impl Home {
         self.root.join("kubeconfig")
     }
 
-    /// What the running cluster says of itself.
+    /// The state file of the running cluster.
     pub fn state(&self) -> PathBuf {
         self.root.join("state.json")
     }
 
-    /// What the cluster's process writes.
+    /// The log of the cluster's process.
     pub fn log(&self) -> PathBuf {
         self.root.join("log")
     }
 
-    /// What it wrote before the log was full.
+    /// The previous log, from before the log was full.
     pub fn old_log(&self) -> PathBuf {
         self.root.join("log.1")
     }
 
-    /// The port that was used last, so that a kubeconfig given away stays good.
+    /// The last port, reused so that distributed kubeconfigs stay valid.
     pub fn port(&self) -> PathBuf {
         self.root.join("port")
     }
 
-    /// What every request left behind.
+    /// The audit log.
     pub fn audit(&self) -> PathBuf {
         self.root.join("audit.log")
     }
 
-    /// The kubeconfigs of people.
+    /// The users' kubeconfigs.
     pub fn users(&self) -> PathBuf {
         self.root.join("users")
     }
@@ -126,7 +125,7 @@ impl Home {
             .open(self.root.join("lock"))
     }
 
-    /// Takes the lock that a running cluster holds for as long as it lives; nothing if another process has it.
+    /// Takes the lock that a running cluster holds for its lifetime; `None` if another process holds it.
     pub fn try_lock(&self) -> Result<Option<File>, Failure> {
         let file = self.open_lock().map_err(|error| unusable(&self.root, &error))?;
         match file.try_lock() {
@@ -136,7 +135,7 @@ impl Home {
         }
     }
 
-    /// Removes what the cluster has left, and the directory if nothing else lies in it; says what was kept.
+    /// Removes everything the cluster has left, and the directory if it is then empty; returns what was kept.
     pub fn purge(&self) -> Result<Vec<PathBuf>, Failure> {
         let gone = |result: io::Result<()>| match result {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unusable(&self.root, &error)),
@@ -159,8 +158,8 @@ impl Home {
     }
 }
 
-/// Makes a directory that only its owner may look into. One of somebody else's is left as it is: what it holds of ours has
-/// modes of its own.
+/// Creates a directory that only its owner can access. An existing directory of another owner is left unchanged: our
+/// files in it have modes of their own.
 pub fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let found = std::fs::metadata(path)?;
@@ -170,7 +169,7 @@ pub fn make_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The failure of a directory that cannot be used.
+/// Creates the failure for a directory that cannot be used.
 pub fn unusable(path: &Path, error: &io::Error) -> Failure {
     let path = path.display();
     let (message, hint) = match error.kind() {
@@ -194,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_others_may_look_into_is_closed_to_them() {
+    fn a_directory_that_others_can_access_is_made_private() {
         let around = tempfile::tempdir().unwrap();
         let home = Home { root: around.path().join("odh") };
         std::fs::create_dir(&home.root).unwrap();

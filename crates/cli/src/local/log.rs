@@ -1,8 +1,8 @@
-//! The local cluster's log: what its process says on standard error, in a file that stays small.
+//! The local cluster's log: the standard error of its process, in a file of limited size.
 //!
-//! The file is that process's standard error, so that a panic, or a word of a pod's first process, lands in it too.
-//! It is therefore never replaced: a full one is copied to `log.1` and made empty, and whoever holds it goes on at its
-//! beginning, for it is opened to append.
+//! The file is that process's standard error, so that panics and messages of a pod's first process go there too. It is
+//! therefore never replaced: a full file is copied to `log.1` and truncated. Its writers continue at the beginning,
+//! because it is opened for appending.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,19 +13,19 @@ use std::path::PathBuf;
 use super::home::{Home, unusable};
 use crate::failure::Failure;
 
-/// How large the file may grow, in bytes; another of that size is kept.
+/// The maximum size of the file, in bytes; one more file of that size is kept.
 const LARGEST: u64 = 10 << 20;
-/// What is logged unless `ODH_LOG` says otherwise.
+/// The default log filter, overridden by `ODH_LOG`.
 const FILTER: &str = "info,kube=warn,hyper=warn,rustls=warn";
 
-/// Makes a new, empty log for a cluster that is about to start.
+/// Creates an empty log for a cluster that is about to start.
 pub fn create(home: &Home) -> Result<File, Failure> {
     let path = home.log();
     let made = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
     made.and_then(|file| file.set_len(0).map(|()| file)).map_err(|error| unusable(&path, &error))
 }
 
-/// Lets this process log to its standard error: to a terminal as it comes, to the log file with a bound.
+/// Makes this process log to its standard error: directly on a terminal, with a size limit to the log file.
 pub fn start(home: &Home, detached: bool) {
     let filter = std::env::var("ODH_LOG").unwrap_or_else(|_| FILTER.to_owned());
     let logging = tracing_subscriber::fmt()
@@ -41,7 +41,7 @@ pub fn start(home: &Home, detached: bool) {
     };
 }
 
-/// A file, opened to append, that is emptied when it is full; what it held is kept in another.
+/// A file opened for appending that is truncated when it is full; its former content is kept in another file.
 struct Bounded {
     file: File,
     path: PathBuf,
@@ -51,7 +51,7 @@ struct Bounded {
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Others write to the file too, so its size is asked for and not counted.
+        // Other processes write to the file too, so its size is read and not counted.
         let metadata = self.file.metadata()?;
         if metadata.is_file() && metadata.len().saturating_add(bytes.len() as u64) > self.largest {
             self.empty()?;
@@ -66,7 +66,7 @@ impl Write for Bounded {
 
 impl Bounded {
     fn empty(&self) -> io::Result<()> {
-        // Without room for the copy, the bound is still kept.
+        // The limit applies even if there is no room for the copy.
         if std::fs::copy(&self.path, &self.old).is_err() {
             let _ = std::fs::remove_file(&self.old);
         }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_log_is_kept_once_and_begun_anew() {
+    fn a_full_log_is_kept_once_and_truncated() {
         let folder = tempfile::tempdir().unwrap();
         let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
         let open = || OpenOptions::new().create(true).append(true).open(&path).unwrap();

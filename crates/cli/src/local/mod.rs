@@ -1,8 +1,8 @@
-//! `odh local …`: a cluster of one's own on this machine.
+//! `odh local …`: a private cluster on this machine.
 //!
-//! `up` starts this same program in the background (`server`); everything else talks to that through its state file,
-//! its lock and its API. The state lies in one directory (`home`) and nowhere else. A client that was built without the
-//! feature `local` only looks whether such a cluster is up.
+//! `up` starts this same program in the background (`server`); all other verbs communicate with it through its state
+//! file, its lock and its API. All state is in one directory (`home`). A client that is built without the feature
+//! `local` only checks whether such a cluster is up.
 
 #[cfg_attr(not(feature = "local"), expect(dead_code, reason = "a client alone only looks for one"))]
 pub mod home;
@@ -40,7 +40,7 @@ use crate::console::Console;
 #[cfg(feature = "local")]
 use crate::failure::Failure;
 
-/// Runs a verb; the exit code.
+/// Runs a verb; returns the exit code.
 #[cfg(feature = "local")]
 pub fn run(console: &Console, global: &Global, verb: &LocalVerb) -> Result<u8, Failure> {
     match verb {
@@ -55,7 +55,7 @@ pub fn run(console: &Console, global: &Global, verb: &LocalVerb) -> Result<u8, F
     }
 }
 
-/// The first process of a pod's sandbox: this program was started for that alone.
+/// The first process of a pod's sandbox, for which this program was started.
 #[cfg(feature = "local")]
 pub fn sandbox() -> ExitCode {
     cluster::node::sandbox_main()

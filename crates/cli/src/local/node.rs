@@ -1,5 +1,5 @@
-//! `odh local node …`: the nodes that the machine poses as. Power is an annotation on the Node, which the node itself obeys; the
-//! rest is what kubectl would do.
+//! `odh local node …`: the nodes that this machine simulates. Power is an annotation on the Node, which the node
+//! itself obeys; everything else is done as by kubectl.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::{object, table};
 
-/// Between two tries to evict a pod whose disruption budget says no.
+/// The pause between attempts to evict a pod that its disruption budget protects.
 const RETRY: Duration = Duration::from_millis(500);
-/// HTTP status of an eviction that a disruption budget refuses.
+/// The HTTP status of an eviction that a disruption budget refuses.
 const BUDGET: u16 = 429;
 
 /// `odh local node VERB`
@@ -50,7 +50,7 @@ fn failed(error: kube::Error) -> Failure {
     }
 }
 
-/// The Node, or a failure that names those that are there.
+/// Returns the Node, or a failure that names the existing ones.
 async fn find(client: &Client, name: &str) -> Result<Node, Failure> {
     let nodes: Api<Node> = Api::all(client.clone());
     if let Some(node) = nodes.get_opt(name).await.map_err(failed)? {
@@ -145,7 +145,7 @@ async fn drain(console: &Console, client: &Client, asked: &NodeDrain) -> Result<
     Ok(0)
 }
 
-/// Asks until no budget says no, then waits until the pod is gone; the caller bounds both.
+/// Retries until no budget refuses, then waits until the pod is gone; the caller limits the time of both.
 async fn evict(client: &Client, pod: &Pod) -> Result<(), Failure> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let name = pod.name_any();
@@ -178,7 +178,7 @@ async fn list(console: &Console, client: &Client, asked: &NodeList) -> Result<u8
     Ok(0)
 }
 
-/// What is shown of a node.
+/// The columns of a node.
 #[derive(Debug)]
 struct Row {
     name: String,
@@ -238,7 +238,7 @@ fn row(node: &Node, pods: &[Pod]) -> Row {
     }
 }
 
-/// As kubectl words it, and whether the power is cut, which a cluster cannot know.
+/// The status in kubectl's words, and whether the power is off, which a real cluster cannot know.
 fn words(node: &Node) -> String {
     let conditions = node.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let ready = conditions.iter().find(|c| c.type_ == "Ready").map_or("Unknown", |c| c.status.as_str());

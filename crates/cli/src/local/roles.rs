@@ -1,5 +1,5 @@
-//! Who may do what with MPIJobs, as a real installation has it: the ClusterRoles that add themselves to `admin`, `edit` and
-//! `view` for people, and the operator's own account with the rights that it needs and no more.
+//! The permissions for MPIJobs, as in a real installation: the ClusterRoles that aggregate to `admin`, `edit` and
+//! `view` for users, and the operator's own account with minimal permissions.
 
 use cluster::access::UserInfo;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
@@ -9,7 +9,7 @@ use jobs::Class;
 
 use crate::failure::Failure;
 
-/// The operator's namespace and account in `deploy/base`.
+/// The name of the operator's namespace and account in `deploy/base`.
 pub const OPERATOR: &str = "mpi-operator";
 const USER_ROLES: &str = include_str!("../../../../deploy/base/user-roles.yaml");
 const OPERATOR_ROLES: [&str; 3] = [
@@ -18,12 +18,12 @@ const OPERATOR_ROLES: [&str; 3] = [
     include_str!("../../../../deploy/base/role.yaml"),
 ];
 
-/// Applies what people may do.
+/// Applies the users' roles.
 pub async fn install_for_people(client: &Client) -> Result<(), Failure> {
     apply(client, &[USER_ROLES]).await
 }
 
-/// Applies the operator's namespace, account and rights; what it is known as.
+/// Applies the operator's namespace, account and roles; returns its user.
 pub async fn install_for_operator(client: &Client) -> Result<UserInfo, Failure> {
     apply(client, &OPERATOR_ROLES).await?;
     Ok(UserInfo::account(OPERATOR, OPERATOR))
@@ -42,7 +42,7 @@ async fn apply(client: &Client, files: &[&str]) -> Result<(), Failure> {
         let types = object.types.clone().unwrap_or_default();
         let kind = GroupVersionKind::try_from(&types).map_err(|error| failed(&error))?;
         let resource = ApiResource::from_gvk(&kind);
-        // Where an overlay of Kustomize puts what has no namespace of its own in the file.
+        // Where a Kustomize overlay puts objects whose file gives no namespace.
         let api: Api<DynamicObject> = match types.kind.as_str() {
             "ServiceAccount" | "Role" | "RoleBinding" => {
                 Api::namespaced_with(client.clone(), OPERATOR, &resource)

@@ -1,4 +1,5 @@
-//! `odh local run FILE`: up if need be, create, follow, end as the job ends; Ctrl-C deletes the job.
+//! `odh local run FILE`: starts the cluster if necessary, creates the job, follows it, and ends as the job ends;
+//! Ctrl-C deletes the job.
 
 use std::time::Duration;
 
@@ -17,12 +18,12 @@ use crate::interrupt::{Interruption, interrupted};
 use crate::object;
 use crate::training::{Follow, draft_from_files, ending, follow_to_end, missing_mpirun};
 
-/// How long the deletion of an interrupted job is waited for.
+/// How long to wait for the deletion of an interrupted job.
 const CLEAN_UP: Duration = Duration::from_secs(30);
 
 /// `odh local run FILE`
 pub async fn run(console: &Console, global: &Global, run: &Run) -> Result<u8, Failure> {
-    // Faults first: a job that cannot be right starts no cluster.
+    // Faults first: an invalid job starts no cluster.
     let drafts = draft_from_files(std::slice::from_ref(&run.file))?;
     let [draft] = &drafts[..] else {
         return Err(Failure::usage(
@@ -40,7 +41,7 @@ pub async fn run(console: &Console, global: &Global, run: &Run) -> Result<u8, Fa
     if run.replace {
         replace(&connection, &namespace, draft.name()).await?;
     }
-    // Ctrl-C between the creation and the following must delete the job too.
+    // Ctrl-C between creating and following must delete the job too.
     let mut interruption = Interruption::listen();
     let created =
         submit::create(&connection.client, &namespace, std::slice::from_ref(draft), DryRun::No).await;
@@ -125,7 +126,7 @@ async fn to_the_end(
     }
 }
 
-/// Deletes the job; a second Ctrl-C does not wait for that.
+/// Deletes the job; a second Ctrl-C stops waiting.
 async fn clean_up(console: &Console, connection: &Connection, namespace: &str, name: &str) {
     console.note(&format!("deleting mpijob/{name} …"));
     let manner = Manner { force: false, wait: Some(CLEAN_UP) };

@@ -1,7 +1,7 @@
-//! The local cluster's process: API, controllers, scheduler, node and operator, until it is told to end.
+//! The local cluster's process: API, controllers, scheduler, node and operator, until it is stopped.
 //!
-//! Started by `up`, in the background or, with `--foreground`, by a person. Holds the lock of the state directory for
-//! as long as it lives; that, and not a number in a file, is what tells a second `up` that it runs.
+//! Started by `up`, in the background or, with `--foreground`, by the user. It holds the lock of the state directory
+//! for its lifetime; a second `up` detects it by that lock, not by a PID in a file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,17 +32,17 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::interrupt::interrupted;
 
-/// How long the MPIJob definition may take to be served.
+/// How long the MPIJob CRD may take to be served.
 const ESTABLISH: Duration = Duration::from_secs(10);
-/// How long operator and cluster get to end.
+/// How long the operator and the cluster may take to stop.
 const STOP: Duration = Duration::from_secs(25);
-/// Threads: one serves while another works.
+/// The number of threads: one can serve while the other works.
 const THREADS: usize = 2;
 
-/// Runs the cluster until it is told to end.
+/// Runs the cluster until it is stopped.
 pub fn run(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) -> Result<u8, Failure> {
     if detached {
-        // Out of the terminal's session: closing the window or Ctrl-C there is not meant for the cluster.
+        // Leaves the terminal's session: closing the window or pressing Ctrl-C there must not stop the cluster.
         let _ = nix::unistd::setsid();
     }
     log::start(home, detached);
@@ -78,7 +78,7 @@ fn serve(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) ->
         .build()
         .map_err(|error| Failure::new(Class::Error, "Runtime", format!("cannot start: {error}")))?;
     let served = runtime.block_on(live(console, home, up, launch, detached));
-    // What still hangs in a thread must not keep the process.
+    // A thread that hangs must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
     let _ = std::fs::remove_file(home.state());
     drop(lock);
@@ -118,8 +118,8 @@ async fn live(
     lived
 }
 
-/// Runs the operator unless it is left out, reports that jobs can be created, and writes down what fails until the end is
-/// asked for.
+/// Runs the operator unless it is left out, reports that jobs can be created, and records failures until the process
+/// is asked to stop.
 async fn until_told(
     home: &Home,
     state: &mut State,
@@ -139,7 +139,7 @@ async fn until_told(
     tell(state);
     let mut end = std::pin::pin!(interrupted());
     loop {
-        // The cluster keeps the other end for as long as it runs.
+        // The cluster keeps the sender for its lifetime.
         tokio::select! {
             () = &mut end => return Ok(()),
             Ok(()) = health.changed() => {}
@@ -160,8 +160,8 @@ fn failures(report: &cluster::supervision::Report) -> BTreeMap<String, Failures>
     report.iter().map(|(part, failures)| (part.clone(), of(failures))).collect()
 }
 
-/// Installs the MPIJob definition, the roles for it and its checks at admission, and runs the operator under its own account,
-/// as a task of its own that is started again if it fails.
+/// Installs the MPIJob CRD, its roles and its admission webhooks, and runs the operator under its own account, as a
+/// separate task that is restarted if it fails.
 async fn start_operator(cluster: &Cluster, shutdown: &CancellationToken) -> Result<(), Failure> {
     let administrator = cluster.client();
     install(administrator.clone()).await?;
@@ -190,7 +190,7 @@ async fn start_operator(cluster: &Cluster, shutdown: &CancellationToken) -> Resu
     Ok(())
 }
 
-/// Starts the cluster at the port asked for, at the last one used, or at any.
+/// Starts the cluster at the requested port, the last one used, or any free one.
 async fn start(
     home: &Home,
     up: &ClusterOptions,
@@ -257,7 +257,7 @@ fn explain(home: &Home, error: cluster::Error) -> Failure {
     }
 }
 
-/// Only a file that holds no objects any more is worth to be given up, and then by a person's own decision.
+/// Only a damaged store justifies starting again without its objects, and only the user can decide that.
 fn unusable_store(error: &OpenError) -> Failure {
     let hint = match error {
         OpenError::Damaged { path, .. } => format!(
@@ -275,7 +275,7 @@ fn unusable_store(error: &OpenError) -> Failure {
     Failure::new(Class::Error, "StoreUnusable", error.to_string()).with_hint(hint)
 }
 
-/// A directory whose `bin` holds the launch agent, which stands for its image.
+/// Creates a directory whose `bin` holds the launch agent; it takes the place of the agent's image.
 fn launch_environment(home: &Home) -> Result<PathBuf, Failure> {
     let program = launch_program()?;
     let directory = home.launch();
@@ -287,14 +287,14 @@ fn launch_environment(home: &Home) -> Result<PathBuf, Failure> {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // No symbolic link: what it points to may lie where a pod has something else, under /tmp above all.
+        // Not a symbolic link: its target may be at a path where the pod has its own files, especially below /tmp.
         std::fs::hard_link(&program, &link).or_else(|_| std::fs::copy(&program, &link).map(drop))
     };
     make().map_err(|error| unusable(&directory, &error))?;
     Ok(directory)
 }
 
-/// Installs the MPIJob definition and waits until it is served.
+/// Installs the MPIJob CRD and waits until it is served.
 async fn install(client: Client) -> Result<(), Failure> {
     let failed = |error: String| {
         Failure::new(
@@ -313,7 +313,7 @@ async fn install(client: Client) -> Result<(), Failure> {
     }
 }
 
-/// The operator, with what holds on a machine of one's own: the launch agent is the usual way.
+/// Runs the operator with a local machine's defaults: the launch agent is the default transport.
 async fn operate(
     client: Client,
     vitals: operator::Vitals,
@@ -349,7 +349,7 @@ fn not_written(error: &dyn std::error::Error) -> Failure {
     Failure::new(Class::Error, "DidNotStart", format!("the kubeconfig cannot be written: {error}"))
 }
 
-/// One line to the process that started this one; if that has gone, nobody wants to know.
+/// Writes one line to the parent process; if the parent is gone, errors do not matter.
 fn say(message: &Message) {
     let line = serde_json::to_string(message).unwrap_or_default();
     let mut out = std::io::stdout().lock();

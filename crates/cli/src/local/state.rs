@@ -1,4 +1,4 @@
-//! What a running local cluster says of itself, in a file that other commands read.
+//! The state of a running local cluster, in a file that other commands read.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use super::home::{Home, unusable};
 use crate::failure::Failure;
 
-/// How often a part of the cluster failed, and how it did last.
+/// The number of failures of a part of the cluster, and the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
-    /// How often.
+    /// The number of failures.
     pub count: u64,
-    /// When it failed last.
+    /// When it last failed.
     pub last: Timestamp,
-    /// How.
+    /// The last error.
     pub message: String,
 }
 
@@ -29,41 +29,42 @@ pub struct Failures {
 pub struct State {
     /// Its process.
     pub pid: u32,
-    /// When that process was started, in the kernel's clock ticks: tells it from a later one of the same number.
+    /// When that process was started, in the kernel's clock ticks; distinguishes it from a later process with the same
+    /// PID.
     pub process_started_ticks: u64,
-    /// Where the API is served.
+    /// The address of the API.
     pub address: SocketAddr,
-    /// How pods are kept apart: `rootless`, `root`, `plain`.
+    /// The isolation mode of pods: `rootless`, `root`, `plain`.
     pub mode: String,
-    /// Why no stronger mode is in use.
+    /// Why no stronger mode is used.
     pub mode_reason: Option<String>,
-    /// Why limits of memory and CPU are not enforced, if they are not.
+    /// Why memory and CPU limits are not enforced, if they are not.
     pub limits_not_enforced: Option<String>,
-    /// Image names and the environments that they stand for.
+    /// Image names and their environments.
     pub images: BTreeMap<String, PathBuf>,
-    /// How many nodes it shows.
+    /// The number of nodes.
     pub nodes: u32,
-    /// How many GPUs each of them is said to have.
+    /// The number of GPUs that each node reports.
     pub gpus: u32,
     /// Whether the operator was left out.
     #[serde(default)]
     pub no_operator: bool,
-    /// What of the cluster failed since then, and was started again.
+    /// The parts of the cluster that failed and were restarted.
     #[serde(default)]
     pub failures: BTreeMap<String, Failures>,
-    /// Since when it is up.
+    /// When it was started.
     pub since: Timestamp,
     /// The version of the program.
     pub version: String,
 }
 
 impl State {
-    /// The state file's content, if there is one that can be read.
+    /// Reads the state file; `None` if it does not exist or cannot be parsed.
     pub fn read(home: &Home) -> Option<State> {
         serde_json::from_slice(&std::fs::read(home.state()).ok()?).ok()
     }
 
-    /// The state of a cluster that runs.
+    /// Returns the state of a running cluster.
     pub fn alive(home: &Home) -> Option<State> {
         State::read(home).filter(State::is_alive)
     }
@@ -73,14 +74,14 @@ impl State {
         process_started_ticks(self.pid) == Some(self.process_started_ticks)
     }
 
-    /// Writes the file; a reader sees the old content or the new.
+    /// Writes the file atomically: a reader sees either the old or the new content.
     pub fn write(&self, home: &Home) -> Result<(), Failure> {
         let text = serde_json::to_vec_pretty(self).unwrap_or_default();
         write_private(&home.state(), &text)
     }
 }
 
-/// Writes a file of mode 0600 at once: a reader sees the old content or the new.
+/// Writes a file of mode 0600 atomically: a reader sees either the old or the new content.
 pub fn write_private(path: &Path, content: &[u8]) -> Result<(), Failure> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
@@ -93,10 +94,11 @@ pub fn write_private(path: &Path, content: &[u8]) -> Result<(), Failure> {
     write().map_err(|error| unusable(path, &error))
 }
 
-/// The start time of a process: field 22 of `/proc/PID/stat` (proc(5)); nothing if there is none, or only its corpse.
+/// Returns the start time of a process, field 22 of `/proc/PID/stat` (proc(5)); `None` if there is no such process, or
+/// it is a zombie.
 pub fn process_started_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, blanks and parentheses too.
+    // The name in parentheses may contain anything, including blanks and parentheses.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
     let state = fields.next()?;
     if state == "Z" {
@@ -105,7 +107,7 @@ pub fn process_started_ticks(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// The memory that a process holds, in KiB: `VmRSS` of `/proc/PID/status`.
+/// Returns the resident memory of a process, in KiB: `VmRSS` of `/proc/PID/status`.
 pub fn resident_kib(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status
@@ -123,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_by_its_start() {
+    fn a_process_is_identified_by_its_start_time() {
         let me = std::process::id();
         let started = process_started_ticks(me).unwrap();
         assert!(started > 0);

@@ -68,7 +68,7 @@ fn text(home: &Home, state: &State, now: Timestamp, resident_kib: Option<u64>) -
     table::fields(&fields)
 }
 
-/// A part that failed and was started again.
+/// A line about a part that failed and was restarted.
 fn failed(part: &str, how: &Failures, now: Timestamp) -> String {
     let ago = u64::try_from(now.as_second() - how.last.as_second()).unwrap_or(0);
     let ago = view::duration(std::time::Duration::from_secs(ago));

@@ -1,7 +1,7 @@
 //! `odh local up`: starts the cluster in the background and returns when jobs can be created.
 //!
-//! The background process is this program again (`server`). It says in one line on its standard output, which is a
-//! pipe to us, that it is ready or why it is not; its standard error is the log file.
+//! The background process is this same program (`server`). It reports in one line on its standard output, a pipe to
+//! this process, that it is ready or why it is not; its standard error is the log file.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,18 +20,18 @@ use crate::arguments::{ClusterOptions, Mode, Switch, Up};
 use crate::console::{Console, GOOD, STRONG, styled};
 use crate::failure::Failure;
 
-/// How long the cluster may take to be ready; it takes a fraction of a second.
+/// How long the cluster may take to become ready; it normally takes a fraction of a second.
 const START: Duration = Duration::from_secs(60);
-/// How long another `up` that is under way is waited for, and how often it is looked at.
+/// How long to wait for a concurrent `up`, and the interval of checks.
 const OTHER: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
-/// How many lines of the log are shown of a cluster that died without a word.
+/// The number of log lines shown if the cluster died without a message.
 const LAST_WORDS: usize = 8;
 
-/// Of this every pod has one of its own.
+/// Each pod has its own copy of this directory.
 const PODS_OWN: &str = "/tmp";
 
-/// What the background process says, in one line of JSON.
+/// The message of the background process, one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message {
     /// Jobs can be created.
@@ -44,7 +44,7 @@ pub enum Message {
         code: u8,
         /// One CamelCase word.
         reason: String,
-        /// Why not.
+        /// The error.
         message: String,
         /// What to do.
         hint: Option<String>,
@@ -77,11 +77,11 @@ pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A cluster that is up, and whether we started it.
+/// A running cluster, and whether this process started it.
 pub enum Started {
-    /// We did.
+    /// Started by this process.
     New(State),
-    /// It was up.
+    /// It was already up.
     Already(State),
 }
 
@@ -93,7 +93,7 @@ pub fn start(home: &Home, up: &ClusterOptions) -> Result<Started, Failure> {
         if let Some(state) = State::alive(home) {
             return Ok(Started::Already(state));
         }
-        // Another `up` is starting a cluster, or one that was killed has not quite gone.
+        // Another `up` is starting a cluster, or a killed one has not quite disappeared.
         if home.try_lock()?.is_none() {
             std::thread::sleep(LOOK);
             continue;
@@ -102,7 +102,7 @@ pub fn start(home: &Home, up: &ClusterOptions) -> Result<Started, Failure> {
         let said = child.stdout.take().map(listen);
         match said.and_then(|said| said.recv_timeout(START).ok()).flatten() {
             Some(Message::Ready(state)) => return Ok(Started::New(state)),
-            // Another `up` was quicker.
+            // A concurrent `up` was faster.
             Some(Message::Already) => std::thread::sleep(LOOK),
             Some(Message::Failed { code, reason, message, hint }) => {
                 let _ = child.wait();
@@ -123,7 +123,7 @@ pub fn start(home: &Home, up: &ClusterOptions) -> Result<Started, Failure> {
     .with_hint("try again; if it stays so, odh local down"))
 }
 
-/// Images given as absolute directories that are there.
+/// Checks the image directories and makes their paths absolute.
 pub fn checked(up: &ClusterOptions) -> Result<ClusterOptions, Failure> {
     let mut up = up.clone();
     for (name, directory) in &mut up.images {
@@ -147,7 +147,7 @@ fn spawn(home: &Home, up: &ClusterOptions) -> Result<Child, Failure> {
     command.args(["local", "up", "--foreground", "--detached"]).args(flags(up));
     command.env("ODH_HOME", home.root()).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-    // Each arena of glibc's allocator keeps what it once had; two are enough for two threads.
+    // Each arena of glibc's allocator keeps the memory it once had; two are enough for two threads.
     command.env("MALLOC_ARENA_MAX", "2");
     command
         .spawn()
@@ -176,7 +176,7 @@ fn flags(up: &ClusterOptions) -> Vec<String> {
     flags
 }
 
-/// The child's one line, read aside so that waiting for it has a bound.
+/// Reads the child's line in a separate thread, so that waiting for it can time out.
 fn listen(stdout: ChildStdout) -> mpsc::Receiver<Option<Message>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -215,14 +215,14 @@ fn ready_text(home: &Home, state: &State, took: Duration) -> String {
     )
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 pub fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
     if plain { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// What the mode in use cannot promise.
+/// Warns about limitations of the mode in use.
 pub fn limits(console: &Console, state: &State) {
     if let Some(reason) = &state.mode_reason {
         let said = match state.mode.as_str() {
@@ -246,8 +246,8 @@ pub fn limits(console: &Console, state: &State) {
     }
 }
 
-/// A program of an environment that is a link to somewhere below the machine's `/tmp`, and where it leads. The environment
-/// itself is seen by pods wherever it is.
+/// Finds a program of an environment that is a link to a path below the machine's `/tmp`, which pods cannot see;
+/// returns the link and its target. The environment itself is visible to pods wherever it is.
 fn hidden_program(directory: &Path) -> Option<(PathBuf, PathBuf)> {
     let programs = std::fs::read_dir(directory.join("bin")).ok()?;
     programs.filter_map(Result::ok).map(|entry| entry.path()).find_map(|program| {
@@ -257,7 +257,7 @@ fn hidden_program(directory: &Path) -> Option<(PathBuf, PathBuf)> {
     })
 }
 
-/// Options that a running cluster does not take on.
+/// Warns about options that a running cluster does not adopt.
 fn differs(console: &Console, up: &ClusterOptions, state: &State) {
     let images_there = up.images.iter().all(|(name, directory)| state.images.get(name) == Some(directory));
     let mode = match up.mode {
@@ -277,7 +277,7 @@ fn differs(console: &Console, up: &ClusterOptions, state: &State) {
     }
 }
 
-/// Where the launch agent's program is: beside this program, or on PATH.
+/// Returns the path of the launch agent's program: next to this program, or on PATH.
 pub fn launch_program() -> Result<PathBuf, Failure> {
     let beside =
         std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(api::LAUNCH_PROGRAM)));

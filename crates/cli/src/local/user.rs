@@ -1,7 +1,7 @@
-//! `odh local user`: people of the local cluster, each with a token that expires, a kubeconfig, and roles.
+//! `odh local user`: users of the local cluster, each with an expiring token, a kubeconfig, and roles.
 //!
-//! The token's digest goes into the cluster's file of users, which the API server follows; the token itself goes into
-//! the kubeconfig and nowhere else. Roles are bound with RoleBindings that carry a label, by which they are found again.
+//! The token's digest is stored in the cluster's users file, which the API server watches; the token itself only in
+//! the kubeconfig. Roles are bound by RoleBindings with a label, by which they are found again.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,13 +25,13 @@ use crate::console::{Console, STRONG, styled};
 use crate::failure::Failure;
 use crate::{object, table};
 
-/// The label of the bindings that are made here.
+/// The label of the bindings created here.
 const LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "odh-local-user");
 /// The longest name, in bytes.
 const MAX_NAME: usize = 100;
-/// The longest time for which a token is good.
+/// The maximum validity of a token, in hours.
 const MAX_HOURS: u64 = 366 * 24;
-/// The shortest, in seconds.
+/// The minimum, in seconds.
 const MIN_SECONDS: u64 = 600;
 
 /// `odh local user`
@@ -51,7 +51,7 @@ pub async fn run(console: &Console, global: &Global, user: &User) -> Result<u8, 
     }
 }
 
-/// Where a role is bound.
+/// Where a role applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Everywhere,
@@ -151,7 +151,7 @@ async fn make(
     Ok(0)
 }
 
-/// What a role cannot keep from somebody who may create pods; nothing for those who only look.
+/// A warning about what a role cannot prevent if its user may create pods; `None` for roles that only read.
 fn caution(role: Role, mode: &str) -> Option<String> {
     let reach = match mode {
         _ if role == Role::View => return None,
@@ -243,11 +243,11 @@ async fn bind_everywhere(client: &Client, name: &str, role: &str) -> Result<(), 
     Ok(())
 }
 
-/// A binding that was made here.
+/// A binding created here.
 struct Bound {
     /// The binding's own name.
     name: String,
-    /// The namespace in which it holds; empty for all.
+    /// The namespace in which it applies; empty for all.
     namespace: String,
     role: String,
     user: String,
@@ -296,7 +296,7 @@ async fn delete(console: &Console, home: &Home, client: &Client, name: &str) -> 
             Failure::new(Class::NotFound, "NoSuchUser", format!("there is no user {name}")).with_hint(hint)
         );
     }
-    // The token first: from then on nothing that is left gives any access.
+    // The token goes first: without it, whatever is left gives no access.
     users::save(&file, &people).map_err(|error| unusable(&file, &error))?;
     for bound in bindings {
         let gone = if bound.namespace.is_empty() {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_create_pods_is_as_good_as_an_account_on_the_machine() {
+    fn roles_that_may_create_pods_are_given_with_a_warning() {
         assert_eq!(caution(Role::View, "rootless"), None);
         for (mode, words) in [
             ("rootless", "A pod runs as you"),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_holds_where_it_was_asked_for() {
+    fn a_role_applies_where_it_was_requested() {
         let place_of = |line: &str| {
             let (global, user) = parsed(line);
             place(&global, &user).map_err(|failure| failure.message)
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_made_who_would_be_more_than_a_person() {
+    fn users_with_reserved_names_or_invalid_options_are_refused() {
         let fault = |line: &str| {
             let (_, user) = parsed(line);
             check(user.name.as_deref().unwrap_or_default(), &user).err().map(|failure| failure.message)

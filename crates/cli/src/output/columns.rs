@@ -1,11 +1,12 @@
-//! `-o custom-columns=NAME:.metadata.name,PHASE:.status.phase`: a table of one's own, as kubectl prints it. Pure.
+//! `-o custom-columns=NAME:.metadata.name,PHASE:.status.phase`: a table with custom columns, as kubectl prints it.
+//! Pure.
 
 use serde_json::Value;
 
 use super::jsonpath::{JsonPath, printed};
 use crate::table;
 
-/// What stands where a path finds nothing, as in kubectl.
+/// The cell's text if a path finds nothing, as in kubectl.
 const NONE: &str = "<none>";
 
 /// Headings and paths.
@@ -13,10 +14,10 @@ const NONE: &str = "<none>";
 pub struct Columns(Vec<(String, JsonPath)>);
 
 impl Columns {
-    /// Reads `HEADING:PATH,…`.
+    /// Parses `HEADING:PATH,…`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Columns, String> {
         let column = |part: &str| {
             let (heading, path) = part
@@ -28,10 +29,10 @@ impl Columns {
         text.split(',').map(column).collect::<Result<_, _>>().map(Columns)
     }
 
-    /// The table of some objects.
+    /// Returns the table of some objects.
     ///
     /// # Errors
-    /// Where a path asks for what cannot be.
+    /// If a path cannot be evaluated.
     pub fn text(&self, objects: &[Value]) -> Result<String, String> {
         let Columns(columns) = self;
         let headings: Vec<&str> = columns.iter().map(|(heading, _)| heading.as_str()).collect();
@@ -54,7 +55,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_table_of_ones_own() {
+    fn custom_columns_are_printed_as_a_table() {
         let columns = Columns::parse("NAME:.metadata.name,ON:spec.on,ALL:{.spec.list[*]}").unwrap();
         let objects = [
             json!({"metadata": {"name": "a"}, "spec": {"on": true, "list": [1, 2]}}),

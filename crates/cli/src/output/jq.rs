@@ -1,5 +1,5 @@
-//! `-o jq=FILTER`: a jq program on the JSON that `-o json` would print, run here by jaq. Texts come out bare, one value a
-//! line, as `gh --jq` has it. Pure.
+//! `-o jq=FILTER`: a jq program, run by jaq on the JSON that `-o json` would print. Strings are printed without
+//! quotes, one value per line, as `gh --jq` does. Pure.
 
 use jaq_core::load::{self, Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Vars, data, unwrap_valr};
@@ -13,19 +13,19 @@ pub struct Program(String);
 type Filter = jaq_core::compile::Filter<jaq_core::Native<data::JustLut<Val>>>;
 
 impl Program {
-    /// Takes a program, after it was compiled once.
+    /// Checks that a program compiles, and keeps its text.
     ///
     /// # Errors
-    /// What the compiler says, in one line.
+    /// The compiler's error, in one line.
     pub fn parse(text: &str) -> Result<Program, String> {
         compile(text)?;
         Ok(Program(text.to_owned()))
     }
 
-    /// What it makes of a value.
+    /// Runs the program on a value and returns its output.
     ///
     /// # Errors
-    /// The error that the program ended with.
+    /// The error that ended the program.
     pub fn text(&self, input: &Value) -> Result<String, String> {
         let filter = compile(&self.0)?;
         let input = read::parse_single(input.to_string().as_bytes()).map_err(|error| error.to_string())?;
@@ -55,7 +55,7 @@ fn compile(text: &str) -> Result<Filter, String> {
     })
 }
 
-/// What jaq expected, and where; it names the place by the rest of the text.
+/// What jaq expected, and where; jaq reports the position as the rest of the text.
 fn unread(fault: &load::Error<&str>) -> String {
     let place = |rest: &str| match rest.trim() {
         "" => "at the end".to_owned(),

@@ -1,19 +1,19 @@
 //! kubectl's JSONPath templates: `{.metadata.name}`, `{range .items[*]}{.metadata.name}{"\n"}{end}`. Pure.
 //!
-//! The dialect is that of `k8s.io/client-go/util/jsonpath` (parser.go, jsonpath.go), which no crate has: text around
-//! braces, fields with `\.`, positions, slices with a step, unions, wildcards, recursive descent, filters, `range`.
-//! Two things are wider than kubectl's: a template without any brace is taken as one path, and `['a.b']` is one name.
+//! The dialect is that of `k8s.io/client-go/util/jsonpath` (parser.go, jsonpath.go), which no crate implements: text
+//! around braces, fields with `\.`, positions, slices with a step, unions, wildcards, recursive descent, filters,
+//! `range`. There are two extensions: a template without braces is taken as one path, and `['a.b']` is one name.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// How many values one path may lead to; more is a slip, and no memory is worth it.
+/// The maximum number of values that a path may lead to; more is a mistake, and would waste memory.
 const MAX_FOUND: usize = 1_000_000;
-/// How deep ranges may be nested.
+/// The maximum nesting of ranges.
 const MAX_DEPTH: usize = 32;
 
-/// A template that was understood.
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
     parts: Vec<Part>,
@@ -23,9 +23,9 @@ pub struct JsonPath {
 enum Part {
     /// Text outside braces.
     Text(String),
-    /// What stands in braces.
+    /// The content of braces.
     Action(Vec<Node>),
-    /// The parts up to `{end}`, for each value that the action finds.
+    /// The parts up to `{end}`, evaluated for each value that the action finds.
     Range(Vec<Node>, Vec<Part>),
 }
 
@@ -40,7 +40,7 @@ enum Node {
     Filter(Box<Filter>),
 }
 
-/// `[from:to:step]`, or a position, which has no `to`.
+/// `[from:to:step]`, or an index, which has no `to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Slice {
     from: Option<i64>,
@@ -61,7 +61,7 @@ enum To {
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     left: Vec<Node>,
-    /// The comparison; without one, whether the left side finds anything.
+    /// The comparison; without one, the filter tests whether the left side finds anything.
     compared: Option<(Operator, Vec<Node>)>,
 }
 
@@ -76,7 +76,7 @@ enum Operator {
 }
 
 impl JsonPath {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
     /// What is wrong with it, in a few words.
@@ -92,7 +92,7 @@ impl JsonPath {
         Ok(JsonPath { parts: reader.parts(0)? })
     }
 
-    /// Reads the path of a column: `.metadata.name`, `metadata.name` or `{.metadata.name}`.
+    /// Parses the path of a column: `.metadata.name`, `metadata.name` or `{.metadata.name}`.
     ///
     /// # Errors
     /// As [`JsonPath::parse`].
@@ -104,10 +104,10 @@ impl JsonPath {
         JsonPath::parse(&braced(inner))
     }
 
-    /// The text of the template for an object.
+    /// Returns the text of the template for an object.
     ///
     /// # Errors
-    /// Where kubectl has one: a position beyond the end, a filter of something that is no list.
+    /// Where kubectl fails: an index out of range, a filter on something that is not a list.
     pub fn text(&self, object: &Value) -> Result<String, String> {
         let mut text = String::new();
         for_each(&self.parts, object, &mut |found| {
@@ -121,7 +121,7 @@ impl JsonPath {
         Ok(text)
     }
 
-    /// Every value that the template leads to, the texts of it among them.
+    /// Returns every value that the template leads to, including the texts between.
     ///
     /// # Errors
     /// As [`JsonPath::text`].
@@ -132,7 +132,7 @@ impl JsonPath {
     }
 }
 
-/// A path without braces in braces; `.a`, `a` and `$.a` mean the same.
+/// Puts a path without braces into braces; `.a`, `a` and `$.a` mean the same.
 fn braced(path: &str) -> String {
     let path = path.strip_prefix('$').unwrap_or(path);
     match path.starts_with(['.', '[']) {
@@ -141,7 +141,7 @@ fn braced(path: &str) -> String {
     }
 }
 
-/// A value as kubectl prints it: texts bare, lists and objects as JSON in one line.
+/// Prints a value as kubectl does: strings without quotes, lists and objects as JSON on one line.
 pub fn printed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -151,7 +151,7 @@ pub fn printed(value: &Value) -> String {
     }
 }
 
-/// A float as Go's `%v` writes it.
+/// Formats a float as Go's `%v` does.
 fn float(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || (1e-4..1e21).contains(&size) {
@@ -167,7 +167,7 @@ fn float(value: f64) -> String {
     }
 }
 
-/// As Go's `json.Marshal` has it.
+/// Escapes as Go's `json.Marshal` does.
 fn escaped(json: &str) -> String {
     if !json.contains(['<', '>', '&']) {
         return json.to_owned();
@@ -175,12 +175,12 @@ fn escaped(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// Reads the template from the front.
+/// Parses the template from the front.
 struct Reader<'t> {
     rest: &'t str,
 }
 
-/// What a pair of braces holds.
+/// The content of a pair of braces.
 enum Braces {
     Range(Vec<Node>),
     End,
@@ -188,7 +188,7 @@ enum Braces {
 }
 
 impl<'t> Reader<'t> {
-    /// Parts up to the end, or up to the `{end}` that closes the range around them, which is left to the caller.
+    /// Parses parts up to the end, or up to the `{end}` that closes the surrounding range, which the caller consumes.
     fn parts(&mut self, depth: usize) -> Result<Vec<Part>, String> {
         if depth > MAX_DEPTH {
             return Err(format!("ranges are nested more than {MAX_DEPTH} deep"));
@@ -208,7 +208,7 @@ impl<'t> Reader<'t> {
                 Braces::Nodes(nodes) => parts.push(Part::Action(nodes)),
                 Braces::Range(over) => {
                     let body = self.parts(depth + 1)?;
-                    // The body ends at its {end} or at the end of the template, which kubectl takes for one.
+                    // The body ends at its {end} or at the end of the template, which kubectl accepts as well.
                     if !self.rest.is_empty() {
                         self.take(1);
                         self.braces()?;
@@ -227,7 +227,7 @@ impl<'t> Reader<'t> {
         Ok(parts)
     }
 
-    /// What stands between `{` and `}`.
+    /// Parses what is between `{` and `}`.
     fn braces(&mut self) -> Result<Braces, String> {
         let word = self.rest.trim_start();
         for (keyword, range) in [("range", true), ("end", false)] {
@@ -246,7 +246,7 @@ impl<'t> Reader<'t> {
         Ok(Braces::Nodes(self.nodes(Some('}'))?))
     }
 
-    /// The steps of a path up to `end`, which is consumed.
+    /// Parses the steps of a path up to `end`, which is consumed.
     fn nodes(&mut self, end: Option<char>) -> Result<Vec<Node>, String> {
         let mut nodes = Vec::new();
         loop {
@@ -297,7 +297,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A name after a dot; a backslash makes the character after it a part of the name.
+    /// Parses a name after a dot; a backslash makes the next character part of the name.
     fn field(&mut self) -> Result<Node, String> {
         let mut name = String::new();
         let mut length = self.rest.len();
@@ -330,7 +330,7 @@ impl<'t> Reader<'t> {
         value.map(Node::Literal).map_err(|_| format!("{text} is no number"))
     }
 
-    /// A text in quotes, with Go's escapes.
+    /// Parses a quoted string with Go's escapes.
     fn quoted(&mut self) -> Result<String, String> {
         let mut letters = self.rest.char_indices();
         let quote = letters.next().map(|(_, quote)| quote);
@@ -359,7 +359,7 @@ impl<'t> Reader<'t> {
         Err("a quote is not closed".to_owned())
     }
 
-    /// `[…]`: a filter, a union, a name, a wildcard, a position or a slice.
+    /// Parses `[…]`: a filter, a union, a name, a wildcard, an index or a slice.
     fn brackets(&mut self) -> Result<Node, String> {
         let length = closing(self.rest).ok_or("a bracket is not closed")?;
         let inside = self.take(length + 1);
@@ -382,7 +382,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Where the bracket that a text begins with closes, quotes and inner brackets aside.
+/// Where the bracket at the start of the text closes, ignoring quotes and inner brackets.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote, mut escaped) = (0_usize, None, false);
     for (at, letter) in text.char_indices() {
@@ -418,7 +418,7 @@ fn split_outside_quotes(text: &str, separator: char) -> Vec<&str> {
     .collect()
 }
 
-/// One member of brackets.
+/// Parses one member of brackets.
 fn single(text: &str) -> Result<Node, String> {
     if text == "*" {
         return Ok(Node::Wildcard);
@@ -473,7 +473,7 @@ fn filter_of(text: &str) -> Result<Filter, String> {
     Ok(Filter { left: whole(left)?, compared: Some((operator, whole(right)?)) })
 }
 
-/// Walks the parts; `told` hears what each pair of braces and each text between them leads to.
+/// Evaluates the parts; calls `told` with the values of each pair of braces and each text between.
 fn for_each(parts: &[Part], object: &Value, told: &mut dyn FnMut(&[Value])) -> Result<(), String> {
     for part in parts {
         match part {
@@ -552,7 +552,7 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// The value and all below it that hold values themselves.
+/// Collects the value and all its descendants that contain values themselves.
 fn containers(value: &Value, into: &mut Vec<Value>) {
     let mut inner = children(value).peekable();
     if inner.peek().is_none() {
@@ -674,8 +674,8 @@ mod tests {
         }
     }
 
-    /// What kubectl printed for each template, recorded by `tests/kubectl/record.py`. Where we print something else, the
-    /// fixture says why.
+    /// What kubectl printed for each template, recorded by `tests/kubectl/record.py`. The fixture explains every
+    /// intended difference.
     #[test]
     fn templates_print_what_kubectl_printed() {
         let fixture: Value = serde_json::from_str(include_str!("../../tests/kubectl/jsonpath.json")).unwrap();
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_refused() {
+    fn invalid_templates_are_refused() {
         for text in [
             "{.a",
             "{.a[}",

@@ -1,7 +1,7 @@
-//! The formats of stdout, for every verb: which one is asked for, and objects in it.
+//! The formats of stdout, for every verb: parses the requested format, and prints objects in it.
 //!
-//! In: what `-o` says, once, at the beginning; later JSON values. Out: text. A table is each verb's own; everything else
-//! is made here. Pure, but for templates that lie in files.
+//! The input is the argument of `-o`, parsed once, and later JSON values; the output is text. Each verb creates its
+//! own tables; all other formats are produced here. Pure, except for templates in files.
 
 mod columns;
 mod jq;
@@ -19,7 +19,7 @@ use columns::Columns;
 use jq::Program;
 use jsonpath::JsonPath;
 
-/// The format of what is printed on stdout.
+/// The format of stdout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Output {
     /// For people
@@ -30,13 +30,13 @@ pub enum Output {
     Json,
     /// The Kubernetes objects as YAML
     Yaml,
-    /// mpijob/NAME, one a line
+    /// mpijob/NAME, one per line
     Name,
-    /// What a template makes of the Kubernetes objects; it lives as long as the process
+    /// The result of a template for the Kubernetes objects; the template lives as long as the process
     Template(&'static Template),
 }
 
-/// What makes text of objects.
+/// A template that converts objects to text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Template {
     /// kubectl's `jsonpath=`
@@ -49,7 +49,7 @@ pub enum Template {
     Jq(Program),
 }
 
-/// Formats that are one word, and what each prints.
+/// Formats that are one word, with their description.
 const WORDS: [(&str, Output, &str); 5] = [
     ("table", Output::Table, "For people"),
     ("wide", Output::Wide, "For people with a wide screen: exact times, more columns"),
@@ -58,7 +58,7 @@ const WORDS: [(&str, Output, &str); 5] = [
     ("name", Output::Name, "KIND/NAME, one a line"),
 ];
 
-/// Formats that take an argument, what it is, and what they print.
+/// Formats that take an argument, with the argument and the description.
 const TEMPLATES: [(&str, &str, &str); 4] = [
     ("jsonpath", "TEMPLATE", "What kubectl's JSONPath template makes of the objects"),
     ("jsonpath-as-json", "TEMPLATE", "The values that the template finds, as a JSON list"),
@@ -67,30 +67,30 @@ const TEMPLATES: [(&str, &str, &str); 4] = [
 ];
 
 impl Output {
-    /// The format where none is asked for: that of the person's settings, or a table.
+    /// Returns the default format: that of the user's settings, or a table.
     pub fn preferred() -> Output {
         settings::current().output.unwrap_or(Output::Table)
     }
 
-    /// What a command talks in that prints a manifest into a person's file: its prose stays prose, unless JSON was asked for.
+    /// Returns the format of a command that prints a manifest: its prose stays prose, unless JSON was requested.
     pub fn of_a_manifest(asked: Output) -> Output {
         if asked == Output::Json { Output::Json } else { Output::Table }
     }
 
-    /// Whether a program reads it, so that stderr must be JSON lines too.
+    /// Whether the output is for programs, so that stderr must be JSON lines too.
     pub fn is_for_programs(self) -> bool {
         matches!(self, Output::Json | Output::Yaml)
     }
 
-    /// Whether it prints objects as the server has them, not this program's view of them.
+    /// Whether objects are printed as the server has them, rather than as this program's view of them.
     pub fn shows_objects(self) -> bool {
         self.is_for_programs() || matches!(self, Output::Template(_))
     }
 
-    /// Reads what follows `-o`.
+    /// Parses the argument of `-o`.
     ///
     /// # Errors
-    /// What is wrong with it, and which formats there are.
+    /// What is wrong with it, and the available formats.
     pub fn parse(text: &str) -> Result<Output, String> {
         if let Some((_, output, _)) = WORDS.iter().find(|(word, _, _)| *word == text) {
             return Ok(*output);
@@ -128,7 +128,7 @@ fn unknown(text: &str) -> String {
     }
 }
 
-/// Every format with its argument and its meaning, for the reference.
+/// Returns every format with its argument and description, for the reference.
 pub fn formats() -> impl Iterator<Item = (String, &'static str)> {
     let words = WORDS.iter().map(|(word, _, meaning)| ((*word).to_owned(), *meaning));
     words.chain(TEMPLATES.iter().map(|(word, argument, meaning)| (format!("{word}={argument}"), *meaning)))
@@ -149,7 +149,7 @@ impl ValueParserFactory for Output {
     }
 }
 
-/// Reads `-o` for clap.
+/// Parses `-o` for clap.
 #[derive(Clone, Copy, Debug)]
 pub struct Formats;
 
@@ -175,10 +175,10 @@ impl TypedValueParser for Formats {
     }
 }
 
-/// Objects in a format other than a table.
+/// Prints objects in a format other than a table.
 ///
 /// # Errors
-/// A template that does not fit the objects.
+/// If a template does not fit the objects.
 pub fn text(value: &Value, output: Output) -> Result<String, Failure> {
     let failed =
         |error: String| Failure::new(Class::Error, "Output", format!("cannot write the object: {error}"));
@@ -215,7 +215,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn formats_are_read() {
+    fn formats_are_parsed() {
         for (word, output, _) in WORDS {
             assert_eq!(Output::parse(word), Ok(output));
             assert_eq!(output.to_string(), word);

@@ -1,4 +1,4 @@
-//! `retry` and `clone`: a job that was, run again.
+//! `retry` and `clone`: run an existing job again.
 
 use jobs::again::Again;
 use jobs::delete::Manner;
@@ -11,7 +11,7 @@ use crate::connect::connect;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// How long the job that is replaced may take to go.
+/// How long a replaced job may take to be deleted.
 const CLEAN_UP: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// `odh training retry KIND NAME…`

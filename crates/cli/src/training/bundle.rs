@@ -1,4 +1,4 @@
-//! `support-bundle`: everything that somebody else needs to understand a job, in one file, without what may be secret.
+//! `support-bundle`: everything that somebody else needs to understand a job, in one file, without possible secrets.
 
 use std::fs::{self, File as Opened, OpenOptions};
 use std::io::{self, Write};
@@ -37,8 +37,8 @@ pub async fn run(console: &Console, global: &Global, asked: &SupportBundle) -> R
     Ok(0)
 }
 
-/// Puts the archive in the place of what has this name. Logs may hold what only this person may read, so it is a new file of
-/// this person's alone, whatever had the name: a link is replaced, not followed.
+/// Writes the archive to the path. Because logs may be confidential, this always creates a new file that only the user
+/// can read; a file or link of that name is replaced, not followed.
 fn write(path: &Path, name: &str, files: &[File]) -> io::Result<()> {
     let (unfinished, file) = create_beside(path)?;
     let mut zipped = GzEncoder::new(file, Compression::default());
@@ -52,9 +52,9 @@ fn write(path: &Path, name: &str, files: &[File]) -> io::Result<()> {
     written
 }
 
-/// A new file beside the one of this name, and its own name.
+/// Creates a new file next to the given path; returns it with its own path.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, Opened)> {
-    /// Names that are tried.
+    /// The maximum number of names to try.
     const TRIES: u32 = 100;
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     for number in 0..TRIES {
@@ -67,7 +67,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, Opened)> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Writes the files below a folder of the job's name.
+/// Writes the files into a folder with the job's name.
 fn archive(to: impl Write, folder: &str, files: &[File]) -> std::io::Result<()> {
     let mut archive = tar::Builder::new(to);
     for file in files {

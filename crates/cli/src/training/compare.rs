@@ -1,4 +1,4 @@
-//! `compare`: jobs, or the attempts at one, side by side.
+//! `compare`: jobs, or the attempts of one, side by side.
 
 use jiff::Timestamp;
 use jobs::compare::{self, Comparison, Line};
@@ -9,7 +9,7 @@ use crate::console::{CAREFUL, Console, STRONG, styled};
 use crate::failure::Failure;
 use crate::{object, table};
 
-/// The widest cell; what is longer is cut, and -o json has all of it.
+/// The maximum width of a cell; longer values are cut, but `-o json` has them in full.
 const MAX_CELL: usize = 60;
 
 /// `odh training compare KIND NAME…`
@@ -40,7 +40,7 @@ pub async fn run(console: &Console, global: &Global, asked: &Compare) -> Result<
     Ok(0)
 }
 
-/// The comparison for people; pure.
+/// The comparison for people. Pure.
 fn text(found: &Comparison) -> String {
     let headings: Vec<&str> = std::iter::once("").chain(found.columns.iter().map(String::as_str)).collect();
     let mut text = table::table(&headings, &found.outcome.iter().map(cells).collect::<Vec<_>>());
@@ -48,7 +48,7 @@ fn text(found: &Comparison) -> String {
         text.push_str(&format!("\n{}\n", styled(STRONG, "Where they differ")));
         text.push_str(&table::table(&headings, &found.differences.iter().map(cells).collect::<Vec<_>>()));
     } else if found.outcome.iter().any(|line| line.field == "kind") && found.columns.len() > 1 {
-        // Of the attempts at one job that goes without saying.
+        // For the attempts of one job this is always so.
         text.push_str("\nTheir specs are the same.\n");
     }
     text
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_side_by_side() {
+    fn columns_are_printed_side_by_side() {
         let line = |field: &str, values: [&str; 2]| Line {
             field: field.to_owned(),
             values: values.map(|value| Some(value.to_owned())).to_vec(),

@@ -1,4 +1,4 @@
-//! `create`: faults first, all of them; then the jobs; then, if asked, their progress to the end.
+//! `create`: reports all faults first, then creates the jobs, then, if requested, follows their progress to the end.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -20,7 +20,7 @@ use crate::interrupt::Interruption;
 use crate::local::state::State;
 use crate::object;
 
-/// The programs that start ranks, any of which will do.
+/// The programs that start ranks; any of them suffices.
 const STARTERS: [&str; 3] = ["mpirun", "mpiexec", "mpiexec.hydra"];
 
 /// `odh training create`
@@ -96,10 +96,10 @@ pub async fn created(
     Ok(0)
 }
 
-/// What stands in the jobs' way: refusals end the command, and what they would wait for is said.
+/// Checks what would block the jobs: refusals end the command, and what the jobs would wait for is printed.
 async fn check_room(console: &Console, connection: &Connection, drafts: &[Draft]) -> Result<(), Failure> {
     let mut by_namespace: BTreeMap<&str, Vec<api::MPIJob>> = BTreeMap::new();
-    // Of the other kinds only their own operators know how many pods they make.
+    // For other kinds, only their own operators know how many pods they create.
     for draft in drafts.iter().filter(|draft| draft.kind == jobs::Kind::MpiJob) {
         let namespace = draft.namespace().unwrap_or(&connection.namespace);
         by_namespace.entry(namespace).or_default().push(draft.job.clone());
@@ -111,7 +111,7 @@ async fn check_room(console: &Console, connection: &Connection, drafts: &[Draft]
     Ok(())
 }
 
-/// The jobs of all files, or every fault of all files.
+/// Returns the jobs of all files, or every fault of all files.
 pub fn draft_from_files(files: &[PathBuf]) -> Result<Vec<Draft>, Failure> {
     let mut drafts = Vec::new();
     let mut faults = Vec::new();
@@ -126,7 +126,7 @@ pub fn draft_from_files(files: &[PathBuf]) -> Result<Vec<Draft>, Failure> {
     if faults.is_empty() { Ok(drafts) } else { Err(Error::Invalid { faults }.into()) }
 }
 
-/// The files, and in place of each folder the manifests in it, by name.
+/// Replaces each folder by the manifests in it, sorted by name.
 fn unfolded(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     for file in files {
@@ -154,7 +154,7 @@ fn unfolded(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// A file's bytes, or standard input's; never more than a manifest may have.
+/// Reads a file or standard input, at most as much as a manifest may have.
 fn read_file(file: &Path) -> Result<(Vec<u8>, String), Failure> {
     let name = file.display().to_string();
     let limit = u64::try_from(jobs::manifest::MAX_BYTES).unwrap_or(u64::MAX) + 1;
@@ -169,7 +169,7 @@ fn read_file(file: &Path) -> Result<(Vec<u8>, String), Failure> {
     }
 }
 
-/// Why a file that was named cannot be read.
+/// Creates the failure for a named file that cannot be read.
 pub fn unreadable(name: String, source: &std::io::Error) -> Failure {
     use std::io::ErrorKind;
     let (class, reason, text) = match source.kind() {
@@ -238,7 +238,7 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
     })
 }
 
-/// A line's words as a shell would split it: blanks, both kinds of quotes, backslashes; nothing is expanded.
+/// Splits a line into words like a shell: blanks, both kinds of quotes, backslashes; nothing is expanded.
 fn words(line: &str) -> Result<Vec<String>, Failure> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -266,7 +266,7 @@ fn words(line: &str) -> Result<Vec<String>, Failure> {
     Ok(words)
 }
 
-/// A manifest's namespace and `-n` must not say different things.
+/// Checks that a manifest's namespace and `-n` agree.
 pub fn check_namespaces(drafts: &[Draft], flag: Option<&str>) -> Result<(), Failure> {
     let Some(flag) = flag else { return Ok(()) };
     match drafts.iter().find_map(|draft| draft.namespace().filter(|own| *own != flag)) {
@@ -295,7 +295,7 @@ fn print(
     console.data(&text)
 }
 
-/// `mpijob`, or what else the object is.
+/// `mpijob`, or the word of the object's kind.
 fn word(value: &serde_json::Value) -> &'static str {
     let kind = value.get("kind").and_then(serde_json::Value::as_str);
     kind.and_then(jobs::Kind::named).unwrap_or_default().word()
@@ -310,7 +310,7 @@ fn display_name(value: &serde_json::Value) -> String {
     }
 }
 
-/// What was created before the failure is said before the failure.
+/// Prints what was created before the failure.
 fn partly(console: &Console, create: &Create, error: Error, before: &[DynamicObject]) -> Failure {
     if !before.is_empty() {
         let values = before.iter().map(object::value).collect();
@@ -327,7 +327,7 @@ async fn to_the_end(
     how: &Created<'_>,
     created: &[DynamicObject],
 ) -> Result<u8, Failure> {
-    // From before the first word: who reads it may press Ctrl-C at once.
+    // Listens before the first output, because the reader may press Ctrl-C at once.
     let mut interruption = Interruption::listen();
     if !how.output.shows_objects() {
         print(console, how.output, created.iter().map(object::value).collect(), " created")?;
@@ -355,7 +355,7 @@ async fn to_the_end(
         objects.push(object::value(&seen.unwrap_or_else(|| job.clone())));
         let code = match ended {
             Ok(ended) => ending(console, &follow, &ended, how.ending.propagate_exit_code).await,
-            // It was there a moment ago.
+            // It existed a moment ago.
             Err(failure) if failure.class == Class::NotFound => {
                 Err(Error::Deleted { kind: follow.kind, name: name.clone() }.into())
             }
@@ -371,7 +371,7 @@ async fn to_the_end(
     last
 }
 
-/// A warning if no program that starts ranks can be found where the local cluster will run the job's Launcher.
+/// Returns a warning if no program that starts ranks exists where the local cluster will run the job's Launcher.
 pub fn missing_mpirun(state: &State, draft: &Draft) -> Option<String> {
     let launcher = draft.job.spec.mpi_replica_specs.get(api::LAUNCHER)?;
     let image = launcher.template.spec.as_ref()?.containers.first()?.image.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `delete`: asks on a terminal, needs `--yes` elsewhere, waits until nothing is left.
+//! `delete`: asks for confirmation on a terminal, needs `--yes` elsewhere, waits until nothing is left.
 
 use std::io::{IsTerminal, Write};
 

@@ -1,4 +1,4 @@
-//! `describe`: all there is to know about a job, the failure first.
+//! `describe`: everything known about a job, the failure first.
 
 use jiff::Timestamp;
 use jobs::alike::{Alike, each};
@@ -40,7 +40,7 @@ pub async fn run(console: &Console, global: &Global, describe: &Describe) -> Res
     Ok(0)
 }
 
-/// Objects from a typed list come without kind and version.
+/// Adds kind and version, which objects from a typed list lack.
 fn typed(object: &impl serde::Serialize, version: &str, kind: &str) -> Option<serde_json::Value> {
     let mut value = serde_json::to_value(object).ok()?;
     let fields = value.as_object_mut()?;
@@ -49,7 +49,7 @@ fn typed(object: &impl serde::Serialize, version: &str, kind: &str) -> Option<se
     Some(value)
 }
 
-/// The description for people; pure.
+/// Returns the description for people. Pure.
 pub fn text(found: &Description, wide: bool, now: Timestamp) -> String {
     let mut text = table::fields(&head(found, now));
     if let Some(failure) = failure(found) {
@@ -160,7 +160,7 @@ fn failure(found: &Description) -> Option<String> {
     Some(table::fields(&fields))
 }
 
-/// An exit code, with the signal that it stands for (128 + signal, as shells count).
+/// Formats an exit code, with its signal if it has one (128 + signal, as in shells).
 pub fn exit_code(code: i32) -> String {
     let signal = match code - 128 {
         1 => "SIGHUP",
@@ -181,7 +181,7 @@ pub fn exit_code(code: i32) -> String {
 
 fn pods(pods: &[Alike<&PodView>], wide: bool, now: Timestamp) -> String {
     let mut headings = vec!["POD", "STATE", "READY", "EXIT", "RESTARTS", "NODE"];
-    // Only the embedded cluster has modes.
+    // Only the embedded cluster has isolation modes.
     let modes = pods.iter().any(|pod| pod.first.mode.is_some());
     if modes {
         headings.push("MODE");
@@ -249,7 +249,7 @@ fn elapsed(at: Option<Timestamp>, now: Timestamp) -> String {
         .map(std::time::Duration::from_secs))
 }
 
-/// Events for people; pure.
+/// Returns events for people. Pure.
 pub fn events_table(events: &[Alike<EventView>], wide: bool, now: Timestamp) -> String {
     let rows: Vec<Vec<String>> = events
         .iter()

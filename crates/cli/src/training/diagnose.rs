@@ -1,4 +1,4 @@
-//! `diagnose`: the operator's rules, applied to a saved output; asks no server.
+//! `diagnose`: applies the operator's rules to a saved output; contacts no server.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use crate::console::{ACCENT, BAD, CAREFUL, Console, FAINT, GOOD, styled};
 use crate::failure::Failure;
 use crate::{object, table};
 
-/// How much is read at a time, in bytes.
+/// The size of a read, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// `odh training diagnose FILE`
@@ -52,7 +52,7 @@ fn ending(asked: &Diagnose) -> Ending {
     }
 }
 
-/// Head and tail of a file, or of standard input.
+/// Reads head and tail of a file, or of standard input.
 fn read(file: &Path) -> Result<Printed, Failure> {
     let name = file.display().to_string();
     let failed = |source: io::Error| unreadable(name.clone(), &source);
@@ -75,7 +75,7 @@ fn collect(mut from: impl Read) -> io::Result<Printed> {
     }
 }
 
-/// One object for programs; the same fields, whatever was found.
+/// The object for programs; its fields are always the same.
 fn value(found: Option<&Diagnosis>) -> Value {
     match found {
         Some(diagnosis) => json!(diagnosis),
@@ -93,7 +93,7 @@ fn value(found: Option<&Diagnosis>) -> Value {
 
 const NOTHING: &str = "Nothing failed, as far as this output tells";
 
-/// What a person reads.
+/// The text for people.
 fn text(found: Option<&Diagnosis>) -> String {
     let Some(diagnosis) = found else { return format!("{}\n", styled(GOOD, NOTHING)) };
     let (confidence, style) = match diagnosis.confidence {

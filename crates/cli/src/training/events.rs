@@ -1,4 +1,4 @@
-//! `events`: what was told of a job and its pods.
+//! `events`: the events of a job and its pods.
 
 use jiff::Timestamp;
 use jobs::alike::each;

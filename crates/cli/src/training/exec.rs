@@ -1,4 +1,4 @@
-//! `exec`: a command in one of a job's pods, with a terminal if asked; ends with the command's own exit code.
+//! `exec`: runs a command in one of a job's pods, with a terminal if requested; ends with the command's own exit code.
 
 use std::io::{IsTerminal, Read, Write};
 
@@ -16,9 +16,9 @@ use crate::connect::connect;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// How much is passed on at a time, in bytes.
+/// The size of a chunk, in bytes.
 const CHUNK_BYTES: usize = 16 * 1024;
-/// How many chunks of standard input wait to be sent.
+/// The number of chunks of standard input waiting to be sent.
 const WAITING_CHUNKS: usize = 4;
 
 /// `odh training exec KIND NAME -- COMMAND`
@@ -55,7 +55,7 @@ pub async fn run(console: &Console, global: &Global, asked: &Exec) -> Result<u8,
     ending(status)
 }
 
-/// The command's exit code; where it did not start, why.
+/// The command's exit code, or why it did not start.
 fn ending(status: Option<Status>) -> Result<u8, Failure> {
     let Some(status) = status else {
         return Err(Failure::new(
@@ -97,7 +97,8 @@ async fn pass_on(from: Option<impl AsyncRead + Unpin>, mut to: impl Write) -> Re
     }
 }
 
-/// Standard input is read by a thread of its own: a read of a terminal cannot be taken back, and ends with the process.
+/// Sends standard input. A separate thread reads it, because a read from a terminal cannot be cancelled; the thread
+/// ends with the process.
 async fn send(mut to: impl AsyncWrite + Unpin) {
     let (sender, mut chunks) = mpsc::channel::<Vec<u8>>(WAITING_CHUNKS);
     std::thread::spawn(move || {
@@ -113,11 +114,11 @@ async fn send(mut to: impl AsyncWrite + Unpin) {
             return;
         }
     }
-    // The command learns that there is no more.
+    // Signals the end of input to the command.
     let _ = to.shutdown().await;
 }
 
-/// The terminal's size now and whenever it changes; `tell` says whether somebody still listens.
+/// Reports the terminal's size now and whenever it changes; `tell` returns whether the receiver still exists.
 async fn tell_sizes(mut tell: impl FnMut(TerminalSize) -> bool) {
     let Ok(mut changed) = signal(SignalKind::window_change()) else { return };
     loop {
@@ -132,7 +133,7 @@ async fn tell_sizes(mut tell: impl FnMut(TerminalSize) -> bool) {
     }
 }
 
-/// A terminal that passes every key on; as it was once this goes.
+/// Puts the terminal into raw mode, which passes on every key; restores it when dropped.
 struct Raw(Option<Termios>);
 
 impl Raw {

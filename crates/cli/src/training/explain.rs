@@ -1,4 +1,4 @@
-//! `explain`: where a job stands, why, who must act, what to do.
+//! `explain`: the state of a job, the cause, who must act, what to do.
 
 use jiff::Timestamp;
 use plan::Explanation;
@@ -31,7 +31,7 @@ fn word(found: &Explanation) -> String {
     state.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The explanation for people; pure.
+/// The explanation for people. Pure.
 fn text(found: &Explanation, name: &str, now: Timestamp) -> String {
     let state = word(found);
     let style = match (state.as_str(), &found.cause) {

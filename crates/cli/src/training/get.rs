@@ -69,7 +69,7 @@ pub async fn list(console: &Console, global: &Global, list: &List) -> Result<u8,
     Ok(0)
 }
 
-/// What is said where there is nothing to list.
+/// Returns the message for an empty list.
 pub fn none(namespace: Option<&str>, any: bool) -> String {
     let which = if any { "such training jobs" } else { "training jobs" };
     match namespace {
@@ -88,7 +88,7 @@ fn pick(list: &List) -> Pick {
     }
 }
 
-/// Jobs in a format; pure.
+/// Prints jobs in a format. Pure.
 pub fn printed(
     found: &[DynamicObject],
     output: Output,
@@ -115,23 +115,23 @@ fn rows_text(rows: &[Row], output: Output, with_namespace: bool, now: Timestamp)
     table::fitted(&headings, &cells, table::screen_columns())
 }
 
-/// Whether each row must say what it is: one kind needs no column.
+/// Whether a list needs a column for the kind, because not all jobs are MPIJobs.
 pub fn of_several_kinds<'r>(rows: impl IntoIterator<Item = &'r Row>) -> bool {
     rows.into_iter().any(|row| row.kind != jobs::Kind::MpiJob)
 }
 
-/// Which columns a list of jobs has.
+/// The optional columns of a list of jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
-    /// Those for a wide screen too.
+    /// Whether to include the columns for a wide screen.
     pub wide: bool,
-    /// The namespace.
+    /// Whether to include the namespace.
     pub with_namespace: bool,
-    /// The kind.
+    /// Whether to include the kind.
     pub kinds: bool,
 }
 
-/// Headings and cells of a list of jobs; pure.
+/// Returns headings and cells of a list of jobs. Pure.
 pub fn rows_cells<'r>(
     rows: impl IntoIterator<Item = &'r Row>,
     columns: Columns,
@@ -181,7 +181,7 @@ pub fn rows_cells<'r>(
     (headings, cells)
 }
 
-/// The phase, with its reason where that says more and has no column of its own.
+/// Returns the phase, with its reason if that is more informative and has no column of its own.
 pub fn state(row: &Row, bare: bool) -> String {
     let name = view::phase_name(row.phase);
     if row.deleting {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_come_as_the_server_has_them() {
+    fn objects_are_printed_as_the_server_has_them() {
         let value: serde_json::Value = serde_json::from_str(&text(Output::Json, false)).unwrap();
         assert_eq!(value["kind"], "List");
         assert_eq!(value["items"][1]["status"]["phaseReason"], "WorkerLost");

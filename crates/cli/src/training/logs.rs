@@ -1,4 +1,4 @@
-//! `logs`: lines to stdout, with the pod before each where there are several.
+//! `logs`: prints lines to stdout, prefixed with the pod if there are several.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ const COLORS: [AnsiColor; 6] = [
     AnsiColor::Blue,
     AnsiColor::BrightRed,
 ];
-/// What was looked for.
+/// The style of matches of a pattern.
 const FOUND: Style = AnsiColor::Red.on_default().bold();
-/// What the cause of a failure rests on.
+/// The style of evidence for a failure's cause.
 const EVIDENCE: Style = AnsiColor::Red.on_default().bold().underline();
-/// How much is gathered before it is written, in bytes.
+/// The maximum size of the output buffer, in bytes.
 const MAX_GATHERED_BYTES: usize = 64 * 1024;
 
 /// `odh training logs mpijob NAME`
@@ -60,7 +60,7 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
                 text.push(&pod, at.as_deref(), rank, &Said { line: &line, is_evidence });
             }
             other => {
-                // What was read before it is shown before it.
+                // Flush the earlier lines first.
                 text.show(console)?;
                 match other.map_err(|error| named(error, job))? {
                     Item::Waiting { pod, reason } => {
@@ -121,20 +121,20 @@ fn choice(logs: &Logs, which: Which) -> Choice {
     }
 }
 
-/// Hints speak of `NAME`; here it is known.
+/// Replaces the placeholder `NAME` in hints by the job's name.
 fn named(error: jobs::Error, job: &str) -> Failure {
     let mut failure = Failure::from(error);
     failure.hint = failure.hint.map(|hint| hint.replace("NAME", job));
     failure
 }
 
-/// A line, and whether the job's failure is told by it.
+/// A line, and whether it is evidence for the cause of the job's failure.
 struct Said<'a> {
     line: &'a str,
     is_evidence: bool,
 }
 
-/// Lines as they are shown, gathered.
+/// Formatted lines waiting to be written.
 struct Text<'a> {
     asked: &'a Logs,
     several: bool,
@@ -197,7 +197,7 @@ fn prefix(job: &str, pod: &str, number: usize) -> String {
     styled(COLORS[number % COLORS.len()].on_default(), &format!("{short:<10} | "))
 }
 
-/// The line, with what the patterns find in colour.
+/// Appends the line, with the patterns' matches in colour.
 fn highlight(line: &str, patterns: &[&Option<Regex>], into: &mut String) {
     let mut marks: Vec<(usize, usize)> = patterns
         .iter()
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_is_marked_once() {
+    fn overlapping_matches_are_marked_once() {
         let marked = |line: &str, one: &str, other: Option<&str>| {
             let mut text = String::new();
             let (one, other) = (Regex::new(one).ok(), other.and_then(|other| Regex::new(other).ok()));

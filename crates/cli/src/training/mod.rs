@@ -30,7 +30,7 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interruption};
 
-/// Runs a verb; the exit code.
+/// Runs a verb; returns the exit code.
 pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Result<u8, Failure> {
     match verb {
         TrainingVerb::Create(create) => create::run(console, global, create).await,
@@ -38,7 +38,7 @@ pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Res
         TrainingVerb::List(list) => unless_interrupted(console, get::list(console, global, list)).await,
         TrainingVerb::Describe(describe) => describe::run(console, global, describe).await,
         TrainingVerb::Logs(logs) => unless_interrupted(console, logs::run(console, global, logs)).await,
-        // Who is asked first ends the question by the signal itself.
+        // While the command asks for confirmation, the signal itself must end the process.
         TrainingVerb::Delete(delete) if delete.yes => {
             unless_interrupted(console, delete::run(console, global, delete)).await
         }
@@ -67,8 +67,8 @@ pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Res
     }
 }
 
-/// A command that a person may end at any time. The signal ends the process as it ends every other; a program that reads
-/// JSON is told so in JSON.
+/// Runs a command that a user may interrupt at any time. The signal ends the process as usual; with JSON output, it is
+/// also reported in JSON.
 async fn unless_interrupted(
     console: &Console,
     verb: impl Future<Output = Result<u8, Failure>>,

@@ -1,4 +1,4 @@
-//! `preflight`: what the caller may do, or what stands in a job's way; creates nothing.
+//! `preflight`: what the caller may do, or what would block a job; creates nothing.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
 use crate::failure::Failure;
 use crate::{object, table};
 
-/// Who asks for nothing else waits for the answer.
+/// The time limit; it is generous, because the caller only waits for this answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `odh training preflight`
@@ -49,7 +49,7 @@ pub async fn run(console: &Console, global: &Global, asked: &Preflight) -> Resul
     Ok(0)
 }
 
-/// What a job would wait for, as warnings.
+/// Prints what a job would wait for, as warnings.
 pub fn tell(console: &Console, found: &[Finding]) {
     for finding in found {
         console.warn(&format!("{}; {}", finding.message, finding.advice));

@@ -1,4 +1,4 @@
-//! The same verb on several jobs: which they are, and how the command ends if it worked for some of them only.
+//! Applies a verb to several jobs: selects them, and determines the exit code if only some succeed.
 
 use jobs::Class;
 use jobs::list::{self, Selection};
@@ -9,7 +9,7 @@ use crate::connect::Connection;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// The names given, or those of all jobs with the labels.
+/// Returns the given names, or those of all jobs with the labels.
 pub async fn names(connection: &Connection, which: &Several) -> Result<Vec<String>, Failure> {
     let Some(labels) = &which.selector else { return Ok(which.names.clone()) };
     let selection = Selection {
@@ -32,8 +32,8 @@ pub async fn names(connection: &Connection, which: &Several) -> Result<Vec<Strin
     Ok(found.iter().map(ResourceExt::name_any).collect())
 }
 
-/// Exit codes of one job's part in a command for several, the worst first: what nobody foresaw, what an administrator
-/// must change, what the person must change, what time will change, and what is gone anyway.
+/// The classes of a single job's failure, the worst first: unexpected errors, what an administrator must change, what
+/// the user must change, what time will change, and what is gone anyway.
 const WORST_FIRST: [Class; 9] = [
     Class::Error,
     Class::NotAllowed,
@@ -46,18 +46,18 @@ const WORST_FIRST: [Class; 9] = [
     Class::NotFound,
 ];
 
-/// What has failed until now: one failure does not keep the others from being tried.
+/// The failures so far; one failure does not stop the others from being tried.
 #[derive(Default)]
 pub struct Each(Option<Class>);
 
 impl Each {
-    /// Tells a failure, and remembers the worst.
+    /// Prints a failure, and remembers the worst class.
     pub fn failed(&mut self, console: &Console, failure: &Failure) {
         console.failure(failure);
         self.0 = self.0.into_iter().chain([failure.class]).min_by_key(|class| place(*class));
     }
 
-    /// The exit code of the worst failure; that of the rest if there was none.
+    /// Returns the exit code of the worst failure, or `rest` if there was none.
     pub fn ending(self, rest: u8) -> u8 {
         self.0.map_or(rest, Class::exit_code)
     }

@@ -1,4 +1,4 @@
-//! `suspend` and `resume`, of one job or of many.
+//! `suspend` and `resume`, for one job or several.
 
 use jobs::switch::Switched;
 

@@ -1,4 +1,4 @@
-//! `templates`: manifests that are kept in the cluster, to make jobs from.
+//! `templates`: manifests kept in the cluster, from which jobs are created.
 
 use jobs::template::{self, SHARED, Template};
 

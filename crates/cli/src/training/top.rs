@@ -1,4 +1,4 @@
-//! `top`: what jobs and their pods use, once as a table, or live on a terminal.
+//! `top`: the resource usage of jobs and their pods, once as a table, or live on a terminal.
 
 mod screen;
 
@@ -23,7 +23,7 @@ use crate::shown::ago;
 use crate::{object, table};
 use screen::Screen;
 
-/// How many lines of output are kept of the chosen job.
+/// The maximum number of output lines kept for the selected job.
 const MAX_LOG_LINES: usize = 200;
 
 /// `odh training top`
@@ -59,7 +59,7 @@ fn namespace<'a>(connection: &'a Connection, top: &Top) -> Option<&'a str> {
     (!top.all_namespaces).then_some(connection.namespace.as_str())
 }
 
-/// What there is now, sorted as asked.
+/// Reads the current usage, sorted as requested.
 async fn seen(connection: &Connection, top: &Top) -> Result<Vec<JobUse>, Failure> {
     let namespace = namespace(connection, top);
     let selection = Selection {
@@ -95,7 +95,7 @@ fn sort(jobs: &mut [JobUse], by: TopSort) {
     }
 }
 
-/// The table of jobs, or of the pods of those that were named.
+/// The table of jobs, or of the pods of the named jobs.
 fn tables(jobs: &[JobUse], top: &Top) -> String {
     let now = Timestamp::now();
     if top.names.is_empty() {
@@ -141,7 +141,7 @@ fn pod_cells(pod: &PodUse) -> Vec<String> {
     ]
 }
 
-/// Processors as kubectl counts them, and of how many.
+/// Formats CPU cores as kubectl does, and the limit.
 fn cores(used: Option<f64>, limit: Option<f64>) -> String {
     let number = |cores: f64| match cores < 10.0 {
         true => format!("{:.0}m", cores * 1_000.0),
@@ -154,7 +154,7 @@ fn cores(used: Option<f64>, limit: Option<f64>) -> String {
     }
 }
 
-/// Bytes in the unit that leaves three digits, and how much that is of the limit.
+/// Formats bytes in the unit that leaves three digits, and their share of the limit.
 fn bytes(used: Option<u64>, limit: Option<u64>) -> String {
     let Some(used) = used else { return "-".to_owned() };
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
@@ -173,7 +173,7 @@ fn bytes(used: Option<u64>, limit: Option<u64>) -> String {
     }
 }
 
-/// What the live view shows.
+/// The content of the live view.
 struct View {
     title: String,
     jobs: Vec<JobUse>,
@@ -189,12 +189,12 @@ impl View {
         self.jobs.get(self.chosen)
     }
 
-    /// What identifies the chosen job.
+    /// The identity of the selected job.
     fn key(&self) -> Option<(jobs::Kind, String, String)> {
         self.chosen().map(|job| (job.row.kind, job.row.namespace.clone(), job.row.name.clone()))
     }
 
-    /// Takes in what was seen now; the same job stays chosen.
+    /// Takes over new data; the selection stays on the same job.
     fn take_in(&mut self, mut jobs: Vec<JobUse>) {
         sort(&mut jobs, self.sort);
         let key = self.key();
@@ -209,7 +209,7 @@ impl View {
         self.now = Timestamp::now();
     }
 
-    /// What a key does; `false` ends the view.
+    /// Handles a key; returns `false` to end the view.
     fn press(&mut self, code: KeyCode, control: bool) -> bool {
         let last = self.jobs.len().saturating_sub(1);
         match code {
@@ -266,7 +266,7 @@ async fn watch(connection: &Connection, top: &Top) -> Result<u8, Failure> {
                     view.note = None;
                     view.take_in(jobs);
                 }
-                // A server that does not answer for a while is no reason to take the view away.
+                // A server that does not answer for a while does not end the view.
                 Err(failure) => view.note = Some(failure.message),
             },
             key = keys.recv() => match key {
@@ -284,7 +284,7 @@ async fn watch(connection: &Connection, top: &Top) -> Result<u8, Failure> {
                     if view.log.len() > MAX_LOG_LINES {
                         view.log.pop_front();
                     }
-                    // Lines that are there already are drawn together with this one.
+                    // Draw lines that are already available together with this one.
                     while let Some(logs) = logs.as_mut().filter(|_| view.log.len() < MAX_LOG_LINES) {
                         if logs.is_dry() {
                             break;
@@ -298,7 +298,7 @@ async fn watch(connection: &Connection, top: &Top) -> Result<u8, Failure> {
     }
 }
 
-/// Keys as they are pressed; a thread of its own waits for them and ends with the process.
+/// Reads key presses in a separate thread, which ends with the process.
 fn keys() -> mpsc::Receiver<Event> {
     let (to, from) = mpsc::channel(16);
     std::thread::spawn(move || {
@@ -327,7 +327,7 @@ async fn next(logs: &mut Option<Logs>) -> Option<String> {
     }
 }
 
-/// A line to show, if an item is one.
+/// The line to show for an item, if any.
 fn said(item: Result<Item, jobs::Error>) -> Option<String> {
     match item {
         Ok(Item::Line { text, .. }) => Some(text),

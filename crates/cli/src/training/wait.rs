@@ -1,4 +1,5 @@
-//! `wait`, and what `create --wait` and `local run` share with it: progress until the end, and what the end means.
+//! `wait`, and what `create --wait` and `local run` share with it: progress until the end, and the resulting exit
+//! code.
 
 use std::time::Duration;
 
@@ -17,16 +18,16 @@ use crate::interrupt::{self, Interruption};
 use crate::object;
 use crate::shown::Shown;
 
-/// How long output that is still under way is waited for once the job has ended.
+/// How long to wait for outstanding output once the job has ended.
 const DRAIN: Duration = Duration::from_secs(5);
-/// A time that no command lives to see, for waiting without a timeout.
+/// A practically infinite time, for waiting without a timeout.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Whom to follow and how.
+/// The job to follow, and how.
 pub struct Follow<'a> {
     /// The cluster.
     pub client: &'a Client,
-    /// What it is.
+    /// The job's kind.
     pub kind: Kind,
     /// The job's namespace.
     pub namespace: &'a str,
@@ -34,9 +35,9 @@ pub struct Follow<'a> {
     pub name: &'a str,
     /// Whether to print the Launcher's output.
     pub logs: bool,
-    /// When to stop.
+    /// The time limit.
     pub timeout: Option<Duration>,
-    /// What to say to someone who presses Ctrl-C.
+    /// The hint after Ctrl-C.
     pub interrupted_hint: &'a str,
 }
 
@@ -68,7 +69,7 @@ pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, 
     ending(console, &follow, &ended, wait.propagate_exit_code).await
 }
 
-/// Shows progress, and output if asked, until the job has ended.
+/// Shows progress, and output if requested, until the job has ended.
 pub async fn follow_to_end(
     console: &Console,
     follow: &Follow<'_>,
@@ -130,11 +131,11 @@ async fn next(logs: &mut Option<Logs>) -> Option<Result<Item, Error>> {
     }
 }
 
-/// A log that cannot be read ends the log, not the wait: how the job ends is the more important news.
+/// Prints an item. A log that cannot be read ends only the log, not the wait: how the job ends is more important.
 fn print(console: &Console, shown: &Shown, item: Result<Item, Error>) -> Result<(), Failure> {
     match item {
         Ok(Item::Line { text, .. }) => {
-            // With output for programs stdout belongs to the object alone.
+            // With output for programs, stdout is reserved for the object.
             shown.aside(|| match console.output {
                 Output::Json | Output::Yaml => {
                     console.event(&serde_json::json!({ "log": text }));
@@ -182,7 +183,7 @@ fn still_running(follow: &Follow<'_>, job: Option<&kube::api::DynamicObject>) ->
     .into()
 }
 
-/// What the end of a job means for this command: a line and 0, or a failure with its code.
+/// Converts the end of a job into this command's result: a line and 0, or a failure with its code.
 pub async fn ending(
     console: &Console,
     follow: &Follow<'_>,

@@ -1,4 +1,4 @@
-//! `--watch` of `get` and `list`: redrawn in place on a terminal, elsewhere a line for each change.
+//! `--watch` of `get` and `list`: redraws in place on a terminal, prints a line for each change elsewhere.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::failure::Failure;
 use crate::table::{self, screen_columns};
 use crate::{object, output};
 
-/// How often ages are drawn anew, and the longest that a change waits to be drawn.
+/// The interval at which ages are redrawn, and the maximum delay before a change is drawn.
 const TICK: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
-/// Lines kept free on the screen: for the heading, for what is left out, for the cursor.
+/// Lines kept free on the screen: for the heading, the note about omitted jobs, and the cursor.
 const SPARE_LINES: usize = 3;
 
-/// `list --watch`; ends when it is interrupted.
+/// `list --watch`; runs until it is interrupted.
 pub async fn many(
     console: &Console,
     connection: &Connection,
@@ -42,7 +42,7 @@ pub async fn many(
             tokio::select! {
                 change = live.next() => {
                     change?;
-                    // Changes that come together are drawn together.
+                    // Changes that arrive together are drawn together.
                     let more = async { loop { if let Err(error) = live.next().await { return error } } };
                     if let Ok(error) = tokio::time::timeout(PAUSE, more).await {
                         return Err(error.into());
@@ -84,7 +84,7 @@ pub async fn many(
     }
 }
 
-/// `get NAME --watch`; ends when the job has.
+/// `get NAME --watch`; ends when the job has ended.
 pub async fn one(console: &Console, connection: &Connection, get: &Get) -> Result<u8, Failure> {
     let name = &get.target.name;
     let mut watch = progress::watch(&connection.client, get.target.kind.into(), &connection.namespace, name);
@@ -120,7 +120,7 @@ pub async fn one(console: &Console, connection: &Connection, get: &Get) -> Resul
     }
 }
 
-/// The width of the screen, if what is printed is redrawn on one.
+/// The width of the screen, if the output is redrawn on one.
 fn redrawn(output: Output) -> Option<usize> {
     screen_columns().filter(|_| matches!(output, Output::Table | Output::Wide))
 }
@@ -129,7 +129,7 @@ fn lines_of_screen() -> usize {
     terminal_size::terminal_size().map_or(24, |(_, height)| usize::from(height.0))
 }
 
-/// What was drawn last, to be drawn over.
+/// The last drawing, to be drawn over.
 #[derive(Default)]
 struct Screen {
     last: String,
@@ -141,14 +141,14 @@ impl Screen {
             return Ok(());
         }
         let lines = self.last.lines().count();
-        // Up to the first line that was drawn, and everything below it gone.
+        // Up to the first drawn line, then clear everything below.
         let back = if lines == 0 { String::new() } else { format!("\u{1b}[{lines}A\u{1b}[J") };
         self.last = text.to_owned();
         console.drawing(&back, text)
     }
 }
 
-/// What has been printed of each job, so that a line is printed only for what a reader can see.
+/// What was printed for each job, so that a line is printed only for a visible change.
 struct Lines {
     output: Output,
     with_namespace: bool,
@@ -161,7 +161,7 @@ impl Lines {
         Lines { output, with_namespace, widths: Vec::new(), said: BTreeMap::new() }
     }
 
-    /// The text for a job that is new or different; nothing if a reader would see no difference.
+    /// Returns the text for a job that is new or changed; empty if no change is visible.
     fn changed(&mut self, job: &DynamicObject) -> Result<String, Failure> {
         let row = view::row(job);
         let key = (row.kind, row.namespace.clone(), row.name.clone());
@@ -179,7 +179,7 @@ impl Lines {
         match self.output {
             Output::Table | Output::Wide => Ok(self.line(&row)),
             Output::Name => Ok(object::name(job) + "\n"),
-            // An object a line, so that a reader knows where one ends.
+            // One object per line, so that a reader can separate them.
             Output::Json => Ok(object::value(job).to_string() + "\n"),
             Output::Yaml => Ok(format!("---\n{}", output::text(&object::value(job), Output::Yaml)?)),
             Output::Template(_) => {
@@ -200,7 +200,7 @@ impl Lines {
         }
     }
 
-    /// A line of a table of which not all is known yet: columns grow, and never shrink.
+    /// Formats a line of a table whose later rows are unknown: columns grow, and never shrink.
     fn line(&mut self, row: &Row) -> String {
         let columns =
             Columns { wide: self.output == Output::Wide, with_namespace: self.with_namespace, kinds: true };
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_printed_for_each_change_that_can_be_seen() {
+    fn a_line_is_printed_for_each_visible_change() {
         let mut lines = Lines::new(Output::Table, false);
         let plain = |text: String| anstream::adapter::strip_str(&text).to_string();
         assert_eq!(
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_an_object_a_line() {
+    fn json_output_has_one_object_per_line() {
         let mut lines = Lines::new(Output::Json, false);
         let text = lines.changed(&job("a", "Pending", 0, "1")).unwrap()
             + &lines.changed(&job("a", "Pending", 0, "2")).unwrap();

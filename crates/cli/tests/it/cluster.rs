@@ -1,4 +1,4 @@
-//! Against a real local cluster: its life, and jobs on it.
+//! Tests against a real local cluster: its lifecycle, and jobs on it.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -89,7 +89,7 @@ fn jobs_are_created_found_and_deleted() {
     let faults = home.file("faults.yaml", include_str!("../manifests/faults.yaml"));
     home.run("local up").ends(0);
 
-    // Faults: all told, nothing created, not even the job without a fault.
+    // All faults are reported and nothing is created, not even the job without a fault.
     let said = home.odh(&["training", "create", "-f", &good, "-f", &faults, "-o", "json"]).ends(5);
     assert!(said.error()["faults"].as_array().unwrap().len() >= 6, "{}", said.err);
     assert_eq!(home.run("training list -o json").ends(0).json()["items"], Value::Array(vec![]));
@@ -157,7 +157,7 @@ fn a_job_that_is_deleted_ends_the_wait() {
     home.run("training delete mpijob held --yes").ends(0);
     let out = waiting.wait_with_output().unwrap();
     let code = out.status.code();
-    // The wait may have begun after the deletion; then there is no such job.
+    // The wait may have started after the deletion; then the job does not exist.
     assert!(matches!(code, Some(103 | 3)), "{code:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 

@@ -1,8 +1,8 @@
-//! Every command, every exit code that it can end with, for people and for programs, on a terminal and off it: for each
-//! there is a transcript, or a reason here why there is none.
+//! Checks that every command has a transcript for every exit code that it can end with, for people and for programs,
+//! on a terminal and without one, or that this file explains why there is none.
 //!
-//! Which commands there are and how each can end is asked of the program itself (`odh help -o json`), so that a new verb,
-//! or a new way to end, without its transcripts fails here.
+//! The commands and their exit codes are read from the program itself (`odh help -o json`), so that a new verb or exit
+//! code without a transcript fails here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::odh::Home;
 
-/// A command and how it ended, as a transcript shows it.
+/// A command and how it ended, as shown in a transcript.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Shown {
     /// Its words, without `odh`.
@@ -29,14 +29,13 @@ struct Command {
     json: bool,
 }
 
-/// What no transcript shows, and why: the command (or its beginning), the exit code, whether with JSON.
+/// What no transcript shows, and why: the command (or a prefix of it), the exit code, the reason.
 const ELSEWHERE: &[(&str, u64, &str)] = &[(
     "training list",
     3,
     "a cluster that does not know a kind: `refusals_say_what_a_person_can_use` of `jobs`; here each is known",
 )];
-/// Commands that are shown where they run for real, with processes of their own, and only what they say to a wrong command
-/// line is shown here.
+/// Commands that other tests run with real processes; the transcripts show only their answers to invalid usage.
 const REAL: &[(&str, &str)] = &[
     ("local ", "they start and end processes: `running.rs`, `cluster.rs` and the stories"),
     ("completion", "its scripts are tried in the shells: `shells.rs`"),
@@ -68,9 +67,9 @@ fn every_verb_has_a_transcript_of_every_exit_code() {
 }
 
 #[test]
-fn no_command_ends_in_a_way_that_its_reference_does_not_know() {
+fn every_exit_code_in_the_transcripts_is_documented() {
     let commands = commands();
-    // What `exec` ran and what a Launcher ended with is passed on.
+    // `exec` passes on the exit codes of its command.
     let passed_on = |shown: &Shown| shown.command == "training exec";
     let codes =
         |shown: &Shown| commands.iter().find(|command| command.words == shown.command).unwrap().codes.clone();
@@ -123,7 +122,7 @@ fn read(transcript: &str, commands: &[Command], shown: &mut BTreeSet<Shown>) {
         if next.starts_with("$ odh ") || next.starts_with("% odh ") {
             line = next;
         } else if let Some(code) = next.strip_prefix("[exit ").and_then(|rest| rest.strip_suffix(']')) {
-            // Words behind two dashes are somebody else's.
+            // Words after two dashes belong to another program.
             let words = line["$ odh ".len()..].split(" -- ").next().unwrap();
             let is = |command: &&Command| {
                 words == command.words || words.starts_with(&format!("{} ", command.words))

@@ -1,17 +1,17 @@
-//! Golden transcripts against a cluster: `tests/transcripts/cluster/*.txt` hold commands, on a terminal and off it, and all
-//! that they say, on success and with each exit code.
+//! Golden transcripts against a cluster: `tests/transcripts/cluster/*.txt` hold commands, on a terminal and without
+//! one, and their complete output, on success and with each exit code.
 //!
-//! The cluster is an API in this process, without a node: the objects of [`stage`] lie still, so that what is said of
-//! them is the same each time. Times, identifiers and ports are replaced. `UPDATE=1` rewrites the files; read the
-//! difference. `TRANSCRIPT=read` replays one alone.
+//! The cluster is an API in this process, without a node: the objects of [`stage`] do not change, so that the output
+//! is always the same. Times, identifiers and ports are replaced. `UPDATE=1` rewrites the files; read the diff.
+//! `TRANSCRIPT=read` replays a single one.
 //!
 //! ```text
 //! $ odh …              a command without a terminal: its stdout, its stderr after "! ", its exit code
-//! % odh …              a command on a pseudo-terminal of 100 columns: the screen as it is at the end, its exit code
-//! < y                  what is typed on that terminal, once a question or a list of keys stands there
-//! @ delete mpijob pi   what happens once the command has said something: a job is deleted,
+//! % odh …              a command on a pseudo-terminal of 100 columns: the final screen, its exit code
+//! < y                  input typed on that terminal, once a question or a list of keys is shown
+//! @ delete mpijob pi   what happens after the command's first output: a job is deleted,
 //! @ fail mpijob pi     fails (or `succeed`s), or
-//! @ interrupt          the command gets SIGINT; with "after WORD" behind it, once the terminal shows that word
+//! @ interrupt          the command gets SIGINT; followed by "after WORD", once the terminal shows that word
 //! ```
 
 mod cast;
@@ -32,18 +32,18 @@ use regex::Regex;
 use crate::odh::Home;
 use stage::Stage;
 
-/// A command that takes longer hangs.
+/// The time after which a command is considered hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-fn commands_on_a_cluster_say_what_their_transcripts_say() {
+fn commands_on_a_cluster_match_their_transcripts() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/cluster");
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     if let Some(only) = std::env::var_os("TRANSCRIPT") {
         paths.retain(|path| path.file_stem() == Some(&only));
     }
     assert!(!paths.is_empty(), "no transcripts");
-    // Each has a cluster of its own.
+    // Each transcript has its own cluster.
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let checks: Vec<_> = paths.iter().map(|path| scope.spawn(|| check(path))).collect();
         checks.into_iter().filter_map(|check| check.join().unwrap()).collect()
@@ -76,7 +76,7 @@ fn colours_are_for_terminals_that_want_them() {
     assert!(coloured(&off_it("--color always")));
 }
 
-/// The lines around the first difference: whole transcripts are too long to be read in a log.
+/// The lines around the first difference, as whole transcripts are too long for a log.
 fn difference(name: &str, expected: &str, actual: &str) -> String {
     let (expected, actual): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), actual.lines().collect());
     let same = expected.iter().zip(&actual).take_while(|(a, b)| a == b).count();
@@ -91,7 +91,7 @@ fn difference(name: &str, expected: &str, actual: &str) -> String {
     format!("{name}, line {}: expected\n{}but it is\n{}", same + 1, part(&expected), part(&actual))
 }
 
-/// A command of a transcript and what belongs to it.
+/// A command of a transcript, with its input and the concurrent event.
 struct Step<'t> {
     line: &'t str,
     typed: Option<&'t str>,
@@ -114,7 +114,7 @@ fn steps(transcript: &str) -> Vec<Step<'_>> {
     steps
 }
 
-/// The transcript anew; comments (`# …`) before the first command stay.
+/// Replays the transcript; comments (`# …`) before the first command are kept.
 fn replay(transcript: &str) -> String {
     let stage = Stage::set();
     let mut text: String =
@@ -155,7 +155,7 @@ fn replay(transcript: &str) -> String {
     text
 }
 
-/// Words as a shell splits them, with single and double quotes and nothing else.
+/// Splits words like a shell, with single and double quotes only.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -175,8 +175,8 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// stdout, then stderr with `! ` before each line; and the exit code. What happens meanwhile happens at the first word on
-/// either of them.
+/// Returns stdout, then stderr with `! ` before each line, and the exit code. The concurrent event happens at the
+/// first output on either of them.
 fn plain(command: &mut std::process::Command, meanwhile: impl FnOnce(Pid)) -> (String, i32) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = pid(&child);
@@ -197,7 +197,7 @@ fn plain(command: &mut std::process::Command, meanwhile: impl FnOnce(Pid)) -> (S
     (text, code(child.wait().unwrap()))
 }
 
-/// Reads to the end, and says so when the first line has come.
+/// Reads to the end, and signals when the first line has arrived.
 fn read(from: impl Read + Send + 'static, said: mpsc::Sender<()>) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut from = BufReader::new(from);
@@ -211,7 +211,7 @@ fn read(from: impl Read + Send + 'static, said: mpsc::Sender<()>) -> std::thread
     })
 }
 
-/// The exit code as a shell sees it.
+/// The exit code as a shell reports it.
 fn code(ended: std::process::ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     ended.code().unwrap_or_else(|| 128 + ended.signal().unwrap_or(0))
@@ -221,7 +221,7 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap())
 }
 
-/// Ends a command that hangs, so that its transcript shows it; from when it is made until it is dropped.
+/// Ends a command that hangs, so that its transcript shows it; active until it is dropped.
 struct Watchdog(Option<mpsc::Sender<()>>);
 
 impl Watchdog {
@@ -246,7 +246,7 @@ fn interrupt(pid: Pid) {
     kill(pid, Signal::SIGINT).unwrap();
 }
 
-/// What differs from run to run, replaced; columns, whose widths follow from it, three blanks apart.
+/// Replaces what differs between runs. Columns, whose widths depend on it, are separated by three blanks.
 fn normal(text: &str, home: &Home) -> String {
     static VARYING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         [
@@ -257,9 +257,9 @@ fn normal(text: &str, home: &Home) -> String {
             (r"(?m)^(! )? *\d+\.\ds ", "${1}SPAN "),
             (r"\b\d+(s|m|h|d)(\d+(s|m|h))?\b", "SPAN"),
             (r"(\S) {2,}", "$1   "),
-            // What is gone before it was looked at for the first time is told without this line.
+            // A job that is gone before the first look is reported without this line.
             (r"(?m)^(! )?SPAN deleted\n", ""),
-            // Which of these are told depends on which list the server answers first.
+            // Which of these are reported depends on which list the server answers first.
             (r"(?m)^(! )?SPAN (accepted|.* pods have a node|workers ready .*|launcher running .*)\n", ""),
             (r#"(?m)^(! )?\{"progress":\{.*"step":"(Accepted|Scheduled|WorkersReady|LauncherRunning)".*\n"#, ""),
         ]

@@ -1,4 +1,4 @@
-//! What kubectl makes of a text and of flags, recorded by `tests/kubectl/record.py`, and what we make of it.
+//! Compares how kubectl interprets a text or flags, recorded by `tests/kubectl/record.py`, with how we do.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::odh::Home;
 
 const HEAD: &str = "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: a}\n";
 
-/// Numbers alike whether they are written whole or not: JSON knows one kind of number.
+/// Compares numbers by value, whole or not: JSON has only one number type.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
@@ -19,7 +19,7 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 #[test]
-fn a_text_means_what_it_means_to_kubectl() {
+fn yaml_is_interpreted_as_kubectl_does() {
     let fixture: Value = serde_json::from_str(include_str!("../kubectl/yaml.json")).unwrap();
     let cases = fixture["cases"].as_array().unwrap();
     assert!(cases.len() > 150, "the fixture has lost its cases");
@@ -40,9 +40,9 @@ fn a_text_means_what_it_means_to_kubectl() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Each line of flags beside the manifest that says the same.
+/// Each command line with flags is paired with the equivalent manifest.
 #[test]
-fn flags_make_the_job_that_a_manifest_makes() {
+fn flags_create_the_same_job_as_a_manifest() {
     let home = Home::new();
     let table = include_str!("../kubectl/flags.yaml");
     let pairs: Vec<&str> = table.split("---\n").filter(|text| text.contains("# odh ")).collect();

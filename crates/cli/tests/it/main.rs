@@ -1,4 +1,4 @@
-//! The program `odh` as people and scripts meet it: real processes, a real local cluster, real exit codes.
+//! The program `odh` as users and scripts run it: real processes, a real local cluster, real exit codes.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! The logs of more pods than anybody reads at once: all of them, in order, and no more connections opened at a time than are
-//! good for a server.
+//! Reads the logs of very many pods: all of them, in order, and without opening too many connections at once for a
+//! server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,13 +16,13 @@ use crate::odh::Home;
 
 const WORKERS: usize = 128;
 const LINES: usize = 3;
-/// The most connections that are opened at the same time (`jobs::logs`).
+/// The maximum number of connections opened at the same time (`jobs::logs`).
 const MOST_OPENINGS: usize = 16;
 
-/// How long an answer takes, so that others are asked for meanwhile.
+/// How long an answer takes, so that others are requested meanwhile.
 const ANSWER: Duration = Duration::from_millis(20);
 
-/// Counts how many logs are asked for and not yet answered, and answers slowly enough for that to be seen.
+/// Counts the log requests that are not yet answered, and answers slowly enough for that to show.
 #[derive(Default)]
 struct Counter {
     now: AtomicUsize,
@@ -80,7 +80,7 @@ async fn set(cluster: &Cluster) {
 }
 
 #[test]
-fn logs_of_many_pods_come_over_few_openings_at_a_time() {
+fn logs_of_many_pods_open_few_connections_at_a_time() {
     let home = Home::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let options = Options { controllers: false, ..Options::new(home.path().join("cluster")) };

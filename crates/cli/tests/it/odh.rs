@@ -1,4 +1,4 @@
-//! Runs `odh` in a home of its own, so that nothing of this machine's user shows and nothing is left behind.
+//! Runs `odh` with its own home directory, isolated from this machine's user, and leaves nothing behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use serde_json::Value;
 
-/// What a command said and how it ended.
+/// A command's output and exit code.
 pub struct Said {
     pub code: i32,
     pub out: String,
@@ -14,21 +14,21 @@ pub struct Said {
 }
 
 impl Said {
-    /// Checks the exit code; on another one, shows what was said.
+    /// Checks the exit code; shows the output if it differs.
     #[track_caller]
     pub fn ends(self, code: i32) -> Said {
         assert_eq!(self.code, code, "\nstdout:\n{}\nstderr:\n{}", self.out, self.err);
         self
     }
 
-    /// Checks that stderr holds a text.
+    /// Checks that stderr contains a text.
     #[track_caller]
     pub fn says(self, text: &str) -> Said {
         assert!(self.err.contains(text), "no {text:?} in stderr:\n{}", self.err);
         self
     }
 
-    /// Checks that stdout holds a text.
+    /// Checks that stdout contains a text.
     #[track_caller]
     pub fn prints(self, text: &str) -> Said {
         assert!(self.out.contains(text), "no {text:?} in stdout:\n{}", self.out);
@@ -41,7 +41,7 @@ impl Said {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
     }
 
-    /// The `error` of the last line of stderr; every line of stderr must be JSON.
+    /// Returns the `error` of the last line of stderr; every line of stderr must be JSON.
     #[track_caller]
     pub fn error(&self) -> Value {
         let lines: Vec<Value> = self.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -93,7 +93,7 @@ impl Home {
         }
     }
 
-    /// `odh` with a line of words that hold no blanks.
+    /// Runs `odh` with a line of words that contain no blanks.
     pub fn run(&self, line: &str) -> Said {
         self.odh(&line.split_whitespace().collect::<Vec<_>>())
     }
@@ -107,7 +107,7 @@ impl Drop for Home {
     }
 }
 
-/// `odh local up` wants the launch agent beside it; cargo builds for a test only the test's own package.
+/// `odh local up` needs the launch agent next to it, but for a test cargo builds only the test's own package.
 fn build_launch_agent() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {

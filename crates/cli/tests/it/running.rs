@@ -7,10 +7,10 @@ use nix::unistd::Pid;
 
 use crate::odh::Home;
 
-/// How often a condition is looked at before the test gives up; with the pause, about 30 s.
+/// The number of checks of a condition before the test gives up; with the pauses, about 30 s.
 const LOOKS: usize = 300;
 
-/// Waits until a look finds what it looks for.
+/// Waits until a condition holds.
 #[track_caller]
 fn until(what: &str, mut found: impl FnMut() -> bool) {
     for _ in 0..LOOKS {
@@ -57,7 +57,7 @@ fn a_job_runs_and_its_output_is_kept() {
 }
 
 #[test]
-fn a_failure_has_its_exit_code_and_its_reason() {
+fn a_failed_job_has_an_exit_code_and_a_reason() {
     let home = Home::new();
     let file = home.file("fails.yaml", &manifest("fails", "[sh, -c, 'echo giving up; exit 3']"));
     let file = {
@@ -76,7 +76,7 @@ fn a_failure_has_its_exit_code_and_its_reason() {
     assert_eq!(said.error()["code"], 100);
     assert_eq!(said.json()["status"]["phase"], "Failed");
     home.run("training describe mpijob fails").ends(0).prints("Exit code").prints("3");
-    // The line on which the cause rests is marked, for programs and for people.
+    // The line that is evidence for the cause is marked, for programs and for people.
     home.run("training logs mpijob fails -o json").ends(0).prints(r#""evidence":true,"line":"giving up""#);
     let marked = home.run("--color always training logs mpijob fails").ends(0);
     marked.prints("\u{1b}[1m\u{1b}[4m\u{1b}[31mgiving up\u{1b}[0m");
@@ -91,7 +91,7 @@ fn an_environment_below_tmp_is_seen_by_pods() {
     std::fs::create_dir_all(&programs).unwrap();
     std::fs::write(programs.join("greet"), "#!/bin/sh\necho hello\n").unwrap();
     std::fs::set_permissions(programs.join("greet"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    // Pods see the environment, and nothing else of what lies below the machine's /tmp.
+    // Pods see the environment, and nothing else below the machine's /tmp.
     symlink(home.file("elsewhere", "#!/bin/sh\n"), programs.join("astray")).unwrap();
     let said = home.odh(&["local", "up", "--image", &format!("env={}", home.path().join("env").display())]);
     let said = said.ends(0);

@@ -1,12 +1,12 @@
-//! Completion as shells do it: the script of `odh completion` is loaded into each shell that this machine has, and the shell is
-//! asked what may follow. bash is everywhere; the others where they are installed.
+//! Tests completion in real shells: the script of `odh completion` is loaded into each shell installed on this
+//! machine, and the shell is asked for candidates. bash is always there; the others are optional.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::odh::Home;
 
-/// A shell's own way of being asked, with `TYPED` for the half-written command line; prints the candidates.
+/// How to ask each shell for candidates, with `TYPED` for the incomplete command line; prints the candidates.
 const BASH: &str = r#"
 source <(odh completion bash)
 words=(TYPED); COMP_WORDS=("${words[@]}" ""); COMP_CWORD=${#words[@]}; COMP_LINE="${words[*]} "; COMP_POINT=${#COMP_LINE}; COMP_TYPE=9
@@ -14,7 +14,7 @@ entry=$(complete -p odh); entry=${entry##*-F }; ${entry%% *} odh "" "${words[-1]
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
 const FISH: &str = "odh completion fish | source; complete --do-complete 'TYPED '";
-/// zsh completes only while somebody types, on a terminal of its own; read until what is WANTED stands there.
+/// zsh completes only input typed on a terminal; its output is read until it contains WANTED.
 const ZSH: &str = r#"
 zmodload zsh/zpty
 zpty z zsh -f -i

@@ -1,14 +1,14 @@
-//! Golden transcripts: `tests/transcripts/*.txt` hold commands and all that they say, without any cluster.
+//! Golden transcripts: `tests/transcripts/*.txt` hold commands and their complete output, without any cluster.
 //!
-//! A line that begins with `$ odh` is a command; what follows is its stdout, then its stderr with `! ` before each
-//! line, then `[exit N]`. `UPDATE=1` rewrites them; read the difference.
+//! A line that starts with `$ odh` is a command, followed by its stdout, its stderr with `! ` before each line, and
+//! `[exit N]`. `UPDATE=1` rewrites them; read the diff.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use crate::odh::Home;
 
-/// Files that transcripts speak of.
+/// Files that the transcripts use.
 const FILES: [(&str, &str); 4] = [
     ("good.yaml", include_str!("../manifests/good.yaml")),
     ("faults.yaml", include_str!("../manifests/faults.yaml")),
@@ -17,7 +17,7 @@ const FILES: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn commands_say_what_their_transcripts_say() {
+fn commands_match_their_transcripts() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
     let mut wrong = Vec::new();
     let mut seen = 0;

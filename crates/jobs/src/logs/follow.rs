@@ -1,7 +1,7 @@
-//! Follows a job's pods: begins to read each as soon as it has started, says what those wait for that have not, and
-//! goes on with those that take the place of others, such as the next Launcher of a job that is tried again.
+//! Follows a job's pods: starts reading each as soon as it has started, reports what the others wait for, and
+//! continues with pods that replace earlier ones, such as the next Launcher after a retry.
 //!
-//! One watch of the job serves all its pods, however many there are.
+//! A single watch of the job serves all its pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::{Batch, Item, Source, Target};
 use crate::progress;
 use crate::{describe, view};
 
-/// Reads the targets' pods until the job has ended and all is read.
+/// Reads the targets' pods until the job has ended and everything is read.
 pub(super) async fn follow(
     source: Arc<Source>,
     targets: Vec<Target>,
@@ -49,7 +49,7 @@ pub(super) async fn follow(
             }
         }
     }
-    // What was seen last may be a pod that had not been seen before.
+    // The last observation may include a new pod.
     if following.look(watch.pods(), watch.job(), &targets).await {
         drop(following.notes);
         while following.readers.join_next().await.is_some() {}
@@ -60,15 +60,16 @@ struct Following {
     source: Arc<Source>,
     notes: Lane,
     arrive: mpsc::Sender<mpsc::Receiver<Batch>>,
-    /// UIDs of pods that are or were read.
+    /// UIDs of pods that are being read or were read.
     read: BTreeSet<String>,
-    /// What each target was last said to wait for.
+    /// The last reported reason for waiting, for each target.
     said: BTreeMap<Target, String>,
     readers: JoinSet<()>,
 }
 
 impl Following {
-    /// Begins to read what has started, says what is waited for; `false` once nobody listens.
+    /// Starts reading pods that have started, and reports what the others wait for; returns `false` once the consumer
+    /// is gone.
     async fn look(
         &mut self,
         pods: &BTreeMap<String, Pod>,
@@ -118,7 +119,7 @@ impl Following {
     }
 }
 
-/// Each target's pods, the oldest first.
+/// The pods of each target, oldest first.
 fn by_target<'p>(pods: impl Iterator<Item = &'p Pod>, targets: &[Target]) -> BTreeMap<Target, Vec<&'p Pod>> {
     let wanted: BTreeSet<Target> = targets.iter().copied().collect();
     let mut found: BTreeMap<Target, Vec<&Pod>> = BTreeMap::new();
@@ -133,7 +134,7 @@ fn by_target<'p>(pods: impl Iterator<Item = &'p Pod>, targets: &[Target]) -> BTr
     found
 }
 
-/// Why there is no pod yet, where the job says so.
+/// Why there is no pod yet, if the job says so.
 fn not_made(job: Option<&DynamicObject>) -> Option<String> {
     match view::row(job?).reason.as_deref() {
         Some("Suspended") => Some("the job to be resumed: it is suspended".to_owned()),

@@ -1,9 +1,9 @@
-//! Many pods' lines in one stream, by the time at which they were written.
+//! Merges the lines of many pods into one stream, by the time at which they were written.
 //!
-//! Each pod's reader has a bounded channel of its own, so a pod that is ahead waits for those that are behind. While a
-//! pod that may still say something older has nothing to say, the others are held back: for as long as it takes where
-//! each pod is read to its end, for a moment where they are followed; a pod that was silent for that long holds nobody
-//! back until it speaks again.
+//! Each pod's reader has its own bounded channel, so a pod that is ahead waits for those that are behind. While a pod
+//! that may still deliver an older line is silent, the others are held back. If each pod is read to its end, this
+//! lasts as long as necessary; when following, only for a moment: a pod that was silent for longer holds nobody back
+//! until it writes again.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -21,18 +21,18 @@ use crate::Error;
 /// How long a silent pod holds the others back while following.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
 
-/// One pod's lines on their way.
+/// The lines of one pod that are still to be merged.
 struct Lane {
     from: mpsc::Receiver<Batch>,
     lines: VecDeque<Result<Item, Error>>,
-    /// More may come.
+    /// Whether more lines may come.
     open: bool,
-    /// Was silent for too long to be waited for.
+    /// Whether it was silent for too long to be waited for.
     idle: bool,
 }
 
 impl Lane {
-    /// Takes what is there, without waiting.
+    /// Takes what is available, without waiting.
     fn fill(&mut self) {
         while self.open && self.lines.is_empty() {
             match self.from.try_recv() {
@@ -50,7 +50,7 @@ impl Lane {
         self.open && self.lines.is_empty()
     }
 
-    /// Whether others must wait for what it may say.
+    /// Whether the others must wait for its next line.
     fn holds_back(&self) -> bool {
         self.is_dry() && !self.idle
     }
@@ -60,7 +60,7 @@ impl Lane {
     }
 }
 
-/// The order of lines; what has no time, such as a note, does not wait.
+/// The sort key of an item; items without a time, such as notes, do not wait.
 fn time_of(item: &Result<Item, Error>) -> Option<Timestamp> {
     match item {
         Ok(Item::Line { at, .. }) => *at,
@@ -68,9 +68,9 @@ fn time_of(item: &Result<Item, Error>) -> Option<Timestamp> {
     }
 }
 
-/// Merges what comes in through every channel that `arrivals` brings, until there are no more of either.
+/// Merges the lines of every channel that `arrivals` delivers, until both are exhausted.
 ///
-/// `patience` is how long a silent pod is waited for; for ever if not given.
+/// `patience` is how long to wait for a silent pod; `None` waits forever.
 pub(super) async fn merge(
     mut arrivals: mpsc::Receiver<mpsc::Receiver<Batch>>,
     sender: Sender,
@@ -113,7 +113,7 @@ pub(super) async fn merge(
     }
 }
 
-/// Waits until a dry lane or a new one brings something, or a lane ends; `false` if it became too late.
+/// Waits until a dry lane or a new one delivers something, or a lane ends; returns `false` on timeout.
 async fn news(
     arrivals: &mut mpsc::Receiver<mpsc::Receiver<Batch>>,
     more_lanes: &mut bool,
@@ -154,14 +154,14 @@ async fn news(
     true
 }
 
-/// The oldest lines, up to `most`, or up to where a lane that holds the others back runs dry.
+/// Takes the oldest lines, up to `most`, or until a lane that holds the others back runs dry.
 fn take(lanes: &mut [Lane], most: usize) -> Batch {
     let mut heads: BinaryHeap<Reverse<(Option<Timestamp>, usize)>> =
         lanes.iter().enumerate().filter_map(|(index, lane)| Some(Reverse((lane.time()?, index)))).collect();
     let mut taken = Vec::with_capacity(most);
     while let Some(Reverse((_, index))) = heads.pop() {
         let Some(lane) = lanes.get_mut(index) else { break };
-        // A run of one pod's lines goes at once: others' heads do not change meanwhile.
+        // A run of lines from one pod is taken at once: the heads of the others do not change meanwhile.
         let next = heads.peek().map(|Reverse(head)| *head);
         while let Some(time) = lane.time() {
             if taken.len() >= most || next.is_some_and(|next| (time, index) > next) {
@@ -177,7 +177,7 @@ fn take(lanes: &mut [Lane], most: usize) -> Batch {
         }
         match lane.time() {
             Some(time) => heads.push(Reverse((time, index))),
-            // What it says next may be older than the others' heads.
+            // Its next line may be older than the others' heads.
             None if lane.holds_back() => break,
             None => {}
         }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_that_may_say_something_older_is_waited_for() {
+    async fn a_pod_that_may_deliver_an_older_line_is_waited_for() {
         let ([late, early], mut from) = two(Duration::from_secs(3_600)).await;
         early.send(vec![line("e", 5)]).await.unwrap();
         late.send(vec![line("l", 3)]).await.unwrap();

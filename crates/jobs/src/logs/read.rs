@@ -1,4 +1,4 @@
-//! Reads one pod's output: once to its present end, or following it through breaks.
+//! Reads one pod's output, either up to its current end, or following it through broken connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use super::sieve::Sieve;
 use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Item, Source};
 use crate::{Attempt, Error, describe, explain};
 
-/// The longest line that is kept in one piece; longer ones are cut.
+/// The maximum length of a line, in bytes; longer lines are cut.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
-/// How often in a row a connection may break before it is given up, and the pauses between.
+/// The maximum number of consecutive broken connections, and the pauses between attempts.
 const MAX_BREAKS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Where a reader's lines go.
+/// The channel for a reader's lines.
 pub(super) type Lane = mpsc::Sender<Batch>;
 
-/// A channel for one pod's lines.
+/// Creates a channel for one pod's lines.
 pub(super) fn lane() -> (Lane, mpsc::Receiver<Batch>) {
     mpsc::channel(BUFFERED_BATCHES)
 }
 
-/// One pod that is read, and what is known of its lines so far.
+/// The reader of one pod, and its position in the output.
 pub(super) struct Reader {
     source: Arc<Source>,
     name: Arc<str>,
-    /// The first container is the one that trains, unless another one was asked for.
+    /// The first container is the one that trains; it is read unless another one was requested.
     container: Option<String>,
     never_restarted: bool,
     resume: Resume,
@@ -41,21 +41,21 @@ pub(super) struct Reader {
     lane: Lane,
 }
 
-/// Why reading does not go on.
+/// Why reading stops.
 enum Stop {
-    /// Nobody listens any more.
+    /// The consumer is gone.
     ReaderGone,
-    /// It cannot.
+    /// An error that cannot be retried.
     Failed(Error),
 }
 
-/// What becomes of a pod's output.
+/// Whether a pod may write more output.
 enum Left {
     /// It may write more.
     More,
-    /// It has ended; what it wrote can be read.
+    /// It has ended; its output can still be read.
     Ended,
-    /// There is no such pod any more.
+    /// The pod no longer exists.
     Gone,
 }
 
@@ -74,14 +74,14 @@ impl Reader {
         }
     }
 
-    /// Reads to the present end.
+    /// Reads up to the current end.
     pub(super) async fn once(mut self) {
         if let Err(Stop::Failed(error)) = self.connection(None, false).await {
             let _ = self.lane.send(vec![Err(error)]).await;
         }
     }
 
-    /// Reads until nothing more will be written.
+    /// Reads until no more output can come.
     pub(super) async fn follow(mut self) {
         if let Err(Stop::Failed(error)) = self.through_breaks().await {
             let _ = self.lane.send(vec![Err(error)]).await;
@@ -103,7 +103,7 @@ impl Reader {
                     None
                 }
             };
-            // What broke off may have more, even if its pod has ended meanwhile.
+            // A broken connection may have left unread output, even if its pod has ended since.
             let cut = matches!(broken, Some(Error::BrokenStream { .. } | Error::Unreachable { .. }));
             match self.left().await {
                 Left::Gone => return Ok(()),
@@ -128,7 +128,7 @@ impl Reader {
         Api::namespaced(self.source.client.clone(), &self.source.namespace)
     }
 
-    /// Whether more will be written. Not knowing counts as yes.
+    /// Whether more output may come. If this is unknown, it may.
     async fn left(&self) -> Left {
         match self.api().get_opt(&self.name).await {
             Ok(Some(pod)) => {
@@ -155,7 +155,7 @@ impl Reader {
         }
     }
 
-    /// Reads one connection to its end; the number of new lines.
+    /// Reads one connection to its end; returns the number of new lines.
     async fn connection(&mut self, from: Option<jiff::Timestamp>, follow: bool) -> Result<usize, Stop> {
         let source = self.source.clone();
         let attempt =
@@ -169,7 +169,7 @@ impl Reader {
         let mut lines = 0;
         let mut batch = Vec::new();
         loop {
-            // What was read is passed on as soon as more would have to be waited for.
+            // Lines are passed on before waiting for more.
             let ready = stream.fill_buf().now_or_never().is_some();
             if !batch.is_empty() && (!ready || batch.len() >= BATCH_LINES) {
                 self.lane.send(std::mem::take(&mut batch)).await.map_err(|_| Stop::ReaderGone)?;
@@ -186,7 +186,7 @@ impl Reader {
         Ok(lines)
     }
 
-    /// A line into the batch, if it is new and wanted; whether it is new.
+    /// Adds a line to the batch if it is new and wanted; returns whether it is new.
     fn take_in(&mut self, line: &[u8], batch: &mut Batch) -> bool {
         let text = String::from_utf8_lossy(line);
         let (at, text) = split(&text);
@@ -221,7 +221,7 @@ fn refusal(error: kube::Error, attempt: Attempt<'_>) -> Error {
     }
 }
 
-/// One line without its end into `line`; `false` at the end of the stream.
+/// Reads one line without its line end into `line`; returns `false` at the end of the stream.
 async fn read_line(stream: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> std::io::Result<bool> {
     line.clear();
     loop {

@@ -1,28 +1,28 @@
-//! Where reading stopped, so that it can go on there: no line lost, none twice.
+//! Remembers where reading stopped, so that it can resume without losing or repeating a line.
 //!
-//! A server resumes at a time of whole seconds; lines up to the last one seen come again and are dropped. Lines of
-//! the same instant are told apart by counting them. Pure.
+//! A server resumes at a time in whole seconds, so lines up to the last one read are sent again and must be dropped.
+//! Lines with equal times are distinguished by counting them. Pure.
 
 use jiff::Timestamp;
 
-/// The last line seen.
+/// The position after the last line read.
 #[derive(Clone, Debug, Default)]
 pub struct Resume {
     last: Option<Timestamp>,
-    /// Lines seen that carry the time `last`.
+    /// The number of lines read with the time `last`.
     at_last: usize,
-    /// While replaying: lines of the time `last` still to be dropped; `None` once past it.
+    /// While replaying, the number of lines with the time `last` still to be dropped; `None` afterwards.
     to_drop: Option<usize>,
 }
 
 impl Resume {
-    /// The time to ask the server to begin at, after a break; also begins to drop what was seen.
+    /// Returns the time from which to request lines after a break, and starts dropping lines that were already read.
     pub fn again(&mut self) -> Option<Timestamp> {
         self.to_drop = self.last.map(|_| self.at_last);
         self.last
     }
 
-    /// Whether a line of that time is new.
+    /// Whether a line with that time is new.
     pub fn is_new(&mut self, at: Timestamp) -> bool {
         if let (Some(left), Some(last)) = (self.to_drop, self.last) {
             if at < last {
@@ -44,7 +44,7 @@ impl Resume {
     }
 }
 
-/// A line's time and text; the server puts the time before the line, with one space between.
+/// Splits a line into time and text; the server puts the time before the line, separated by one space.
 pub fn split(line: &str) -> (Option<Timestamp>, &str) {
     match line.split_once(' ') {
         Some((time, text)) => match time.parse() {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_where_nothing_is_lost_or_doubled() {
+    fn a_break_at_any_line_loses_and_repeats_nothing() {
         let times = [1, 2, 2, 2, 3, 3, 9, 9].map(at);
         for first_cut in 0..=times.len() {
             for second_cut in first_cut..=times.len() {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_comes_apart_at_the_first_space() {
+    fn a_line_is_split_at_the_first_space() {
         let (time, text) = split("2026-01-01T00:00:00.5Z loss 0.3  acc 1");
         assert_eq!((time.unwrap().as_millisecond() % 1000, text), (500, "loss 0.3  acc 1"));
         assert_eq!(split("2026-01-01T00:00:00Z").1, "");

@@ -1,44 +1,43 @@
-//! Which lines of one pod are wanted: a pattern that must be found, one that must not, and lines around what was found.
-//! Pure.
+//! Filters the lines of one pod: a pattern that must match, one that must not, and context lines around matches. Pure.
 //!
-//! Each pod's lines are sieved before they are merged with others', so that the lines around a find are those that the
-//! same pod wrote before and after it, and stand in their place by time.
+//! Each pod's lines are filtered before they are merged with others', so that context lines come from the same pod as
+//! the match and keep their place in time.
 
 use std::collections::VecDeque;
 
 use regex::Regex;
 
-/// How many lines around a find may be asked for.
+/// The maximum number of context lines.
 pub const MAX_CONTEXT: usize = 1_000;
 
-/// What is wanted; the default wants everything.
+/// The filter; the default accepts every line.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Only lines in which it is found, and those around them.
+    /// Accepts only lines that match, and their context.
     pub grep: Option<Regex>,
-    /// Never lines in which it is found, not even around a find.
+    /// Rejects lines that match, even as context.
     pub exclude: Option<Regex>,
-    /// How many lines before and after a find come with it; at most [`MAX_CONTEXT`].
+    /// The number of context lines before and after a match; at most [`MAX_CONTEXT`].
     pub context: usize,
 }
 
-/// The sieve of one pod.
+/// The filter state of one pod.
 #[derive(Debug)]
 pub struct Sieve<T> {
     wanted: Wanted,
-    /// The last lines that were not passed on, oldest first.
+    /// The last lines not passed on, oldest first.
     before: VecDeque<T>,
-    /// So many lines are still passed on because of a find.
+    /// How many more lines to pass on as context of a match.
     after: usize,
 }
 
 impl<T> Sieve<T> {
-    /// An empty sieve.
+    /// Creates an empty sieve.
     pub fn new(wanted: Wanted) -> Self {
         Sieve { wanted, before: VecDeque::new(), after: 0 }
     }
 
-    /// Takes a line; `pass` gets it, and those before it that belong to it, if it is wanted.
+    /// Takes a line. If it is wanted, `pass` gets its preceding context and then the line.
     pub fn push(&mut self, text: &str, line: T, mut pass: impl FnMut(T)) {
         let found = |pattern: &Option<Regex>| pattern.as_ref().map(|pattern| pattern.is_match(text));
         if found(&self.wanted.exclude) == Some(true) {
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_left_out_and_come_with_their_surroundings() {
+    fn lines_are_matched_excluded_and_come_with_their_context() {
         let text = "a b loss=1 c d e f loss=2 loss=3 g h";
         assert_eq!(sieved(None, None, 0, text), text);
         assert_eq!(sieved(Some("loss"), None, 0, text), "loss=1 loss=2 loss=3");

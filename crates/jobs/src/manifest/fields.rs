@@ -1,7 +1,8 @@
-//! Compares a manifest with the schema of its kind: unknown fields, wrong types, words not in a list, fields missing.
+//! Checks a manifest against the schema of its kind: unknown fields, wrong types, values outside an enum, missing
+//! fields.
 //!
-//! The schema is the one that the MPIJob CRD carries, so a server finds the same; here each fault has its line and
-//! column and the field that was probably meant. Bounds and rules between fields are `plan`'s and the server's.
+//! The schema is that of the MPIJob CRD, so a server finds the same faults; here each fault also has its line and
+//! column and the field that was probably meant. Bounds and rules between fields are checked by `plan` and the server.
 
 use serde_json::Value;
 
@@ -10,15 +11,15 @@ use super::path::field;
 use super::scalar;
 use crate::Position;
 
-/// How deep the schema is searched for the place where a misplaced field belongs.
+/// How deep the schema is searched for the right place of a misplaced field.
 const MISPLACED_DEPTH: usize = 8;
 
-/// A fault before it is told which text it stands in.
+/// A fault without the source of its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldFault {
-    /// The field.
+    /// The field's path.
     pub path: String,
-    /// Where it stands.
+    /// Its position.
     pub at: Position,
     /// What is wrong.
     pub message: String,
@@ -26,7 +27,7 @@ pub struct FieldFault {
     pub advice: Option<String>,
 }
 
-/// Everything in `node` that `schema` (OpenAPI v3, structural) does not allow.
+/// Returns everything in `node` that `schema` (OpenAPI v3, structural) does not allow.
 pub fn check(node: &Node, schema: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     check_node(node, schema, schema, "", &mut faults);
@@ -100,7 +101,7 @@ fn check_map(node: &Node, schema: &Value, root: &Value, path: &str, faults: &mut
     }
 }
 
-/// `creationTimestamp: null` stands in every template that Go programs write, and means nothing.
+/// Every template that Go programs write has `creationTimestamp: null`, which means nothing.
 fn is_left_over(entry: &Entry) -> bool {
     entry.key == "creationTimestamp" && matches!(entry.value.shape, Shape::Scalar { value: Value::Null, .. })
 }
@@ -194,7 +195,7 @@ fn advice_for_type(wanted: &str, value: &Value, plain: Option<&str>) -> Option<S
     }
 }
 
-/// The field that was meant: a near spelling at this level, else the same word where it belongs.
+/// Suggests the field that was meant: a similar name at this level, else the same name at its right place.
 fn advice_for_unknown(written: &str, known: &[&str], path: &str, root: &Value) -> Option<String> {
     if let Some(meant) = nearest(written, known) {
         return Some(format!("did you mean \"{meant}\"?"));
@@ -203,7 +204,7 @@ fn advice_for_unknown(written: &str, known: &[&str], path: &str, root: &Value) -
     Some(format!("it belongs at {place}"))
 }
 
-/// The word of `known` that `written` was probably meant to be.
+/// Returns the word in `known` that `written` was probably meant to be.
 pub fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
     let folded = written.to_lowercase().replace(['_', '-'], "");
     known
@@ -216,7 +217,7 @@ pub fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, word)| word)
 }
 
-/// Breadth first, so that the place found is the least deep one; places that share most with `near` win among equals.
+/// Searches breadth-first, so that the shallowest place wins; among equals, the one that shares the most with `near`.
 fn find_field(root: &Value, name: &str, near: &str) -> Option<String> {
     let mut level = vec![(String::new(), root)];
     for _ in 0..MISPLACED_DEPTH {

@@ -1,7 +1,8 @@
-//! A manifest as a person wrote it: YAML or JSON, one document or several, with the place of every field.
+//! A manifest as a user wrote it: YAML or JSON, one or several documents, with the position of every field.
 //!
-//! In: bytes and the name of where they came from. Out: [`Document`]s, or every fault with line and column. Bytes are
-//! not trusted: size, depth and aliases are bounded ([`MAX_BYTES`], [`node`]). Nothing here asks a server.
+//! The input is bytes and the name of their source. The output is [`Document`]s, or every fault with line and column.
+//! The bytes are not trusted: size, depth and aliases are bounded ([`MAX_BYTES`], [`node`]). Nothing here contacts a
+//! server.
 
 mod fields;
 mod node;
@@ -19,15 +20,15 @@ pub use path::{Step, steps};
 
 use crate::{Error, Fault, Kind, Position};
 
-/// The largest manifest that is read; an API server takes no object near this size.
+/// The maximum size of a manifest; an API server accepts no object near this size.
 pub const MAX_BYTES: usize = 3 * 1024 * 1024;
-/// How many faults are reported for one text; beyond that the text is something else than a job.
+/// The maximum number of faults reported per text; a text with more is probably not a job.
 pub const MAX_FAULTS: usize = 50;
 
 /// One object of a manifest.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// Where the text came from: a file's name, or `-` for standard input.
+    /// The origin of the text: a file's name, or `-` for standard input.
     pub source: String,
     /// The object as JSON, exactly as written.
     pub value: Value,
@@ -35,22 +36,22 @@ pub struct Document {
 }
 
 impl Document {
-    /// Where a field stands, or the innermost thing above it that is there.
+    /// Returns the position of a field, or of its innermost existing ancestor.
     pub fn position(&self, path: &str) -> Position {
         path::locate(&self.node, path)
     }
 
-    /// The object's `kind`, empty if it has none.
+    /// Returns the object's `kind`, empty if it has none.
     pub fn kind(&self) -> &str {
         self.node.text("kind").unwrap_or("")
     }
 
-    /// The object's `apiVersion`, empty if it has none.
+    /// Returns the object's `apiVersion`, empty if it has none.
     pub fn api_version(&self) -> &str {
         self.node.text("apiVersion").unwrap_or("")
     }
 
-    /// A fault of this document, with its place filled in.
+    /// Creates a fault of this document, with its position.
     pub fn fault(&self, path: &str, message: impl Into<String>, advice: Option<String>) -> Fault {
         Fault {
             source: self.source.clone(),
@@ -62,10 +63,10 @@ impl Document {
     }
 }
 
-/// Every object in a text; a `List` counts as its items.
+/// Reads every object in a text; a `List` counts as its items.
 ///
 /// # Errors
-/// [`Error::Syntax`] where the text is not YAML or JSON, [`Error::Invalid`] where it holds no object.
+/// [`Error::Syntax`] if the text is not YAML or JSON, [`Error::Invalid`] if it holds no object.
 pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Document>, Error> {
     if bytes.len() > MAX_BYTES {
         return Err(whole(source, format!("is larger than {} MiB; no job is", MAX_BYTES / 1024 / 1024)));
@@ -102,7 +103,7 @@ fn document(node: Node, source: &str) -> Document {
     Document { source: source.to_owned(), value: node.to_value(), node }
 }
 
-/// A text that begins like JSON and is broken gets JSON's error; one that is sound is read as the YAML that it also is.
+/// Reports JSON's error for a broken text that starts like JSON; valid JSON is read as YAML, of which it is a subset.
 fn read_json(text: &str, source: &str) -> Option<Result<Vec<Node>, Error>> {
     if !text.trim_start().starts_with('{') {
         return None;
@@ -117,7 +118,7 @@ fn read_json(text: &str, source: &str) -> Option<Result<Vec<Node>, Error>> {
     Some(Err(explain_syntax(text, source, SyntaxError { at, message })))
 }
 
-/// All that is wrong with a document by the schema of its kind, in reading order.
+/// Checks a document against the schema of its kind; returns the faults in reading order.
 pub fn check_fields(document: &Document) -> Vec<Fault> {
     if let Some(fault) = check_kind(document) {
         return vec![fault];
@@ -176,10 +177,10 @@ fn check_kind(document: &Document) -> Option<Fault> {
     }
 }
 
-/// What stands at the top of any object.
+/// The top-level fields of any object.
 const TOP: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
-/// What can be said of a job of another operator's kind, whose schema only the server knows.
+/// Checks a job of another operator's kind, whose schema only the server knows.
 fn check_top(document: &Document) -> Vec<Fault> {
     let Shape::Map(entries) = &document.node.shape else { return Vec::new() };
     let unknown = |key: &str| {
@@ -194,13 +195,13 @@ fn check_top(document: &Document) -> Vec<Fault> {
     faults
 }
 
-/// The CRD's schema, with what an API server itself knows about every object: kind, version, metadata.
+/// The CRD's schema, plus what an API server itself defines for every object: kind, version, metadata.
 static MPIJOB_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
     let derived = serde_json::to_value(api::MPIJob::crd()).unwrap_or_default();
     let installed = serde_json::to_value(api::mpijob_crd()).unwrap_or_default();
     let template = "/properties/spec/properties/mpiReplicaSpecs/additionalProperties/properties/template";
-    // The derived definition has a template's metadata in full; it is that of any object.
+    // The derived CRD has a template's metadata in full; it applies to any object.
     let metadata = derived.pointer(&format!("{SCHEMA}{template}/properties/metadata")).cloned();
     let mut schema = installed.pointer(SCHEMA).cloned().unwrap_or_default();
     let text = serde_json::json!({"type": "string"});

@@ -1,7 +1,8 @@
-//! YAML text to a tree that remembers where everything stood.
+//! Parses YAML text into a tree that records the position of every node.
 //!
-//! A recursive walk over the parser's events. It must not trust the text: depth, the number of nodes and what aliases
-//! unfold to are bounded. In: text. Out: one [`Node`] for each document that is not empty, or a [`SyntaxError`].
+//! A recursive walk over the parser's events. The text is not trusted: depth, the number of nodes and the expansion of
+//! aliases are bounded. The input is text; the output is one [`Node`] for each non-empty document, or a
+//! [`SyntaxError`].
 
 use std::collections::HashMap;
 
@@ -11,28 +12,28 @@ use serde_json::Value;
 use super::scalar;
 use crate::Position;
 
-/// How deep maps and lists may stand in each other.
+/// The maximum nesting of maps and lists.
 const MAX_DEPTH: usize = 64;
-/// How many nodes all documents of a text may have together, aliases unfolded.
+/// The maximum number of nodes in all documents of a text together, with aliases expanded.
 const MAX_NODES: usize = 200_000;
 
-/// A value and where it began.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Where the value begins.
+    /// Where the value starts.
     pub at: Position,
-    /// What it is.
+    /// The value.
     pub shape: Shape,
 }
 
-/// What a node is.
+/// The kind of a node, with its content.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// A string, number, boolean or null, with the text as it was written if it was written plain.
+    /// A string, number, boolean or null, and its original text if it was unquoted.
     Scalar {
-        /// The value as a Kubernetes client reads it.
+        /// The value as a Kubernetes client interprets it.
         value: Value,
-        /// The text if it stood without quotes.
+        /// The original text if it was unquoted.
         plain: Option<String>,
     },
     /// A list.
@@ -44,27 +45,27 @@ pub enum Shape {
 /// One key of a map and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The key as JSON has it.
+    /// The key in JSON.
     pub key: String,
-    /// The key as it was written.
+    /// The key as written.
     pub written: String,
-    /// Where the key begins.
+    /// Where the key starts.
     pub at: Position,
-    /// What it stands for.
+    /// Its value.
     pub value: Node,
 }
 
 /// Why a text is not YAML.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyntaxError {
-    /// Where reading stopped.
+    /// Where parsing stopped.
     pub at: Position,
     /// What was wrong.
     pub message: String,
 }
 
 impl Node {
-    /// The value as JSON.
+    /// Returns the value as JSON.
     pub fn to_value(&self) -> Value {
         match &self.shape {
             Shape::Scalar { value, .. } => value.clone(),
@@ -75,7 +76,7 @@ impl Node {
         }
     }
 
-    /// The entry of that key, if this is a map that has it.
+    /// Returns the entry with that key, if this is a map that has it.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         match &self.shape {
             Shape::Map(entries) => entries.iter().find(|entry| entry.key == key),
@@ -83,7 +84,7 @@ impl Node {
         }
     }
 
-    /// The text of a string at that key.
+    /// Returns the string value of that key.
     pub fn text(&self, key: &str) -> Option<&str> {
         match &self.entry(key)?.value.shape {
             Shape::Scalar { value: Value::String(text), .. } => Some(text),
@@ -92,7 +93,7 @@ impl Node {
     }
 }
 
-/// Every document of a YAML text that is not empty.
+/// Parses every non-empty document of a YAML text.
 pub fn documents(text: &str) -> Result<Vec<Node>, SyntaxError> {
     let mut reader = Reader {
         parser: Parser::new_from_str(text),
@@ -124,7 +125,7 @@ fn is_null(node: &Node) -> bool {
     matches!(&node.shape, Shape::Scalar { value: Value::Null, .. })
 }
 
-/// The place behind the last character.
+/// The position after the last character.
 pub fn end_of(text: &str) -> Position {
     let line = text.matches('\n').count() + 1;
     let column = text.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
@@ -218,7 +219,7 @@ impl<'text> Reader<'text> {
             let written = key_text(&key)?;
             if written.merge {
                 let brought = merge(value)?;
-                // What is merged replaces what stands before it, and gives way to what stands behind it.
+                // A merged key overrides entries before it and yields to entries after it.
                 entries.retain(|own| !brought.iter().any(|entry| entry.key == own.key));
                 merged.retain(|own| !brought.iter().any(|entry| entry.key == own.key));
                 merged.extend(brought);
@@ -244,7 +245,7 @@ impl<'text> Reader<'text> {
     }
 }
 
-/// A map's key, as JSON has it and as it was written.
+/// A map's key, in JSON and as written.
 struct Key {
     key: String,
     text: String,
@@ -271,8 +272,8 @@ fn key_text(node: &Node) -> Result<Key, SyntaxError> {
     Ok(Key { key, text, merge })
 }
 
-/// What YAML's merge key brings: of a list of maps, what stands in an earlier one wins. As `go.yaml.in/yaml/v2` has it
-/// (`decode.go`, `merge`), the order in which keys stand decides over the rest.
+/// The entries that YAML's merge key adds; in a list of maps, earlier maps take precedence. For the rest, the order of
+/// keys decides, as in `go.yaml.in/yaml/v2` (`decode.go`, `merge`).
 fn merge(value: Node) -> Result<Vec<Entry>, SyntaxError> {
     let at = value.at;
     let mut into: Vec<Entry> = Vec::new();
@@ -309,7 +310,7 @@ fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, at: Position) 
     let value = match tag {
         Some(tag) if tag.is_yaml_core_schema() => scalar::tagged(&tag.suffix, text)
             .ok_or_else(|| SyntaxError { at, message: format!("{text:?} is no !!{}", tag.suffix) })?,
-        // A lone `!` says that it is text; a tag of one's own says nothing to Kubernetes.
+        // A lone `!` means text; Kubernetes ignores custom tags.
         Some(tag) if tag.suffix.is_empty() || tag.suffix == "!" => Value::String(text.to_owned()),
         Some(_) if plain => scalar::resolve(text),
         Some(_) => Value::String(text.to_owned()),

@@ -1,19 +1,19 @@
-//! Field paths in Kubernetes' spelling, `spec.mpiReplicaSpecs[Worker].template.spec.containers[0].image`, and where
-//! they stand in a manifest.
+//! Field paths in Kubernetes' notation, `spec.mpiReplicaSpecs[Worker].template.spec.containers[0].image`, and their
+//! positions in a manifest.
 
 use super::node::{Node, Shape};
 use crate::Position;
 
-/// One step down.
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Into a map, by key.
     Key(String),
-    /// Into a list, by index; into a map, where the key happens to be a number.
+    /// Into a list, by index; into a map, if the key happens to be a number.
     Index(usize),
 }
 
-/// The steps of a path; brackets hold an index or a key that may itself contain dots.
+/// Splits a path into steps; brackets hold an index or a key that may itself contain dots.
 pub fn steps(path: &str) -> Vec<Step> {
     let mut found = Vec::new();
     let mut rest = path;
@@ -35,9 +35,9 @@ pub fn steps(path: &str) -> Vec<Step> {
     found
 }
 
-/// Where the field stands, or the innermost thing above it that is there.
+/// Returns the position of a field, or of its innermost existing ancestor.
 ///
-/// A key that exists gives the place of its value if the value is a scalar, else of the key itself.
+/// For an existing key, this is the position of its value if the value is a scalar, else of the key itself.
 pub fn locate(root: &Node, path: &str) -> Position {
     let mut node = root;
     let mut at = root.at;
@@ -59,7 +59,7 @@ pub fn locate(root: &Node, path: &str) -> Position {
     at
 }
 
-/// `path` with one more field name.
+/// Appends a field name to `path`.
 pub fn field(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_come_apart_at_dots_and_brackets() {
+    fn paths_are_split_at_dots_and_brackets() {
         let key = |word: &str| Step::Key(word.to_owned());
         assert_eq!(
             steps("spec.limits[nvidia.com/gpu].a[3]"),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_field_is_placed_at_what_is_above_it() {
+    fn a_missing_field_has_the_position_of_its_nearest_ancestor() {
         let text = "spec:\n  list:\n  - name: x\n    value: 3\n";
         let root = documents(text).unwrap().remove(0);
         let place = |path: &str| locate(&root, path).to_string();

@@ -1,14 +1,14 @@
-//! What a plain YAML word means to a Kubernetes client.
+//! How a Kubernetes client interprets an unquoted YAML scalar.
 //!
 //! `kubectl` reads YAML 1.1 through `go.yaml.in/yaml/v2` (`resolve.go`), not YAML 1.2: `yes`, `on` and `y` are
-//! booleans, `0777` is octal, `1_000` is a number, a date is text. We read the same, so that a manifest means here
-//! what it means there.
+//! booleans, `0777` is octal, `1_000` is a number, a date is text. We read the same, so that a manifest has the same
+//! meaning here and there.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Number, Value};
 
-/// The value of a word that stands without quotes.
+/// Returns the value of an unquoted scalar.
 pub fn resolve(text: &str) -> Value {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -22,13 +22,13 @@ pub fn resolve(text: &str) -> Value {
     }
 }
 
-/// Whether this plain word is an infinity or no number at all, which kubectl refuses to write as JSON.
+/// Whether this unquoted scalar is an infinity or NaN, which kubectl refuses to write as JSON.
 pub fn is_no_json_number(text: &str) -> bool {
     let infinite = [".inf", ".Inf", ".INF"];
     infinite.contains(&text.trim_start_matches(['+', '-'])) || [".nan", ".NaN", ".NAN"].contains(&text)
 }
 
-/// Whether this plain word is read as something else than a reader of YAML 1.2 would think.
+/// Whether a reader of YAML 1.2 would interpret this unquoted scalar differently.
 pub fn surprises(text: &str) -> bool {
     let boolean_by_1_1 = matches!(resolve(text), Value::Bool(_))
         && !text.eq_ignore_ascii_case("true")
@@ -55,20 +55,20 @@ fn number(text: &str) -> Option<Value> {
     float(&plain)
 }
 
-/// The largest whole number up to which every one has a float of its own.
+/// Below this, a float represents every whole number exactly (2⁵³).
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A float; one that is whole is a whole number, as it is once kubectl has written it as JSON.
+/// Parses a float; one without a fraction becomes an integer, as it does when kubectl writes it as JSON.
 fn float(text: &str) -> Option<Value> {
     let value = text.trim_start_matches('+').parse::<f64>().ok().filter(|value| value.is_finite())?;
     if value.fract() == 0.0 && value.abs() < MAX_EXACT {
-        // Exact by the check before it.
+        // Exact because of the check above.
         return format!("{value:.0}").parse::<i64>().ok().map(Value::from);
     }
     Number::from_f64(value).map(Value::Number)
 }
 
-/// What a scalar with one of YAML's own tags means; nothing where its text does not fit the tag.
+/// Returns the value of a scalar with one of YAML's own tags; `None` if the text does not fit the tag.
 pub fn tagged(tag: &str, text: &str) -> Option<Value> {
     let value = resolve(text);
     let fits = match tag {
@@ -83,13 +83,14 @@ pub fn tagged(tag: &str, text: &str) -> Option<Value> {
     fits.then_some(if tag == "null" { Value::Null } else { value })
 }
 
-/// The text that stands in Base64; nothing where it is none, or no text.
+/// Decodes Base64 text; `None` if it is not Base64 or not UTF-8.
 fn decoded(text: &str) -> Option<String> {
     let letters: String = text.split_whitespace().collect();
     String::from_utf8(STANDARD.decode(letters).ok()?).ok()
 }
 
-/// A map's key of a number that is not whole, or too large to be, as Go's `strconv.FormatFloat(f, 'g', -1, 64)` has it.
+/// Writes a map's key that is a number with a fraction or too large for an integer, as Go's `strconv.FormatFloat(f,
+/// 'g', -1, 64)` does.
 pub fn float_key(value: f64) -> String {
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -101,7 +102,7 @@ pub fn float_key(value: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
-/// Go's `strconv.ParseInt(text, 0, 64)`, then `ParseUint`: the prefix decides the base.
+/// Like Go's `strconv.ParseInt(text, 0, 64)`, then `ParseUint`: the prefix determines the base.
 fn integer(text: &str) -> Option<Value> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -143,7 +144,7 @@ fn looks_like_float(text: &str) -> bool {
     mantissa_fits && exponent.is_none_or(|part| digits(part.strip_prefix(['+', '-']).unwrap_or(part)))
 }
 
-/// `2006-1-2`, alone or followed by a time; a client keeps such a word as text.
+/// Whether the text is `2006-1-2`, alone or followed by a time; a client keeps it as text.
 fn is_date(text: &str) -> bool {
     let mut parts = text.splitn(3, '-');
     let (Some(year), Some(month), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
@@ -159,7 +160,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn words_mean_what_they_mean_to_kubectl() {
+    fn scalars_are_interpreted_as_kubectl_does() {
         let table = [
             ("yes", json!(true)),
             ("On", json!(true)),
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_says_what_is_meant() {
+    fn a_yaml_tag_determines_the_value() {
         let table = [
             ("str", "0777", Some(json!("0777"))),
             ("int", "3", Some(json!(3))),
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_surprise_are_known() {
+    fn scalars_with_another_meaning_in_yaml_1_2_are_detected() {
         for word in ["yes", "n", "on", "0777", "-010"] {
             assert!(surprises(word), "{word}");
         }

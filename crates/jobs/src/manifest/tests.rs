@@ -1,4 +1,4 @@
-//! Faults of whole manifests, with their places.
+//! Faults of whole manifests, with their positions.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn body(spec: &str) -> String {
 }
 
 #[test]
-fn unknown_fields_are_placed_and_the_right_one_is_named() {
+fn unknown_fields_have_a_position_and_a_suggestion() {
     let text = body(concat!(
         "  slotPerWorker: 2\n",
         "  cleanPodPolicy: Running\n",
@@ -100,7 +100,7 @@ fn broken_text_says_where() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_placed() {
+fn bytes_that_are_not_text_have_a_position() {
     let said = read(b"a: 1\nb: \xff\xfe", "-").unwrap_err();
     assert_eq!(said.to_string(), "-:2:4: this byte is not UTF-8 text");
 }
@@ -171,7 +171,7 @@ fn anchors_and_merges_work_and_bombs_do_not() {
 }
 
 #[test]
-fn a_key_twice_is_an_error() {
+fn a_duplicate_key_is_an_error() {
     assert_eq!(
         faults_of("a: 1\nb: 2\na: 3\n")[0],
         "job.yaml:3:1: the key \"a\" stands here a second time; it first stands at line 1"

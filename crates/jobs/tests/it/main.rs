@@ -1,4 +1,4 @@
-//! What the library does on an API server, in this process.
+//! Reading from a cluster, tested against the embedded cluster's API.
 
 mod progress;
 mod server;

@@ -1,4 +1,4 @@
-//! Counts and events of a cluster that is large or busy, and kinds that it serves in other versions or not at all.
+//! Counts and events of a large or busy cluster, and kinds that it serves in other versions or not at all.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn define_mpi_jobs(stage: &Stage) {
     stage.define("kubeflow.org/v2beta1", "MPIJob", "mpijobs", "Namespaced").await;
 }
 
-/// Five nodes of eight GPUs, of each of which two are held.
+/// Five nodes with eight GPUs each, two of which are held.
 async fn five_nodes(stage: &Stage) {
     for index in 0..5 {
         let node = json!({ "metadata": { "name": format!("gpu-{index}") }, "status": {
@@ -44,7 +44,7 @@ async fn five_nodes(stage: &Stage) {
 }
 
 #[tokio::test]
-async fn what_is_free_is_counted_on_all_pages() {
+async fn free_resources_are_counted_on_all_pages() {
     let stage = Stage::new().await;
     define_mpi_jobs(&stage).await;
     five_nodes(&stage).await;
@@ -86,7 +86,7 @@ async fn a_jobs_events_are_found_in_a_busy_namespace() {
 }
 
 #[tokio::test]
-async fn a_queue_is_asked_for_in_the_version_that_is_served() {
+async fn a_queue_is_read_in_the_served_version() {
     for version in ["v1beta1", "v1beta2"] {
         let stage = Stage::new().await;
         define_mpi_jobs(&stage).await;
@@ -112,7 +112,7 @@ async fn a_queue_is_asked_for_in_the_version_that_is_served() {
 }
 
 #[tokio::test]
-async fn a_queue_that_nobody_serves_does_not_keep_a_job_from_being_judged() {
+async fn a_job_is_checked_even_if_its_queue_is_not_served() {
     let stage = Stage::new().await;
     define_mpi_jobs(&stage).await;
     five_nodes(&stage).await;

@@ -1,4 +1,4 @@
-//! An API of its own for a test, whose lists come in short pages, as a server may answer.
+//! An API server for each test, whose lists come in short pages, as a server may choose.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -15,10 +15,10 @@ use tower::Service;
 
 /// The namespace of a test.
 pub const TEAM: &str = "team";
-/// Objects in a page, whatever is asked for.
+/// The number of objects in a page, whatever the request's limit.
 const PAGE: u32 = 2;
 
-/// An API whose pages are short, and what was asked of it.
+/// An API with short pages that records the requests to it.
 #[derive(Clone)]
 struct Short {
     inner: Endpoint,
@@ -52,7 +52,7 @@ fn shorter(path: &str, query: &str) -> Uri {
     format!("{path}?{}", parts.collect::<Vec<_>>().join("&")).parse().unwrap()
 }
 
-/// An API with one namespace.
+/// An API server with one namespace.
 pub struct Stage {
     pub client: Client,
     lists: Arc<Mutex<Vec<String>>>,
@@ -69,13 +69,13 @@ impl Stage {
         stage
     }
 
-    /// Lists of this path that were asked for, further pages too.
+    /// The recorded list requests for this path, including further pages.
     pub fn lists_of(&self, path: &str) -> Vec<String> {
         let of_path = |list: &&String| list.starts_with(&format!("{path}?"));
         self.lists.lock().unwrap().iter().filter(of_path).cloned().collect()
     }
 
-    /// Installs the definition of a kind; it is served at once.
+    /// Installs the CRD of a kind; it is served at once.
     pub async fn define(&self, version: &str, kind: &str, plural: &str, scope: &str) {
         let (group, version) = version.split_once('/').unwrap();
         let definition = json!({ "metadata": { "name": format!("{plural}.{group}") }, "spec": {

@@ -1,4 +1,4 @@
-//! Whose a cause is: who must act, and whether another attempt at the same job can help.
+//! Who must act on a cause, and whether another attempt at the same job can help.
 
 use serde::Serialize;
 
@@ -9,20 +9,20 @@ use super::Cause;
 pub enum Actor {
     /// Nobody: it goes on by itself.
     Nobody,
-    /// Whoever wrote the job.
+    /// The author of the job.
     User,
-    /// Whoever runs the cluster or its queues.
+    /// The administrator of the cluster or its queues.
     Administrator,
 }
 
 impl Cause {
-    /// The cause with this word.
+    /// Returns the cause with this word.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|cause| cause.word() == word)
     }
 
-    /// Who must act on it.
+    /// Returns who must act on it.
     #[must_use]
     pub fn actor(self) -> Actor {
         match self {
@@ -40,7 +40,7 @@ impl Cause {
         }
     }
 
-    /// Whether the cluster, and not the job, is to blame: the same job, started anew, may well succeed.
+    /// Whether the cluster, and not the job, is to blame, so that the same job may succeed if run again.
     #[must_use]
     pub fn is_infrastructure(self) -> bool {
         matches!(self, Self::Evicted | Self::Preempted | Self::NodeLost | Self::WorkerLost | Self::DaemonLost)

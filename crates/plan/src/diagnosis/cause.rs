@@ -1,20 +1,20 @@
-//! The causes that a diagnosis can name, and for each its title, its meaning, its message and what to do.
+//! The causes that a diagnosis can name, each with its title, meaning, message and suggestion.
 //!
-//! This is the one home of these texts: conditions, events, the command line and `docs/guides/troubleshooting.md`
-//! all take them from here. A message is a template: `{host|the worker}` is the captured host, or the words after
-//! the bar where none was captured.
+//! This is the only source of these texts: conditions, events, the command line and `docs/guides/troubleshooting.md`
+//! all use them. A message is a template: `{host|the worker}` is the captured host, or the text after the bar if none
+//! was captured.
 
 use serde::{Deserialize, Serialize};
 
-/// Where the guide is published; a cause's link is this and the cause's word in lower case.
+/// The URL of the published guide; a cause's link is this and the cause's word in lower case.
 const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guides/troubleshooting.md#");
 
-/// What one cause is called, means and asks for.
+/// The texts about one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advice {
     /// A heading of a few words.
     pub title: &'static str,
-    /// What has happened, for somebody who meets it for the first time.
+    /// What has happened, for somebody new to it.
     pub meaning: &'static str,
     /// The template of the one-line message.
     pub message: &'static str,
@@ -34,7 +34,7 @@ macro_rules! causes {
             /// All causes, in the order of the guide.
             pub const ALL: &'static [Cause] = &[$(Cause::$name,)*];
 
-            /// The word that stands in status, events and JSON.
+            /// The word used in status, events and JSON.
             pub const fn word(self) -> &'static str {
                 match self { $(Cause::$name => stringify!($name),)* }
             }
@@ -311,7 +311,7 @@ causes! {
 }
 
 impl Cause {
-    /// The place in the troubleshooting guide.
+    /// Returns the link to its section of the troubleshooting guide.
     pub fn link(self) -> String {
         format!("{GUIDE}{}", self.word().to_lowercase())
     }

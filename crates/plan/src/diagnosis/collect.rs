@@ -1,22 +1,22 @@
-//! What is kept of an output: its head and its tail, whatever its length.
+//! Keeps the head and tail of an output of any length.
 //!
-//! Bytes come in by [`Collector::push`] in chunks of any size; memory stays bounded. Nothing is interpreted here.
+//! [`Collector::push`] takes bytes in chunks of any size; memory stays bounded. Nothing is interpreted here.
 
 use std::collections::VecDeque;
 
-/// What is kept from the start, in bytes: start-up failures stand there.
+/// Bytes kept from the start, where start-up failures are.
 const HEAD_BYTES: usize = 1024 * 1024;
-/// What is kept from the end, in bytes: what ended the job stands there.
+/// Bytes kept from the end, where the reason for the job's end is.
 const TAIL_BYTES: usize = 3 * 1024 * 1024;
 
-/// Takes an output in and keeps its head and tail.
+/// Collects the head and tail of an output.
 #[derive(Debug, Default)]
 pub struct Collector {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// Bytes that are neither in head nor tail.
+    /// The number of bytes in neither head nor tail.
     skipped: u64,
-    /// Line ends among them.
+    /// The number of line ends among them.
     skipped_lines: usize,
 }
 
@@ -25,21 +25,21 @@ pub struct Collector {
 pub struct Output {
     /// The first bytes.
     pub(crate) head: Vec<u8>,
-    /// The last bytes; empty where everything is in the head.
+    /// The last bytes; empty if everything is in the head.
     pub(crate) tail: Vec<u8>,
-    /// Bytes between them that were not looked at.
+    /// The number of bytes between them, which were dropped.
     pub skipped_bytes: u64,
-    /// Line ends in those bytes.
+    /// The number of line ends in those bytes.
     pub(crate) skipped_lines: usize,
 }
 
 impl Collector {
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn push(&mut self, chunk: &[u8]) {
         let room = HEAD_BYTES - self.head.len();
         let (head, rest) = chunk.split_at(room.min(chunk.len()));
         self.head.extend_from_slice(head);
-        // Of a chunk longer than the tail only its end can stay.
+        // If the chunk is longer than the tail, only its end is kept.
         let (lost, kept) = rest.split_at(rest.len().saturating_sub(TAIL_BYTES));
         let overflow = (self.tail.len() + kept.len()).saturating_sub(TAIL_BYTES);
         let gone = self.tail.drain(..overflow.min(self.tail.len()));
@@ -48,7 +48,7 @@ impl Collector {
         self.tail.extend(kept);
     }
 
-    /// What was kept.
+    /// Returns what was kept.
     #[must_use]
     pub fn finish(self) -> Output {
         Output {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_output_head_and_tail_are_kept_in_any_chunking() {
+    fn head_and_tail_of_a_long_output_are_kept_in_any_chunking() {
         let text: Vec<u8> = (0..1_000_000u32).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
         let whole = Output::from(text.as_slice());
         let mut pieces = Collector::default();

@@ -1,4 +1,4 @@
-//! Puts a verdict into words: message, worker, evidence, advice.
+//! Puts a verdict into words: message, Worker, evidence, advice.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use super::rules::{self, Phase, Speaker};
 use super::scan::Finding;
 use super::{Confidence, Diagnosis, Ending, Evidence};
 
-/// Lines of evidence that a diagnosis carries.
+/// The maximum number of evidence lines in a diagnosis.
 const MAX_EVIDENCE: usize = 6;
-/// Lines from the end in which a program's last exception is looked for.
+/// A program's last exception is searched for in this many lines at the end.
 const CLUE_LINES: usize = 2000;
-/// What a message adds where the program itself may have printed the evidence.
+/// The note that a message gets if the program itself may have printed the evidence.
 const WEAK: &str = " (weak evidence: the program itself may have printed these lines)";
 
-/// The diagnosis that a verdict amounts to.
+/// The diagnosis for a verdict.
 pub(crate) fn explain(
     verdict: &Verdict<'_>,
     material: &Material<'_>,
@@ -43,7 +43,7 @@ pub(crate) fn explain(
     }
 }
 
-/// What a finding says in a run that ended well, with the line that says it.
+/// The message for a finding in a successful run, with its line number.
 pub(crate) fn warning(finding: &Finding, line: &Line<'_>) -> String {
     let rule = finding.rule;
     let message = fill(rule.says.unwrap_or(rule.cause.advice().message), &finding.values);
@@ -119,7 +119,7 @@ fn found(
     diagnosis(rule.cause, confidence, trimmed(evidence), worker, message, rule.advice)
 }
 
-/// No line twice, and no more than fit.
+/// Removes duplicate lines, and those beyond the maximum.
 fn trimmed(evidence: Vec<Evidence>) -> Vec<Evidence> {
     let mut kept: Vec<Evidence> = Vec::new();
     for item in evidence {
@@ -134,7 +134,7 @@ fn quote(line: &Line<'_>) -> Evidence {
     Evidence { line: (line.number > 0).then_some(line.number), text: escaped(&line.text) }
 }
 
-/// The last lines, where only the ending speaks.
+/// The last lines, for a diagnosis that has only the ending to go by.
 fn ending_evidence(material: &Material<'_>, clue: Option<&Line<'_>>) -> Vec<Evidence> {
     let ended = match material.ending {
         Ending::Exited(code) => Some(format!("exit code {code}")),
@@ -148,7 +148,7 @@ fn ending_evidence(material: &Material<'_>, clue: Option<&Line<'_>>) -> Vec<Evid
     trimmed(evidence)
 }
 
-/// The worker's name: the captured host where it is not the launcher, else the one that the rank runs on.
+/// The Worker's name: the captured host if it is not the Launcher, else the one that the rank runs on.
 fn worker(values: &BTreeMap<String, String>, lines: &[Line<'_>], facts: &Facts) -> Option<String> {
     let host = values.get("host").map(|host| pod_name(host));
     if let Some(host) = host {
@@ -161,19 +161,19 @@ fn worker(values: &BTreeMap<String, String>, lines: &[Line<'_>], facts: &Facts) 
     lines.iter().find_map(|line| host_of_rank(&line.text, rank))
 }
 
-/// The pod that a line about a status or event begins with.
+/// The pod at the start of a line about a status or event.
 fn pod_of(text: &str) -> Option<String> {
     let (name, _) = text.strip_prefix("pod ")?.split_once(": ")?;
     (is_name(name) && !name.contains("launcher")).then(|| name.to_owned())
 }
 
-/// What can be a host's name or address; anything else was captured from something else.
+/// Whether the text can be a host's name or address; anything else was captured by mistake.
 fn is_name(host: &str) -> bool {
     !host.is_empty()
         && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':'))
 }
 
-/// What ranks print of themselves: `rank 1 host train-worker-1`, `rank 1 of 4 on train-worker-1`.
+/// The host in a line that a rank prints about itself: `rank 1 host train-worker-1`, `rank 1 of 4 on train-worker-1`.
 fn host_of_rank(text: &str, rank: u32) -> Option<String> {
     let between = |letter: char| letter.is_whitespace() || matches!(letter, '=' | ':' | ',');
     let names_host =
@@ -199,7 +199,7 @@ fn pod_name(host: &str) -> String {
     }
 }
 
-/// How many other workers the same happened on.
+/// A note on how many other Workers had the same failure.
 fn others(worker: Option<&String>, same: &[&Finding]) -> String {
     if worker.is_none() {
         return String::new();
@@ -236,7 +236,7 @@ fn exception<'a>(lines: &'a [Line<'a>]) -> Option<&'a Line<'a>> {
     })
 }
 
-/// A template with its values: `{name|what to say without}`.
+/// Fills in a template's values: `{name|default text}`.
 fn fill(template: &str, values: &BTreeMap<String, String>) -> String {
     let mut text = String::new();
     let mut rest = template;
@@ -262,7 +262,7 @@ fn fill(template: &str, values: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// Whether the text begins with a captured value, whose spelling is not ours to change.
+/// Whether the text begins with a captured value, whose spelling must not be changed.
 fn values_start(template: &str, values: &BTreeMap<String, String>) -> bool {
     let name = template[1..].split(['|', '}']).next().unwrap_or_default();
     values.contains_key(name)

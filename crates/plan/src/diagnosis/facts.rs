@@ -1,78 +1,78 @@
-//! What Kubernetes knows of a job's pods, and how it is put into lines that the rules can read.
+//! Facts from Kubernetes about a job's pods, and their conversion into lines that the rules can read.
 //!
-//! The caller fills these structs from statuses and events, or takes them from a [`Pod`]; nothing is fetched here.
+//! The caller fills these structs from statuses and events, or from a [`Pod`]; nothing is fetched here.
 
 use crate::kept::{ContainerStatus, Pod, PodStatus};
 
-/// No more events of one object are looked at.
+/// The maximum number of events per object.
 const MAX_EVENTS: usize = 50;
 
-/// What is known beside the output; all of it optional.
+/// Facts beside the output; all of them are optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The job's pods, launcher and workers.
+    /// The job's pods, the Launcher and the Workers.
     pub pods: Vec<PodFacts>,
     /// Events and conditions of the job and its other children: `(reason, message)`.
     pub events: Vec<(String, String)>,
-    /// GPUs that the whole job asks for and that its nodes have to offer.
+    /// The GPUs that the whole job requests and those that its nodes offer.
     pub gpus: Option<Gpus>,
-    /// The names of the workers in the order of the hostfile, with their slots each.
+    /// The Workers' names in the order of the hostfile, and the slots of each.
     pub world: Option<World>,
 }
 
-/// GPUs wanted and there.
+/// The numbers of requested and available GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gpus {
-    /// By all pods of the job together.
+    /// Requested by all pods of the job together.
     pub requested: u64,
     /// Free on all nodes together.
     pub available: u64,
 }
 
-/// Which worker a rank runs on: ranks fill one worker's slots after the other's.
+/// Maps ranks to Workers: ranks fill the slots of one Worker after another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct World {
-    /// In the hostfile's order.
+    /// The Workers' names, in the hostfile's order.
     pub workers: Vec<String>,
-    /// Slots of each.
+    /// The slots of each Worker.
     pub slots: u32,
 }
 
-/// What is known of one pod.
+/// The facts about one pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// Its name.
     pub name: String,
-    /// Its address, where it has one.
+    /// Its IP address, if it has one.
     pub address: Option<String>,
-    /// Whether it is a worker, which must not end before the job does.
+    /// Whether it is a Worker, which must not end before the job does.
     pub worker: bool,
-    /// It is gone, or being deleted by somebody else than its job.
+    /// Whether it is gone, or being deleted by something other than its job.
     pub deleted: bool,
-    /// `status.reason` and `status.message`, where the pod failed.
+    /// `status.reason` and `status.message`, if the pod failed.
     pub failure: Option<(String, String)>,
-    /// Conditions that tell of trouble: type, reason, message.
+    /// Conditions that indicate trouble: type, reason, message.
     pub conditions: Vec<(String, String, String)>,
-    /// Its containers, init containers too.
+    /// Its containers, including init containers.
     pub containers: Vec<ContainerFacts>,
-    /// Its node's name, and the message of its Ready condition where that is not True.
+    /// Its node's name and the message of the node's Ready condition, if that is not True.
     pub lost_node: Option<(String, String)>,
     /// Its events: `(reason, message)`.
     pub events: Vec<(String, String)>,
 }
 
-/// What is known of one container.
+/// The facts about one container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerFacts {
     /// Its name.
     pub name: String,
-    /// What it waits for: reason, message.
+    /// What it waits for: reason and message.
     pub waiting: Option<(String, String)>,
-    /// How it ended, now or the last time.
+    /// How it last ended.
     pub terminated: Option<Terminated>,
     /// `resources.limits.memory`, e.g. `16Gi`.
     pub memory_limit: Option<String>,
-    /// Processes that the kernel killed in its control group for want of memory.
+    /// The number of processes in its control group that the kernel's OOM killer has killed.
     pub oom_kills: u64,
 }
 
@@ -83,12 +83,12 @@ pub struct Terminated {
     pub exit_code: i32,
     /// `OOMKilled`, `Error`, `StartError`, ….
     pub reason: String,
-    /// What the kubelet adds.
+    /// The kubelet's message.
     pub message: String,
 }
 
 impl PodFacts {
-    /// What a pod's status says; events and the node are the caller's to add.
+    /// Extracts the facts from a pod's status; the caller adds events and the node.
     #[must_use]
     pub fn of(pod: &Pod, worker: bool) -> Self {
         let status = pod.status.clone().unwrap_or_default();
@@ -109,7 +109,7 @@ impl PodFacts {
     }
 }
 
-/// Conditions that say that something is wrong: not scheduled, or about to be disrupted.
+/// Conditions that indicate trouble: the pod is not scheduled, or about to be disrupted.
 fn troubles(status: &PodStatus) -> Vec<(String, String, String)> {
     let told = |text: &Option<String>| text.clone().unwrap_or_default();
     let wrong = |kind: &str, value: &str| {
@@ -156,7 +156,7 @@ fn memory_limit(pod: &Pod, container: &str) -> Option<String> {
     Some(found.resources.as_ref()?.limits.as_ref()?.memory.as_ref()?.0.clone())
 }
 
-/// The facts as lines, in the forms that the rules of [`super::rules`] read.
+/// Converts the facts into lines, in the forms that the rules of [`super::rules`] read.
 pub(crate) fn lines(facts: &Facts) -> Vec<String> {
     let mut lines: Vec<String> = facts.pods.iter().flat_map(pod_lines).collect();
     lines.extend(
@@ -238,7 +238,7 @@ fn container_lines(pod: &PodFacts, container: &ContainerFacts) -> Vec<String> {
     lines
 }
 
-/// `16Gi` as people say it, `16 GB`; what is no plain quantity stays as it is.
+/// Writes `16Gi` the way people do, `16 GB`; other text stays as it is.
 fn quantity_text(quantity: &str) -> String {
     let digits = quantity.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match &quantity[digits.len()..] {

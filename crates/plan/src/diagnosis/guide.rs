@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use super::cause::Cause;
 use super::rules::{self, Rule};
 
-/// Examples per cause; more would be a list to read, not to look at.
+/// Examples per cause; more would be too many to take in at a glance.
 const MAX_EXAMPLES: usize = 4;
 
-/// The troubleshooting guide, in Markdown.
+/// Returns the troubleshooting guide, in Markdown.
 #[must_use]
 pub fn troubleshooting() -> String {
     let mut text = String::from(

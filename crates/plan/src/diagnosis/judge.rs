@@ -1,7 +1,7 @@
-//! Chooses among findings: the cause before what follows from it, and nothing rather than a guess.
+//! Chooses among findings: a cause before its consequences, and nothing rather than a guess.
 //!
-//! Input: findings of the output and of the cluster, how the launcher ended, and the lines. Output: the one to
-//! report, with how far it can be relied on, or that nothing failed.
+//! The input is the findings of the output and of the cluster, how the launcher ended, and the lines. The output is
+//! the finding to report with its confidence, or that nothing failed.
 
 use super::cause::Cause;
 use super::lines::Line;
@@ -11,29 +11,31 @@ use super::{Confidence, Ending};
 
 /// So long must a running launcher be silent before silence is worth a word, in seconds.
 pub(crate) const STALL_SECONDS: u64 = 10;
-/// After so many further lines a running job has evidently got over what was found.
+/// Seconds of silence of a running launcher before the silence is reported.
+const STALL_SECONDS: u64 = 10;
+/// A running job that has printed this many lines since a finding has evidently recovered from it.
 const LINES_AFTER: usize = 50;
-/// Below this a finding names no cause.
+/// A finding with a lower score names no cause.
 const LEAST: i32 = 20;
-/// From here on a finding stands without knowing how the launcher ended, or while it runs.
+/// From this score on, a finding counts even if the launcher still runs or its end is unknown.
 const FIRM: i32 = 45;
-/// A launcher's words with a rank's tag, or of a phase that was evidently passed.
+/// The penalty for a launcher's message that carries a rank's tag, or belongs to a phase that was evidently passed.
 const IMPLAUSIBLE: i32 = 60;
-/// A launcher's report that another one and the exit code contradict.
+/// The penalty for a launcher's report that another report and the exit code contradict.
 const CONTRADICTED: i32 = 50;
-/// Kubernetes' words in a launcher's output.
+/// The penalty for Kubernetes' messages in a launcher's output.
 const OUT_OF_PLACE: i32 = 15;
-/// Nearly all lines carry a tag: then a log tool put it there and it says nothing.
+/// If this share of lines (nine of ten) carries a tag, a log tool added the tags, and they mean nothing.
 const TAGGED_SHARE: usize = 10;
 
-/// A finding with what speaks for it.
+/// A finding with its score.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate<'a> {
     pub finding: &'a Finding,
-    /// From the cluster's statuses and events, not from the output.
+    /// Whether it comes from the cluster's statuses and events instead of the output.
     pub from_cluster: bool,
     pub score: i32,
-    /// The program itself may have printed it.
+    /// Whether the program itself may have printed it.
     pub weak: bool,
 }
 
@@ -44,13 +46,13 @@ pub(crate) enum Verdict<'a> {
     Nothing,
     /// The cause that a rule names.
     Found(Candidate<'a>, Confidence),
-    /// The processes did not find each other; the lines that say so.
+    /// The processes did not find each other; has the lines that show it.
     Lonely(Vec<usize>, Confidence),
-    /// Only the ending speaks: cause and message.
+    /// Only the ending gives a hint: cause and message.
     Ended(Cause, String, Confidence),
 }
 
-/// Everything the choice rests on.
+/// Everything that the choice is based on.
 pub(crate) struct Material<'a> {
     pub ending: Ending,
     pub lines: &'a [Line<'a>],
@@ -59,7 +61,7 @@ pub(crate) struct Material<'a> {
     pub lonely: Option<Vec<usize>>,
 }
 
-/// The verdict.
+/// Returns the verdict.
 pub(crate) fn judge<'a>(material: &Material<'a>) -> Verdict<'a> {
     let candidates = candidates(material);
     let best = candidates
@@ -78,7 +80,7 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Verdict<'a> {
     by_ending(material, best)
 }
 
-/// The higher the better; of equals, what names a cause, and then what was printed first.
+/// The sort key, higher is better: first a finding that names a cause, then the score, then the earlier line.
 fn rank(candidate: &Candidate<'_>) -> (bool, i32, std::cmp::Reverse<usize>) {
     let finding = candidate.finding;
     (finding.rule.cause != Cause::Unknown, candidate.score, std::cmp::Reverse(finding.at))
@@ -125,12 +127,12 @@ fn candidates<'a>(material: &Material<'a>) -> Vec<Candidate<'a>> {
     of_output.chain(of_cluster).collect()
 }
 
-/// Whether mpiexec or the launch agent says it, in words that have rules of their own.
+/// Whether mpiexec or the launch agent printed the line; their messages have rules of their own.
 fn of_known_speaker(line: &Line<'_>) -> bool {
     ["[mpiexec@", "[proxy:", "odh-launch: "].iter().any(|start| line.text.trim_start().starts_with(start))
 }
 
-/// Whether the exit code is the one that goes with a launcher's report; nothing where there is none to compare.
+/// Whether the exit code matches a launcher's report; `None` if they cannot be compared.
 fn agrees(finding: &Finding, ending: Ending) -> Option<bool> {
     let Ending::Exited(code) = ending else { return None };
     let number = |name: &str| finding.values.get(name).and_then(|value| value.parse::<i32>().ok());
@@ -147,7 +149,7 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
     if candidate.from_cluster {
         return true;
     }
-    // A job that has ended does not hang.
+    // A job that has ended cannot hang.
     if rule.cause == Cause::SilentHang && !matches!(material.ending, Ending::Running { .. }) {
         return false;
     }
@@ -160,7 +162,7 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
             firm || candidate.score >= weight::REASON - OUT_OF_PLACE || rule.cause == Cause::Unknown
         }
         Ending::Running { silent_seconds } if silent_seconds < STALL_SECONDS => firm && recent,
-        // What mpiexec prints when somebody stops it says nothing about why it hung.
+        // What mpiexec prints when it is stopped does not explain why it hung.
         Ending::Running { .. } => {
             candidate.score >= LEAST && rule.cause != Cause::Terminated && (recent || !candidate.weak)
         }
@@ -190,7 +192,7 @@ fn confidence(best: &Candidate<'_>, all: &[Candidate<'_>]) -> Confidence {
     }
 }
 
-/// Where no rule names a cause: what the exit code or the silence says.
+/// The verdict by exit code or silence, when no rule names a cause.
 fn by_ending<'a>(material: &Material<'a>, best: Option<&Candidate<'a>>) -> Verdict<'a> {
     let best = best.cloned();
     let not_started = best.as_ref().is_some_and(|best| {
@@ -228,7 +230,8 @@ fn silence<'a>(seconds: u64, printed: bool) -> Verdict<'a> {
     Verdict::Ended(Cause::SilentHang, message, Confidence::Low)
 }
 
-/// What an exit code alone says: shells and runtimes report a signal as 128 plus its number, `timeout` says 124.
+/// The verdict by exit code alone: shells and runtimes report a signal as 128 plus its number, `timeout` exits with
+/// 124.
 fn by_exit_code<'a>(code: i32, printed: bool) -> Verdict<'a> {
     let (cause, message, confidence) = match code {
         137 => (
@@ -239,7 +242,7 @@ fn by_exit_code<'a>(code: i32, printed: bool) -> Verdict<'a> {
         132 | 134 | 135 | 136 | 139 => (
             Cause::RankCrashed,
             format!("exit code {code}: a rank, or the launcher, crashed with signal {}", code - 128),
-            // Launchers report ranks that crash: where they do not, it may have been the launcher.
+            // Launchers report crashed ranks; without a report, the launcher itself may have crashed.
             Confidence::Low,
         ),
         124 => (
@@ -252,7 +255,7 @@ fn by_exit_code<'a>(code: i32, printed: bool) -> Verdict<'a> {
             format!("exit code {code}: the launcher was ended from outside by signal {}", code - 128),
             Confidence::Medium,
         ),
-        // MPICH passes a rank's exit code on and says nothing; mpirun's own failures are 1 and high numbers.
+        // MPICH passes a rank's exit code on without a message; mpirun's own failures are 1 and high numbers.
         2..=123 if printed => (
             Cause::RankExited,
             format!("exit code {code}, and no error of the launcher: a rank exited with it"),

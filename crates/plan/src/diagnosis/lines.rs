@@ -1,7 +1,7 @@
-//! From the bytes of an output to lines that rules can be matched against.
+//! Splits the bytes of an output into lines that rules can be matched against.
 //!
-//! Terminal escapes are taken out; what launchers and log tools put before a line (time stamps, rank tags) is cut off
-//! and remembered; a progress bar's rewrites (`\r`) are lines of their own; an endless line is cut into pieces.
+//! Terminal escapes are removed. The prefixes that launchers and log tools add (timestamps, rank tags) are cut off and
+//! recorded. Each rewrite of a progress bar (`\r`) becomes a line of its own, and an overlong line is cut into pieces.
 //! Nothing is printed unescaped: see [`escaped`].
 
 use std::borrow::Cow;
@@ -11,23 +11,23 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::collect::Output;
 
-/// A longer line is cut into pieces of this many bytes.
+/// A longer line is cut into pieces of this size.
 const MAX_PIECE_BYTES: usize = 4096;
-/// No more lines than this are looked at.
+/// The maximum number of lines examined.
 const MAX_LINES: usize = 400_000;
-/// Prefixes that can stand before one another: log tool, time stamp, rank tag.
+/// The maximum number of prefixes on a line: log tool, timestamp, rank tag.
 const MAX_PREFIXES: usize = 4;
-/// Evidence is cut after this many characters.
+/// The maximum length of evidence, in characters.
 const MAX_EVIDENCE_CHARS: usize = 400;
 
 /// One line, or a piece of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
-    /// Counted from 1 over line feeds, as editors do.
+    /// The line number, counted from 1 by line feeds, as in editors.
     pub number: usize,
-    /// Without prefixes and terminal escapes.
+    /// The text without prefixes and terminal escapes.
     pub text: Cow<'a, str>,
-    /// The launcher tagged it as printed by a rank: whatever it says, the launcher did not say it.
+    /// Whether the launcher tagged the line as a rank's output, so that the launcher cannot have written it.
     pub by_rank: bool,
     /// The rank in that tag.
     pub rank: Option<u32>,
@@ -43,7 +43,7 @@ pub(crate) fn lines<'a>(head: &'a str, tail: &'a str, output: &Output) -> Vec<Li
     all
 }
 
-/// Adds the lines of `text`, the first of which has the number `first`; answers how many line ends there are.
+/// Adds the lines of `text`, the first of which has the number `first`; returns the number of line ends.
 fn split<'a>(text: &'a str, first: usize, all: &mut Vec<Line<'a>>) -> usize {
     let mut ends = 0;
     for line in text.split('\n') {
@@ -59,7 +59,7 @@ fn split<'a>(text: &'a str, first: usize, all: &mut Vec<Line<'a>>) -> usize {
     ends - 1
 }
 
-/// Cuts at character borders.
+/// Cuts at character boundaries.
 fn pieces(mut rest: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -75,9 +75,9 @@ fn pieces(mut rest: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Which rank wrote a line, and the line without what says so; nothing where the line does not say.
+/// Returns the rank that wrote a line, and the line without its rank tag; `None` if it has no tag.
 ///
-/// Reads the tags of `mpirun --tag-output` (Open MPI 4 and 5) and `-prepend-rank`, `-l` (MPICH, Intel MPI).
+/// Recognizes the tags of `mpirun --tag-output` (Open MPI 4 and 5) and `-prepend-rank`, `-l` (MPICH, Intel MPI).
 pub fn rank_of(line: &str) -> Option<(u32, &str)> {
     let (start, _, rank) = prefixes(line);
     Some((rank?, line.get(start..)?))
@@ -93,8 +93,8 @@ fn read_line(number: usize, raw: &str) -> Line<'_> {
     Line { number, text, by_rank, rank }
 }
 
-/// `kubectl logs --prefix`, time stamps of log tools, and the rank tags of Open MPI 4 and 5 (`--tag-output`) and of
-/// MPICH and Intel MPI (`-l`, `-prepend-rank`).
+/// The prefixes of `kubectl logs --prefix`, timestamps of log tools, and the rank tags of Open MPI 4 and 5
+/// (`--tag-output`) and of MPICH and Intel MPI (`-l`, `-prepend-rank`).
 static PREFIX: LazyLock<Option<Regex>> = LazyLock::new(|| {
     RegexBuilder::new(
         r"^\s*(?:\[pod/[\w./-]+\]|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|(?:[A-Z][a-z]{2} ){2}[ \d]\d \d\d:\d\d:\d\d(?: \d{4})?|(?P<tag>\[(?:[\w.@:-]+[,@])?(?:\d+,)?(?P<rank>\d+)\](?:\[[\w.-]+:\d+\])?<(?:stdout|stderr|stddiag)>:?)|(?P<plain>\[(?P<mpich>\d+)\](?: |$)))[ \t]?",
@@ -104,7 +104,7 @@ static PREFIX: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Where the line itself begins, whether a rank printed it, and which.
+/// Where the line's own text begins, whether a rank printed it, and which rank.
 fn prefixes(line: &str) -> (usize, bool, Option<u32>) {
     let (mut start, mut by_rank, mut rank) = (0, false, None);
     let Some(prefix) = PREFIX.as_ref() else { return (0, false, None) };
@@ -124,7 +124,7 @@ fn prefixes(line: &str) -> (usize, bool, Option<u32>) {
     (start, by_rank, rank)
 }
 
-/// Cheap: most lines begin with a word that is no day of the week.
+/// A cheap check before the regex: most lines begin with a word that is not a day of the week.
 fn may_be_prefix(rest: &str) -> bool {
     let rest = rest.trim_start().as_bytes();
     match rest.first() {
@@ -136,7 +136,7 @@ fn may_be_prefix(rest: &str) -> bool {
     }
 }
 
-/// Takes out CSI and OSC sequences and other control characters but tabulators.
+/// Removes CSI and OSC sequences and all control characters except tabs.
 fn without_escapes(raw: &str) -> Cow<'_, str> {
     if !raw.bytes().any(|byte| byte < 0x20 && byte != b'\t' || byte == 0x7f) {
         return Cow::Borrowed(raw);
@@ -167,12 +167,12 @@ fn without_escapes(raw: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// How a line of a program's output stands among the evidence for a cause: without prefixes of ranks, escaped, cut to length.
+/// Returns a line of output in the form that evidence has: without rank prefixes, escaped, cut to length.
 pub fn as_evidence(line: &str) -> String {
     escaped(&read_line(1, line).text)
 }
 
-/// Text as it may be shown: no control character, no direction override, not longer than evidence may be.
+/// Makes text safe to show: without control characters and direction overrides, and no longer than evidence may be.
 pub(crate) fn escaped(text: &str) -> String {
     let mut shown = String::new();
     for (count, letter) in text.trim_end().chars().enumerate() {

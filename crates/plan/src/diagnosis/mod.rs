@@ -1,11 +1,12 @@
-//! Why a job failed, hangs or cannot start, from what its launcher printed and what Kubernetes says of its pods.
+//! Finds out why a job failed, hangs or cannot start, from its launcher's output and what Kubernetes reports about its
+//! pods.
 //!
-//! [`diagnose`] is pure: an [`Output`] (bounded by [`Collector`]), how the launcher ended and [`Facts`] come in, a
-//! [`Diagnosis`] comes out, or nothing where nothing failed. It reads no file and asks nobody. Where it does not know
-//! it says [`Cause::Unknown`]: a wrong cause is worse than none. Lines that the user's own program may have printed
-//! are weak evidence and the message says so. Steps: [`collect`] → [`lines`] → [`scan`] (the [`rules`] as data)
-//! → [`judge`] → [`explain`]; [`guide`] writes the same texts down for people. What a pod's status alone decides is
-//! in [`pods`].
+//! [`diagnose`] is pure: it takes an [`Output`] (bounded by [`Collector`]), how the launcher ended and [`Facts`], and
+//! returns a [`Diagnosis`], or `None` if nothing failed. It reads no files and makes no requests. If it does not know
+//! the cause, it returns [`Cause::Unknown`]: a wrong cause is worse than none. Lines that the user's own program may
+//! have printed are weak evidence, and the message says so. Steps: [`collect`] → [`lines`] → [`scan`] (the [`rules`]
+//! as data) → [`judge`] → [`explain`]; [`guide`] writes the same texts as a document. What a pod's status alone
+//! decides is in [`pods`].
 
 mod actor;
 mod cause;
@@ -43,60 +44,60 @@ pub(crate) use world::{Placement, agent_begins, placement, placement_by_agents};
 /// How the launcher ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Ending {
-    /// Nobody knows.
+    /// Unknown.
     #[default]
     Unknown,
-    /// With this exit code.
+    /// It exited with this code.
     Exited(i32),
-    /// Not at all so far.
+    /// It is still running.
     Running {
-        /// How long nothing has been printed, in seconds.
+        /// Seconds since the last output.
         silent_seconds: u64,
     },
 }
 
-/// How far a diagnosis can be relied on.
+/// How reliable a diagnosis is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// It rests on what a program may have printed, on an exit code, or on silence.
+    /// It is based on lines that a program may have printed, on an exit code, or on silence.
     Low,
-    /// The evidence fits, and another explanation is possible.
+    /// The evidence fits, but another explanation is possible.
     Medium,
-    /// Whoever knows has said so.
+    /// The component that knows has reported it.
     High,
 }
 
-/// A line that a diagnosis rests on.
+/// A line that a diagnosis is based on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Evidence {
-    /// Its number in the output, from 1; none for a status or event.
+    /// Its number in the output, from 1; `None` for a status or event.
     pub line: Option<usize>,
     /// Its text, escaped and cut to a readable length.
     pub text: String,
 }
 
-/// What is wrong, why that is believed, and what to do.
+/// What is wrong, on what evidence, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     /// The cause.
     pub cause: Cause,
-    /// How far it can be relied on.
+    /// How reliable it is.
     pub confidence: Confidence,
-    /// What it rests on, the strongest first.
+    /// The evidence, the strongest first.
     pub evidence: Vec<Evidence>,
-    /// The worker that it happened on, where one can be named.
+    /// The affected Worker, if it is known.
     pub worker: Option<String>,
     /// One line for people.
     pub message: String,
     /// What to do.
     pub suggestion: String,
-    /// Where more is written.
+    /// A link to more information.
     pub link: String,
 }
 
-/// Calls peers that are the job's pods by their names. What the launch agents tell of other addresses, such as a server that a
-/// program downloads from, is no failure to reach a peer; nor is it one if the peer answered after all.
+/// Replaces the addresses of peers that are the job's pods by their names. Drops findings of launch agents about other
+/// addresses, such as a server that a program downloads from, and about peers that answered later.
 fn known_peers(
     mut findings: Vec<scan::Finding>,
     lines: &[lines::Line<'_>],
@@ -128,7 +129,8 @@ fn known_peers(
     findings
 }
 
-/// What the launcher and MPI complained about in a run that ended well: worth a note, no failure. Nothing that ranks printed counts.
+/// Returns the complaints of the launcher and MPI in a successful run: worth a note, but not failures. Output of ranks
+/// is ignored.
 #[must_use]
 pub fn warnings(output: &Output) -> Vec<String> {
     let head = String::from_utf8_lossy(&output.head);
@@ -144,7 +146,7 @@ pub fn warnings(output: &Output) -> Vec<String> {
         .collect()
 }
 
-/// The diagnosis; nothing where nothing failed.
+/// Returns the diagnosis; `None` if nothing failed.
 #[must_use]
 pub fn diagnose(output: &Output, ending: Ending, facts: &Facts) -> Option<Diagnosis> {
     let head = String::from_utf8_lossy(&output.head);

@@ -1,6 +1,6 @@
-//! Why a pod failed, from what its status says and nothing else: the part of a diagnosis that decides about a job
-//! while it runs. A wrong cause is worse than none, so what a status cannot tell is not named here; what a pod's
-//! runtime says in words is read by the same [`super::rules`] as everything else.
+//! Finds out why a pod failed from its status alone: the part of a diagnosis that decides about a job while it runs. A
+//! wrong cause is worse than none, so a cause that a status cannot prove is not named here. Messages of a pod's
+//! runtime are read by the same [`super::rules`] as everything else.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated};
 
@@ -36,21 +36,21 @@ impl PodFailure {
     }
 }
 
-/// A container's run that ended badly.
+/// A container's run that failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedRun {
     /// The container.
     pub container: String,
-    /// How often it had been started again when it was seen.
+    /// The number of restarts when it was observed.
     pub restarts: i32,
-    /// Whether it was started again since: its output is then the previous run's.
+    /// Whether the container was restarted since: the output is then that of the previous run.
     pub previous: bool,
     /// How it ended.
     pub ended: ContainerStateTerminated,
 }
 
-/// The run of a pod that ended badly, though the container may have been started again since: the MPI container's,
-/// which is the first in the spec, else the first of any other.
+/// Returns a pod's failed run, even if the container was restarted since: that of the MPI container, the first in the
+/// spec, else that of any other container.
 #[must_use]
 pub fn failed_run(pod: &Pod) -> Option<FailedRun> {
     let main = &pod.spec.as_ref()?.containers.first()?.name;
@@ -65,7 +65,8 @@ fn container_statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     })
 }
 
-/// The run that ended last; of a pod that is being deleted the one before it, as the last is ended by that.
+/// The run that ended last. If the pod is being deleted, the run before comes first, as the deletion itself ended the
+/// last.
 fn failed_run_of(status: &ContainerStatus, going: bool) -> Option<FailedRun> {
     let ended_badly = |state: &ContainerState| state.terminated.clone().filter(|ended| ended.exit_code != 0);
     let now = status.state.as_ref().and_then(ended_badly).map(|ended| (ended, false));
@@ -74,7 +75,7 @@ fn failed_run_of(status: &ContainerStatus, going: bool) -> Option<FailedRun> {
     Some(FailedRun { container: status.name.clone(), restarts: status.restart_count, previous, ended })
 }
 
-/// Why a Worker's pod failed, or is on its way out.
+/// Why a Worker's pod failed, or is being deleted.
 pub(crate) fn of_worker(pod: &Pod) -> PodFailure {
     if let Some(failure) = of_infrastructure(pod).or_else(|| of_unstartable(pod)) {
         return failure;
@@ -95,9 +96,9 @@ pub(crate) fn of_worker(pod: &Pod) -> PodFailure {
     failure
 }
 
-/// A pod with a container that cannot be started, now or ever, as nothing that a pod takes a change of would help:
-/// its program is missing or no program, or its image's name is none. What may heal from outside, such as a
-/// ConfigMap that is missing yet or an image that is not on the node, is none of these.
+/// Finds a container that can never be started, because no permitted change of the pod would help: its program is
+/// missing or not executable, or its image's name is invalid. Problems that may be solved from outside, such as a
+/// ConfigMap that does not exist yet or an image that is not on the node, do not count.
 pub(crate) fn of_unstartable(pod: &Pod) -> Option<PodFailure> {
     container_statuses(pod).find_map(|status| {
         let run = failed_run_of(status, is_going(pod)).map(|run| run.ended);
@@ -125,27 +126,27 @@ pub(crate) fn of_unstartable(pod: &Pod) -> Option<PodFailure> {
     })
 }
 
-/// What a container's status says, by the rules.
+/// The diagnosis of a container's status, by the rules.
 fn of_container(pod: &Pod, name: &str) -> Option<Diagnosis> {
     let mut facts = PodFacts::of(pod, false);
     facts.containers.retain(|container| container.name == name);
     diagnose(&Output::default(), Ending::Unknown, &Facts { pods: vec![facts], ..Facts::default() })
 }
 
-/// Reasons of a container that the runtime could not start, as container or as terminated one.
+/// Reasons of a container that the runtime could not start, whether waiting or terminated.
 const START_FAILURES: [&str; 5] =
     ["StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError", "InvalidImageName"];
 
 const WORKER_GONE: &str = "if nobody deleted it, look at its node's events; then run the job again";
 
-/// A Worker's pod that is no more, or was told to go.
+/// The failure of a Worker's pod that is gone or being deleted.
 pub(crate) fn of_missing_worker(pod: Option<&Pod>) -> PodFailure {
     pod.and_then(of_infrastructure).unwrap_or_else(|| {
         PodFailure::new(Cause::WorkerLost, "its pod was deleted while the job ran", WORKER_GONE)
     })
 }
 
-/// A Worker that is not ready in time: what its containers wait for.
+/// The failure of a Worker that is not ready in time, by what its containers wait for.
 pub(crate) fn of_slow_worker(pod: &Pod, waited: &str) -> PodFailure {
     let waiting = container_statuses(pod)
         .filter_map(|status| Some((status.name.clone(), status.state.as_ref()?.waiting.as_ref()?)))
@@ -176,11 +177,11 @@ pub(crate) fn of_slow_worker(pod: &Pod, waited: &str) -> PodFailure {
     cause
 }
 
-/// Waits that every container passes through.
+/// Reasons for waiting that every container passes through.
 const IDLE_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 const RAISE_START_TIMEOUT: &str = "read the worker's events; where it only needs longer, raise the annotation training.opendatahub.io/start-timeout";
 
-/// What took the pod away from outside: eviction, preemption, a lost node.
+/// The external reason for a pod's removal: eviction, preemption or a lost node.
 pub(crate) fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {
     let status = pod.status.as_ref()?;
     let text = status.message.clone().unwrap_or_default();
@@ -214,7 +215,7 @@ pub(crate) fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {
     }
 }
 
-/// A pod whose node does not report any more.
+/// The failure of a pod whose node no longer reports.
 pub(crate) fn lost_with_node(node: &str, told: &str) -> PodFailure {
     let told = if told.is_empty() { String::new() } else { format!(": {told}") };
     PodFailure::new(Cause::NodeLost, format!("its node {node} was lost{told}"), RUN_AGAIN)
@@ -245,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_deletion_ends_does_not_hide_what_ended_before() {
+    fn a_run_ended_by_a_deletion_does_not_hide_an_earlier_failure() {
         let ended = |code: i32| json!({ "terminated": { "exitCode": code } });
         let mut pod = json!({ "metadata": {}, "spec": { "containers": [{ "name": "main" }] },
             "status": { "containerStatuses": [{ "name": "main", "image": "", "imageID": "", "ready": false,

@@ -1,9 +1,9 @@
-//! The rules: which words of whom mean which cause. Data; [`super::scan`] applies them.
+//! The rules: which text from which program means which cause. Pure data; [`super::scan`] applies them.
 //!
 //! A rule's texts are what the programs print, found in their sources: Open MPI 4 `orte/**/help-*.txt` and
 //! `opal/**/help-*.txt`, PRRTE (Open MPI 5) `help-*.txt`, MPICH `src/pm/hydra` and `src/mpi/errhan`, OpenSSH
-//! `sshconnect*.c`, `ssh.c`, `authfile.c`, UCX, NCCL `src/misc/socket.cc`, PyTorch, glibc's loader, the kernel,
-//! the kubelet and the scheduler. Each rule carries an example, which the tests hold it to and the guide shows.
+//! `sshconnect*.c`, `ssh.c`, `authfile.c`, UCX, NCCL `src/misc/socket.cc`, PyTorch, glibc's loader, the kernel, the
+//! kubelet and the scheduler. Each rule has an example, which the tests check and the guide shows.
 
 mod cluster;
 mod launch;
@@ -14,26 +14,26 @@ mod transport;
 
 use super::cause::Cause;
 
-/// Who says it.
+/// Which program prints the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaker {
-    /// mpirun, its daemons, ssh, the launch agent: a line that carries a rank's tag is not theirs.
+    /// mpirun, its daemons, ssh or the launch agent; never a line with a rank's tag.
     Launcher,
-    /// Whatever the launcher calls to reach a Worker: ssh, or a program that was named in its place. Its words are its own, so they
-    /// count only where the launcher reports that it could not start its daemons.
+    /// The program that the launcher calls to reach a Worker: ssh, or one configured in its place. Its wording is not
+    /// fixed, so it counts only if the launcher reports that it could not start its daemons.
     Transport,
     /// MPI, the loader or the runtime inside a rank.
     Rank,
-    /// The program, or a library in words that programs use, too: weak.
+    /// The program, or a library whose wording programs use, too: weak evidence.
     Program,
     /// Kubernetes, in a status or event.
     Cluster,
 }
 
-/// When in a launch it can happen.
+/// The phase of a launch in which it can happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Before any rank ran: where the launcher reports how a rank ended, it cannot be the reason for that.
+    /// Before any rank ran. If the launcher reports how a rank ended, this cannot be the reason.
     Start,
     /// While ranks start and connect, or while they run.
     Run,
@@ -41,54 +41,56 @@ pub(crate) enum Phase {
     Report,
 }
 
-/// Weights: the cause itself, before what only reports it, before what follows from it.
+/// Weights: a cause ranks above a report of it, and a report above a consequence.
 pub(crate) mod weight {
-    /// Kubernetes' own word on a container that ended.
+    /// Kubernetes' own report on a container that ended.
     pub const STATUS: i32 = 95;
-    /// Names the cause and cannot follow from another.
+    /// Names a cause that cannot be a consequence of another.
     pub const ROOT: i32 = 85;
     /// Names what ended a rank.
     pub const END: i32 = 80;
-    /// Names what made a rank end itself.
+    /// Names what made a rank exit.
     pub const REASON: i32 = 76;
     /// A warning that explains a failure to connect.
     pub const WARNING: i32 = 70;
     /// A failure to connect.
     pub const CONNECT: i32 = 62;
-    /// A report of what is mostly a consequence.
+    /// Reports what is mostly a consequence.
     pub const SYMPTOM: i32 = 50;
-    /// A rank's exit code: true, and explains the least.
+    /// A rank's exit code: true, but explains the least.
     pub const EXIT: i32 = 40;
-    /// Follows from something else.
+    /// A consequence of something else.
     pub const CONSEQUENCE: i32 = 25;
 }
 
 /// One rule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
-    /// Its name, unique.
+    /// Its unique name.
     pub id: &'static str,
     pub cause: Cause,
     pub weight: i32,
     pub speaker: Speaker,
     pub phase: Phase,
-    /// A substring of every line that can match, or several with bars between: found for all rules in one pass.
+    /// A substring of every line that can match, or several separated by bars; one pass searches for those of all
+    /// rules.
     pub needle: &'static str,
-    /// The line; its named groups are what is known: host, peer, port, rank, code, signal, path, name, count, reason, image, seconds.
+    /// The pattern of the line. Its named groups capture values: host, peer, port, rank, code, signal, path, name,
+    /// count, reason, image, seconds.
     pub line: &'static str,
-    /// What the lines from that one on must hold, too.
+    /// A pattern that the block of lines from that one on must match, too.
     pub block: Option<&'static str>,
-    /// Where in those lines more is known.
+    /// Patterns that capture more values in those lines.
     pub details: &'static [&'static str],
-    /// The message, where the cause's own would say less.
+    /// The message, if the cause's own would be less specific.
     pub says: Option<&'static str>,
-    /// The advice, where the cause's own would miss it.
+    /// The advice, if the cause's own would not fit.
     pub advice: Option<&'static str>,
-    /// An output that it recognises.
+    /// An output that the rule matches.
     pub example: &'static str,
 }
 
-/// A launcher's rule of the start phase; the other builders change what differs.
+/// Builds a launcher's rule of the start phase; the other builders change individual fields.
 const fn rule(
     id: &'static str,
     cause: Cause,
@@ -145,17 +147,18 @@ impl Rule {
     }
 }
 
-/// Whether the rule tells of a connection to whoever it may be, not only to one of the job's pods.
+/// Whether the rule matches connections to any peer, not only to the job's pods.
 pub(crate) fn of_any_peer(rule: &Rule) -> bool {
     ["agent-no-answer", "agent-dead-connection"].contains(&rule.id)
 }
 
-/// Whether the rule reads what a launch agent tells of a connection, which it may take back.
+/// Whether the rule reads a launch agent's report on a connection, which the agent may later withdraw.
 pub(crate) fn by_agent(rule: &Rule) -> bool {
     of_any_peer(rule) || rule.id == "agent-no-answer-back"
 }
 
-/// Whether it stands in the output of runs that end well, too: something was ignored, retried or lost too late to matter.
+/// Whether it also appears in the output of successful runs: something was ignored, retried or lost too late to
+/// matter.
 pub(crate) fn of_good_run(rule: &Rule) -> bool {
     [
         "btl-interface",
@@ -170,7 +173,7 @@ pub(crate) fn of_good_run(rule: &Rule) -> bool {
     .contains(&rule.id)
 }
 
-/// Whether the launcher reports by it that it could not start its daemons.
+/// Whether it is a launcher's report that its daemons could not be started.
 pub(crate) fn of_failed_launch(rule: &Rule) -> bool {
     [
         "daemons-not-started",

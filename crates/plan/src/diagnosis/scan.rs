@@ -1,7 +1,7 @@
-//! Applies the rules to lines: one pass finds which lines can matter, and only those are looked at closely.
+//! Applies the rules to lines: one pass finds the lines that can match, and only those are examined closely.
 //!
-//! Input: lines, in order. Output: findings, in order. Bounded: so many findings and so many tries a rule, so many
-//! lines a block.
+//! The input is lines, in order; the output is findings, in order. Everything is bounded: findings and tries per rule,
+//! and lines per block.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
@@ -12,24 +12,24 @@ use regex::bytes::{Captures, Regex, RegexBuilder};
 use super::lines::Line;
 use super::rules::{self, Rule};
 
-/// Findings of one rule that are kept; more are counted by nobody.
+/// The maximum number of findings kept per rule; the rest is dropped.
 const MAX_FINDINGS: usize = 32;
-/// Lines that one rule looks at closely.
+/// The maximum number of lines that one rule examines closely.
 const MAX_TRIES: usize = 20_000;
-/// How many lines a help text, a frame or a stack is long.
+/// The maximum number of lines in a block: a help text, a frame or a stack trace.
 const BLOCK_LINES: usize = 24;
-/// A captured value is cut after this many characters.
+/// The maximum length of a captured value, in characters.
 const MAX_VALUE_CHARS: usize = 200;
 
 /// A rule that matched.
 #[derive(Debug, Clone)]
 pub(crate) struct Finding {
     pub rule: &'static Rule,
-    /// Index of the line.
+    /// The index of the line.
     pub at: usize,
-    /// What the rule's groups hold.
+    /// The values that the rule's groups captured.
     pub values: BTreeMap<String, String>,
-    /// Indices of further lines that gave values.
+    /// The indices of further lines that gave values.
     pub also: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ struct Compiled {
 
 struct Matcher {
     needles: AhoCorasick,
-    /// For each needle the rule that it belongs to.
+    /// For each needle, the index of its rule.
     owners: Vec<usize>,
     rules: Vec<(&'static Rule, OnceLock<Option<Compiled>>)>,
 }
@@ -60,7 +60,7 @@ static MATCHER: LazyLock<Option<Matcher>> = LazyLock::new(|| {
     })
 });
 
-/// Over bytes and without Unicode classes: what is looked for is ASCII, and such programs are small and quick to build.
+/// Matches bytes, without Unicode classes: the rules' texts are ASCII, and such a regex is small and quick to build.
 fn expression(pattern: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(pattern).unicode(false).build()
 }
@@ -73,7 +73,7 @@ fn compile(rule: &Rule) -> Option<Compiled> {
     })
 }
 
-/// All findings in the lines, in their order.
+/// Returns all findings in the lines, in order.
 pub(crate) fn scan(lines: &[Line<'_>]) -> Vec<Finding> {
     let Some(matcher) = MATCHER.as_ref() else { return Vec::new() };
     let mut findings = Vec::new();
@@ -121,7 +121,7 @@ fn apply(rule: &'static Rule, compiled: &Compiled, lines: &[Line<'_>], at: usize
     Some(finding)
 }
 
-/// Which of the lines that begin at `starts` holds a position.
+/// The line that contains a position, given the positions where lines begin.
 fn line_at(starts: &[usize], position: usize) -> usize {
     starts.partition_point(|start| *start <= position).saturating_sub(1)
 }
@@ -143,7 +143,7 @@ fn keep(values: &mut BTreeMap<String, String>, regex: &Regex, captures: &Capture
     }
 }
 
-/// The line and those after it up to the end of its frame, and where in that text each line begins.
+/// Joins the line with those after it up to the end of its frame; also returns where in that text each line begins.
 fn block(lines: &[Line<'_>], at: usize) -> (String, Vec<usize>) {
     let mut text = String::new();
     let mut starts = Vec::new();
@@ -158,12 +158,12 @@ fn block(lines: &[Line<'_>], at: usize) -> (String, Vec<usize>) {
     (text, starts)
 }
 
-/// How long the rules are that frame the texts of Open MPI 4 and 5 (`-`), and those of Hydra (`=`): what ranks print between
-/// them has its own.
+/// The lengths of the rules that frame the texts of Open MPI 4 and 5 (`-`) and of Hydra (`=`). Rules of other lengths
+/// come from ranks' output.
 const DASHES: [usize; 3] = [60, 66, 74];
 const EQUALS: [usize; 1] = [83];
 
-/// A rule of dashes or equals signs, which ends a help text.
+/// Whether the line is a rule of dashes or equals signs, which ends a help text.
 fn is_frame(line: &Line<'_>) -> bool {
     let text = line.text.trim();
     let is_rule = |letter: u8, lengths: &[usize]| {

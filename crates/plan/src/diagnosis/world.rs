@@ -1,8 +1,8 @@
-//! Finds runs whose processes did not find each other: every one says that it is rank 0 of 1.
+//! Finds runs whose processes did not find each other: each reports that it is rank 0 of 1.
 //!
-//! A job of one process says so, too, and so may a program that prints a line of that kind per epoch: there must be
-//! at least two *processes* that say it (by host, process id or rank tag, or the very same greeting twice), and
-//! none that says otherwise.
+//! A job of one process reports the same, and so may a program that prints such a line per epoch. So at least two
+//! *processes* must report it (distinguished by host, process ID or rank tag, or by the very same greeting twice), and
+//! none may report otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -13,9 +13,9 @@ use super::collect::Output;
 use super::facts::World;
 use super::lines::{Line, lines};
 
-/// Lines of that kind that are looked at.
+/// The maximum number of such lines examined.
 const MAX_GREETINGS: usize = 4096;
-/// Ranks of one line of an agent that are looked at.
+/// The maximum number of ranks read from one line of an agent.
 const MAX_RANKS: usize = 1 << 16;
 
 static RANK_OF_SIZE: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -34,8 +34,8 @@ static HOST: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static PID: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i)\bpid[ =:]+(?P<pid>\d+)").ok());
 
-/// The indices of the lines in which processes say that they are alone, where that is true of all of them and there
-/// are several. `ranks` is how many there should be, where that is known.
+/// Returns the indices of the lines in which processes report that they are alone, if all do and there are several.
+/// `ranks` is the expected number of ranks, if known.
 pub(crate) fn lonely(lines: &[Line<'_>], ranks: Option<u32>) -> Option<Vec<usize>> {
     if ranks == Some(1) {
         return None;
@@ -51,21 +51,21 @@ pub(crate) fn lonely(lines: &[Line<'_>], ranks: Option<u32>) -> Option<Vec<usize
     (!lines.iter().any(otherwise)).then_some(greetings)
 }
 
-/// Where ranks said that they ran.
+/// Where ranks ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// On hosts that the job was given, and on as many as it takes to hold them.
+    /// On hosts that the job was given, and on enough of them.
     Spread { ranks: usize, hosts: usize },
-    /// On fewer hosts than can hold them by their slots.
+    /// On fewer hosts than their slots require.
     Collapsed { ranks: usize, hosts: Vec<String> },
-    /// However many there were: something was started on this host, and on no other.
+    /// Processes, however many, were started on this host and on no other.
     Alone { host: String },
-    /// Nothing was started on any host that the job was given.
+    /// Nothing was started on any host of the job.
     Elsewhere,
 }
 
-/// Where the ranks of a run said that they ran: told only if every rank of one world of several named one host that the
-/// job was given. A host has one label of its name compared, as pods call themselves by the first.
+/// Where the ranks of a run ran, by their own output. Returns `None` unless every rank of one world of several ranks
+/// named one host of the job. Only the first label of a host name is compared, as pods use that as their host name.
 pub(crate) fn placement(output: &Output, world: &World) -> Option<Placement> {
     let head = String::from_utf8_lossy(&output.head);
     let tail = String::from_utf8_lossy(&output.tail);
@@ -78,8 +78,9 @@ pub(crate) fn placement(output: &Output, world: &World) -> Option<Placement> {
     place(said, world)
 }
 
-/// Where the ranks of a run were seen by the launch agents of the hosts, whose words these are by the hosts' places in the
-/// world. Ranks that no agent saw may have been too quick: what was started where still tells of a world that was none.
+/// Where the ranks of a run ran, by what the hosts' launch agents logged; the keys of `agents` are positions in the
+/// world. Agents may miss ranks that end quickly, but the log of what was started where can still show that there was
+/// no common world.
 pub(crate) fn placement_by_agents(agents: &BTreeMap<usize, String>, world: &World) -> Option<Placement> {
     let heard: Vec<(&String, &String)> =
         agents.iter().filter_map(|(at, words)| Some((world.workers.get(*at)?, words))).collect();
@@ -101,12 +102,12 @@ pub(crate) fn placement_by_agents(agents: &BTreeMap<usize, String>, world: &Worl
     }
 }
 
-/// Whether a launch agent tells in this line that it starts something for a caller.
+/// Whether a launch agent logs in this line that it starts a process for a caller.
 pub(crate) fn agent_begins(line: &str) -> bool {
     line.contains(": session ") && line.ends_with(" begins")
 }
 
-/// The ranks, each with the size of its world, that a launch agent saw: `odh-launch: ranks 0-2,5 of 8 ran here`.
+/// The ranks that a launch agent saw, each with the size of its world: `odh-launch: ranks 0-2,5 of 8 ran here`.
 fn ranks_seen(line: &str) -> impl Iterator<Item = (u64, u64)> {
     let told =
         line.split_once(": ranks ").and_then(|(_, rest)| rest.strip_suffix(" ran here")?.split_once(" of "));
@@ -118,14 +119,14 @@ fn ranks_seen(line: &str) -> impl Iterator<Item = (u64, u64)> {
     ranges.flatten().take_while(move |rank| *rank < size).take(MAX_RANKS).map(move |rank| (rank, size))
 }
 
-/// A rank that was seen.
+/// A rank that was observed.
 struct Sighting {
     rank: u64,
     size: u64,
     host: String,
 }
 
-/// Where ranks ran, if every one of one world of several was seen, each on one host that the job was given.
+/// Where ranks ran, if every rank of one world of several was seen, each on one host of the job.
 fn place(sightings: impl Iterator<Item = Sighting>, world: &World) -> Option<Placement> {
     let mut placed: BTreeMap<u64, String> = BTreeMap::new();
     let mut world_size = None;
@@ -150,7 +151,7 @@ fn place(sightings: impl Iterator<Item = Sighting>, world: &World) -> Option<Pla
     })
 }
 
-/// Cheap: nearly every line ends here.
+/// A cheap check first: it rejects nearly every line.
 fn may_greet(text: &str) -> bool {
     text.contains('0') && ["/1", "/ 1", "of 1", "of: 1", "ize", "IZE"].iter().any(|part| text.contains(part))
 }
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_placed_only_where_all_of_them_say_so() {
+    fn ranks_are_placed_only_if_all_of_them_name_their_host() {
         let world = World { workers: vec!["pi-worker-0".to_owned(), "pi-worker-1".to_owned()], slots: 2 };
         let said = |text: &str| placement(&Output::from(text), &world);
         let lines = |hosts: [u8; 4]| -> String {

@@ -1,5 +1,5 @@
-//! The ConfigMap that the Launcher mounts at `/etc/mpi`: the hostfile, which names every host that the spec asks
-//! for, and `discover_hosts.sh`, which prints those that run (elastic Horovod calls it).
+//! The ConfigMap that the Launcher mounts at `/etc/mpi`: the hostfile, with every host that the spec asks for, and
+//! `discover_hosts.sh`, which prints the running ones (elastic Horovod calls it).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -50,8 +50,8 @@ fn hostfile(job: &ValidJob, settings: &Settings) -> String {
     text
 }
 
-/// A script that prints the hosts that run. In numeric order: upstream sorts the names as strings, which puts
-/// worker 10 before worker 2 and so renumbers ranks when a job grows.
+/// A script that prints the running hosts in numeric order. Upstream sorts the names as strings, which puts Worker 10
+/// before Worker 2 and so renumbers ranks when a job grows.
 pub(crate) fn discover_hosts(job: &ValidJob, workers: &[Arc<Pod>], settings: &Settings) -> String {
     let mut running: Vec<usize> = workers
         .iter()

@@ -39,8 +39,8 @@ pub(crate) fn launcher_job(job: &ValidJob, settings: &Settings) -> Job {
     }
 }
 
-/// A merge patch that gives a suspended Launcher what a queue injected into the MPIJob meanwhile (KEP-2926): labels and
-/// annotations beside those that it has, as upstream; the rest in place of what an earlier admission injected.
+/// A merge patch that gives a suspended Launcher what a queue has injected into the MPIJob since (KEP-2926). Labels
+/// and annotations are added to the existing ones, as upstream; the rest replaces what an earlier admission injected.
 pub(crate) fn scheduling_directives(job: &ValidJob, launcher: &kept::Job, settings: &Settings) -> Value {
     let template = pod_template(job, settings);
     let metadata = template.metadata.unwrap_or_default();
@@ -85,7 +85,7 @@ fn pod_spec(job: &ValidJob, mut pod: PodSpec, settings: &Settings) -> PodSpec {
         variables.push(env("K_MPI_JOB_ROLE", "launcher"));
         variables.extend(launcher_environment(job, launch));
         if !job.launcher_as_worker {
-            // Empty, so that a Launcher that asks for no GPU does not see the host's by the image's defaults.
+            // Empty, so that a Launcher without GPUs does not see the host's GPUs because of the image's defaults.
             let empty = |name: &str| EnvVar { name: name.to_owned(), ..EnvVar::default() };
             variables.extend([empty("NVIDIA_VISIBLE_DEVICES"), empty("NVIDIA_DRIVER_CAPABILITIES")]);
         }

@@ -1,5 +1,5 @@
-//! The objects that a job owns, one file each; names, labels and contents exactly as upstream's
-//! (`kubeflow/mpi-operator`, `pkg/controller/mpi_job_controller.go`). What differs is said where it does.
+//! The objects that a job owns, one file each. Names, labels and contents are exactly upstream's
+//! (`kubeflow/mpi-operator`, `pkg/controller/mpi_job_controller.go`), unless a comment there says otherwise.
 
 mod hostfile;
 mod launcher;
@@ -30,7 +30,7 @@ pub(crate) use service::service;
 pub(crate) use transport::runs_agent;
 pub(crate) use worker::worker;
 
-/// The key pair of a job, made by whoever has randomness: both parts as they stand in the Secret.
+/// A job's key pair, in the form that the Secret holds. The caller generates it, because nothing here has randomness.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyPair {
     /// The private key as PEM "EC PRIVATE KEY" of a P-521 key.
@@ -64,7 +64,7 @@ pub fn secret_name(job: &str) -> String {
     format!("{job}-ssh")
 }
 
-/// What makes the job the controller of an object, so that it goes when the job goes.
+/// Returns the reference that makes the job the controller of an object, so that the object is deleted with the job.
 #[must_use]
 pub fn owner_reference(job: &ValidJob) -> OwnerReference {
     OwnerReference {
@@ -88,19 +88,19 @@ fn metadata(job: &ValidJob, name: String, labels: BTreeMap<String, String>) -> O
     }
 }
 
-/// Upstream's one label on them.
+/// The only label that upstream puts on them.
 fn app_label(job: &ValidJob) -> BTreeMap<String, String> {
     BTreeMap::from([("app".to_owned(), job.name.clone())])
 }
 
-/// `app` and, beyond upstream, the two labels by which the operator's watches select what it owns.
+/// `app` and, beyond upstream, the two labels that the operator's watches select by.
 pub(crate) fn watched_labels(job: &ValidJob) -> BTreeMap<String, String> {
     let mut labels = app_label(job);
     labels.extend(selector(job));
     labels
 }
 
-/// What selects all pods of the job.
+/// The labels that select all pods of the job.
 fn selector(job: &ValidJob) -> BTreeMap<String, String> {
     BTreeMap::from([
         (LABEL_OPERATOR_NAME.to_owned(), OPERATOR_NAME.to_owned()),
@@ -108,7 +108,7 @@ fn selector(job: &ValidJob) -> BTreeMap<String, String> {
     ])
 }
 
-/// Labels of the job's pods: the template's, overridden by those that name the job and the role.
+/// The labels of the job's pods: the template's, overridden by those for the job and the role.
 fn pod_labels(
     job: &ValidJob,
     template: Option<&ObjectMeta>,
@@ -124,7 +124,7 @@ fn pod_labels(
     labels
 }
 
-/// Host name, subdomain and DNS policy by which a pod is found under the job's Service.
+/// Sets the host name, subdomain and DNS policy that make a pod resolvable under the job's Service.
 fn name_host(job: &ValidJob, pod: &mut PodSpec, host: String) {
     pod.hostname = Some(host);
     pod.subdomain = Some(job.name.clone());

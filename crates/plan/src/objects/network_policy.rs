@@ -1,5 +1,5 @@
-//! A NetworkPolicy for a job that asks for one (`training.opendatahub.io/network-policy: isolated`): its pods take
-//! connections from one another and from nobody else. What they connect to is not restricted. No upstream counterpart.
+//! A NetworkPolicy for a job that asks for one (`training.opendatahub.io/network-policy: isolated`): its pods accept
+//! connections only from one another. Outgoing connections are not restricted. No upstream counterpart.
 
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicySpec,

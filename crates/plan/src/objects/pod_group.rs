@@ -1,7 +1,7 @@
-//! The PodGroup by which a gang scheduler starts all pods of a job or none, and what ties the pods to it. Fields, defaults
-//! and sums are upstream's (`kubeflow/mpi-operator`, `pkg/controller/podgroup.go`), but for a Launcher that waits for its
-//! Workers: it stands outside its gang, which would wait for it for ever. Kubernetes' own PodGroup is as
-//! `k8s.io/api/scheduling/v1beta1` of 1.37 has it.
+//! The PodGroup by which a gang scheduler starts all pods of a job or none, and what links the pods to it. Fields,
+//! defaults and sums are upstream's (`kubeflow/mpi-operator`, `pkg/controller/podgroup.go`), except for a Launcher
+//! that waits for its Workers: it is not part of the gang, which would otherwise wait for it forever. Kubernetes' own
+//! PodGroup follows `k8s.io/api/scheduling/v1beta1` of 1.37.
 
 use std::collections::BTreeMap;
 
@@ -20,20 +20,20 @@ const VOLCANO_GROUP: &str = "scheduling.k8s.io/group-name";
 /// The label by which scheduler-plugins find a pod's group.
 const PLUGINS_GROUP: &str = "scheduling.x-k8s.io/pod-group";
 
-/// Who schedules jobs as gangs.
+/// The scheduler that schedules jobs as gangs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gang {
     /// Volcano.
     Volcano,
     /// The coscheduling plug-in of scheduler-plugins, in the scheduler of this name.
     SchedulerPlugins(String),
-    /// Kubernetes' own scheduler, where the API has PodGroups (1.37 on).
+    /// Kubernetes' own scheduler, if the API has PodGroups (1.37 and later).
     Kubernetes,
 }
 
 impl Gang {
-    /// What upstream's flag `--gang-scheduling` names: nothing, `volcano`, or a scheduler that runs the plug-in. `kubernetes`
-    /// is ours.
+    /// Parses upstream's flag `--gang-scheduling`: empty, `volcano`, or a scheduler that runs the plug-in.
+    /// `kubernetes` is our addition.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -44,7 +44,7 @@ impl Gang {
         }
     }
 
-    /// Group and version of its PodGroups.
+    /// Group and version of the PodGroup API.
     #[must_use]
     pub fn api(&self) -> (&'static str, &'static str) {
         match self {
@@ -59,13 +59,13 @@ impl Gang {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroup {
-    /// Its API.
+    /// The API version.
     pub api_version: String,
     /// `PodGroup`.
     pub kind: String,
-    /// Named as the job.
+    /// The metadata; the name is the job's.
     pub metadata: ObjectMeta,
-    /// What the scheduler reads.
+    /// The fields that the scheduler reads.
     pub spec: Map<String, Value>,
 }
 
@@ -104,20 +104,20 @@ fn plugins_spec(job: &ValidJob, seen: &Seen) -> Vec<(&'static str, Value)> {
 }
 
 fn kubernetes_spec(job: &ValidJob) -> Vec<(&'static str, Value)> {
-    // A count must be positive there.
+    // The API requires a positive count.
     let count = min_member(job).max(1);
     let mut spec = vec![("schedulingPolicy", json!({ "gang": { "minCount": count } }))];
     spec.extend(priority_class(job).map(|class| ("priorityClassName", json!(class))));
     spec
 }
 
-/// How many pods the job asks for at least.
+/// The minimum number of pods that the job asks for.
 fn asked(job: &ValidJob) -> i32 {
     job.scheduling.min_available.unwrap_or_else(|| workers(job).saturating_add(1))
 }
 
-/// How many pods make up the gang. A Launcher that is made when the Workers are ready cannot be one of those that they
-/// wait for.
+/// The number of pods in the gang. A Launcher that is created once the Workers are ready cannot be one of the pods
+/// that the Workers wait for.
 fn min_member(job: &ValidJob) -> i32 {
     match job.launcher_creation {
         LauncherCreation::WaitForWorkersReady if workers(job) > 0 => asked(job).min(workers(job)),
@@ -129,7 +129,7 @@ fn workers(job: &ValidJob) -> i32 {
     i32::try_from(job.worker_count()).unwrap_or(i32::MAX)
 }
 
-/// The policy's class, else the Launcher's, else the Workers'.
+/// The scheduling policy's priority class, else the Launcher's, else the Workers'.
 fn priority_class(job: &ValidJob) -> Option<String> {
     let of_template = |template: &PodTemplateSpec| template.spec.as_ref()?.priority_class_name.clone();
     let classes = [
@@ -140,7 +140,7 @@ fn priority_class(job: &ValidJob) -> Option<String> {
     classes.into_iter().flatten().find(|class| !class.is_empty())
 }
 
-/// The names of the priority classes whose values decide which pods' resources count; none where all do.
+/// Returns the names of the priority classes that decide which pods' resources count; empty if all pods count.
 #[must_use]
 pub fn deciding_classes(job: &ValidJob) -> Vec<String> {
     let asked = asked(job);
@@ -156,8 +156,9 @@ pub fn deciding_classes(job: &ValidJob) -> Vec<String> {
     classes
 }
 
-/// What must be free before the gang starts: what the policy says, else the sum over the containers of as many pods as
-/// it asks for, those of the lower priority left out, Workers first where both have the same.
+/// What must be free before the gang starts: the policy's `minResources`, else the sum over the containers of the
+/// counted pods. If there are more pods than the minimum, the role of lower priority, or the Workers at equal
+/// priority, counts as the minimum less one, as upstream.
 fn min_resources(job: &ValidJob, seen: &Seen) -> Option<Value> {
     if let Some(given) = &job.scheduling.min_resources {
         return Some(json!(given));
@@ -188,7 +189,7 @@ fn min_resources(job: &ValidJob, seen: &Seen) -> Option<Value> {
     Some(sum.into_iter().map(|(name, amount)| (name, json!(amount.write()))).collect::<Map<_, _>>().into())
 }
 
-/// Adds what the containers of so many pods request; where they do not say, their limit.
+/// Adds what the containers of `count` pods request; without a request, their limit.
 fn add(sum: &mut BTreeMap<String, Amount>, template: &PodTemplateSpec, count: i64) {
     for container in template.spec.iter().flat_map(|pod| &pod.containers) {
         let resources = container.resources.clone().unwrap_or_default();
@@ -202,7 +203,7 @@ fn add(sum: &mut BTreeMap<String, Amount>, template: &PodTemplateSpec, count: i6
     }
 }
 
-/// Ties a pod to the job's group.
+/// Links a pod to the job's group.
 pub(crate) fn join(job: &ValidJob, gang: Option<&Gang>, metadata: &mut ObjectMeta, pod: &mut PodSpec) {
     match gang {
         None => {}
@@ -221,7 +222,7 @@ pub(crate) fn join(job: &ValidJob, gang: Option<&Gang>, metadata: &mut ObjectMet
     }
 }
 
-/// The merge patch that makes a group what it should be; nothing if it is. What a server or a webhook filled in stays.
+/// The merge patch that corrects a group; `None` if it is correct. Fields that a server or webhook filled in stay.
 pub(crate) fn drift(existing: &PodGroup, wanted: &PodGroup) -> Option<Value> {
     let mut spec = Map::new();
     for (key, value) in &wanted.spec {
@@ -236,7 +237,7 @@ pub(crate) fn drift(existing: &PodGroup, wanted: &PodGroup) -> Option<Value> {
     let dropped = ["minResources", "priorityClassName"].into_iter();
     let dropped = dropped.filter(|key| existing.spec.contains_key(*key) && !wanted.spec.contains_key(*key));
     spec.extend(dropped.map(|key| (key.to_owned(), Value::Null)));
-    // Immutable in Kubernetes' own.
+    // Immutable in Kubernetes' own PodGroup.
     if existing.api_version == "scheduling.k8s.io/v1beta1" {
         spec.remove("priorityClassName");
     }
@@ -256,7 +257,7 @@ pub(crate) fn drift(existing: &PodGroup, wanted: &PodGroup) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
-/// Amounts are compared, not their spelling; those that are no longer wanted go.
+/// Compares amounts, not their spelling, and removes those that are no longer wanted.
 fn resources_drift(has: &Value, wanted: &Value) -> Option<Value> {
     let none = Map::new();
     let (has, wanted) = (has.as_object().unwrap_or(&none), wanted.as_object().unwrap_or(&none));

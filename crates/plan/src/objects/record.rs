@@ -1,6 +1,6 @@
-//! The record of a failed attempt: a ConfigMap that stays when the attempt's pods are gone, and goes with the job. It
-//! holds what `status.failure` holds, for clusters whose MPIJob definition drops that, and the end of what the
-//! Launcher printed. No upstream counterpart.
+//! The record of a failed attempt: a ConfigMap that outlives the attempt's pods and is deleted with the job. It holds
+//! the content of `status.failure`, for clusters whose MPIJob CRD drops that field, and the end of the Launcher's
+//! output. No upstream counterpart.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,13 @@ use crate::observed::{Recorded, Seen};
 use crate::planning::Outlook;
 use crate::validate::ValidJob;
 
-/// The longest excerpt of the log, in bytes: with everything else, and every key, below the record's 64 KiB.
+/// The longest excerpt of the log, in bytes: together with everything else, and every key, it stays below the record's
+/// 64 KiB.
 const LONGEST_LOG_BYTES: usize = 48 * 1024;
 /// The longest of the other values, in bytes.
 const LONGEST_VALUE_BYTES: usize = 2 * 1024;
 
-/// The record of an attempt that ended with this outlook and status; nothing if it did not fail.
+/// Returns the record of an attempt that ended with this outlook and status; `None` if it did not fail.
 #[must_use]
 pub fn record(job: &ValidJob, seen: &Seen, outlook: &Outlook, status: &MPIJobStatus) -> Option<ConfigMap> {
     let (words, failure) = match outlook {
@@ -72,13 +73,13 @@ pub fn record(job: &ValidJob, seen: &Seen, outlook: &Outlook, status: &MPIJobSta
     })
 }
 
-/// The name of the record of an attempt, where 0 is the first.
+/// Returns the name of an attempt's record; 0 counts as the first.
 #[must_use]
 pub fn record_name(job: &str, attempt: u32) -> String {
     format!("{job}-attempt-{}", attempt.max(1))
 }
 
-/// What a record says; nothing if it is not one of ours.
+/// Parses a record; `None` if it is not one of ours.
 #[must_use]
 pub fn recorded(record: &ConfigMap) -> Option<Recorded> {
     let data = record.data.as_ref()?;
@@ -109,7 +110,7 @@ fn cut_end(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-/// The last whole lines that fit; of one line that does not, its end.
+/// The last whole lines that fit, or the end of a single line that is too long.
 fn last_lines(log: &str) -> &str {
     if log.len() <= LONGEST_LOG_BYTES {
         return log;

@@ -1,4 +1,4 @@
-//! The Secret with the job's own key pair, in the form that sshd and ssh read. The agent's pre-shared key is made
+//! The Secret with the job's own key pair, in the form that sshd and ssh read. The agent's pre-shared key is derived
 //! from the same private key.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use super::{KeyPair, app_label, metadata, secret_name};
 use crate::validate::ValidJob;
 
-/// The key of the private half (Kubernetes' own for the type `kubernetes.io/ssh-auth`).
+/// The key of the private half, as in Kubernetes' type `kubernetes.io/ssh-auth`.
 pub(crate) const PRIVATE_KEY: &str = "ssh-privatekey";
 /// The key of the public half.
 pub(crate) const PUBLIC_KEY: &str = "ssh-publickey";

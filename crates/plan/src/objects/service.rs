@@ -1,4 +1,4 @@
-//! The headless Service that gives the job's pods their DNS names. It has no ports: it is there for names only.
+//! The headless Service that gives the job's pods their DNS names; it has no ports.
 
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 
@@ -12,7 +12,7 @@ pub(crate) fn service(job: &ValidJob) -> Service {
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
             selector: Some(selector(job)),
-            // As upstream, where only a Launcher that is its own worker needs its name before it is ready.
+            // As upstream: only a Launcher that is also a Worker needs its name before it is ready.
             publish_not_ready_addresses: job.launcher_as_worker.then_some(true),
             ..ServiceSpec::default()
         }),

@@ -1,5 +1,5 @@
-//! What a pod needs so that the Launcher can start processes in the Workers: upstream's ssh key, or the launch
-//! agent with its program, its key and the settings that point the MPI at it.
+//! What a pod needs so that the Launcher can start processes in the Workers: upstream's SSH key, or the launch agent
+//! with its program, its key and the settings that make the MPI use it.
 
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, EmptyDirVolumeSource, EnvVar, KeyToPath, PodSpec, ResourceRequirements,
@@ -20,11 +20,11 @@ const KEY_VOLUME: &str = "ssh-auth";
 const AGENT: &str = "odh-launch";
 /// The private key's file name in [`KEY_VOLUME`].
 const PRIVATE_KEY_FILE: &str = "id_rsa";
-/// Upstream asks ssh to try again while a worker's sshd comes up.
+/// Upstream makes ssh retry while a Worker's sshd starts.
 const SSH_ARGUMENTS: &str = "-o ConnectionAttempts=10";
 
-/// The transport of a job. What its annotation says; else the operator's default, but for workers with a command of
-/// their own that is not plainly sshd: whoever wrote it has to decide when the agent is to take its place.
+/// The transport of a job: its annotation's, else the operator's default. But Workers with a command of their own that
+/// is not plainly sshd keep ssh: the author has to decide when the agent may replace that command.
 pub(crate) fn launch(job: &ValidJob, settings: &Settings) -> Launch {
     if let Some(launch) = job.launch {
         return launch;
@@ -41,13 +41,13 @@ pub(crate) fn launch(job: &ValidJob, settings: &Settings) -> Launch {
     }
 }
 
-/// Whether a pod was made with the launch agent in it.
+/// Whether a pod was created with the launch agent.
 pub(crate) fn runs_agent(pod: &kept::Pod) -> bool {
     let containers = pod.spec.iter().filter_map(|spec| spec.init_containers.as_ref()).flatten();
     containers.into_iter().any(|container| container.name == AGENT)
 }
 
-/// Whether the image's own entry point is to run, where upstream puts sshd.
+/// Whether the container runs the image's own entry point, which upstream replaces by sshd.
 pub(crate) fn has_no_command(container: &Container) -> bool {
     container.command.as_ref().is_none_or(Vec::is_empty) && container.args.as_ref().is_none_or(Vec::is_empty)
 }
@@ -58,7 +58,8 @@ fn runs_sshd(container: &Container) -> bool {
     words.take(1).any(|program| program == "sshd" || program.ends_with("/sshd"))
 }
 
-/// The worker's command: upstream's sshd if it has none; the agent in place of that, or of an explicit sshd.
+/// Sets the Worker's command: upstream's sshd if there is none; with the agent transport, the agent instead of none or
+/// of an explicit sshd.
 pub(crate) fn set_worker_command(launch: Launch, container: &mut Container) {
     match launch {
         Launch::Ssh if has_no_command(container) => {
@@ -72,8 +73,8 @@ pub(crate) fn set_worker_command(launch: Launch, container: &mut Container) {
     }
 }
 
-/// Environment of the Launcher that makes the MPI use the hosts and the transport, in upstream's order; the `PRTE_`
-/// twins after it are ours, as Open MPI 5 does not read the `OMPI_MCA_orte_*` names.
+/// The Launcher's environment that makes the MPI use the hosts and the transport, in upstream's order. The `PRTE_`
+/// twins at the end are ours, as Open MPI 5 does not read the `OMPI_MCA_orte_*` names.
 pub(crate) fn launcher_environment(job: &ValidJob, launch: Launch) -> Vec<EnvVar> {
     let hostfile = format!("{}/hostfile", api::HOSTFILE_DIRECTORY);
     let slots = job.slots.to_string();
@@ -94,7 +95,7 @@ pub(crate) fn launcher_environment(job: &ValidJob, launch: Launch) -> Vec<EnvVar
             });
             set.push(env("PRTE_MCA_prte_set_default_slots", &slots));
             if launch == Launch::Agent {
-                // The agent needs no user of its own, so images run as whom they run as, root included.
+                // The agent needs no user of its own, so images run as their own user, including root.
                 set.push(env("OMPI_ALLOW_RUN_AS_ROOT", "1"));
                 set.push(env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"));
             }
@@ -124,7 +125,7 @@ pub(crate) fn launcher_environment(job: &ValidJob, launch: Launch) -> Vec<EnvVar
     set
 }
 
-/// Adds the key, and with the agent its program and settings, to the pod and its MPI container.
+/// Adds the key to the pod and its MPI container, and for the agent transport the agent's program and settings.
 pub(crate) fn equip(job: &ValidJob, launch: Launch, settings: &Settings, pod: &mut PodSpec) {
     let path = match launch {
         Launch::Ssh => job.ssh_mount_path.clone(),
@@ -154,9 +155,9 @@ pub(crate) fn equip(job: &ValidJob, launch: Launch, settings: &Settings, pod: &m
     }
 }
 
-/// The init container that copies the agent's program to where the MPI container finds it. It holds under Pod
-/// Security *restricted*, runs as whom the MPI container says that it runs, and asks for little, but says what, so that it
-/// passes a quota.
+/// The init container that copies the agent's program to where the MPI container finds it. It complies with Pod
+/// Security *restricted*, runs as the MPI container's user, and declares its small requests and limits, so that a
+/// quota admits it.
 fn install(settings: &Settings, user: Option<&SecurityContext>) -> Container {
     let amounts = |cpu: &str, memory: &str| {
         [("cpu", cpu), ("memory", memory)]
@@ -168,8 +169,8 @@ fn install(settings: &Settings, user: Option<&SecurityContext>) -> Container {
         command: Some([AGENT, "install", api::LAUNCH_DIRECTORY].map(str::to_owned).to_vec()),
         resources: Some(ResourceRequirements {
             limits: Some(amounts("100m", "64Mi").into()),
-            // It runs for a moment, yet a pod's request is the largest of its containers': what it asks for must not
-            // keep a hundred small Workers from a small machine.
+            // It runs only for a moment, but a pod's request is the largest of its containers': this request must not
+            // keep a hundred small Workers off a small machine.
             requests: Some(amounts("1m", "8Mi").into()),
             ..ResourceRequirements::default()
         }),

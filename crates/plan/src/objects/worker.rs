@@ -12,7 +12,8 @@ use crate::validate::{Replica, ValidJob};
 /// The pod of the Worker `index`.
 pub(crate) fn worker(job: &ValidJob, workers: &Replica, index: usize, settings: &Settings) -> Pod {
     let name = worker_name(&job.name, index);
-    // Kueue's topology-aware scheduling wants a rank of its own for each pod; the Launcher then has 0.
+    // Kueue's topology-aware scheduling wants a distinct rank for each pod; a Launcher that is also a Worker has rank
+    // 0.
     let rank = if job.launcher_as_worker { index + 1 } else { index };
     let template = &workers.template;
     let mut meta =
@@ -33,7 +34,7 @@ fn pod_spec(
     settings: &Settings,
 ) -> PodSpec {
     name_host(job, &mut pod, name);
-    // Intel MPI and MPICH call the Launcher back by its bare host name. The domain is hard-coded, as upstream;
+    // Intel MPI and MPICH connect back to the Launcher by its bare host name. The domain is hard-coded, as upstream;
     // another cluster domain resolves through the pod's own search list.
     let search = format!("{}.{}.svc.cluster.local", job.name, job.namespace);
     let dns: &mut PodDNSConfig = pod.dns_config.get_or_insert_default();

@@ -1,5 +1,5 @@
-//! Golden folders: `testdata/<behaviour>/input.yaml` is a scene, `output.yaml` what the walk makes of it.
-//! `UPDATE=1` rewrites the outputs; read the diff against upstream's behaviour before committing it.
+//! Golden folders: `testdata/<behaviour>/input.yaml` is a scene, `output.yaml` is the result of the whole walk.
+//! `UPDATE=1` rewrites the outputs; compare the diff with upstream's behaviour before committing it.
 
 use std::fs;
 use std::path::Path;
@@ -35,14 +35,14 @@ fn check(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// What the job's annotations said when they could last be read.
+/// The values of the job's annotations when they were last valid.
 fn last_read(scene: &Scene) -> Annotations {
     let mut job = scene.job.clone();
     job.metadata.annotations = scene.annotations_before.clone();
     plan::tolerate(&job, &Annotations::default()).annotations()
 }
 
-/// The whole walk but for its reads and writes.
+/// The whole walk without its reads and writes.
 fn walk(scene: &Scene) -> Value {
     let read = plan::tolerate(&scene.job, &last_read(scene));
     let seen = seen(scene, &read);

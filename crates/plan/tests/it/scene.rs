@@ -1,5 +1,5 @@
-//! A scene: a job and the state of its children in few words, made into what the operator would have observed. The
-//! children are those that the plan itself makes, so that a scene cannot drift from the objects.
+//! A scene: a short description of a job and the state of its children, converted into what the operator would have
+//! observed. The children are those that the plan itself creates, so that a scene cannot diverge from the objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use plan::{
 };
 use serde::Deserialize;
 
-/// What a golden input says.
+/// The content of a golden input.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scene {
@@ -32,7 +32,7 @@ pub struct Scene {
     /// The job's annotations when they were last valid.
     #[serde(default)]
     pub annotations_before: Option<BTreeMap<String, String>>,
-    /// Whether Service, ConfigMap, Secret and Launcher are there as they were first planned.
+    /// Whether Service, ConfigMap, Secret and Launcher exist as they were first planned.
     #[serde(default)]
     pub started: bool,
     #[serde(default)]
@@ -42,32 +42,32 @@ pub struct Scene {
     /// The flag `--gang-scheduling`.
     #[serde(default)]
     pub gang: String,
-    /// The spec of the PodGroup that is there.
+    /// The spec of the existing PodGroup.
     #[serde(default)]
     pub pod_group: Option<serde_json::Map<String, serde_json::Value>>,
     #[serde(default)]
     pub refused: Vec<Refused>,
-    /// Names of pods that others have, as was seen before.
+    /// Names of pods that others hold, as observed before.
     #[serde(default)]
     pub strangers: Vec<String>,
-    /// The data of the attempt's record, which a crash kept from the status.
+    /// The data of the attempt's record, which a crash kept out of the status.
     #[serde(default)]
     pub record: Option<BTreeMap<String, String>>,
-    /// The objects were made for this attempt; for the job's own if not given.
+    /// The attempt that the objects were made for; by default, the job's own.
     #[serde(default)]
     pub made_for_attempt: Option<u32>,
-    /// Nodes that are lost, with what they say.
+    /// Lost nodes, with the message of their Ready condition.
     #[serde(default)]
     pub lost_nodes: BTreeMap<String, String>,
     /// Nodes on which earlier attempts failed.
     #[serde(default)]
     pub failed_nodes: Vec<String>,
-    /// When the Launcher's output was looked at, and when it had printed last.
+    /// When the Launcher's output was read, and when it had last printed.
     #[serde(default)]
     pub output_looked: Option<Timestamp>,
     #[serde(default)]
     pub output_last: Option<Timestamp>,
-    /// What the Workers' launch agents say, by index.
+    /// The log lines of the Workers' launch agents, by index.
     #[serde(default)]
     pub agents: BTreeMap<usize, String>,
 }
@@ -90,10 +90,10 @@ pub struct LauncherScene {
     pub failed: Option<JobFailed>,
     #[serde(default)]
     pub pods: Vec<PodScene>,
-    /// A pod that was seen to fail and is gone.
+    /// A pod that was observed to fail and is gone.
     #[serde(default)]
     pub gone: Option<PodScene>,
-    /// What the run that failed had printed.
+    /// The output of the failed run.
     #[serde(default)]
     pub log: Option<String>,
 }
@@ -123,7 +123,7 @@ pub struct PodScene {
     pub exit_reason: Option<String>,
     #[serde(default)]
     pub exit_message: Option<String>,
-    /// The container was started again after it ended.
+    /// Whether the container was restarted after it ended.
     #[serde(default)]
     pub restarted: bool,
     /// The node's mode.
@@ -169,7 +169,7 @@ pub fn settings(scene: &Scene) -> Settings {
     }
 }
 
-/// The scene as the operator would have seen it.
+/// The scene as the operator would have observed it.
 pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
     let status = scene.job.status.clone().unwrap_or_default();
     let key = KeyPair { private_pem: "PRIVATE".to_owned(), public_line: "PUBLIC\n".to_owned() };
@@ -340,7 +340,7 @@ fn container_state(scene: &PodScene) -> ContainerState {
     }
 }
 
-/// A wait in whole and broken seconds, for a golden file.
+/// A wait in seconds with fractions, for a golden file.
 pub fn seconds(wait: Duration) -> f64 {
     wait.as_secs_f64()
 }

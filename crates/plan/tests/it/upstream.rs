@@ -1,5 +1,6 @@
-//! Our objects beside those that mpi-operator v0.8.2 itself made of the same jobs (`testdata/*/upstream.yaml`). They are
-//! equal but for the deviations listed here, each of which only adds.
+//! Compares our objects with those that mpi-operator v0.8.2 itself made for the same jobs
+//! (`testdata/*/upstream.yaml`). They are equal except for the deviations listed here, each of which only adds
+//! something.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use crate::golden::show_child;
 use crate::scene::{Scene, settings};
 
-/// The operator's watches select by these, also the Service, the ConfigMap and the Launcher's Job.
+/// The operator's watches select by these labels, also on the Service, the ConfigMap and the Launcher's Job.
 const ADDED_LABELS: [&str; 2] = [api::LABEL_OPERATOR_NAME, api::LABEL_JOB_NAME];
 /// Open MPI 5 reads these in place of `OMPI_MCA_orte_*`.
 const ADDED_VARIABLES: &str = "PRTE_MCA_";
@@ -32,7 +33,7 @@ fn objects_are_upstreams_but_for_what_is_added() {
     assert!(compared >= 8, "only {compared} jobs were compared");
 }
 
-/// The objects of a job's first pass, without what we add.
+/// The objects of a job's first pass, without our additions.
 fn made_of(scene: &Scene) -> Vec<Value> {
     let job = plan::validate(&scene.job).unwrap();
     let key = KeyPair { private_pem: String::new(), public_line: String::new() };
@@ -66,7 +67,7 @@ fn without_additions(mut object: Value) -> Value {
     object
 }
 
-/// Orders objects; a Service and a Job never share a name.
+/// The sort key of an object; a Service and a Job never share a name.
 fn name(object: &Value) -> String {
     object["metadata"]["name"].to_string()
 }

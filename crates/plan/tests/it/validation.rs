@@ -1,4 +1,4 @@
-//! Validation: upstream's rules and the annotations', fault by fault, and all of them at once.
+//! Validation by upstream's rules and those of our annotations: each fault alone, and all of them at once.
 
 use api::MPIJob;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The live view on the terminal: jobs above, the chosen job's pods and output below.
+//! The live view on the terminal: jobs at the top, the selected job's pods and output below.
 
 use std::io;
 
@@ -14,19 +14,19 @@ use super::{POD_HEADINGS, View, bytes, cores, pod_cells};
 use crate::failure::Failure;
 use crate::shown::ago;
 
-/// Rows of the screen for the pods at most; the output gets the rest.
+/// The maximum number of screen rows for pods; the output gets the rest.
 const MAX_POD_ROWS: u16 = 10;
 
-/// The terminal, taken over; given back when it is dropped, and by a panic.
+/// The terminal under our control; restored when this is dropped, and on a panic.
 pub(super) struct Screen(DefaultTerminal);
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Takes control of the terminal.
     pub(super) fn begin() -> Result<Screen, Failure> {
         ratatui::try_init().map(Screen).map_err(failed)
     }
 
-    /// Shows the view.
+    /// Draws the view.
     pub(super) fn draw(&mut self, view: &View) -> Result<(), Failure> {
         self.0.draw(|frame| draw(frame, view)).map(drop).map_err(failed)
     }
@@ -164,7 +164,7 @@ fn draw_output(frame: &mut Frame, view: &View, area: Rect) {
         .log
         .iter()
         .skip(view.log.len().saturating_sub(room))
-        // A tabulator or an escape sequence of a program's would draw over the rest.
+        // A tab or an escape sequence in a program's output would overwrite the rest.
         .map(|line| Line::raw(plain(line)))
         .collect();
     let block = Block::new().title(" the launcher's output ").borders(ratatui::widgets::Borders::TOP);

@@ -1,17 +1,17 @@
-//! More of what the transcripts speak of: in a namespace of its own a job for each verb that acts on one or explains one,
-//! with what was told of it, and jobs of the other kinds.
+//! More objects for the transcripts: in a separate namespace, a job with its events for each verb that acts on or
+//! explains one, and jobs of the other kinds.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::stage::{job, pod};
 
-/// The namespace of these.
+/// The namespace of these jobs.
 pub const CAST: &str = "team-nlp";
-/// The one with jobs of every kind.
+/// The namespace with jobs of every kind.
 pub const MIXED: &str = "team-mix";
 
-/// The definitions of the other kinds and of Kueue's Workload: names and groups are theirs, their schemas let everything pass.
+/// The CRDs of the other kinds and of Kueue's Workload: names and groups are real, the schemas accept everything.
 pub fn definitions() -> [Value; 4] {
     [
         definition("kueue.x-k8s.io", "v1beta1", "Workload", "workloads"),
@@ -70,7 +70,7 @@ pub fn jobs_of_other_kinds() -> [(&'static str, &'static str, &'static str, Valu
     ]
 }
 
-/// Kueue's Workloads of the job `queued`, which has this identifier, and of one that came before it.
+/// Kueue's Workloads of the job `queued`, whose UID is `job`, and of a job that came before it.
 pub fn workloads(job: &str) -> [Value; 2] {
     let workload = |name: &str, owner: &str, uid: &str, message: &str| {
         json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload",
@@ -187,7 +187,7 @@ pub fn pods() -> Vec<Value> {
     pods
 }
 
-/// What was told of them, all at the same moment, so that the order is that of the names.
+/// Their events, all at the same time, so that they are ordered by name.
 pub fn events(at: Timestamp) -> Vec<Value> {
     let event = |name: &str, kind: &str, about: &str, type_: &str, reason: &str, message: &str| {
         let (group, object) = if kind == "MPIJob" { ("kubeflow.org/v2beta1", kind) } else { ("v1", kind) };

@@ -1,4 +1,4 @@
-//! What the transcripts speak of: an API in this process with jobs of every phase, their pods, and what those wrote.
+//! The objects of the transcripts: an API in this process with jobs of every phase, their pods, and the pods' output.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use tokio::runtime::Runtime;
 use super::cast::{self, CAST, MIXED};
 use crate::odh::Home;
 
-/// The namespace of most of it.
+/// The namespace of most objects.
 const TEAM: &str = "team-cv";
-/// The one that may not create anything more.
+/// The namespace whose quota allows no more jobs.
 const FULL: &str = "team-full";
-/// Files that transcripts speak of.
+/// Files that the transcripts use.
 const FILES: [(&str, &str); 5] = [
     ("good.yaml", include_str!("../../manifests/good.yaml")),
     ("faults.yaml", include_str!("../../manifests/faults.yaml")),
@@ -35,10 +35,10 @@ const FILES: [(&str, &str); 5] = [
         "There are not enough slots available in the system to satisfy the 8\nslots that were requested by the application:\n\n  ./train\n",
     ),
 ];
-/// How long what happens to a job meanwhile waits for that job.
+/// How long a concurrent event waits for its job to exist.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cluster with objects that nobody moves.
+/// A cluster with objects that no controller changes.
 pub struct Stage {
     runtime: Runtime,
     client: Client,
@@ -47,7 +47,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Sets it.
+    /// Creates the cluster and its objects.
     pub fn set() -> Stage {
         let home = Home::new();
         let runtime =
@@ -72,7 +72,7 @@ impl Stage {
         &self.home
     }
 
-    /// `odh` as one who uses this cluster.
+    /// `odh` as a user of this cluster.
     pub fn command(&self, words: &[String]) -> Command {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut command = self.home.command(&words);
@@ -80,7 +80,7 @@ impl Stage {
         command
     }
 
-    /// Does what a transcript says happens meanwhile.
+    /// Makes the concurrent event of a transcript happen.
     pub fn meanwhile(&self, what: Option<&str>, command: Pid) {
         match what.map(|what| what.split(' ').collect::<Vec<_>>()).as_deref() {
             None => {}
@@ -92,7 +92,7 @@ impl Stage {
         }
     }
 
-    /// What happens to a job, in whichever namespace it is, once it is there.
+    /// Changes a job, in any namespace, once it exists.
     async fn befall(&self, what: &str, name: &str) {
         let began = Instant::now();
         let namespace = loop {
@@ -316,12 +316,12 @@ fn pods_of_them() -> Vec<Value> {
     ]
 }
 
-/// A node that keeps what the pods wrote, at a second of its own each line.
+/// A node that has the pods' output, with each line at a different second.
 struct Scribe;
 
 /// 2026-01-01T00:00:00Z
 const NEW_YEAR: i64 = 1_767_225_600;
-/// How many lines the connection brings that breaks; one of them is known after the first.
+/// The number of lines before a connection breaks; one of them is already known after the first.
 const LINES_UNTIL_BREAK: usize = 3;
 const YIELDS_UNTIL_SENT: usize = 8;
 
@@ -356,7 +356,7 @@ impl Kubelet for Scribe {
             let mut lines = written(&request.pod);
             let second = |at: jiff::Timestamp| u32::try_from(at.as_second() - NEW_YEAR).unwrap_or(0);
             lines.retain(|(written, _)| request.since.is_none_or(|since| *written >= second(since)));
-            // Each connection to this one breaks after the first lines that it has not brought before.
+            // Each connection to this pod breaks after the first lines that it has not yet delivered.
             let breaks = request.pod == "flaky-launcher-m3z8v" && lines.len() > LINES_UNTIL_BREAK;
             lines.truncate(if breaks { LINES_UNTIL_BREAK } else { lines.len() });
             let tail = request.tail_lines.and_then(|tail| usize::try_from(tail).ok()).unwrap_or(lines.len());
@@ -372,7 +372,7 @@ impl Kubelet for Scribe {
                 return Ok(text.boxed());
             }
             let broken = futures::stream::once(async {
-                // Until what came before it is on its way.
+                // Yields until the preceding lines are on their way.
                 for _ in 0..YIELDS_UNTIL_SENT {
                     tokio::task::yield_now().await;
                 }
@@ -383,7 +383,7 @@ impl Kubelet for Scribe {
         .boxed()
     }
 
-    /// `echo` and `hostname` as everywhere, `exit N` as in a shell; nothing else is to be found.
+    /// Knows `echo`, `hostname`, and a shell's `exit N`; no other command is found.
     fn exec(&self, request: ExecRequest) -> BoxFuture<'static, Result<Process, StreamError>> {
         let (stdout, code) = match &request.command.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             ["echo", words @ ..] => (words.join(" ") + "\n", 0),

@@ -1,4 +1,5 @@
-//! What Kubernetes says in statuses and events, as [`super::super::facts`] writes them down, or as `kubectl describe` and `kubectl get events` print them.
+//! Kubernetes' statuses and events, as written by [`super::super::facts`] or printed by `kubectl describe` and
+//! `kubectl get events`.
 
 use super::super::cause::Cause;
 use super::weight::{EXIT, REASON, ROOT, STATUS, SYMPTOM};

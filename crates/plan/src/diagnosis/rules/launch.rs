@@ -1,10 +1,10 @@
-//! How starting the daemons and the program on the workers fails: names, connections, keys, programs.
+//! Failures to start the daemons and the program on the Workers: names, connections, keys, programs.
 
 use super::super::cause::Cause;
 use super::weight::{CONNECT, CONSEQUENCE, EXIT, ROOT, SYMPTOM};
 use super::{Rule, Speaker, rule};
 
-/// Programs that MPI starts on the workers.
+/// Programs that MPI starts on the Workers.
 macro_rules! daemons {
     () => {
         r"(?:orted|prted|hydra_pmi_proxy|hydra_bstrap_proxy|pmi_proxy|bstrap_proxy)"
@@ -394,7 +394,8 @@ pub(super) const RULES: &[Rule] = &[
         "[mpiexec@train-launcher] check_downstream_work_complete (mpiexec.c:945): downstream from host train-worker-1 was killed by signal 9 (Killed)",
     )
     .run(),
-    // A proxy ends with its ranks, with the shell that started it or with the connection: that it ended explains nothing.
+    // A proxy ends with its ranks, with the shell that started it, or with the connection, so its end explains
+    // nothing.
     rule(
         "hydra-downstream-ended",
         Cause::Unknown,
@@ -416,8 +417,8 @@ pub(super) const RULES: &[Rule] = &[
     )
     .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
     .run(),
-    // Open MPI 4 and 5 print this text for both: a file that is missing and one that lacks the executable bit. Only the
-    // name can tip the balance: scripts, and names that say so, are mostly there and not executable.
+    // Open MPI 4 and 5 print this text both for a missing file and for one without the executable bit. Only the name
+    // gives a hint: scripts mostly exist and are not executable.
     rule(
         "exe-missing-or-no-access",
         Cause::ExecutableNotFound,
@@ -497,7 +498,7 @@ pub(super) const RULES: &[Rule] = &[
         "bash: line 1: ./train: No such file or directory",
     )
     .by(Speaker::Rank),
-    // The remote shell does not find what the launcher asked it for, and the daemons do not start.
+    // The remote shell does not find the program that the launcher requested, and the daemons do not start.
     rule(
         "shell-no-custom-daemon",
         Cause::DaemonMissing,

@@ -1,4 +1,4 @@
-//! How daemons and ranks fail to reach one another: MPI, UCX, NCCL, Gloo, PyTorch's rendezvous.
+//! Failures of daemons and ranks to reach one another: MPI, UCX, NCCL, Gloo, PyTorch's rendezvous.
 
 use super::super::cause::Cause;
 use super::weight::{CONNECT, CONSEQUENCE, EXIT, REASON, ROOT, SYMPTOM, WARNING};
@@ -59,7 +59,7 @@ pub(super) const RULES: &[Rule] = &[
         "odh-launch: train-worker-0: no answer from the launcher at 10.0.0.5 port 43915 for 6 s: packets to it are dropped, or its machine is gone",
     )
     .says("MPI communication failure – check NetworkPolicies: {host|a worker} cannot connect back to the launcher at {peer|} port {port|}: packets are dropped"),
-    // Between workers
+    // Between Workers
     rule(
         "agent-no-answer",
         Cause::PeerUnreachable,

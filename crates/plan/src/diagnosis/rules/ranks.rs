@@ -164,7 +164,7 @@ pub(super) const RULES: &[Rule] = &[
         r"=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
         "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 559 RUNNING AT train-worker-1\n=   EXIT CODE: 139",
     )
-    // The wait status: the signal's number, plus 128 where a core was written.
+    // The wait status: the signal's number, plus 128 if a core was dumped.
     .block(r"=   EXIT CODE: (?:4|6|7|8|11|132|133|134|135|136|139)\b|=   KILLED BY SIGNAL: (?:4|5|6|7|8|11|31)\b")
     .details(&[r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)", r"(?:EXIT CODE|KILLED BY SIGNAL): (?P<signal>\d+)"])
     .says("A rank on {host|a worker} crashed (signal or wait status {signal|unknown})")
@@ -192,7 +192,7 @@ pub(super) const RULES: &[Rule] = &[
     .block(r"=   EXIT STATUS: \d+|=   EXIT CODE: (?:1|2|3|255|256|512|768)\b")
     .details(&[r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)", r"EXIT (?:STATUS|CODE): (?P<code>\d+)"])
     .report(),
-    // Intel MPI ends the other ranks with signal 9 and reports those, often nothing else: it names no cause.
+    // Intel MPI ends the other ranks with signal 9 and reports those, often nothing else, so this names no cause.
     rule(
         "intel-killed",
         Cause::Unknown,
@@ -272,8 +272,8 @@ pub(super) const RULES: &[Rule] = &[
         "[train-worker-1:00419] *** MPI_ERR_INTERN: internal error",
     )
     .by(Speaker::Rank),
-    // MPI ended the rank, not the program by MPI_Abort, though the launcher reports both in the same words. It follows, too, where
-    // a peer has ended or cannot be reached.
+    // MPI ended the rank; the program did not call MPI_Abort, though the launcher reports both in the same words. This
+    // can also be a consequence of a peer that ended or cannot be reached.
     rule(
         "ompi-errors-are-fatal",
         Cause::MpiError,

@@ -1,4 +1,4 @@
-//! What was asked for and cannot be: slots, options, hostfiles, versions, limits.
+//! Settings that cannot be satisfied: slots, options, hostfiles, versions, limits.
 
 use super::super::cause::Cause;
 use super::weight::{CONNECT, CONSEQUENCE, REASON, ROOT, SYMPTOM};

@@ -1,13 +1,14 @@
-//! What programs say that are called in place of ssh, each in its own words: any prefix, any letter case.
+//! Messages of programs that are called in place of ssh, each in its own words: any prefix, any letter case.
 //!
-//! Such words are anyone's. These rules count only where the launcher reports that it could not start its daemons, and then with
-//! medium confidence: a script before mpirun may have said them, too. ssh's and the launch agent's own words are in [`super::launch`].
+//! Any program may print such words. These rules count only if the launcher reports that it could not start its
+//! daemons, and then with medium confidence, because a script before mpirun may have printed them, too. The messages
+//! of ssh and the launch agent are in [`super::launch`].
 
 use super::super::cause::Cause;
 use super::weight::SYMPTOM;
 use super::{Rule, Speaker, rule};
 
-/// Below what names a cause in the words of ssh, of the launch agent or of mpirun, above what only reports it.
+/// Below the rules for ssh, the launch agent and mpirun that name a cause, above those that only report it.
 const WEIGHT: i32 = SYMPTOM + 4;
 
 const fn transport(
@@ -22,7 +23,8 @@ const fn transport(
     rule
 }
 
-/// Where a line says so, what was to be reached: `connect to host NAME port 22`, `Connection to user@NAME:22`, `dial tcp 10.0.0.7:22`.
+/// Captures the peer if the line names one: `connect to host NAME port 22`, `Connection to user@NAME:22`, `dial tcp
+/// 10.0.0.7:22`.
 macro_rules! peer {
     ($words:literal) => {
         concat!(

@@ -1,4 +1,4 @@
-//! Failures that statuses and events tell of.
+//! Failures that are visible in statuses and events.
 
 use super::super::{
     ContainerFacts, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, Terminated, World, diagnose,
@@ -188,7 +188,7 @@ fn the_promised_sentences_appear_word_for_word() {
 }
 
 #[test]
-fn the_status_tells_a_kill_for_want_of_memory_from_any_other() {
+fn the_status_distinguishes_an_oom_kill_from_other_kills() {
     let text =
         "mpirun noticed that process rank 1 with PID 6 on node train-worker-1 exited on signal 9 (Killed).\n";
     assert_eq!(told(&Facts::default(), text, Ending::Exited(137)).cause.word(), "RankKilled");

@@ -1,11 +1,11 @@
-//! The measured outputs, disturbed in the ways in which real ones differ: the cause must stay.
+//! The measured outputs, altered in the ways in which real ones vary: the cause must stay the same.
 
 use proptest::prelude::*;
 
 use super::super::Ending;
 use super::{of, samples, word};
 
-/// Lines that any job may print between others; none is evidence of anything.
+/// Lines that any job may print in between; none is evidence of anything.
 const CHATTER: [&str; 10] = [
     "epoch 3/10 step 400 loss 0.1273 acc 0.9731",
     "INFO:root:saved checkpoint to /checkpoints/step-400.pt",
@@ -30,7 +30,7 @@ fn right(sample: &samples::Sample, text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Everywhere but in paths, where a worker's name does not stand.
+/// Renames pods everywhere except in paths, where no Worker's name occurs.
 fn renamed(text: &str, prefix: &str) -> String {
     text.replace("s-worker-", &format!("{prefix}-worker-"))
         .replace("a-worker-", &format!("{prefix}-worker-"))
@@ -45,7 +45,7 @@ fn with_paths(text: &str, root: &str) -> String {
         .replace("mpirun.openmpi", "mpirun")
 }
 
-/// Other source lines, process ids and addresses.
+/// Shifts source line numbers, process IDs and addresses.
 fn with_versions(text: &str, shift: u32) -> String {
     let number = regex::Regex::new(r"(\.c:|:0|\[\[|PID |PID:\s+|pid )(\d+)").unwrap();
     number
@@ -86,12 +86,12 @@ proptest! {
     #[test]
     fn unrelated_lines_before_between_and_after(index in any_sample(), places in proptest::collection::vec((0.0..1.0f64, 0..CHATTER.len()), 1..12)) {
         let sample = &samples::all()[index];
-        // "0 of 1" in every line is the evidence itself: a rank that is 2 of 8 would be another run.
+        // "0 of 1" in every line is the evidence itself: with a rank "2 of 8" it would be a different run.
         prop_assume!(!sample.right.iter().any(|right| right == "WrongMpi" || right == "null"));
         let mut lines: Vec<&str> = sample.text.lines().collect();
         for (place, which) in &places {
             let at = (place * (lines.len() + 1) as f64) as usize;
-            // One line between two of a help text is what buffers do; they do not break its lines apart.
+            // Buffering can insert a line between two lines of a help text, but never splits a line.
             lines.insert(at.min(lines.len()), CHATTER[*which]);
         }
         right(sample, &lines.join("\n"))?;
@@ -104,13 +104,14 @@ proptest! {
         let last = diagnosis.evidence.iter().filter_map(|evidence| evidence.line).max().unwrap_or(0);
         let lines: Vec<&str> = sample.text.lines().collect();
         let keep = last + ((lines.len().saturating_sub(last)) as f64 * share) as usize;
-        // A program that a shell does not find is the daemon only because the launcher says so further down.
+        // A program that the shell does not find is known to be the daemon only from the launcher's message further
+        // down.
         let keep = if sample.name == "ompi_orted_not_found" { keep.max(4) } else { keep };
         right(sample, &lines[..keep.min(lines.len())].join("\n"))?;
     }
 
     #[test]
-    fn whatever_comes_in_it_answers(bytes in proptest::collection::vec(any::<u8>(), 0..4000), code in any::<i32>()) {
+    fn any_input_gets_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..4000), code in any::<i32>()) {
         let output = super::super::Output::from(bytes.as_slice());
         for ending in [Ending::Unknown, Ending::Exited(code), Ending::Running { silent_seconds: code.unsigned_abs().into() }] {
             let _ = super::super::diagnose(&output, ending, &super::super::Facts::default());
@@ -118,7 +119,7 @@ proptest! {
     }
 }
 
-/// Long host names, and output of a rank after every single line.
+/// Long host names, and a rank's output after every single line.
 #[test]
 fn every_sample_survives_long_names_and_a_talkative_rank() {
     let name = regex::Regex::new(r"\b([as]-(?:worker-\d|launcher))\b").unwrap();

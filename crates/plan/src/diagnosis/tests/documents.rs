@@ -1,4 +1,4 @@
-//! The documents that are written from the rules and the samples. `UPDATE=1 cargo test -p plan generated_` rewrites them.
+//! The documents generated from the rules and the samples. `UPDATE=1 cargo test -p plan generated_` rewrites them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

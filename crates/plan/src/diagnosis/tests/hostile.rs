@@ -1,11 +1,11 @@
-//! Runs that did not fail though their programs print the same words; fakes; outputs of any size and content.
+//! Runs that did not fail although their programs print the same words; fakes; outputs of any size and content.
 
 use std::time::Instant;
 
 use super::super::{Collector, Confidence, Ending, Facts, Output, diagnose};
 use super::{of, samples, word};
 
-/// All evidence of all samples, as a program might print it: a test-suite's log, a tutorial, a chat bot's answer.
+/// All evidence of all samples, as a program might print it: a test suite's log, a tutorial, a chatbot's answer.
 fn everything() -> String {
     samples::all()
         .iter()
@@ -15,7 +15,7 @@ fn everything() -> String {
 }
 
 #[test]
-fn a_run_that_ended_well_is_left_alone_whatever_it_printed() {
+fn a_successful_run_has_no_diagnosis_whatever_it_printed() {
     let quoted: String = everything().lines().map(|line| format!("assistant: {line}\n")).collect();
     for text in [
         everything(),
@@ -46,7 +46,7 @@ fn a_run_that_goes_on_is_left_alone() {
 }
 
 #[test]
-fn what_a_program_got_over_does_not_explain_a_later_silence() {
+fn an_error_that_a_program_survived_does_not_explain_a_later_silence() {
     let progress = "epoch 1 loss 0.3\n".repeat(200);
     let text = format!("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n{progress}");
     assert_eq!(word(&text, Ending::Running { silent_seconds: 60 }), "SilentHang");
@@ -79,7 +79,7 @@ fn evidence_that_only_the_program_gives_is_called_weak() {
 }
 
 #[test]
-fn a_failure_of_which_nothing_is_known_is_unknown() {
+fn a_failure_without_evidence_is_unknown() {
     for (text, code) in [("", 1), ("", 255), ("hello\n", 1), ("something went wrong\n", 255)] {
         let diagnosis = of(text, Ending::Exited(code)).unwrap();
         assert_eq!(
@@ -127,6 +127,6 @@ fn lines_that_all_look_like_evidence_are_read_in_bounded_time() {
     let text = everything().repeat(40);
     let begun = Instant::now();
     assert!(of(&text, Ending::Exited(1)).is_some());
-    // Unoptimised builds on busy machines: this guards against quadratic behaviour, the benchmark measures.
+    // For unoptimized builds on busy machines: this guards against quadratic behaviour; the benchmark measures speed.
     assert!(begun.elapsed().as_secs() < 60, "{:?} for {} lines", begun.elapsed(), text.lines().count());
 }

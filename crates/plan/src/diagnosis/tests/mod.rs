@@ -1,5 +1,5 @@
-//! What the diagnosis must get right: the measured samples, the same disturbed, runs that did not fail, hostile input,
-//! and statuses and events; and the documents that are generated from it.
+//! What the diagnosis must get right: the measured samples, altered samples, runs that did not fail, hostile input,
+//! and statuses and events; also the documents generated from it.
 
 mod cluster;
 mod disturbed;
@@ -17,7 +17,7 @@ fn of(text: &str, ending: Ending) -> Option<Diagnosis> {
     diagnose(&Output::from(text), ending, &Facts::default())
 }
 
-/// Its cause's word; `null` where nothing failed.
+/// Its cause's word; `null` if nothing failed.
 fn word(text: &str, ending: Ending) -> &'static str {
     of(text, ending).map_or("null", |diagnosis| diagnosis.cause.word())
 }

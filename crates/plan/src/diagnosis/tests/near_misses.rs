@@ -1,4 +1,4 @@
-//! Words that look like a cause and are none, beside the words that are one: what is not known stays unknown.
+//! Text that resembles a cause but is not one, next to text that is: an unknown cause stays unknown.
 
 use super::super::{Confidence, Ending, Output, warnings};
 use super::{of, word};
@@ -17,7 +17,7 @@ const NOT_LAUNCHED: [(&str, i32); 4] = [
     ),
 ];
 
-/// What programs say that are called in place of ssh.
+/// Messages of programs that are called in place of ssh.
 const TRANSPORTS: [(&str, &str); 26] = [
     (
         "ConnectionRefused",
@@ -111,7 +111,7 @@ fn words_that_only_resemble_a_transports_stay_unknown() {
 }
 
 #[test]
-fn what_a_good_run_complained_about_is_a_note_and_no_failure() {
+fn complaints_in_a_successful_run_are_notes_and_not_failures() {
     let complaint = "WARNING: An invalid value was given for btl_tcp_if_exclude.  This\nvalue will be ignored.\n\n  Local host: w-0\n  Value:      ib0\n";
     let text = format!("rank 0 begins\n{complaint}{complaint}done\n");
     assert_eq!(of(&text, Ending::Exited(0)), None);
@@ -124,7 +124,7 @@ fn what_a_good_run_complained_about_is_a_note_and_no_failure() {
     }
 }
 
-/// Exit code, cause and output. Of each pair the first names its cause; the second resembles it and is none.
+/// Exit code, cause and output. In each pair the first names its cause; the second only resembles it.
 const NEAR_MISSES: &[(i32, &str, &str)] = &[
     // Hydra's proxies
     (
@@ -178,7 +178,7 @@ const NEAR_MISSES: &[(i32, &str, &str)] = &[
         "RankAborted",
         "prterun has exited due to process rank 1 with PID 0 on node w-0 calling\n\"abort\". This may have caused other processes in the application to be\n",
     ),
-    // A program that is missing, and a directory that is
+    // A missing program, and a missing directory
     (
         183,
         "ExecutableNotFound",

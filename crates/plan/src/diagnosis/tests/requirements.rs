@@ -1,10 +1,10 @@
-//! The sentences that the requirements (REQUIREMENTS.md, "Failure diagnosis with a fix and a link", and those beside it) give word
-//! for word, each where it applies.
+//! The sentences that the requirements give word for word (REQUIREMENTS.md, "Failure diagnosis with a fix and a link",
+//! and neighbouring sections), each in its situation.
 
 use super::super::facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated};
 use super::super::{Diagnosis, Ending, Output, diagnose};
 
-/// What is known, how the launcher ended, what it printed; then the cause, what the message says word for word, and words of the
+/// The facts, how the launcher ended and its output; then the cause, the message's exact words, and words of the
 /// advice.
 struct Sentence {
     facts: Facts,
@@ -45,7 +45,7 @@ fn short_of_gpus() -> Facts {
     facts
 }
 
-/// What Kubernetes says.
+/// Messages of Kubernetes.
 fn of_cluster() -> Vec<Sentence> {
     let of_cluster = |facts, cause, says, advises| Sentence {
         facts,
@@ -103,7 +103,7 @@ fn of_cluster() -> Vec<Sentence> {
     ]
 }
 
-/// What the launcher prints.
+/// Messages of the launcher.
 fn of_output() -> Vec<Sentence> {
     let of_output = |code, printed, cause, says, advises| Sentence {
         facts: Facts::default(),
@@ -154,7 +154,7 @@ fn of_output() -> Vec<Sentence> {
 }
 
 #[test]
-fn the_sentences_of_the_requirements_stand_word_for_word_where_they_apply() {
+fn the_required_sentences_appear_word_for_word_where_they_apply() {
     let wrong: Vec<String> = of_cluster()
         .iter()
         .chain(&of_output())

@@ -1,4 +1,4 @@
-//! The outputs of real MPI launches that failed, each with the causes that are right.
+//! The outputs of real failed MPI launches, each with the acceptable causes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub(super) struct Sample {
     pub name: String,
     pub text: String,
     pub ending: Ending,
-    /// Any of these is right.
+    /// The acceptable causes.
     pub right: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ fn every_measured_output_gets_a_right_cause() {
 }
 
 #[test]
-fn evidence_stands_where_it_says() {
+fn evidence_is_on_the_line_that_it_names() {
     for sample in all() {
         let lines: Vec<&str> = sample.text.split('\n').collect();
         for evidence in of(&sample.text, sample.ending).into_iter().flat_map(|diagnosis| diagnosis.evidence) {
@@ -65,7 +65,7 @@ fn evidence_stands_where_it_says() {
     }
 }
 
-/// The workers that the measured outputs name, or allow to be found.
+/// The Workers that the measured outputs name, or from which they can be derived.
 #[test]
 fn the_worker_is_named_where_the_output_names_it() {
     for (name, worker) in [

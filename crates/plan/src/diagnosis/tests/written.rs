@@ -1,4 +1,4 @@
-//! Outputs written after what the programs' sources print, for causes and versions that the measured ones lack.
+//! Outputs composed from the programs' sources, for causes and versions that the measured ones lack.
 
 use super::super::facts::{Facts, PodFacts};
 use super::super::{Cause, Confidence, Ending, Output, diagnose};
@@ -311,7 +311,7 @@ fn outputs_written_after_the_sources_get_their_cause_and_worker() {
 }
 
 #[test]
-fn processes_that_did_not_find_each_other_are_told_from_a_job_of_one() {
+fn processes_that_did_not_find_each_other_are_distinguished_from_a_job_of_one() {
     let wrong = |text: &str| of(text, Ending::Exited(0)).map(|diagnosis| diagnosis.cause.word());
     assert_eq!(
         wrong(
@@ -353,7 +353,7 @@ fn pods() -> Facts {
 const UNANSWERED: &str = "odh-launch: w-0: no answer from 10.0.0.7 port 1024 for 6 s: packets to it are dropped, or its machine is gone\n";
 
 #[test]
-fn a_peer_that_does_not_answer_is_named_and_told_from_a_slow_one() {
+fn a_peer_that_does_not_answer_is_named_and_distinguished_from_a_slow_one() {
     let silent = Ending::Running { silent_seconds: 60 };
     let found = |text: &str| diagnose(&Output::from(text), silent, &pods());
     let unanswered = found(UNANSWERED).unwrap();
@@ -391,7 +391,7 @@ fn ranks_that_have_ended_explain_a_silence_and_nothing_else() {
 }
 
 #[test]
-fn a_rank_killed_for_want_of_memory_is_told_from_one_that_somebody_killed() {
+fn an_oom_killed_rank_is_distinguished_from_one_killed_by_hand() {
     let report = "mpirun noticed that process rank 1 with PID 697 on node w-1 exited on signal 9 (Killed).\n";
     let counted = "odh-launch: w-1: 1 process was killed by the kernel: out of memory, limit 128 MiB\n";
     let found = of(&format!("{report}{counted}"), Ending::Exited(137)).unwrap();
@@ -401,7 +401,7 @@ fn a_rank_killed_for_want_of_memory_is_told_from_one_that_somebody_killed() {
 }
 
 #[test]
-fn a_rule_that_a_rank_prints_does_not_end_the_launchers_words() {
+fn a_line_of_dashes_from_a_rank_does_not_end_the_launchers_message() {
     let text = "--------------------------------------------------------------------------\nmpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n----------------------------------------\n\n  Process name: [[42395,1],1]\n  Exit code:    3\n--------------------------------------------------------------------------\n";
     let found = of(text, Ending::Exited(3)).unwrap();
     assert!(found.message.starts_with("Rank 1 exited with code 3"), "{}", found.message);
