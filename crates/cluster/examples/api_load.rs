@@ -1,10 +1,10 @@
-//! Load for an API server, the embedded one or another, from outside, over TLS: what `bench/api` measures with.
+//! Generates load on an API server, the embedded one or another, over TLS. Used by `bench/api`.
 //!
-//! - `api_load serve memory|disk FOLDER`: serves the embedded API, without controllers and node, until standard input
+//! - `api_load serve memory|disk FOLDER`: serves the embedded API, without controllers and nodes, until standard input
 //!   ends; prints the path of its kubeconfig.
-//! - `api_load load KUBECONFIG [PODS]`: makes the requests, with so many pods or 10,000, and prints the figures as one
-//!   JSON object.
-//! - `api_load pods KUBECONFIG COUNT`: creates so many pods on a cluster with a node and prints the seconds until all run.
+//! - `api_load load KUBECONFIG [PODS]`: runs the load with this many pods, by default 10,000, and prints the results as
+//!   one JSON object.
+//! - `api_load pods KUBECONFIG COUNT`: creates pods on a cluster with a node, and prints the seconds until all run.
 
 #![expect(
     clippy::print_stdout,
@@ -27,19 +27,19 @@ use tokio::sync::mpsc;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Where everything happens.
+/// The namespace of all pods.
 const NAMESPACE: &str = "load";
-/// Requests under way at once.
+/// The number of concurrent requests.
 const CONCURRENCY: usize = 32;
-/// Connections they share.
+/// The number of connections that they share.
 const CONNECTIONS: usize = 4;
-/// Pods that are created, read and stored.
+/// The default number of pods to create and read.
 const PODS: usize = 10_000;
-/// Watchers of all pods.
+/// The number of watchers of all pods.
 const WATCHERS: usize = 100;
-/// Changes that they are told, one at a time, where there are as many pods.
+/// The number of changes to watch, made one at a time; at most the number of pods.
 const CHANGES: usize = 200;
-/// No event takes longer unless it is lost.
+/// The timeout after which an event counts as lost.
 const LOST: Duration = Duration::from_secs(20);
 
 fn main() -> Outcome<()> {
@@ -67,14 +67,14 @@ async fn serve(durable: bool, folder: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// A client with a connection of its own.
+/// Returns a client with a connection of its own.
 async fn client(path: &str) -> Outcome<Client> {
     let kubeconfig = Kubeconfig::read_from(path)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
-/// A pod as an MPI job's Worker is, of some 1.5 KB.
+/// A pod like the Worker of an MPI job, of about 1.5 KB.
 fn pod(number: usize) -> Outcome<Pod> {
     let name = format!("load-worker-{number}");
     let variables: Vec<Value> = (0..8)
@@ -147,7 +147,7 @@ async fn load(path: &str, count: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Creates pods that do nothing, and waits until the node reports every one of them as running.
+/// Creates idle pods, and waits until the node reports all of them as running.
 async fn start_pods(path: &str, count: usize) -> Outcome<()> {
     let client = client(path).await?;
     make_namespace(&client).await?;
@@ -201,13 +201,14 @@ async fn make_namespace(client: &Client) -> Outcome<()> {
     Ok(())
 }
 
-/// Milliseconds from the request of a change until a watcher has it, of every watcher and change, sorted.
+/// Returns, for each watcher and change, the milliseconds from the request until the watcher has the event;
+/// sorted.
 async fn watch(path: &str, api: &Api<Pod>, changes: usize) -> Outcome<Vec<f64>> {
     let now = api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
     let now = now.unwrap_or_default();
     let (sender, mut seen) = mpsc::channel::<(String, Instant)>(WATCHERS * 2);
     for _ in 0..WATCHERS {
-        // Each with a connection of its own, as watchers in other processes have.
+        // Each watcher has its own connection, like watchers in other processes.
         let pods: Api<Pod> = Api::namespaced(client(path).await?, NAMESPACE);
         let (sender, now) = (sender.clone(), now.clone());
         let mut events = pods.watch(&WatchParams::default(), &now).await?.boxed();
@@ -234,7 +235,7 @@ async fn watch(path: &str, api: &Api<Pod>, changes: usize) -> Outcome<Vec<f64>> 
             }
         }
     }
-    // The namespace stays full for whoever looks at the server's memory; it goes with the server.
+    // The pods stay, so that the server's memory can be measured.
     let _ = api.delete("load-worker-0", &DeleteParams::default().grace_period(0)).await?;
     delays.sort_by(f64::total_cmp);
     Ok(delays)

@@ -1,8 +1,8 @@
-//! Expressions in CEL about a request, as match conditions and admission policies use them.
+//! CEL expressions about a request, for match conditions and admission policies.
 //!
-//! Source: apiserver `pkg/admission/plugin/cel`. Evaluation is crate `kube-cel`'s; the variables are `object`,
-//! `oldObject`, `request`, `namespaceObject` and `params`. There is no `authorizer`: an expression that asks for it
-//! fails to evaluate. What an expression costs is bounded by who evaluates it ([`crate::schema::cost`]).
+//! Source: apiserver `pkg/admission/plugin/cel`. The crate `kube-cel` evaluates them; the variables are
+//! `object`, `oldObject`, `request`, `namespaceObject` and `params`. There is no `authorizer`: an expression
+//! that uses it fails. Callers limit the cost of expressions ([`crate::schema::cost`]).
 
 pub mod initializers;
 
@@ -18,10 +18,10 @@ use serde_json::Value;
 
 use crate::schema::cost;
 
-/// The longest expression that is compiled, in bytes.
+/// The maximum length of an expression, in bytes.
 pub const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
 
-/// Words that CEL keeps for itself; a field of such a name is also found as `__word__`
+/// Reserved words of CEL; a field with such a name is also available as `__word__`
 /// (`apiserver/pkg/cel/escaping.go`).
 const RESERVED: [&str; 22] = [
     "true",
@@ -48,29 +48,30 @@ const RESERVED: [&str; 22] = [
     "import",
 ];
 
-/// How deep the parts of an expression may be nested.
+/// The maximum nesting of a parsed expression.
 const MAX_DEPTH: usize = 256;
-/// How deep brackets and signs may be nested in a text that is parsed (cel-go's bound): what is nested deeper would take
-/// the parser far longer than its length says.
+/// The maximum nesting of brackets and signs in the text (cel-go's limit). Deeper nesting takes the parser
+/// disproportionately long.
 const MAX_NESTING: usize = 250;
-/// Room on the stack for one character of a text that is parsed: the parser calls itself for each level.
+/// The stack space to reserve per character of the text, because the parser is recursive.
 const PARSER_BYTES: usize = 32 * 1024;
-/// Room on the stack for an evaluation, whose depth is bounded.
+/// The stack space of an evaluation, whose depth is bounded.
 const EVALUATION_BYTES: usize = 16 * 1024 * 1024;
 
-/// Steps that delay nobody: some milliseconds.
+/// The number of steps that don't noticeably block other tasks: some milliseconds.
 const QUICK: u64 = 10_000;
 
-/// Compiles an expression. One that makes objects (`Object{…}`) is refused: kube-cel's interpreter would panic.
+/// Compiles an expression. Rejects one that constructs objects (`Object{…}`), because kube-cel's interpreter
+/// would panic.
 ///
 /// # Errors
-/// What does not parse, for a person.
+/// The syntax error, for people.
 pub fn compile(expression: &str) -> Result<Program, String> {
     parse(expression, false)
 }
 
-/// Parses an expression on a stack of its own: what is nested without end would end the process. `objects` says
-/// whether it may make objects that [`initializers`] knows.
+/// Parses an expression on a stack of its own, because deep nesting would otherwise overflow the stack.
+/// `objects` says whether it may construct the objects that [`initializers`] supports.
 fn parse(expression: &str, objects: bool) -> Result<Program, String> {
     if expression.trim().is_empty() {
         return Err("the expression is empty".to_owned());
@@ -83,7 +84,7 @@ fn parse(expression: &str, objects: bool) -> Result<Program, String> {
     }
     stacker::grow(EVALUATION_BYTES + expression.len() * PARSER_BYTES, || {
         let parsed = guarded(|| Program::compile(expression).map_err(|error| error.to_string()))?;
-        // One that is too deep is dropped here, while there is room.
+        // An expression that is too deep is dropped here, while there is enough stack.
         match first_fault(&parsed.expression().expr, objects, 0) {
             Some(fault) => Err(fault),
             None if cost::least(&parsed.expression().expr) > cost::PER_RULE => Err(format!(
@@ -95,7 +96,7 @@ fn parse(expression: &str, objects: bool) -> Result<Program, String> {
     })
 }
 
-/// How deep a text's brackets, and signs that stand before one another, are nested, outside of what is quoted.
+/// Returns the maximum nesting of brackets and consecutive signs in a text, outside of string literals.
 fn nesting(expression: &str) -> usize {
     let (mut open, mut signs, mut deepest) = (0_usize, 0_usize, 0_usize);
     let mut quote = None;
@@ -120,8 +121,8 @@ fn nesting(expression: &str) -> usize {
     deepest
 }
 
-/// The first part of an expression that the interpreter cannot take, for a person; `objects` says whether those that
-/// [`initializers`] rewrites may be made.
+/// Returns a message about the first part of an expression that the interpreter doesn't support; `objects`
+/// says whether it may construct the objects that [`initializers`] rewrites.
 fn first_fault(expression: &Expr, objects: bool, depth: usize) -> Option<String> {
     if depth > MAX_DEPTH {
         return Some(format!("the expression is nested deeper than {MAX_DEPTH}"));
@@ -152,11 +153,11 @@ fn first_fault(expression: &Expr, objects: bool, depth: usize) -> Option<String>
     }
 }
 
-/// The variables that expressions about one request see.
+/// The variables that expressions about one request can access.
 pub struct Variables(Context<'static>);
 
 impl Variables {
-    /// Binds them by name.
+    /// Binds variables by name.
     pub fn new(variables: &[(&str, &Value)]) -> Self {
         let mut context = Context::default().with_all();
         for (name, value) in variables {
@@ -165,7 +166,7 @@ impl Variables {
         Self(context)
     }
 
-    /// Binds one more.
+    /// Binds another variable.
     pub fn bind(&mut self, name: &str, value: Cel) {
         self.0.add_variable_from_value(name, value);
     }
@@ -173,15 +174,15 @@ impl Variables {
     /// Evaluates an expression.
     ///
     /// # Errors
-    /// What went wrong, for a person.
+    /// The reason of a failure, for people.
     pub fn evaluate(&self, program: &Program) -> Result<Cel, String> {
         with_room(|| guarded(|| program.execute(&self.0).map_err(|error| error.to_string())))
     }
 
-    /// Evaluates an expression that says yes or no.
+    /// Evaluates a boolean expression.
     ///
     /// # Errors
-    /// What went wrong, for a person.
+    /// The reason of a failure, for people.
     pub fn holds(&self, program: &Program) -> Result<bool, String> {
         match self.evaluate(program)? {
             Cel::Bool(answer) => Ok(answer),
@@ -190,25 +191,25 @@ impl Variables {
     }
 }
 
-/// The interpreter panics where it lacks something; nobody's expression may end a request so.
+/// Turns a panic of the interpreter, which panics on unsupported features, into an error.
 fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err("the expression cannot be evaluated".to_owned()))
 }
 
-/// Does something that takes this many steps at most. What takes long leaves the other tasks of its thread to others.
+/// Runs work of at most `cost` steps. If it may take long, other tasks move to another thread.
 pub fn without_delay<T>(cost: u64, work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let may_leave = Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
     if cost > QUICK && may_leave { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// Does something with an expression of bounded depth, with room for it on the stack.
+/// Runs work on an expression of bounded depth with enough stack.
 pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(EVALUATION_BYTES / 2, EVALUATION_BYTES, work)
 }
 
-/// JSON as a value of CEL: whole numbers are `int`.
+/// Converts JSON to a CEL value: whole numbers are `int`.
 pub fn to_cel(value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
@@ -239,7 +240,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn expressions_see_the_request() {
+    fn expressions_can_access_the_request() {
         let object =
             json!({"metadata": {"namespace": "a", "labels": {"x.y/z": "1"}}, "spec": {"replicas": 3}});
         let request = json!({"operation": "CREATE", "userInfo": {"groups": ["g"]}});
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_not_parsed() {
+    fn deeply_nested_expressions_are_rejected() {
         let nested = |open: &str, close: &str, times: usize| {
             compile(&format!("{}1{}", open.repeat(times), close.repeat(times))).err().unwrap_or_default()
         };

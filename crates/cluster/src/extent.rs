@@ -1,38 +1,41 @@
-//! How deep and how large an object may be.
+//! Limits on the depth and the size of an object.
 //!
-//! Pure. The one bound of everything that is stored, by any writer and any kind of request: [`crate::store`] holds every
-//! write against it, and [`crate::patch`] holds each step of a JSON patch against the depth, so that nothing deeper is
-//! ever built, copied or dropped. Values are handled by functions that call themselves for each level.
+//! Pure. These limits apply to everything that is stored, whoever writes it: [`crate::store`] checks every
+//! write, and [`crate::patch`] checks the depth after each step of a JSON patch. So nothing deeper is ever
+//! built, copied or dropped, which matters because these operations are recursive.
 
 use serde_json::Value;
 
-/// How deep lists and maps may be nested. What is stored is read with `serde_json`, which takes 127 levels: this leaves
-/// room for what is put around an object, such as a list, a watch event or an `AdmissionReview`.
+/// The maximum nesting of lists and maps. `serde_json`, which reads stored objects, allows 127 levels; the
+/// rest is for what encloses an object, such as a list, a watch event or an `AdmissionReview`.
 pub const MAX_DEPTH: usize = 120;
-/// How many bytes an object's JSON may have: as many as a request's body, so that whatever can be read can be written.
+/// The maximum size of an object's JSON in bytes: that of a request's body, so whatever can be read can be
+/// written back.
 pub const MAX_BYTES: usize = 3 << 20;
-/// What an object that is being deleted may have beyond [`MAX_BYTES`]: its mark must never be refused.
+/// The allowance beyond [`MAX_BYTES`] for an object that is being deleted, because marking it must never
+/// fail.
 pub const MARK_BYTES: usize = 64 << 10;
 
-/// Why an object is not stored.
+/// The limit that an object exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OutOfBounds {
-    /// Lists and maps in it are nested too deeply.
+    /// Its lists and maps are nested too deeply.
     #[error("the object is nested deeper than {} levels", MAX_DEPTH)]
     Depth,
-    /// Its JSON is too long.
+    /// Its JSON is too large.
     #[error("the object is too large: its JSON has {0} bytes, and {max} are permitted", max = MAX_BYTES)]
     Bytes(usize),
 }
 
-/// The measures of a value.
+/// The depth and the size of a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Levels of lists and maps, at most one more than [`MAX_DEPTH`]: what is deeper is not looked into.
+    /// The nesting of lists and maps; at most one more than [`MAX_DEPTH`], because deeper levels aren't
+    /// visited.
     pub depth: usize,
-    /// The length of the JSON, give or take the digits of fractions.
+    /// The length of the JSON; approximate for fractions.
     pub bytes: usize,
-    /// Values in it, itself among them.
+    /// The number of values, including the value itself.
     pub nodes: usize,
 }
 
@@ -54,7 +57,7 @@ impl Extent {
             Value::String(text) => self.bytes += text_bytes(text),
             Value::Array(items) => {
                 self.depth = self.depth.max(inside);
-                // Brackets, and a comma between two.
+                // Brackets, and commas between items.
                 self.bytes += 1 + items.len().max(1);
                 if inside <= MAX_DEPTH {
                     items.iter().for_each(|item| self.take_in(item, inside));
@@ -62,7 +65,7 @@ impl Extent {
             }
             Value::Object(fields) => {
                 self.depth = self.depth.max(inside);
-                // Brackets, a colon each, and a comma between two.
+                // Brackets, a colon per field, and commas between fields.
                 self.bytes += 1 + fields.len().max(1) + fields.len();
                 if inside <= MAX_DEPTH {
                     for (name, value) in fields {
@@ -85,7 +88,7 @@ fn number_bytes(number: &serde_json::Number) -> usize {
     }
 }
 
-/// With the quotes, and what JSON escapes.
+/// Returns the length including quotes and escapes.
 fn text_bytes(text: &str) -> usize {
     let escaped = text.bytes().filter(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\'));
     let added = escaped.map(|byte| match byte {
@@ -95,11 +98,11 @@ fn text_bytes(text: &str) -> usize {
     2 + text.len() + added.sum::<usize>()
 }
 
-/// Holds an object that is to be stored against the bounds. One that is no deeper and no larger than it was is let pass:
-/// it may come from a time before the bounds, and must be able to go.
+/// Checks an object to be stored against the limits. Accepts one that is no deeper and no larger than before:
+/// it may predate the limits, and must remain deletable.
 ///
 /// # Errors
-/// The bound that it exceeds.
+/// The limit that it exceeds.
 pub fn check(value: &Value, before: impl FnOnce() -> Option<Extent>) -> Result<(), OutOfBounds> {
     let extent = Extent::of(value);
     let is_marked = !value["metadata"]["deletionTimestamp"].is_null();
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_counted_in_levels_and_the_deepest_that_is_let_pass_can_be_read_back_within_others() {
+    fn an_object_of_maximum_depth_can_be_read_within_a_review() {
         assert_eq!(Extent::of(&json!("x")).depth, 0);
         assert_eq!(Extent::of(&json!({})).depth, 1);
         assert_eq!(Extent::of(&json!({"a": [{}], "b": 1})).depth, 3);
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_of_the_json() {
+    fn bytes_are_the_length_of_the_json() {
         let values = [
             json!(null),
             json!({"a": [], "b": {}, "c": [true, false, null]}),
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_at_the_bound_can_be_marked_and_a_larger_one_can_shrink() {
+    fn an_object_at_the_limit_can_be_marked_and_a_larger_one_can_shrink() {
         let sized = |bytes: usize| json!({"metadata": {"name": "x"}, "data": "x".repeat(bytes)});
         let full = sized(MAX_BYTES - json!({"metadata": {"name": "x"}, "data": ""}).to_string().len());
         assert_eq!(check(&full, || None), Ok(()));

@@ -1,4 +1,4 @@
-//! The administrator's kubeconfig: address, authority and token in one file, for kubectl and every other client.
+//! The administrator's kubeconfig: address, CA and token, for kubectl and all other clients.
 //!
 //! Pure.
 
@@ -12,10 +12,10 @@ use serde_json::json;
 /// The name of the cluster, the user and the context.
 pub const NAME: &str = "odh-local";
 
-/// The kubeconfig of a cluster that serves at `address`.
+/// Returns the kubeconfig of a cluster that serves at `address`.
 ///
 /// # Errors
-/// When the `kube` crate does not take what it documents.
+/// If the `kube` crate rejects the documented format.
 pub fn kubeconfig(address: SocketAddr, ca_pem: &str, token: &str) -> Result<Kubeconfig, serde_json::Error> {
     serde_json::from_value(json!({
         "apiVersion": "v1",

@@ -1,12 +1,12 @@
-//! The embedded cluster: a Kubernetes API, the controllers that a job needs, a scheduler, and a node that runs pods
-//! as local processes, in one process.
+//! The embedded cluster: a Kubernetes API, the controllers that a job needs, a scheduler, and a node that
+//! runs pods as local processes, in one process.
 //!
-//! It is a Kubernetes API, not a second backend: what works on it works on a cluster, and what it lacks it refuses
-//! with a Kubernetes `Status`. It knows `api` and nothing above it: no MPIJob logic belongs here.
+//! It is a Kubernetes API, not a second backend: what works on it works on any cluster, and it rejects what
+//! it doesn't support with a Kubernetes `Status`. It depends only on `api` and contains no MPIJob logic.
 //!
-//! How data walks: a request comes in over TLS or from the in-process client, [`apiserver`] authenticates it, decodes
-//! and admits it, [`store`] commits it under the next resourceVersion, watchers see it; `controllers`, `scheduler` and
-//! `node` are ordinary clients of the same API.
+//! Data flow: a request arrives over TLS or from the in-process client; [`apiserver`] authenticates, decodes
+//! and admits it; [`store`] commits it under the next resourceVersion; watchers see it. `controllers`,
+//! `scheduler` and `node` are ordinary clients of the same API.
 
 pub mod access;
 pub mod apiserver;
@@ -48,54 +48,56 @@ use node::{Mode, ModeChoice, NodeHandle, NodeOptions};
 use store::{Store, Volatile};
 use supervision::{Health, supervise};
 
-/// The file of the state directory that holds the administrator's token.
+/// The file in the state directory with the administrator's token.
 const TOKEN_FILE: &str = "admin.token";
-/// The file of the state directory that holds the objects.
+/// The file in the state directory with the objects.
 const STORE_FILE: &str = "store.redb";
-/// The file of the state directory that holds the key of service accounts' tokens.
+/// The file in the state directory with the key that signs service account tokens.
 const TOKEN_KEY: &str = "service-accounts.key";
-/// The folder of the state directory that holds the certificates.
+/// The folder in the state directory with the certificates.
 const CERTIFICATES: &str = "pki";
-/// The folder of the state directory that holds what claims keep.
+/// The folder in the state directory with the volumes of claims.
 const VOLUMES: &str = "volumes";
 
-/// What a cluster is to be like.
+/// The configuration of a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where certificates, tokens, logs and volumes are kept; made with mode 0700 if it is not there.
+    /// The state directory, for certificates, tokens, logs and volumes; created with mode 0700 if it doesn't
+    /// exist.
     pub state: PathBuf,
-    /// Further folders whose files no pod sees, as it does not see those of the state directory.
+    /// Further folders to hide from pods, like the state directory.
     pub secret: Vec<PathBuf>,
-    /// Where the API is served; port 0 takes a free one.
+    /// The address of the API; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Image names and the local environments that stand for them.
+    /// Image names and the local environments that they are mapped to.
     pub images: BTreeMap<String, PathBuf>,
-    /// How many nodes the machine poses as.
+    /// The number of nodes that the machine is presented as.
     pub nodes: u32,
-    /// How many GPUs each node has; no device stands behind them.
+    /// The number of GPUs of each node; they are not backed by devices.
     pub gpus: u32,
-    /// How long a node may give no sign of life before it counts as lost; at least a second.
+    /// How long a node may send no heartbeat before it counts as lost; at least a second.
     pub node_grace: Duration,
-    /// How pods are isolated.
+    /// The isolation of pods.
     pub mode: ModeChoice,
-    /// The beginning of the command that runs this program into [`node::sandbox_main`]; if it is empty, the cluster has no
-    /// node and only serves its API.
+    /// The start of the command line that runs this program into [`node::sandbox_main`]. If empty, the
+    /// cluster has no node and only serves its API.
     pub sandbox_program: Vec<OsString>,
-    /// Whether controllers and scheduler run; without them it is an API and nothing more.
+    /// Whether to run controllers and the scheduler; without them the cluster is only an API.
     pub controllers: bool,
-    /// Whether pods need a service account even without the controllers, which make the one that is taken by default.
+    /// Whether to enable the admission plug-in ServiceAccount even without the controllers, which create the
+    /// default account.
     pub service_accounts: bool,
-    /// Whether objects are kept in the state directory, so that the next start goes on with them; otherwise they live
-    /// as long as the cluster.
+    /// Whether to keep objects in the state directory across restarts; otherwise they live as long as the
+    /// cluster.
     pub durable: bool,
-    /// The file that takes down every request; without, none is.
+    /// The audit log's path; `None` disables auditing.
     pub audit: Option<PathBuf>,
-    /// How many past events each resource remembers: the compaction window, after which a watch is answered 410.
+    /// The number of past events that each resource keeps. A watch from an earlier revision gets 410.
     pub watch_window: usize,
 }
 
 impl Options {
-    /// A cluster of one node without GPUs on a free port of loopback.
+    /// Options of a cluster with one node, without GPUs, on a free port of loopback.
     pub fn new(state: impl Into<PathBuf>) -> Self {
         Self {
             state: state.into(),
@@ -116,58 +118,58 @@ impl Options {
     }
 }
 
-/// Why a cluster does not start.
+/// Why a cluster failed to start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The state directory cannot be used.
     #[error("the state directory {path}: {source}")]
     State {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The address is taken or not this machine's.
+    /// The address is in use, or isn't one of this machine's.
     #[error("the API cannot be served at {address}: {source}")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The objects of before cannot be read.
+    /// The stored objects cannot be read.
     #[error(transparent)]
     Store(#[from] store::OpenError),
-    /// A definition of before cannot be served.
+    /// A stored CustomResourceDefinition cannot be served.
     #[error("the definitions in the store cannot be served: {0}")]
     Definitions(#[from] store::Error),
-    /// Certificates.
+    /// The certificates cannot be read or generated.
     #[error(transparent)]
     Tls(#[from] tls::Error),
     /// The audit log cannot be opened.
     #[error("the audit log: {0}")]
     Audit(#[source] io::Error),
-    /// The key of service accounts' tokens.
+    /// The key of service account tokens cannot be read or generated.
     #[error(transparent)]
     TokenKey(#[from] auth::tokens::KeyError),
     /// The default roles could not be stored.
     #[error("the default roles could not be stored: {0}")]
     Roles(#[source] store::Error),
-    /// No randomness for the token.
+    /// There is no randomness for the token.
     #[error("the operating system gives no randomness: {0}")]
     Random(getrandom::Error),
-    /// The kubeconfig could not be made.
+    /// The kubeconfig could not be generated.
     #[error("the kubeconfig could not be made: {0}")]
     Kubeconfig(#[from] serde_json::Error),
-    /// The node does not start.
+    /// The node failed to start.
     #[error(transparent)]
     Node(#[from] node::NodeError),
-    /// The cluster's own objects could not be made.
+    /// The cluster's own objects could not be created.
     #[error("the cluster's first objects could not be made: {0}")]
     Client(#[from] kube::Error),
 }
 
-/// A running cluster. [`Cluster::stop`] ends it; dropping it ends it too, but does not wait.
+/// A running cluster. [`Cluster::stop`] stops it and waits; dropping it stops it without waiting.
 pub struct Cluster {
     server: Arc<ApiServer>,
     client: kube::Client,
@@ -180,7 +182,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster, and returns when its API is served.
+    /// Starts a cluster. Returns when its API is served.
     ///
     /// # Errors
     /// See [`Error`]; nothing is left running then.
@@ -219,9 +221,10 @@ impl Cluster {
 
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let endpoint = Endpoint::with_credentials(server.clone());
-        // Only now: the sandbox, and with it every pod, keeps the limit that this process was started with.
+        // Only now, because the sandbox, and with it every pod, must keep the limit that this process started
+        // with.
         let guests = Guests::new(raise_descriptor_limit());
-        // Pods come by a way of their own, and are asked for the same credentials.
+        // Pods connect to a listener of their own, with the same authentication.
         for listener in
             [Some(listener), node.as_mut().and_then(NodeHandle::take_api_listener)].into_iter().flatten()
         {
@@ -243,42 +246,42 @@ impl Cluster {
         Ok(Self { server, client, address, kubeconfig, stop, tasks, node, health })
     }
 
-    /// A client in this process, as the administrator; it takes the same way as every other.
+    /// Returns an in-process client as the administrator. Its requests are processed like all others.
     pub fn client(&self) -> kube::Client {
         self.client.clone()
     }
 
-    /// A client in this process, as somebody else, with the rights that roles give.
+    /// Returns an in-process client as another user, subject to authorization.
     pub fn client_of(&self, user: UserInfo) -> kube::Client {
         client_of(&self.server, user)
     }
 
-    /// Where the API is served.
+    /// Returns the address of the API.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> Kubeconfig {
         self.kubeconfig.clone()
     }
 
-    /// How pods are isolated, and why not better; `None` without a node.
+    /// Returns how pods are isolated, and why not better; `None` without a node.
     pub fn mode(&self) -> Option<Mode> {
         self.node.as_ref().map(NodeHandle::mode)
     }
 
-    /// What failed in this cluster so far, and was started again.
+    /// Returns the failures so far of parts that were restarted.
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    /// The API server: where nodes register, and where tests make events old ([`Store::compact`]).
+    /// Returns the API server; nodes register with it, and tests compact its store ([`Store::compact`]).
     pub fn server(&self) -> &Arc<ApiServer> {
         &self.server
     }
 
-    /// Ends the cluster, and returns when nothing of it runs any more.
+    /// Stops the cluster. Returns when nothing of it is running.
     pub async fn stop(mut self) {
         if let Some(node) = self.node.take() {
             node.stop().await;
@@ -304,7 +307,7 @@ fn client_of(server: &Arc<ApiServer>, user: UserInfo) -> kube::Client {
     kube::Client::new(Endpoint::trusted(server.clone(), user), "default")
 }
 
-/// The API server's own work on what it stores.
+/// Runs the API server's own maintenance of the store.
 fn keep_own_books(tasks: &TaskTracker, server: &Arc<ApiServer>, health: &Health, stop: &CancellationToken) {
     let (server, health, stop) = (server.clone(), health.clone(), stop.clone());
     tasks.spawn(async move {
@@ -333,14 +336,14 @@ async fn start_node(
         images: options.images.clone(),
         nodes: options.nodes,
         gpus: options.gpus,
-        // Four heartbeats to a grace, as a kubelet's.
+        // Four heartbeats per grace period, like a kubelet.
         heartbeat: node::HEARTBEAT.min(options.node_grace / 4),
         mode: options.mode,
         sandbox_program: options.sandbox_program.clone(),
         health: health.clone(),
     };
-    // One client for all nodes of this process: it is none of them by name, so that NodeRestriction, which holds a node
-    // to its own objects, does not hold node-0 to its own alone.
+    // All nodes of this process share one client. Its user has no node's name: NodeRestriction limits a named
+    // node to its own objects, so `system:node:node-0` could not write those of other nodes.
     let nodes = UserInfo::known("system:embedded-nodes", &[access::NODES]);
     let node = node::run(client_of(server, nodes), wanted).await?;
     for name in node.names() {
@@ -355,13 +358,13 @@ fn open_store(options: &Options) -> Result<Store, Error> {
     }
     let path = options.state.join(STORE_FILE);
     let store = Store::open(options.watch_window, &path)?;
-    // It holds Secrets.
+    // It contains Secrets.
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(|source| Error::State { path, source })?;
     Ok(store)
 }
 
-/// Makes a directory that only its owner may look into; one that is there already becomes such a one.
+/// Creates a directory that only its owner can access, or restricts an existing one.
 fn make_private(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
@@ -379,7 +382,8 @@ fn load_or_make_token(path: &Path) -> Result<String, Error> {
     Ok(token)
 }
 
-/// The default class of claims: directories of the state directory, made when the first pod uses them.
+/// Creates the default StorageClass, whose volumes are directories in the state directory, created on first
+/// use.
 async fn make_storage_class(client: &kube::Client) -> Result<(), Error> {
     let class = serde_json::from_value(controllers::volumes::default_class())?;
     let classes = kube::Api::<k8s_openapi::api::storage::v1::StorageClass>::all(client.clone());
@@ -404,8 +408,7 @@ async fn make_system_namespaces(client: &kube::Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// The classes of priority that are there from the start (`pkg/apis/scheduling`, SystemPriorityClasses): name, value,
-/// description.
+/// The built-in PriorityClasses (`pkg/apis/scheduling`, SystemPriorityClasses): name, value, description.
 const SYSTEM_PRIORITIES: [(&str, i32, &str); 2] = [
     (
         "system-node-critical",

@@ -1,7 +1,8 @@
-//! Long-running parts of the process (controllers, watches, the node's own work), each a task of its own: one that panics,
-//! or ends before it is asked to, is started again after a wait, and what happened is kept for status reports.
+//! Supervision of long-running parts of the process (controllers, watches, the node's own work). Each is a
+//! separate task. If one panics or ends early, it is restarted after a backoff, and the failure is recorded
+//! for status reports.
 //!
-//! What it must not do: let one part's failure reach another.
+//! The failure of one part must never affect another.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -18,34 +19,34 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// First wait before a part is started again; doubles up to [`RETRY_MAX`].
+/// The first wait before a restart; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(200);
-/// Longest wait before a part is started again.
+/// The longest wait before a restart.
 const RETRY_MAX: Duration = Duration::from_secs(60);
-/// A part that ran this long before it failed waits [`RETRY_FIRST`] again.
+/// After a run of at least this long, the wait is [`RETRY_FIRST`] again.
 const STEADY: Duration = Duration::from_secs(600);
 
-/// How often a part failed, and how it did last.
+/// The failures of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failures {
-    /// Failures since the process started.
+    /// The number of failures since the process started.
     pub count: u64,
     /// When the last one happened.
     pub last: Timestamp,
-    /// What it was.
+    /// The message of the last one.
     pub message: String,
 }
 
-/// Failures by part. A part that never failed is not listed.
+/// Failures by part. A part without failures isn't listed.
 pub type Report = BTreeMap<String, Failures>;
 
-/// What failed in this process so far; clones share one record.
+/// The failures in this process so far; clones share one record.
 #[derive(Clone, Debug, Default)]
 pub struct Health(watch::Sender<Report>);
 
 impl Health {
-    /// The record now, and each change of it.
+    /// Returns the present record and its future changes.
     pub fn subscribe(&self) -> watch::Receiver<Report> {
         self.0.subscribe()
     }
@@ -64,7 +65,7 @@ impl Health {
 /// One run of a part.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// Cancelled when the run has to end, and when it has ended: what it started for itself ends with it.
+    /// Cancelled when the run has to end, and after it has ended, so whatever it started ends with it.
     pub stop: CancellationToken,
     /// The part's name.
     pub part: Cow<'static, str>,
@@ -73,15 +74,15 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// A run of the part `part` that lasts until `stop` at most.
+    /// Creates the scope of a run of `part` that lasts at most until `stop`.
     pub fn new(part: impl Into<Cow<'static, str>>, health: &Health, stop: &CancellationToken) -> Self {
         Self { stop: stop.child_token(), part: part.into(), health: health.clone() }
     }
 }
 
-/// How a run of a part can end.
+/// The result of a part's run.
 pub trait Ending {
-    /// What to report of a run that ended before it was asked to.
+    /// Returns the failure message for a run that ended early.
     fn message(self) -> String;
 }
 
@@ -97,7 +98,7 @@ impl<E: Display> Ending for Result<(), E> {
     }
 }
 
-/// Runs a part as a task of its own, again and again, until `stop`.
+/// Runs a part as a separate task, and restarts it, until `stop`.
 pub async fn supervise<F>(
     part: impl Into<Cow<'static, str>>,
     health: &Health,
@@ -135,10 +136,10 @@ pub async fn supervise<F>(
     }
 }
 
-/// Runs a piece of work whose panic must stay within it.
+/// Runs a future and catches its panic.
 ///
 /// # Errors
-/// What the panic said.
+/// The panic's message.
 pub async fn contained<T>(work: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| words(&*panic))
 }
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_part_that_panics_or_ends_is_started_again_and_reported() {
+    async fn a_part_that_panics_or_ends_is_restarted_and_reported() {
         let (health, stop, runs) = (Health::default(), CancellationToken::new(), Arc::new(AtomicU32::new(0)));
         let counted = runs.clone();
         supervise("p", &health, &stop.clone(), move |_| {
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_wait_grows_up_to_its_bound_and_what_a_run_started_ends_with_it() {
+    async fn the_wait_is_bounded_and_each_run_is_cancelled_when_it_ends() {
         let (health, stop, began) = (Health::default(), CancellationToken::new(), Instant::now());
         let scopes = std::sync::Mutex::new(Vec::<Scope>::new());
         supervise("p", &health, &stop, |scope| {
@@ -191,7 +192,7 @@ mod tests {
             async {}
         })
         .await;
-        // 200 ms doubled eight times, then twice the bound.
+        // 200 ms doubled eight times, then twice the maximum.
         let waited = RETRY_FIRST * 511 + RETRY_MAX * 2;
         assert_eq!(began.elapsed().as_secs(), waited.as_secs());
     }

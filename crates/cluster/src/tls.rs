@@ -1,7 +1,7 @@
-//! The cluster's own certificate authority and the API server's certificate, kept in the state directory.
+//! The cluster's own CA and the API server's certificate, kept in the state directory.
 //!
-//! Both are made at the first start and used again at later ones, so that a kubeconfig stays valid. Keys are readable
-//! by their owner only. Nothing is fetched; nothing is trusted but this authority.
+//! Both are generated at the first start and reused later, so a kubeconfig stays valid. Only their owner can
+//! read the keys. Nothing is downloaded, and no other CA is trusted.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::apiserver::services::OWN_ADDRESS;
 
-/// The names by which the API server may be called, in the cluster and outside.
+/// The DNS names of the API server, inside and outside of the cluster.
 const NAMES: [&str; 5] = [
     "localhost",
     "kubernetes",
@@ -30,49 +30,50 @@ const NAMES: [&str; 5] = [
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 ];
-/// The authority's key.
+/// The CA's key.
 const AUTHORITY_KEY: &str = "ca.key";
-/// Certificates hold for this many years from their making.
+/// The lifetime of certificates in years.
 const VALID_YEARS: i32 = 10;
 
-/// Why there is no certificate.
+/// An error of the certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read or written.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// A certificate could not be made.
+    /// A certificate could not be generated.
     #[error("the API server's certificate could not be made: {0}")]
     Make(#[from] rcgen::Error),
-    /// What stands in the state directory is not what was written there.
+    /// A file in the state directory is damaged.
     #[error("{path} is damaged ({why}); remove the folder it is in to have it made anew")]
     Damaged {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         why: String,
     },
 }
 
-/// What the listener and the kubeconfig need.
+/// The certificates for the listener and the kubeconfig.
 pub struct Identity {
-    /// The authority's certificate, in PEM.
+    /// The CA certificate, in PEM.
     pub ca_pem: String,
-    /// Shakes hands as the API server.
+    /// Performs TLS handshakes as the API server.
     pub acceptor: TlsAcceptor,
 }
 
-/// Reads the certificates of `directory`, or makes them; the server's certificate holds for `address` too.
+/// Reads the certificates in `directory`, or generates them; the server's certificate is valid for `address`,
+/// too.
 ///
 /// # Errors
 /// See [`Error`].
 pub fn load_or_make(directory: &Path, address: IpAddr) -> Result<Identity, Error> {
-    // A server bound to another address than loopback's usual one needs a certificate of its own.
+    // A server on an address other than the usual loopback ones needs a certificate of its own.
     let directory = match address.to_string().as_str() {
         "127.0.0.1" | "::1" => directory.to_owned(),
         other => directory.join(other),
@@ -82,7 +83,7 @@ pub fn load_or_make(directory: &Path, address: IpAddr) -> Result<Identity, Error
     if !(ca.exists() && certificate.exists() && key.exists()) {
         make(&directory, address)?;
     } else if file(AUTHORITY_KEY).exists() && !holds_for(&read(&certificate)?, OWN_ADDRESS) {
-        // State of before pods could reach the API.
+        // The state predates access to the API from pods.
         renew(&directory, address)?;
     }
     let ca_pem = read(&ca)?;
@@ -98,25 +99,25 @@ fn make(directory: &Path, address: IpAddr) -> Result<(), Error> {
     let key = KeyPair::generate()?;
     let certificate = server(address, &key, &authority)?;
 
-    // The keys come first and the authority last: an interrupted start begins anew.
+    // Keys first and the CA certificate last, so that an interrupted start begins again.
     write(&directory.join(AUTHORITY_KEY), &authority.key().serialize_pem())?;
     write(&directory.join("server.key"), &key.serialize_pem())?;
     write(&directory.join("server.crt"), &certificate)?;
     write(&directory.join("ca.crt"), &authority.pem())
 }
 
-/// The same authority and key, and a certificate for all names that the API server has now.
+/// Issues a certificate for all present names of the API server, with the same CA and key.
 fn renew(directory: &Path, address: IpAddr) -> Result<(), Error> {
     let key = |name: &str| Ok::<_, Error>(KeyPair::from_pem(&read(&directory.join(name))?)?);
     let issuer = Issuer::new(authority()?, key(AUTHORITY_KEY)?);
     let certificate = server(address, &key("server.key")?, &issuer)?;
-    // At once or not at all: half a certificate would be worse than an old one.
+    // Atomic, because a truncated certificate would be worse than the old one.
     let (whole, place) = (directory.join("server.crt.new"), directory.join("server.crt"));
     write(&whole, &certificate)?;
     fs::rename(&whole, &place).map_err(|source| Error::File { path: place, source })
 }
 
-/// The API server's certificate in PEM, for `address` and for what pods call it by.
+/// Issues the API server's certificate, in PEM, for `address` and the names that pods use.
 fn server(address: IpAddr, key: &KeyPair, issuer: &Issuer<'_, KeyPair>) -> Result<String, rcgen::Error> {
     let mut names = NAMES.map(String::from).to_vec();
     names.extend(["127.0.0.1", "::1"].map(String::from));
@@ -129,7 +130,8 @@ fn server(address: IpAddr, key: &KeyPair, issuer: &Issuer<'_, KeyPair>) -> Resul
     Ok(params.signed_by(key, issuer)?.pem())
 }
 
-/// Whether a certificate in PEM holds for an address: an `iPAddress` of its alternative names (RFC 5280, 4.2.1.6), in DER.
+/// Returns whether a PEM certificate is valid for an address: an `iPAddress` among its alternative names (RFC
+/// 5280, 4.2.1.6), in DER.
 fn holds_for(certificate: &str, address: Ipv4Addr) -> bool {
     let [a, b, c, d] = address.octets();
     let wanted = [0x87, 4, a, b, c, d];
@@ -137,7 +139,7 @@ fn holds_for(certificate: &str, address: Ipv4Addr) -> bool {
     certificates.into_iter().any(|der| der.windows(wanted.len()).any(|bytes| bytes == wanted))
 }
 
-/// What the authority's certificate says.
+/// Returns the parameters of the CA certificate.
 fn authority() -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::<String>::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -147,11 +149,11 @@ fn authority() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// A client's certificate and key in PEM, signed by the authority of `directory`: `name`, in this group if it is not
-/// empty, good for `days` days from now.
+/// Issues a client certificate and its key, in PEM, signed by the CA in `directory`: for the user `name`, in
+/// `group` if it isn't empty, valid for `days` days from now.
 ///
 /// # Errors
-/// When the authority's key is not there: state of before there were client certificates has none.
+/// If the CA's key doesn't exist, because the state predates client certificates.
 pub fn sign_client(directory: &Path, name: &str, group: &str, days: i64) -> Result<(String, String), Error> {
     let issuer_key = KeyPair::from_pem(&read(&directory.join(AUTHORITY_KEY))?)?;
     let issuer = Issuer::new(authority()?, issuer_key);
@@ -178,7 +180,7 @@ fn name_and_date(params: &mut CertificateParams, name: &str) {
     distinguished.push(DnType::CommonName, name);
     params.distinguished_name = distinguished;
     let year = i32::from(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).year());
-    // The day before New Year's: clocks may differ.
+    // From the day before the year starts, because clocks may differ.
     params.not_before = rcgen::date_time_ymd(year - 1, 12, 31);
     params.not_after = rcgen::date_time_ymd(year + VALID_YEARS, 12, 31);
 }
@@ -194,7 +196,7 @@ fn acceptor(ca: &str, certificate: &str, key: &str) -> Result<TlsAcceptor, Strin
         let certificate = certificate.map_err(|error| error.to_string())?;
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
-    // A client may show a certificate, and then it must be one of this authority's.
+    // Client certificates are optional, and must be signed by this CA.
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .allow_unauthenticated()
         .build()
@@ -213,7 +215,7 @@ fn read(path: &Path) -> Result<String, Error> {
     fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
-/// Writes a file that only its owner may read.
+/// Writes a file that only its owner can read.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_of_before_is_renewed_for_what_pods_call() {
+    fn a_certificate_without_the_service_address_is_renewed() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path();
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
@@ -241,7 +243,7 @@ mod tests {
         assert!(holds_for(&made, OWN_ADDRESS) && holds_for(&made, Ipv4Addr::LOCALHOST));
         assert!(!holds_for(&made, Ipv4Addr::new(10, 96, 0, 2)));
 
-        // As it was: signed by the same authority, for the same key, for loopback alone.
+        // As in earlier releases: the same CA and key, but for loopback only.
         let key = |name: &str| KeyPair::from_pem(&read(&place.join(name)).unwrap()).unwrap();
         let mut before = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         name_and_date(&mut before, "kube-apiserver");

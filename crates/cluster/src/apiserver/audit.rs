@@ -1,9 +1,9 @@
-//! The audit log: who asked for what, when, and how it was answered; one line of JSON each.
+//! The audit log: who requested what, when, and with which result; one line of JSON per event.
 //!
-//! Events are `audit.k8s.io/v1` at the level Metadata: never a body, never a credential. Like most clusters' policies,
-//! the stage RequestReceived is left out, and so is what this process' own components only read, their leases and their
-//! events. Requests come in as a [`Trail`] that is filled in on the way; a thread of its own writes, so that nobody
-//! waits for the disk. When it falls [`BACKLOG`] events behind, events are dropped, and how many is logged.
+//! Events are `audit.k8s.io/v1` at the level Metadata, without bodies and credentials. As in most clusters'
+//! policies, the stage RequestReceived is omitted, and so are this process's own reads, leases and events. A
+//! [`Trail`] collects the data of a request; a separate thread writes the log, so no request waits for the
+//! disk. If more than [`BACKLOG`] events are queued, further ones are dropped, and their number is logged.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -24,14 +24,14 @@ use super::reply::Body;
 use super::reviews::user_value;
 use super::route::Action;
 
-/// Events that may wait to be written.
+/// The maximum number of queued events.
 const BACKLOG: usize = 8192;
-/// How large the file may grow, in bytes; another of that size is kept.
+/// The maximum size of the file in bytes. One rotated file of that size is kept.
 pub const LARGEST_BYTES: u64 = 16 << 20;
-/// The longest address and the longest name of a client that are written, in characters.
+/// The maximum length of a logged URI, user agent or message, in characters.
 const MAX_TEXT: usize = 2048;
 
-/// The log. Dropping it writes what still waits.
+/// The audit log. Dropping it writes all queued events.
 pub struct Audit {
     sender: Option<SyncSender<Value>>,
     writer: Option<JoinHandle<()>>,
@@ -39,10 +39,10 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// A log in the file at `path`, which is appended to; a full one is kept once, as `path.1`.
+    /// Opens the log at `path` and appends to it. When the file is full, it is renamed to `path.1`.
     ///
     /// # Errors
-    /// When the file cannot be opened.
+    /// If the file cannot be opened.
     pub fn begin(path: &Path, largest_bytes: u64) -> io::Result<Self> {
         let mut log = Log::open(path, largest_bytes)?;
         let (sender, receiver) = sync_channel(BACKLOG);
@@ -51,7 +51,7 @@ impl Audit {
         Ok(Self { sender: Some(sender), writer: Some(writer), dropped: AtomicU64::new(0) })
     }
 
-    /// Takes down how a request was answered; of one that goes on, also when it ends.
+    /// Logs a response; for a long-running one, also its end.
     pub fn finish(self: &std::sync::Arc<Self>, trail: Trail, answer: Response<Body>) -> Response<Body> {
         if trail.is_left_out() && answer.status() != http::StatusCode::FORBIDDEN {
             return answer;
@@ -64,7 +64,7 @@ impl Audit {
         self.put(trail.event("ResponseStarted", code));
         let end = End { audit: self.clone(), trail, code };
         answer.map(|body| {
-            // The frames' way holds the end, which is written when the body is dropped.
+            // The body holds `end`, whose drop logs the end of the response.
             body.map_frame(move |frame| {
                 let _held = &end;
                 frame
@@ -77,7 +77,7 @@ impl Audit {
         let Some(sender) = &self.sender else { return };
         if sender.try_send(event).is_err() {
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
-            // Powers of two: a storm is told in a few lines.
+            // Logged at powers of two, to keep the number of messages low.
             if dropped.is_power_of_two() {
                 tracing::warn!(dropped, "the audit log is behind; events are lost");
             }
@@ -106,7 +106,7 @@ impl Drop for End {
     }
 }
 
-/// What is known of a request, filled in as it becomes known.
+/// The audit data of a request, collected during processing.
 #[derive(Debug, Default)]
 pub struct Trail {
     id: String,
@@ -114,7 +114,7 @@ pub struct Trail {
     uri: String,
     agent: String,
     verb: String,
-    /// Whether it comes from this very process.
+    /// Whether the request comes from this process.
     is_own: bool,
     user: Option<UserInfo>,
     impersonated: Option<UserInfo>,
@@ -124,7 +124,7 @@ pub struct Trail {
 }
 
 impl Trail {
-    /// A request has come.
+    /// Starts the trail of a request.
     pub fn begin(parts: &Parts, is_own: bool) -> Self {
         let bounded = |text: &str| text.chars().take(MAX_TEXT).collect::<String>();
         let agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
@@ -140,13 +140,13 @@ impl Trail {
         }
     }
 
-    /// It is known who asks, and whom they ask to be.
+    /// Sets the authenticated user and the impersonated one.
     pub fn know(&mut self, user: &UserInfo, impersonated: Option<&UserInfo>) {
         self.user = Some(user.clone());
         self.impersonated = impersonated.cloned();
     }
 
-    /// It is known what for.
+    /// Sets the action.
     pub fn about(&mut self, action: &Action<'_>) {
         action.verb.clone_into(&mut self.verb);
         let fields = [
@@ -161,7 +161,7 @@ impl Trail {
         self.object = fields.map(|(key, value)| (key.to_owned(), value.into())).collect();
     }
 
-    /// It has been decided whether they may, and why.
+    /// Sets the authorization decision and its reason.
     pub fn decided(&mut self, allowed: bool, reason: &str) {
         let decision = if allowed { "allow" } else { "forbid" };
         self.annotate("authorization.k8s.io/decision", decision);
@@ -173,7 +173,7 @@ impl Trail {
         self.annotations.insert(key.to_owned(), value.into());
     }
 
-    /// It is refused for this reason.
+    /// Sets the error message.
     pub fn refused(&mut self, message: &str) {
         self.message = message.chars().take(MAX_TEXT).collect();
     }
@@ -184,7 +184,7 @@ impl Trail {
         self.is_own && (is_read || matches!(of, Some("leases" | "events")))
     }
 
-    /// Whether the answer may go on for as long as the client likes.
+    /// Returns whether the response may be long-running.
     fn goes_on(&self) -> bool {
         let part = self.object.get("subresource").and_then(Value::as_str);
         self.verb == "watch" || matches!(part, Some("log" | "exec" | "attach" | "portforward"))
@@ -219,7 +219,7 @@ impl Trail {
     }
 }
 
-/// The file behind the log.
+/// The log file.
 struct Log {
     path: PathBuf,
     old: PathBuf,
@@ -237,7 +237,7 @@ impl Log {
         Ok(Self { path: path.to_owned(), old: old.into(), file: BufWriter::new(file), bytes, largest_bytes })
     }
 
-    /// Writes until the last sender is gone.
+    /// Writes events until the last sender is dropped.
     fn write_all(&mut self, events: &Receiver<Value>) {
         while let Ok(event) = events.recv() {
             let mut next = Some(event);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_leaves_who_asked_for_what_and_no_secret() {
+    fn an_event_has_the_users_and_the_object_but_no_secret() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
         let audit = Arc::new(Audit::begin(&path, LARGEST_BYTES).unwrap());
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_is_told_at_both_ends_and_own_reading_not_at_all() {
+    fn long_requests_are_logged_twice_and_own_reads_never() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
         let audit = Arc::new(Audit::begin(&path, LARGEST_BYTES).unwrap());
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_bounded_and_its_past_is_kept_once() {
+    fn the_log_file_is_rotated_once_it_is_full() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
         let audit = Arc::new(Audit::begin(&path, 1000).unwrap());

@@ -1,6 +1,6 @@
-//! A request's body: bounded in size, in time and in depth, decoded from JSON or YAML into one value.
+//! Reads a request's body, with limits on size, time and depth, and decodes it from JSON, YAML or protobuf.
 //!
-//! Duplicate fields are found while decoding, since afterwards they are gone.
+//! Duplicate fields are detected while decoding, since the decoded value no longer has them.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use serde_json::{Map, Number, Value};
 use super::negotiate::Encoding;
 use super::status::{self, Refusal};
 
-/// The largest body (`genericapiserver.Config.MaxRequestBodyBytes`).
+/// The maximum size of a body (`genericapiserver.Config.MaxRequestBodyBytes`).
 pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
-/// How long a client may take to send its body.
+/// The timeout for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Duplicate fields that are reported; the rest are only dropped.
+/// The maximum number of duplicate fields to report.
 const MAX_DUPLICATES: usize = 32;
 
 /// Reads a body.
 ///
 /// # Errors
-/// 413 when it is larger than [`MAX_BODY_BYTES`]; 400 when it breaks off; 408 when it takes too long.
+/// 413 if it is larger than [`MAX_BODY_BYTES`]; 400 if it is incomplete; 408 if it takes too long.
 pub async fn read<B>(body: B) -> Result<Bytes, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -38,14 +38,14 @@ where
     }
 }
 
-/// A decoded body, and the paths of fields that stood there twice.
+/// A decoded body and its duplicate fields.
 #[derive(Debug)]
 pub struct Decoded {
     /// The body.
     pub value: Value,
-    /// E.g. `spec.replicas`.
+    /// Paths of duplicate JSON fields, for example `spec.replicas`.
     pub duplicates: Vec<String>,
-    /// The first key of YAML that stands there twice, in the words of Go's decoder.
+    /// The first duplicate YAML key, as Go's decoder reports it.
     pub duplicate_key: Option<String>,
 }
 
@@ -54,12 +54,12 @@ pub struct Decoded {
 #[error("error decoding the request's body: {why}")]
 pub struct Undecodable {
     why: String,
-    /// Whether the body only ended too early.
+    /// Whether the body is truncated.
     is_short: bool,
 }
 
 impl Undecodable {
-    /// The words of Kubernetes, where they are known.
+    /// Returns Kubernetes' message where it is known.
     pub fn kubernetes(&self) -> String {
         if self.is_short { "unexpected end of JSON input".into() } else { self.why.clone() }
     }
@@ -68,7 +68,7 @@ impl Undecodable {
 /// Decodes a body.
 ///
 /// # Errors
-/// Where it is none.
+/// If the body is malformed.
 pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Decoded, Undecodable> {
     match encoding {
         Encoding::Json => json(bytes),
@@ -110,7 +110,7 @@ fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
     Ok(Decoded { value, duplicates: Vec::new(), duplicate_key })
 }
 
-/// `line 9: key "foo" already set in map`, if that is what is wrong.
+/// Returns the error as `line 9: key "foo" already set in map` if it is a duplicate key.
 fn repeated(error: &serde_saphyr::Error) -> Option<String> {
     use serde_saphyr::Error;
     match error {
@@ -123,7 +123,7 @@ fn repeated(error: &serde_saphyr::Error) -> Option<String> {
     }
 }
 
-/// Builds a [`Value`] and notes the path of every field that comes a second time.
+/// Builds a [`Value`] and records the path of every duplicate field.
 struct Seed<'a> {
     duplicates: &'a mut Vec<String>,
     path: &'a mut String,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_key_of_yaml_is_told_of_and_the_last_wins() {
+    fn a_duplicate_yaml_key_is_reported_and_the_last_wins() {
         let decoded = yaml(b"spec:\n  foo: 1\n  bar: 2\n  foo: 3\n").unwrap();
         assert_eq!(decoded.value, serde_json::json!({"spec": {"foo": 3, "bar": 2}}));
         assert_eq!(decoded.duplicate_key.as_deref(), Some(r#"line 4: key "foo" already set in map"#));

@@ -1,6 +1,7 @@
-//! What the API server itself puts into the store at its start: the default roles and bindings.
+//! The objects that the API server itself creates at startup: the default roles and bindings.
 //!
-//! Rule: `pkg/registry/rbac/rest/storage_rbac.go` (PostStartHook). Made at the first start, kept up at later ones.
+//! Rule: `pkg/registry/rbac/rest/storage_rbac.go` (PostStartHook). Created at the first start, reconciled at
+//! later ones.
 
 use futures::future::try_join_all;
 use jiff::Timestamp;
@@ -11,13 +12,13 @@ use crate::access::index::Kind;
 use crate::access::{GROUP, defaults};
 use crate::store::{self, Key, Resource, Store};
 
-/// Stores the default roles and bindings, or what is missing of them.
+/// Creates the default roles and bindings, or reconciles them.
 ///
 /// # Errors
-/// When the store cannot make a write durable.
+/// If the store cannot persist a write.
 pub async fn roles(store: &Store) -> Result<(), store::Error> {
     let now = rules::timestamp(Timestamp::now());
-    // All at once: a store on disk commits them together.
+    // Concurrently, so that a store on disk commits them together.
     try_join_all(defaults::objects().into_iter().map(|(kind, object)| keep(store, kind, object, &now)))
         .await?;
     Ok(())
@@ -45,7 +46,7 @@ async fn keep(store: &Store, kind: Kind, mut wanted: Value, now: &str) -> Result
         }
     };
     match written {
-        // Nobody is served yet; whoever wrote meanwhile wanted it so.
+        // No client is served yet. If another write came first, its result is kept.
         Ok(_) | Err(store::Error::Exists | store::Error::Changed(_) | store::Error::Missing) => Ok(()),
         Err(error) => Err(error),
     }

@@ -1,4 +1,4 @@
-//! One request, once it is known who asks, what for and in which form.
+//! The context of one authenticated, routed and negotiated request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,53 +16,53 @@ use super::status::About;
 use super::{ApiServer, rules};
 use crate::store::Key;
 
-/// Warnings that one answer carries; the rest are dropped.
+/// The maximum number of warnings in a response; further ones are dropped.
 const MAX_WARNINGS: usize = 32;
 
-/// Audit annotations that one request gathers; the rest are dropped.
+/// The maximum number of audit annotations of a request; further ones are dropped.
 const MAX_ANNOTATIONS: usize = 128;
 
-/// See the module.
+/// The context of a request, shared by all handlers.
 pub struct Call<'a> {
-    /// The server that answers.
+    /// The server that handles the request.
     pub server: &'a Arc<ApiServer>,
-    /// Who asks.
+    /// The authenticated (or impersonated) user.
     pub user: UserInfo,
-    /// What for.
+    /// The action that method and path ask for.
     pub action: Action<'a>,
     /// The kind that the action is about.
     pub entry: Entry,
     /// The query's parameters.
     pub query: Query,
-    /// The form that the answer is to have.
+    /// The negotiated response format.
     pub form: Form,
     /// The request's headers.
     pub headers: &'a HeaderMap,
-    /// When the request came.
+    /// When the request arrived.
     pub now: Timestamp,
-    /// What the answer warns of.
+    /// The warnings for the response.
     pub warnings: Mutex<Vec<String>>,
-    /// What admission notes for the audit log.
+    /// The audit annotations, written by admission.
     pub annotations: Mutex<Vec<(String, String)>>,
 }
 
 impl Call<'_> {
-    /// The object that the path names, for a refusal.
+    /// Identifies the object in the path, for an error.
     pub fn about(&self) -> About<'_> {
         self.about_name(self.action.name)
     }
 
-    /// An object of the action's resource, for a refusal.
+    /// Identifies an object of the action's resource, for an error.
     pub fn about_name<'b>(&'b self, name: &'b str) -> About<'b> {
         About { group: &self.entry.kind.group, resource: &self.entry.kind.plural, name }
     }
 
-    /// The key of the object that the path names.
+    /// Returns the key of the object in the path.
     pub fn key(&self) -> Key {
         Key::new(self.action.namespace, self.action.name)
     }
 
-    /// Who writes, for managedFields: the `fieldManager` parameter, or the first part of the user agent
+    /// Returns the field manager: the `fieldManager` parameter, or the first part of the user agent
     /// (`apiserver/pkg/endpoints/handlers/create.go`, `managerOrUserAgent`).
     pub fn manager(&self) -> String {
         if !self.query.field_manager.is_empty() {
@@ -73,23 +73,23 @@ impl Call<'_> {
         if name.is_empty() { "unknown".into() } else { name.chars().take(128).collect() }
     }
 
-    /// Whether the request is a server-side apply.
+    /// Returns whether the request is a server-side apply.
     pub fn is_apply(&self) -> bool {
         self.action.verb == "patch" && negotiate::patch_type(self.headers, true) == Ok(PatchType::Apply)
     }
 
-    /// The present time as Kubernetes writes it.
+    /// Returns the request's time as Kubernetes formats it.
     pub fn timestamp(&self) -> Value {
         Value::String(rules::timestamp(self.now))
     }
 
-    /// Shows each audit annotation.
+    /// Calls `show` with the key and value of each audit annotation.
     pub fn each_annotation(&self, mut show: impl FnMut(&str, &str)) {
         let annotations = self.annotations.lock().unwrap_or_else(PoisonError::into_inner);
         annotations.iter().for_each(|(key, value)| show(key, value));
     }
 
-    /// Adds a warning to the answer.
+    /// Adds a warning to the response.
     pub fn warn(&self, text: impl Into<String>) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         let text = text.into();
@@ -98,7 +98,7 @@ impl Call<'_> {
         }
     }
 
-    /// Notes something for the audit log; the first of a key stays.
+    /// Adds an audit annotation. If the key exists already, the first value stays.
     pub fn annotate(&self, key: String, value: String) {
         let mut annotations = self.annotations.lock().unwrap_or_else(PoisonError::into_inner);
         if annotations.len() < MAX_ANNOTATIONS && annotations.iter().all(|(known, _)| *known != key) {

@@ -1,6 +1,6 @@
-//! Which kinds are served, by group, version and plural: the built-in ones and those of CustomResourceDefinitions.
+//! The served kinds, by group, version and plural: the built-in ones and those of CustomResourceDefinitions.
 //!
-//! A catalog is immutable; [`Catalog::with`] and [`Catalog::without`] make the next one. It knows names only, no
+//! A catalog is immutable; [`Catalog::with`] and [`Catalog::without`] return a new one. It contains no
 //! objects.
 
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ use crate::store::Resource;
 pub struct Entry {
     /// The kind.
     pub kind: Arc<Kind>,
-    /// Where its objects are stored.
+    /// The resource under which its objects are stored.
     pub resource: Resource,
-    /// The CustomResourceDefinition that it comes from.
+    /// The name of its CustomResourceDefinition, for a custom kind.
     pub definition: Option<Arc<str>>,
 }
 
@@ -29,17 +29,17 @@ impl Entry {
 
 type Versions = BTreeMap<String, BTreeMap<String, Entry>>;
 
-/// See the module.
+/// A set of served kinds.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     entries: Vec<Entry>,
     index: BTreeMap<String, Versions>,
-    /// Grows with every change.
+    /// Increases with every change.
     pub generation: u64,
 }
 
 impl Catalog {
-    /// A catalog of the built-in kinds.
+    /// Creates a catalog of the built-in kinds.
     pub fn of_builtin(kinds: &[Arc<Kind>]) -> Self {
         let mut catalog = Self::default();
         for kind in kinds {
@@ -48,17 +48,17 @@ impl Catalog {
         catalog
     }
 
-    /// The kind of a path.
+    /// Finds the kind of a path.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Entry> {
         self.index.get(group)?.get(version)?.get(plural)
     }
 
-    /// Whether any kind of this group and version is served.
+    /// Returns whether any kind of this group and version is served.
     pub fn has_version(&self, group: &str, version: &str) -> bool {
         self.index.get(group).is_some_and(|versions| versions.contains_key(version))
     }
 
-    /// Groups in the order of discovery, each with its versions, the preferred first.
+    /// Returns the groups in discovery order, each with its versions, the preferred one first.
     pub fn groups(&self) -> Vec<(&str, Vec<&str>)> {
         let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
         for entry in &self.entries {
@@ -75,23 +75,23 @@ impl Catalog {
         groups
     }
 
-    /// The entries of one group and version.
+    /// Returns the entries of one group and version.
     pub fn of_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |entry| entry.kind.group == group && entry.kind.version == version)
     }
 
-    /// The entries of every version and group under which the objects of a resource are served.
+    /// Returns the entries of every group and version under which a resource's objects are served.
     pub fn versions_of<'s>(&'s self, resource: &'s Resource) -> impl Iterator<Item = &'s Entry> {
         self.entries.iter().filter(move |entry| entry.resource == *resource)
     }
 
-    /// One entry for each resource whose objects are stored.
+    /// Returns one entry for each resource whose objects are stored.
     pub fn stored_kinds(&self) -> impl Iterator<Item = &Entry> {
         let mut seen = std::collections::HashSet::new();
         self.entries.iter().filter(move |entry| entry.kind.is_stored() && seen.insert(entry.resource.clone()))
     }
 
-    /// The next catalog: the definition's kinds replaced by these.
+    /// Returns a catalog with the definition's kinds replaced.
     pub fn with(&self, definition: &str, kinds: Vec<Kind>) -> Self {
         let mut next = self.without(definition);
         let definition = Arc::<str>::from(definition);
@@ -101,7 +101,7 @@ impl Catalog {
         next
     }
 
-    /// The next catalog: the definition's kinds gone.
+    /// Returns a catalog without the definition's kinds.
     pub fn without(&self, definition: &str) -> Self {
         let mut next = Self { generation: self.generation + 1, ..Self::default() };
         for entry in &self.entries {
@@ -120,8 +120,8 @@ impl Catalog {
     }
 }
 
-/// Orders versions as apimachinery's `pkg/version/helpers.go` does: GA before beta before alpha, newer first, and
-/// names of no such form last.
+/// Orders versions as apimachinery's `pkg/version/helpers.go` does: GA before beta before alpha, newer first,
+/// and other names last.
 fn priority(version: &str) -> (u8, u32, u32) {
     let parse = || {
         let rest = version.strip_prefix('v')?;

@@ -1,7 +1,7 @@
-//! create: decode → default → admit (which may change it) → fill in → validate → admit (which may refuse it) → commit.
+//! create: decode → default → mutating admission → prepare → validate → validating admission → commit.
 //!
-//! Rules: apiserver `pkg/endpoints/handlers/create.go`, `pkg/registry/rest/create.go`, and the admission plug-in
-//! NamespaceLifecycle.
+//! Rules: apiserver `pkg/endpoints/handlers/create.go`, `pkg/registry/rest/create.go`, and the admission
+//! plug-in NamespaceLifecycle.
 
 use serde_json::{Value, json};
 
@@ -15,16 +15,16 @@ use super::status::{self, About, Refusal};
 use super::{managed, rules, service_accounts, services, versions};
 use crate::store::{self, Key, Resource};
 
-/// How often another generated name is tried (KEP-4420).
+/// The number of names to try for `generateName` (KEP-4420).
 const MAX_GENERATED_NAMES: usize = 8;
-/// The longest prefix of a generated name (`names.MaxGeneratedNameLength`).
+/// The maximum length of a generated name's prefix (`names.MaxGeneratedNameLength`).
 const MAX_GENERATED_PREFIX: usize = 58;
-/// Random characters of a generated name.
+/// The number of random characters in a generated name.
 const GENERATED_LENGTH: usize = 5;
-/// Without vowels, so that no words come out (`apimachinery/pkg/util/rand`).
+/// No vowels, so that no words come out (`apimachinery/pkg/util/rand`).
 const GENERATED_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Metadata that a client does not set.
+/// Metadata that only the server sets.
 const SERVERS: [&str; 5] =
     ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"];
 
@@ -43,20 +43,20 @@ pub async fn create(call: &Call<'_>, decoded: Decoded) -> Result<Shown, Refusal>
     complete(call, value).await
 }
 
-/// Creates an object whose type and namespace are known to be right.
+/// Creates an object whose type and namespace have been checked.
 ///
 /// # Errors
-/// As [`create`].
+/// Same as [`create`].
 pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
     let metadata = rules::metadata(&mut value)?;
     let version = metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default();
-    // What is no revision is none (`etcd3.store.Create`).
+    // A resourceVersion that isn't a number counts as absent (`etcd3.store.Create`).
     let is_versioned = version.parse::<u64>().is_ok_and(|version| version != 0) && !call.query.dry_run;
     let kept = metadata.get("resourceVersion").cloned().filter(|_| call.query.dry_run);
     for field in SERVERS {
         metadata.remove(field);
     }
-    // A dry run reaches no store that would mind.
+    // A dry run keeps it, because it never reaches the store, which would reject it.
     metadata.extend(kept.map(|version| ("resourceVersion".to_owned(), version)));
     for field in ["uid", "creationTimestamp"] {
         metadata.remove(field);
@@ -77,7 +77,7 @@ pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusa
     commit(call, named(value, &prefix), is_versioned).await
 }
 
-/// Lets admission change the object, which has neither a UID nor, perhaps, a name yet.
+/// Runs mutating admission. The object has no UID yet, and perhaps no name.
 async fn admit(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
     service_accounts::admit(call, value).await?;
     let name = name_of(value);
@@ -89,7 +89,7 @@ fn name_of(value: &Value) -> String {
     value["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Judges the whole object and stores it; one that says to be of a revision already is refused, but only then.
+/// Validates and stores the object. Rejects one with a resourceVersion, but only after everything else.
 async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result<Shown, Refusal> {
     let kind = &call.entry.kind;
     if kind.is("", "LimitRange") && name_of(&value).is_empty() {
@@ -132,11 +132,11 @@ async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result
     }
 }
 
-/// 409 for a name that another object has, if only for a while yet.
+/// 409: another object has the name, possibly one that is being deleted.
 fn taken(call: &Call<'_>, name: &str, is_generated: bool) -> Refusal {
     let mut about = call.about_name(name);
     if is_generated && call.entry.kind.kind == "Event" {
-        // Events are kept as those of the core group.
+        // Events are stored as those of the core group.
         about.group = "";
     }
     let mut refusal = status::already_exists(about);
@@ -157,13 +157,13 @@ fn taken(call: &Call<'_>, name: &str, is_generated: bool) -> Refusal {
     refusal
 }
 
-/// How the refusal of a body begins whose type cannot be read.
+/// The start of the error for a body whose type cannot be read.
 pub const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
 
-/// How the refusal of a body begins that says no kind.
+/// The start of the error for a body without a kind.
 const NO_KIND: &str = "Object 'Kind' is missing";
 
-/// 400 for a body of which not even the type can be read (`handlers/rest.go`, `transformDecodeError`).
+/// 400 for a body whose type cannot be read (`handlers/rest.go`, `transformDecodeError`).
 pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
     const SHOWN: usize = 30;
     let text = |bytes: &[u8]| match bytes.first() {
@@ -181,13 +181,13 @@ pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
     ))
 }
 
-/// Refuses a body whose type is no text.
+/// Rejects a body whose `apiVersion` or `kind` isn't a string, or is malformed.
 ///
 /// # Errors
 /// 400.
 pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result<(), Refusal> {
     let Some(why) = type_fault(call, value, bytes) else { return Ok(()) };
-    // Only a reader that is not strict has read a version by then.
+    // Upstream's lenient decoder has read the version by then; its strict one hasn't.
     if why.starts_with(NO_KIND) && call.query.field_validation == FieldValidation::Ignore {
         let (kind, version) = (&call.entry.kind.kind, &call.entry.kind.version);
         let given = value["apiVersion"].as_str().filter(|version| !version.is_empty()).unwrap_or(version);
@@ -199,7 +199,7 @@ pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result
     Err(unrecognized(call, &why, bytes))
 }
 
-/// Why the type of a body cannot be read, if it cannot.
+/// Returns why a body's type cannot be read, or `None` if it can.
 pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<String> {
     if value.is_null() {
         return None;
@@ -230,7 +230,7 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<String
     None
 }
 
-/// Refuses a body of another type; fills in a type that is missing.
+/// Rejects a body of another type, and fills in a missing one.
 ///
 /// # Errors
 /// 400.
@@ -252,7 +252,7 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
     }
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if !kind.is_builtin() && version != kind.api_version() {
-        // That its metadata can be read is asked before of what it is (`unstructuredSchemaCoercer.apply`).
+        // The metadata must be readable before the version is compared (`unstructuredSchemaCoercer.apply`).
         rules::check_metadata(kind, value)?;
         let message = format!(
             "the API version in the data ({version}) does not match the expected API version ({})",
@@ -262,7 +262,7 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
     }
     let given = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     if !kind.is_builtin() && !given.is_empty() && given != kind.kind {
-        // It is told so when it is judged (`validator.ValidateTypeMeta`).
+        // Validation rejects it (`validator.ValidateTypeMeta`).
         return Ok(());
     }
     let wanted = [("apiVersion", kind.api_version(), "API version"), ("kind", kind.kind.clone(), "kind")];
@@ -283,7 +283,7 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A built-in kind's name or version that no type of Kubernetes has.
+/// Rejects a kind or version that isn't registered in Kubernetes, in the body of a built-in kind.
 fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>) -> Result<(), Refusal> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (own, name) = (kind.api_version(), kind.kind.as_str());
@@ -294,7 +294,7 @@ fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>)
     }
     let version = given_version.rsplit('/').next().unwrap_or_default();
     if given == "Status" {
-        // It is of every version, and is read as what it is before it turns out to be nothing else.
+        // `Status` exists in every version. It is decoded as one before its conversion to this kind fails.
         let found = object.get("status").filter(|status| !status.is_string() && !status.is_null());
         if let Some(found) = found.map(rules::json_kind) {
             return Err(status::bad_request(format!(
@@ -314,7 +314,7 @@ fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>)
     )))
 }
 
-/// Refuses a body of another namespace than the path's; fills in one that is missing.
+/// Rejects a body with another namespace than the path's, and fills in a missing one.
 ///
 /// # Errors
 /// 400.
@@ -338,7 +338,7 @@ pub fn check_namespace_field(call: &Call<'_>, value: &mut Value) -> Result<(), R
     Ok(())
 }
 
-/// Refuses what would be created in a namespace that is not there or on its way out.
+/// Rejects creation in a namespace that doesn't exist or is being deleted.
 ///
 /// # Errors
 /// 404 and 403.
@@ -372,9 +372,9 @@ fn named(mut value: Value, prefix: &str) -> Value {
     value
 }
 
-/// The random end of a generated name.
+/// Returns the random suffix of a generated name.
 pub fn random_suffix() -> String {
-    // Sixteen random bytes by way of a UUID: more than enough for five characters.
+    // A UUID has more than enough random bytes for five characters.
     let random = uuid::Uuid::new_v4();
     let suffix = random
         .as_bytes()

@@ -1,7 +1,7 @@
-//! CustomResourceDefinitions: one that is written is served at once, one that is deleted takes its objects along.
+//! CustomResourceDefinitions: a new one is served at once; deleting one deletes its objects.
 //!
-//! Rules: apiextensions-apiserver `pkg/controller/{status,establish,finalizer}`. What a definition means is
-//! [`super::rules`]' knowledge; here the catalog and the stored conditions follow it.
+//! Rules: apiextensions-apiserver `pkg/controller/{status,establish,finalizer}`. [`super::rules`] knows what
+//! a definition means; this module updates the catalog and the stored conditions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use super::catalog::Catalog;
 use super::{ApiServer, rules};
 use crate::store::{self, Key, Record, Resource, Start};
 
-/// Keeps a definition until its objects are gone.
+/// Keeps a definition until its objects are deleted.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// How often a definition's own status is written anew when others write it meanwhile.
+/// The number of attempts to write a definition's status in case of conflicts.
 const MAX_ATTEMPTS: usize = 16;
-/// How long the objects of a deleted definition may take to go before they are looked at again.
+/// The interval of checks whether the objects of a deleted definition are gone.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(5);
 
 fn definitions() -> Resource {
     Resource::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
-/// Makes the catalog and the conditions follow a definition that was just written.
+/// Updates the catalog and the conditions after a definition was written.
 ///
 /// # Errors
-/// When the definition's status cannot be written.
+/// If the definition's status cannot be written.
 pub async fn follow(server: &Arc<ApiServer>, record: &Arc<Record>) -> Result<(), store::Error> {
     let name = record.key.as_str().to_owned();
     if !record.value["metadata"]["deletionTimestamp"].is_null() {
@@ -34,23 +34,23 @@ pub async fn follow(server: &Arc<ApiServer>, record: &Arc<Record>) -> Result<(),
     }
     match rules::kinds_of_crd(&record.value) {
         Ok(kinds) => server.change_catalog(|catalog| catalog.with(&name, kinds.clone())),
-        // Validation has refused such a definition before it was stored.
+        // Validation rejects such a definition before it is stored.
         Err(faults) => tracing::error!(definition = name, ?faults, "a stored definition is at fault"),
     }
     write_status(server, &name).await
 }
 
-/// Serves the definitions that lie in the store, and goes on taking away those that were being deleted.
+/// Serves the stored definitions, and resumes the cleanup of those being deleted.
 ///
 /// # Errors
-/// When the status of one cannot be written.
+/// If the status of one cannot be written.
 pub async fn restore(server: &Arc<ApiServer>) -> Result<(), store::Error> {
     for record in server.store.list(&definitions(), None).records {
         if record.value["metadata"]["deletionTimestamp"].is_null() {
             follow(server, &record).await?;
             continue;
         }
-        // Served until its objects are gone: they can still be read and their finalizers taken off.
+        // It is served until its objects are gone, so that clients can read them and remove their finalizers.
         if let Ok(kinds) = rules::kinds_of_crd(&record.value) {
             server.change_catalog(|catalog| catalog.with(record.key.as_str(), kinds.clone()));
         }
@@ -59,7 +59,7 @@ pub async fn restore(server: &Arc<ApiServer>) -> Result<(), store::Error> {
     Ok(())
 }
 
-/// Sets the conditions and names of a definition that is served (`Established`, `NamesAccepted`).
+/// Sets the conditions and names of a served definition (`Established`, `NamesAccepted`).
 async fn write_status(server: &Arc<ApiServer>, name: &str) -> Result<(), store::Error> {
     let (resource, key) = (definitions(), Key::new(None, name));
     for _ in 0..MAX_ATTEMPTS {
@@ -78,7 +78,7 @@ async fn write_status(server: &Arc<ApiServer>, name: &str) -> Result<(), store::
     Ok(())
 }
 
-/// Takes away the objects of a deleted definition, then the definition; runs until that is done.
+/// Deletes the objects of a deleted definition, then the definition. Returns when that is done.
 pub async fn clean_up(server: Arc<ApiServer>, name: String) {
     let Some(plural) = name.split('.').next().map(str::to_owned) else { return };
     let group = name.get(plural.len() + 1..).unwrap_or_default().to_owned();
@@ -91,7 +91,8 @@ pub async fn clean_up(server: Arc<ApiServer>, name: String) {
         if server.store.count(&resource) == 0 {
             break;
         }
-        // Woken by the next change, or to look again; a closed channel means that the server stops.
+        // Wakes up at the next change or after the interval. A closed channel means that the server is
+        // stopping.
         if let Ok(None) = tokio::time::timeout(CLEANUP_INTERVAL, watch.events.recv()).await {
             return;
         }

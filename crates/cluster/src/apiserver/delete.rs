@@ -1,8 +1,9 @@
-//! delete and deletecollection.
+//! The verbs delete and deletecollection.
 //!
-//! Rules: apiserver `pkg/registry/rest/delete.go` (BeforeDelete), `pkg/registry/generic/registry/store.go` (Delete,
-//! deletionFinalizersForGarbageCollection). An object with finalizers is marked and stays until the last is gone; a
-//! pod that runs on a node stays for its grace period, until its node deletes it with grace 0.
+//! Rules: apiserver `pkg/registry/rest/delete.go` (BeforeDelete), `pkg/registry/generic/registry/store.go`
+//! (Delete, deletionFinalizersForGarbageCollection). An object with finalizers is marked and stays until the
+//! last one is removed. A pod on a node stays for its grace period, until the kubelet deletes it with grace
+//! period 0.
 
 use std::sync::Arc;
 
@@ -18,9 +19,9 @@ use super::status::{self, About, Refusal};
 use super::versions;
 use crate::store::{self, Record};
 
-/// How often a deletion is tried again when others wrote meanwhile.
+/// The number of attempts to delete an object, in case of conflicts.
 const MAX_ATTEMPTS: usize = 16;
-/// `terminationGracePeriodSeconds` of a pod that does not say.
+/// The default `terminationGracePeriodSeconds` of a pod.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -36,22 +37,22 @@ pub struct Options {
     dry_run: bool,
 }
 
-/// What became of an object.
+/// The result of a deletion.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It is gone; this was its last state.
+    /// Deleted; this was its last state.
     Gone(Shown),
-    /// It is marked, and goes later.
+    /// Marked for deletion.
     Marked(Shown),
 }
 
 impl Options {
-    /// Whether nothing is to come of it.
+    /// Returns whether this is a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
 
-    /// Reads the options. A body, if there is one, wins over the query.
+    /// Parses the options. A body, if there is one, overrides the query.
     ///
     /// # Errors
     /// 400 and 422.
@@ -80,12 +81,12 @@ impl Options {
         Ok(options)
     }
 
-    /// The same without preconditions, which are about one object.
+    /// Returns the options without preconditions, which apply to a single object.
     fn for_each(&self) -> Self {
         Self { uid: None, resource_version: None, ..self.clone() }
     }
 
-    /// The options as `meta.k8s.io/v1` DeleteOptions.
+    /// Returns the options as `meta.k8s.io/v1` DeleteOptions.
     fn to_value(&self) -> Value {
         let mut value = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
         if let Some(seconds) = self.grace_period_seconds {
@@ -133,7 +134,7 @@ impl Options {
     }
 }
 
-/// Deletes the object that the path names.
+/// Deletes the object in the path.
 ///
 /// # Errors
 /// 403, 404, 409.
@@ -147,10 +148,10 @@ pub async fn delete(call: &Call<'_>, options: &Options) -> Result<Outcome, Refus
     delete_record(call, options, record).await
 }
 
-/// Deletes every object that the selectors select; those that went meanwhile are no error.
+/// Deletes every object that matches the selectors. Objects that others delete meanwhile are no error.
 ///
 /// # Errors
-/// 400 for the selectors; the first refusal of an object.
+/// 400 for invalid selectors; the first error of an object.
 pub async fn delete_collection(call: &Call<'_>, options: &Options) -> Result<Vec<Arc<Record>>, Refusal> {
     let selection = Selection::of_list(&call.entry.kind, &call.query)?;
     let mut deleted = call.server.store.list(&call.entry.resource, call.action.namespace).records;
@@ -167,7 +168,7 @@ pub async fn delete_collection(call: &Call<'_>, options: &Options) -> Result<Vec
     Ok(deleted)
 }
 
-/// What an outcome answers (`endpoints/handlers/delete.go`): some kinds give the object, most a `Status`.
+/// Writes the response (`endpoints/handlers/delete.go`): some kinds return the object, most a `Status`.
 pub fn answer(call: &Call<'_>, outcome: Outcome) -> Result<http::Response<super::reply::Body>, Refusal> {
     const RETURNED: [&str; 8] = [
         "pods",
@@ -197,7 +198,8 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
     let mut record = first;
     for _ in 0..MAX_ATTEMPTS {
         let name = record.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        // A namespace's deletion is its own, and names the resource (`pkg/registry/core/namespace/storage`).
+        // Namespaces have a deletion of their own, and its errors name the resource
+        // (`pkg/registry/core/namespace/storage`).
         let is_namespace = call.entry.kind.is("", "Namespace");
         let about = if is_namespace { call.about_name(&name) } else { of_kind(call, &name) };
         check_preconditions(about, options, &record.value, is_namespace)?;
@@ -215,8 +217,8 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
                 mark_and_remove(call, &record, next).await
             }
             Step::Remove => {
-                // What goes at once goes as it was stored, with the finalizers that this deletion would have taken
-                // from it (`errDeleteNow`); a namespace is marked first.
+                // An object that is deleted immediately is reported as stored, including the finalizers that
+                // this deletion would have removed (`errDeleteNow`). A namespace is marked first.
                 let last = if call.entry.kind.is("", "Namespace") { next } else { record.value.clone() };
                 let removed = store.remove(&call.entry.resource, &record.key, record.revision, last).await;
                 removed.map(|record| Outcome::Gone(Shown::Stored(record)))
@@ -239,15 +241,15 @@ async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -
     Err(status::conflict(call.about(), status::OUTDATED))
 }
 
-/// Whether an object is marked, for whoever watches, before it goes at once: its kind can be deleted gracefully, and it
-/// is not at its end yet (`BeforeDelete`).
+/// Returns whether an object is marked before it is removed immediately, so that watchers see the mark: only
+/// for kinds with graceful deletion, and only if the grace period isn't over (`BeforeDelete`).
 fn is_marked_first(kind: &Kind, value: &Value) -> bool {
     let metadata = &value["metadata"];
     let is_over = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0;
     kind.is("", "Pod") && (metadata["deletionTimestamp"].is_null() || !is_over)
 }
 
-/// Writes the mark, then removes what is there by then.
+/// Marks the object, then removes it.
 async fn mark_and_remove(call: &Call<'_>, record: &Record, marked: Value) -> Result<Outcome, store::Error> {
     let (store, resource) = (&call.server.store, &call.entry.resource);
     let mut last = store.replace(resource, &record.key, record.revision, marked).await?;
@@ -255,7 +257,7 @@ async fn mark_and_remove(call: &Call<'_>, record: &Record, marked: Value) -> Res
         match store.remove(resource, &last.key, last.revision, last.value.clone()).await {
             Ok(record) => return Ok(Outcome::Gone(Shown::Stored(record))),
             Err(store::Error::Changed(present)) => last = present,
-            // Somebody else took it away meanwhile, which is what was asked for.
+            // Another client removed it meanwhile, which is what the request asked for.
             Err(store::Error::Missing) => break,
             Err(error) => return Err(error),
         }
@@ -263,7 +265,7 @@ async fn mark_and_remove(call: &Call<'_>, record: &Record, marked: Value) -> Res
     Ok(Outcome::Gone(Shown::Stored(last)))
 }
 
-/// Asks admission about a deletion. An eviction has been admitted as such.
+/// Runs admission for a deletion. An eviction has been admitted already.
 async fn admit(call: &Call<'_>, options: &Options, name: &str, value: &Value) -> Result<(), Refusal> {
     if call.action.subresource == "eviction" {
         return Ok(());
@@ -274,14 +276,14 @@ async fn admit(call: &Call<'_>, options: &Options, name: &str, value: &Value) ->
     admission::validate(&at, None, Some(&old)).await.map(|_| ())
 }
 
-/// What a deletion does to an object now.
+/// What to do with an object now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// It is on its way out already, and no sooner than asked.
+    /// It is being deleted already, and no later than requested.
     Nothing,
-    /// It stays, marked.
+    /// Mark it and keep it.
     Mark,
-    /// It goes.
+    /// Remove it.
     Remove,
 }
 
@@ -317,7 +319,7 @@ fn plan_pod(
     let current = next["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
     let grace = if marked { asked.unwrap_or(current).min(current) } else { pod_grace(asked, next) };
     if marked && current > 0 && grace == current {
-        // It goes in its time, and nothing more can be asked of its deletion (`BeforeDelete`).
+        // The running deletion cannot be changed otherwise (`BeforeDelete`).
         return Step::Nothing;
     }
     let is_last = grace == 0 && !has_finalizers;
@@ -325,7 +327,7 @@ fn plan_pod(
         return if is_last { Step::Remove } else { Step::Nothing };
     }
     if marked {
-        // A grace period can only be shortened; it counts from the first deletion (`BeforeDelete`).
+        // A grace period can only be shortened; it starts at the first deletion (`BeforeDelete`).
         let from =
             next["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
         let end = from.unwrap_or(now).checked_sub(SignedDuration::from_secs(current)).unwrap_or(now);
@@ -381,12 +383,13 @@ fn mark(next: &mut Value, now: Timestamp, grace: i64) {
     metadata["deletionGracePeriodSeconds"] = grace.into();
 }
 
-/// Adds or takes away the finalizers by which the garbage collector learns what to do with dependents.
+/// Adds or removes the finalizers that tell the garbage collector how to handle dependents. Returns whether
+/// they changed.
 fn set_garbage_finalizers(kind: &Kind, options: &Options, next: &mut Value) -> bool {
     let own = next["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let has = |name: &str| own.iter().any(|finalizer| finalizer == name);
     let (orphan, foreground) = match (options.propagation_policy.as_deref(), options.orphan_dependents) {
-        // Nothing depends on events (`eventStrategy.DefaultGarbageCollectionPolicy`).
+        // Events have no dependents (`eventStrategy.DefaultGarbageCollectionPolicy`).
         _ if kind.kind == "Event" && kind.is_builtin() => (false, false),
         (Some("Orphan"), _) | (None, Some(true)) => (true, false),
         (Some("Foreground"), _) => (false, true),
@@ -419,7 +422,7 @@ fn set_garbage_finalizers(kind: &Kind, options: &Options, next: &mut Value) -> b
     true
 }
 
-/// A definition stays until its objects are gone.
+/// Adds the finalizer that keeps a CustomResourceDefinition until its objects are gone.
 fn set_cleanup_finalizer(kind: &Kind, next: &mut Value) -> bool {
     let is_marked = !next["metadata"]["deletionTimestamp"].is_null();
     if is_marked || !kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
@@ -431,7 +434,7 @@ fn set_cleanup_finalizer(kind: &Kind, next: &mut Value) -> bool {
     true
 }
 
-/// Jobs leave their pods behind unless told otherwise (`jobStrategy.DefaultGarbageCollectionPolicy`).
+/// Deleting a Job orphans its pods by default (`jobStrategy.DefaultGarbageCollectionPolicy`).
 fn orphans_by_default(kind: &Kind) -> bool {
     kind.is("batch", "Job")
 }
@@ -448,9 +451,9 @@ fn warn_of_orphans(call: &Call<'_>, options: &Options) {
     }
 }
 
-/// What a refusal of the store names: the kind in place of the resource.
+/// Identifies an object as errors of the store do: by kind instead of resource.
 fn of_kind<'a>(call: &'a Call<'_>, name: &'a str) -> About<'a> {
-    // Events are kept as those of the core group.
+    // Events are stored as those of the core group.
     let group = if call.entry.kind.kind == "Event" { "" } else { &call.entry.kind.group };
     About { group, resource: &call.entry.kind.kind, name }
 }
@@ -508,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_goes_when_its_node_says_so() {
+    fn pods_are_deleted_gracefully() {
         let Some(kind) = rules::builtin_kind("", "Pod") else { panic!("pods are not served") };
         let now = Timestamp::UNIX_EPOCH;
         let options = |seconds| Options { grace_period_seconds: seconds, ..Options::default() };
@@ -542,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_become_finalizers() {
+    fn propagation_policies_become_finalizers() {
         let Some(job) = rules::builtin_kind("batch", "Job") else { panic!("jobs are not served") };
         let Some(map) = rules::builtin_kind("", "ConfigMap") else { panic!("configmaps are not served") };
         let policy = |policy: Option<&str>| Options {

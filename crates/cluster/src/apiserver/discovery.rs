@@ -1,13 +1,13 @@
-//! Which resources there are: `/api`, `/apis` and below, in the old form and in the aggregated one (KEP-3352).
+//! Discovery of resources: `/api`, `/apis` and below, unaggregated and aggregated (KEP-3352).
 //!
-//! Pure: a catalog comes in, JSON goes out.
+//! Pure: converts a catalog to JSON.
 
 use serde_json::{Value, json};
 
 use super::catalog::{Catalog, Entry};
 use super::rules::Kind;
 
-/// What `/version` says this server behaves like.
+/// Returns `/version`: the Kubernetes version whose behaviour this server follows.
 pub fn version() -> Value {
     json!({"major": "1", "minor": "36", "gitVersion": concat!("v1.36.0+odh-", env!("CARGO_PKG_VERSION")),
         "gitCommit": "", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none",
@@ -22,13 +22,13 @@ fn architecture() -> &'static str {
     }
 }
 
-/// `/api` in the old form.
+/// Returns `/api`, unaggregated.
 pub fn core_versions(address: &str) -> Value {
     json!({"kind": "APIVersions", "versions": ["v1"],
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]})
 }
 
-/// `/apis` in the old form.
+/// Returns `/apis`, unaggregated.
 pub fn groups(catalog: &Catalog) -> Value {
     let groups = catalog
         .groups()
@@ -39,7 +39,7 @@ pub fn groups(catalog: &Catalog) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/GROUP`.
+/// Returns `/apis/GROUP`.
 pub fn group(catalog: &Catalog, name: &str) -> Option<Value> {
     let (group, versions) =
         catalog.groups().into_iter().find(|(group, _)| *group == name && !group.is_empty())?;
@@ -57,7 +57,7 @@ fn group_value(group: &str, versions: &[&str]) -> Value {
     json!({"name": group, "versions": versions, "preferredVersion": versions.first()})
 }
 
-/// `/api/v1` and `/apis/GROUP/VERSION` in the old form.
+/// Returns `/api/v1` or `/apis/GROUP/VERSION`, unaggregated.
 pub fn resources(catalog: &Catalog, group: &str, version: &str) -> Option<Value> {
     if !catalog.has_version(group, version) {
         return None;
@@ -93,7 +93,7 @@ fn resource_values(kind: &Kind) -> Vec<Value> {
     values
 }
 
-/// `/api` or `/apis` in the aggregated form of `apidiscovery.k8s.io/VERSION`.
+/// Returns `/api` or `/apis`, aggregated, in the format of `apidiscovery.k8s.io/VERSION`.
 pub fn aggregated(catalog: &Catalog, core: bool, form_version: &str) -> Value {
     let items = catalog
         .groups()

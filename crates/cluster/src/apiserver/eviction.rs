@@ -1,7 +1,7 @@
-//! pods/eviction: a deletion that a PodDisruptionBudget can refuse.
+//! pods/eviction: a deletion that a PodDisruptionBudget can reject.
 //!
-//! Rules: `pkg/registry/core/pod/storage/eviction.go`. A budget that allows the eviction is charged before the pod goes,
-//! by its revision, so that two evictions never share one allowance.
+//! Rules: `pkg/registry/core/pod/storage/eviction.go`. The budget is charged before the pod is deleted,
+//! guarded by its resourceVersion, so two evictions never share one allowance.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::status::{self, About, Refusal};
 use crate::objects::LabelSelector;
 use crate::store::{self, Record, Resource};
 
-/// Times that a budget may change under our hands.
+/// The number of attempts in case of conflicts.
 const MAX_ATTEMPTS: usize = 20;
-/// Evicted pods that a budget remembers (`MaxDisruptedPodSize`).
+/// The maximum number of evicted pods in a budget's status (`MaxDisruptedPodSize`).
 const MAX_DISRUPTED: usize = 2000;
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// Charges the budget of a pod that is to be evicted.
+/// Charges an eviction to the pod's budget.
 ///
 /// # Errors
-/// 429 where the budget does not allow it, 500 where several budgets hold for the pod.
+/// 429 if the budget doesn't allow it, 500 if several budgets select the pod.
 pub async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), Refusal> {
     if is_free(pod) {
         return Ok(());
@@ -54,10 +54,10 @@ pub async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), R
     Err(busy(text(&pod["metadata"]["name"])))
 }
 
-/// Says on the pod why it goes, before it does (`addConditionAndDeletePod`).
+/// Sets the pod's condition DisruptionTarget before the pod is deleted (`addConditionAndDeletePod`).
 ///
 /// # Errors
-/// 429 where the pod changes all the time.
+/// 429 if all attempts conflict.
 pub async fn mark(call: &Call<'_>) -> Result<(), Refusal> {
     for _ in 0..MAX_ATTEMPTS {
         let Some(pod) = call.server.store.get(&call.entry.resource, &call.key()) else { return Ok(()) };
@@ -71,7 +71,7 @@ pub async fn mark(call: &Call<'_>) -> Result<(), Refusal> {
     Err(busy(call.action.name))
 }
 
-/// The pod with the condition that names its eviction; `None` where it has it.
+/// Returns the pod with the condition DisruptionTarget; `None` if it already has it.
 fn marked(pod: &Value, now: &Value) -> Option<Value> {
     let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let known = conditions.iter().position(|condition| condition["type"] == "DisruptionTarget");
@@ -92,7 +92,7 @@ fn marked(pod: &Value, now: &Value) -> Option<Value> {
     Some(next)
 }
 
-/// A pod that does not run (any more) disturbs nobody by going (`canIgnorePDB`).
+/// Returns whether no budget applies because the pod isn't running (`canIgnorePDB`).
 fn is_free(pod: &Value) -> bool {
     matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed" | "Pending")
         || !pod["metadata"]["deletionTimestamp"].is_null()
@@ -103,7 +103,8 @@ fn covers(budget: &Value, pod: &Value) -> bool {
     !selector.is_null() && LabelSelector::of(selector).is_ok_and(|selector| selector.matches(pod))
 }
 
-/// Whether the pod may go because it is not ready, by the budget's `unhealthyPodEvictionPolicy`.
+/// Returns whether the pod may be evicted without a charge because it isn't ready, by the budget's
+/// `unhealthyPodEvictionPolicy`.
 fn spares(budget: &Value, pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
     let is_ready =
@@ -113,7 +114,7 @@ fn spares(budget: &Value, pod: &Value) -> bool {
     !is_ready && (is_kept || budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow")
 }
 
-/// The budget with one eviction less (`checkAndDecrement`).
+/// Returns the budget with one allowed disruption less (`checkAndDecrement`).
 fn charged(call: &Call<'_>, budget: &Value) -> Result<Value, Refusal> {
     let (name, status) = (text(&budget["metadata"]["name"]), &budget["status"]);
     let number = |field: &str| status[field].as_i64().unwrap_or_default();
@@ -141,7 +142,7 @@ fn charged(call: &Call<'_>, budget: &Value) -> Result<Value, Refusal> {
     Ok(next)
 }
 
-/// Why a budget allows nothing.
+/// Explains why a budget allows no eviction.
 fn why(name: &str, status: &Value) -> String {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let condition = conditions.into_iter().find(|c| c["type"] == "DisruptionAllowed").unwrap_or(&Value::Null);

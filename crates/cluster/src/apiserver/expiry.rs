@@ -1,7 +1,7 @@
-//! Events expire: they tell what happened lately, and would fill the memory otherwise.
+//! Expiry of Events, which would otherwise fill the memory.
 //!
-//! kube-apiserver writes each event with a lease of one hour (`--event-ttl`); here those are removed whose last
-//! occurrence is that long ago, and the oldest beyond a number.
+//! kube-apiserver writes each event with a lease of one hour (`--event-ttl`). Here, events are removed one
+//! hour after their last occurrence, and the oldest ones beyond a maximum number.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::{Record, Resource, Store};
 
-/// How long an event stays after its last occurrence.
+/// How long an event is kept after its last occurrence.
 const TIME_TO_LIVE: SignedDuration = SignedDuration::from_hours(1);
-/// How many events stay whatever their age.
+/// The maximum number of events, whatever their age.
 const MAX_EVENTS: usize = 20_000;
-/// How often is looked.
+/// The interval of checks.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Removes expired events until `stop`.
@@ -46,7 +46,7 @@ fn expired(mut records: Vec<Arc<Record>>, now: Timestamp, most: usize) -> Vec<Ar
     records
 }
 
-/// When an event occurred last, as far as it says.
+/// Returns the time of an event's last occurrence, if it has one.
 fn last_seen(event: &Value) -> Option<Timestamp> {
     let times = [
         &event["series"]["lastObservedTime"],
@@ -65,7 +65,7 @@ mod tests {
     use crate::store::Key;
 
     #[test]
-    fn the_old_and_the_too_many_go() {
+    fn old_and_surplus_events_expire() {
         let record = |name: &str, revision, time: &str| {
             let value = json!({"metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}, "lastTimestamp": time});
             Arc::new(Record::new(Key::new(Some("a"), name), revision, value))

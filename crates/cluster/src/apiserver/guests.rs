@@ -1,8 +1,9 @@
-//! Who is connected: how many connections there may be, of all peers and of each.
+//! Limits the number of connections, in total and per peer.
 //!
-//! A connection is a *stranger* until a request on it has shown valid credentials. A stranger keeps nobody out: it has
-//! [`GREETING_TIMEOUT`] to become known, and where there is no room for a new connection the oldest stranger has to go,
-//! one of the same peer first. Only known connections can fill the place, and those of one peer no more than half of it.
+//! A connection is a *stranger* until a request on it is authenticated. Strangers block nobody: each must
+//! authenticate within [`GREETING_TIMEOUT`], and if there is no room for a new connection, the oldest
+//! stranger is closed, preferably one of the same peer. Only authenticated connections can exhaust the limit,
+//! and those of one peer at most half of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -12,17 +13,17 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 
-/// Connections at a time, where the process may open enough files.
+/// The maximum number of connections, if the process may open enough files.
 const MAX_CONNECTIONS: usize = 4096;
-/// Connections at a time, however few files the process may open.
+/// The minimum of that limit, however few files the process may open.
 const MIN_CONNECTIONS: usize = 64;
-/// How long a connection may take until a request has shown credentials.
+/// How long a connection may take until a request on it is authenticated.
 pub(super) const GREETING_TIMEOUT: Duration = Duration::from_secs(32);
 
-/// See the module. Shared by all listeners of one API server.
+/// The connection limiter, shared by all listeners of one API server.
 pub struct Guests {
     state: Mutex<State>,
-    /// Of all peers together.
+    /// The limit over all peers.
     most: usize,
 }
 
@@ -35,7 +36,7 @@ struct State {
 #[derive(Default)]
 struct Peer {
     known: usize,
-    /// By age, the oldest first; each with what ends it.
+    /// In order of age, oldest first; each with the token that closes it.
     strangers: BTreeMap<u64, CancellationToken>,
 }
 
@@ -44,34 +45,35 @@ impl Peer {
         self.known + self.strangers.len()
     }
 
-    /// Ends the oldest stranger; false where there is none.
+    /// Closes the oldest stranger; false if there is none.
     fn evict(&mut self) -> bool {
         let oldest = self.strangers.pop_first();
         oldest.map(|(_, end)| end.cancel()).is_some()
     }
 }
 
-/// One connection, counted for as long as this lives.
+/// One connection; counted until dropped.
 pub struct Guest {
     guests: Arc<Guests>,
     peer: IpAddr,
     number: u64,
-    /// Cancelled when it has to make room.
+    /// Cancelled when the connection has to make room.
     end: CancellationToken,
 }
 
 impl Guests {
-    /// As many as a process may have that can open this many files; half of them are left for everything else.
+    /// Creates a limiter for a process that can open this many files; half of them are reserved for other
+    /// uses.
     pub fn new(descriptors: usize) -> Arc<Self> {
         Self::at_most((descriptors / 2).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS))
     }
 
-    /// As many as this, all peers together.
+    /// Creates a limiter with this total limit.
     pub(super) fn at_most(most: usize) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), most })
     }
 
-    /// Takes in a new connection, if need be in the place of the oldest stranger; `None` where there is no room.
+    /// Admits a new connection, if necessary by closing the oldest stranger; `None` if there is no room.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Guest>> {
         let mut state = self.lock();
         let own = state.peers.get_mut(&peer);
@@ -91,14 +93,14 @@ impl Guests {
         Some(Arc::new(Guest { guests: self.clone(), peer, number, end }))
     }
 
-    // Poisoned by a panic between two steps of counting: the worst is a place that stays taken.
+    // After a panic between two steps of counting, at worst one slot stays occupied.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Guest {
-    /// A request on the connection has shown valid credentials.
+    /// Marks the connection as authenticated.
     pub fn know(&self) {
         let mut state = self.guests.lock();
         if let Some(peer) = state.peers.get_mut(&self.peer)
@@ -108,7 +110,7 @@ impl Guest {
         }
     }
 
-    /// Resolves when the connection has to end: it makes room for another, or it has stayed a stranger for too long.
+    /// Resolves when the connection must close: it has to make room, or it hasn't authenticated in time.
     pub async fn outstays(&self) {
         tokio::select! {
             () = self.end.cancelled() => {}
@@ -132,7 +134,7 @@ impl Drop for Guest {
         let mut state = self.guests.lock();
         let Some(peer) = state.peers.get_mut(&self.peer) else { return };
         let was_stranger = peer.strangers.remove(&self.number).is_some();
-        // One that had to make room is counted no more.
+        // A connection that had to make room is no longer counted.
         if !was_stranger && !self.end.is_cancelled() {
             peer.known = peer.known.saturating_sub(1);
         }
@@ -142,8 +144,8 @@ impl Drop for Guest {
     }
 }
 
-/// Lets this process open as many files as its hard limit permits, and returns how many those are. Processes that have
-/// been started before keep the limit that they have.
+/// Raises this process's limit of open files to its hard limit, and returns it. Child processes that are
+/// already running keep their limit.
 pub fn raise_descriptor_limit() -> usize {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).map(|(soft, hard)| {
         let raised = setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard);
@@ -172,7 +174,7 @@ mod tests {
         let mut first = (0..4).map(|_| guests.admit(address(1)).unwrap()).collect::<Vec<_>>();
         let fifth = guests.admit(address(1)).unwrap();
         assert!(first[0].end.is_cancelled() && !first[1].end.is_cancelled());
-        // Those that are known stay, and only they can keep another one of the same peer out.
+        // Authenticated connections stay; only they can block another one of the same peer.
         first[1..].iter().for_each(|guest| guest.know());
         fifth.know();
         assert!(guests.admit(address(1)).is_none());
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_peer_keeps_no_other_out() {
+    fn one_peer_cannot_block_others() {
         let guests = Guests::at_most(8);
         let known = (0..4).map(|_| guests.admit(address(1)).unwrap()).collect::<Vec<_>>();
         known.iter().for_each(|guest| guest.know());
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stranger_has_a_while_and_who_is_known_stays() {
+    async fn only_unauthenticated_connections_time_out() {
         let guests = Guests::at_most(8);
         let (stranger, known) = (guests.admit(address(1)).unwrap(), guests.admit(address(1)).unwrap());
         known.know();

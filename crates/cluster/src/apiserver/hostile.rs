@@ -1,8 +1,8 @@
-//! What comes from outside and harms nobody: decoders, patches, selectors, expressions and continue tokens take any text
-//! or bytes and answer with a value or an error, never with a panic, and in bounded time.
+//! Property tests with hostile input: decoders, patches, selectors, expressions and continue tokens return a
+//! value or an error for any text or bytes. They never panic, and finish in bounded time.
 //!
-//! Cases are generated, from scratch and by spoiling good ones; `PROPTEST_CASES=100000 cargo test -p cluster hostile`
-//! runs as many as one has time for.
+//! Inputs are generated from scratch and by corrupting valid ones. This runs more cases:
+//! `PROPTEST_CASES=100000 cargo test -p cluster hostile`.
 
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -17,14 +17,14 @@ use crate::objects::{FieldSelector, JsonPath, LabelSelector};
 use crate::patch::{self, apply};
 use crate::schema::cost;
 
-/// A pod with something of everything.
+/// A pod with some of every kind of field.
 fn pod() -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", "labels": {"a": "b"}},
         "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}],
             "env": [{"name": "X", "value": "1"}]}], "tolerations": [{"operator": "Exists"}]}})
 }
 
-/// JSON of names that mean something.
+/// Arbitrary JSON with meaningful field names.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -70,7 +70,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Operations of a JSON patch, most of them well-formed.
+/// Operations of a JSON patch, mostly well-formed.
 fn operations() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec!["add", "remove", "replace", "move", "copy", "test", "fly"]);
     let path = || {
@@ -93,7 +93,7 @@ fn operations() -> impl Strategy<Value = Value> {
     prop::collection::vec(one, 0..6).prop_map(Value::Array)
 }
 
-/// Expressions of CEL, or what looks like them.
+/// CEL expressions, valid or not.
 fn expression() -> impl Strategy<Value = String> {
     let words = vec![
         "object",
@@ -231,8 +231,8 @@ proptest! {
 }
 
 #[test]
-fn what_is_nested_deep_ends() {
-    // The parser's time grows faster than the text; a tenth of what is permitted is deep enough.
+fn deeply_nested_input_terminates() {
+    // The parser's time grows faster than the text; a tenth of the permitted length is deep enough.
     let (size, half) = (1600, 800);
     for piece in ["(", "[", "{", "!", "-", "a.", "a[", "f(", "1+", "true?", "x in ", "Object{a:", "'"] {
         evaluate(&piece.repeat(size / piece.len()));

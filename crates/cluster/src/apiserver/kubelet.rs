@@ -1,6 +1,6 @@
-//! What the API server must ask a node: the one thing that does not go through stored objects.
+//! The API server's interface to nodes, for requests that cannot be served from the store.
 //!
-//! Nodes register here by name ([`Kubelets::register`]); the API server only asks.
+//! Nodes register by name ([`Kubelets::register`]).
 
 use std::collections::HashMap;
 use std::io;
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// Which lines of a container's log are wanted (`v1.PodLogOptions`).
+/// Selects lines of a container's log (`v1.PodLogOptions`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRequest {
     /// The pod's namespace.
@@ -27,25 +27,25 @@ pub struct LogRequest {
     pub container: String,
     /// Whether the stream stays open while the container runs.
     pub follow: bool,
-    /// Only this many of the last lines.
+    /// Return at most this many of the last lines.
     pub tail_lines: Option<u64>,
-    /// Only lines from then on.
+    /// Return only lines from this time on.
     pub since: Option<Timestamp>,
-    /// Whether each line begins with its time.
+    /// Whether to prefix each line with its time.
     pub timestamps: bool,
-    /// Whether the container's previous instance is meant.
+    /// Whether to read the log of the container's previous instance.
     pub previous: bool,
-    /// No more than this many bytes.
+    /// Return at most this many bytes.
     pub limit_bytes: Option<u64>,
 }
 
-/// Why there is no log.
+/// An error while reading a log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The pod or container is not known on this node, or there is no previous instance.
+    /// This node doesn't know the pod or container, or there is no previous instance.
     #[error("{0}")]
     NotFound(String),
-    /// The container has not started yet; the text says why.
+    /// The container hasn't started yet; the text says why.
     #[error("{0}")]
     NotReady(String),
     /// The log could not be read.
@@ -53,10 +53,10 @@ pub enum LogError {
     Io(#[from] io::Error),
 }
 
-/// The text of a log, as it comes.
+/// The text of a log, as a stream.
 pub type LogStream = BoxStream<'static, io::Result<Bytes>>;
 
-/// Whose streams are wanted, and which.
+/// Identifies a container and selects its streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamRequest {
     /// The pod's UID.
@@ -69,20 +69,20 @@ pub struct StreamRequest {
     pub stdout: bool,
     /// Whether the client reads standard error.
     pub stderr: bool,
-    /// Whether the process is to have a terminal.
+    /// Whether to allocate a terminal.
     pub tty: bool,
 }
 
-/// A process to run beside a container's own.
+/// A command to run in a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecRequest {
-    /// Where, and with which streams.
+    /// The container and the streams.
     pub stream: StreamRequest,
     /// Command and arguments; not empty.
     pub command: Vec<String>,
 }
 
-/// A connection into a pod.
+/// A TCP connection to a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectRequest {
     /// The pod's UID.
@@ -91,63 +91,63 @@ pub struct ConnectRequest {
     pub port: u16,
 }
 
-/// Why there is no process or connection.
+/// An error while starting a process or a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// The container does not run on this node.
+    /// The container isn't running on this node.
     #[error("{0}")]
     NotFound(String),
-    /// A bound is reached.
+    /// A limit is reached.
     #[error("{0}")]
     Busy(String),
-    /// It could not be started or connected; the text is for a person.
+    /// Starting or connecting failed; the text is for people.
     #[error("{0}")]
     Start(String),
 }
 
-/// Tells a terminal its columns and rows.
+/// Sets a terminal's columns and rows.
 pub type Resize = Box<dyn Fn(u16, u16) + Send + Sync>;
 
-/// A process with which a client talks. Dropping it closes its streams, and its terminal hangs up; the process may run
-/// on until it notices, or its container ends.
+/// A process that a client is connected to. Dropping it closes its streams and hangs up its terminal; the
+/// process may run until it notices, or until its container ends.
 pub struct Process {
-    /// Takes its input; dropping it ends the input.
+    /// Standard input; dropping the sender closes it.
     pub stdin: Option<mpsc::Sender<Bytes>>,
-    /// Its standard output, or all that its terminal shows.
+    /// Standard output, or the terminal's output.
     pub stdout: Option<BoxStream<'static, Bytes>>,
     /// Its standard error.
     pub stderr: Option<BoxStream<'static, Bytes>>,
-    /// Where it has a terminal.
+    /// Resizes the terminal, if there is one.
     pub resize: Option<Resize>,
-    /// Comes when it has ended, with its exit code; without one where it is not the client's to know (attach).
+    /// Resolves to the exit code when the process ends; to `None` if the client isn't given it (attach).
     pub ended: BoxFuture<'static, Option<i32>>,
 }
 
-/// Processor and memory in use.
+/// CPU and memory usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
-    /// Processor time in nanoseconds, since the node or container began.
+    /// CPU time in nanoseconds, since the node or container started.
     pub cpu_total_nanos: u64,
-    /// Thousand-millionths of a processor, over the window.
+    /// CPU usage in billionths of a core, averaged over the window.
     pub cpu_nanocores: u64,
     /// Working set in bytes.
     pub memory_bytes: u64,
 }
 
-/// What a node and its pods use.
+/// The usage of a node and its pods.
 #[derive(Debug, Clone)]
 pub struct NodeUsage {
-    /// When it was found out.
+    /// When it was measured.
     pub time: Timestamp,
-    /// Over how long rates were taken.
+    /// The window of the rates.
     pub window: Duration,
-    /// All of the node.
+    /// The usage of the node as a whole.
     pub node: Used,
-    /// Its pods that run.
+    /// The running pods.
     pub pods: Vec<PodUsage>,
 }
 
-/// What a pod uses.
+/// The usage of a pod.
 #[derive(Debug, Clone)]
 pub struct PodUsage {
     /// Its namespace.
@@ -156,15 +156,15 @@ pub struct PodUsage {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Its containers that run.
+    /// The running containers by name.
     pub containers: Vec<(String, Used)>,
-    /// Bytes received and sent, where it has a network of its own.
+    /// Bytes received and sent, if the pod has a network of its own.
     pub traffic: Option<(u64, u64)>,
 }
 
-/// A node, as the API server knows it. One that only keeps logs leaves the rest as it is: refused.
+/// A node, as seen by the API server. By default, all methods but `logs` are unsupported.
 pub trait Kubelet: Send + Sync {
-    /// A container's log.
+    /// Reads a container's log.
     fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>>;
 
     /// Runs a command in a container.
@@ -172,7 +172,7 @@ pub trait Kubelet: Send + Sync {
         Box::pin(ready(Err(StreamError::none())))
     }
 
-    /// Takes part in what a container's own process reads and writes.
+    /// Attaches to the streams of a container's main process.
     fn attach(&self, _request: StreamRequest) -> BoxFuture<'_, Result<Process, StreamError>> {
         Box::pin(ready(Err(StreamError::none())))
     }
@@ -182,12 +182,12 @@ pub trait Kubelet: Send + Sync {
         Box::pin(ready(Err(StreamError::none())))
     }
 
-    /// What the node of this name and its pods use now.
+    /// Returns the present usage of the node of this name and its pods.
     fn usage(&self, _node: &str) -> BoxFuture<'_, Option<NodeUsage>> {
         Box::pin(ready(None))
     }
 
-    /// Comes when the pod of this UID has no sandbox (any more).
+    /// Resolves when the pod with this UID has no sandbox.
     fn pod_ended(&self, _uid: &str) -> BoxFuture<'static, ()> {
         Box::pin(ready(()))
     }
@@ -199,19 +199,19 @@ impl StreamError {
     }
 }
 
-/// The nodes that can be asked.
+/// The registered nodes.
 #[derive(Default)]
 pub struct Kubelets {
     by_node: RwLock<HashMap<String, Arc<dyn Kubelet>>>,
 }
 
 impl Kubelets {
-    /// From now on the node of this name is asked by way of `kubelet`.
+    /// Registers `kubelet` for the node of this name, replacing an earlier one.
     pub fn register(&self, node: &str, kubelet: Arc<dyn Kubelet>) {
         self.by_node.write().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), kubelet);
     }
 
-    /// The node of this name.
+    /// Returns the node of this name.
     pub fn get(&self, node: &str) -> Option<Arc<dyn Kubelet>> {
         self.by_node.read().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
     }

@@ -1,4 +1,5 @@
-//! The listener on loopback: TLS, HTTP/1.1 and HTTP/2, one task for each connection, all of them bounded ([`super::guests`]).
+//! The loopback listener: TLS, HTTP/1.1 and HTTP/2. Each connection has its own task; [`super::guests`]
+//! bounds their number.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +16,20 @@ use super::Endpoint;
 use super::auth::certificates::certified;
 use super::guests::{Guest, Guests};
 
-/// Streams at a time on one HTTP/2 connection (`http2.Server.MaxConcurrentStreams` of kube-apiserver is 100 for
-/// unauthenticated users; a client of this process' user may watch more).
+/// The maximum number of concurrent streams on one HTTP/2 connection. kube-apiserver's
+/// `http2.Server.MaxConcurrentStreams` is 100 for unauthenticated users; our own clients may open more
+/// watches.
 const MAX_STREAMS: u32 = 1000;
-/// How long a client may take to shake hands.
+/// The timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take to send a request's head.
+/// The timeout for receiving a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
-/// How long an HTTP/2 connection may be silent until it is asked for a sign of life, and how long that may take.
+/// The idle time after which an HTTP/2 connection is pinged, and the timeout of the ping.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
-/// How long accepting rests after an error such as too many open files.
+/// The pause after `accept` fails, for example because of too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `stop`; connections end with it.
+/// Accepts connections until `stop` is cancelled; then closes them all.
 pub async fn listen(
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -67,7 +69,7 @@ pub async fn listen(
 }
 
 async fn serve(stream: TcpStream, acceptor: TlsAcceptor, endpoint: Endpoint, guest: Arc<Guest>) {
-    // Watch events are small and must not wait for more.
+    // Watch events are small and must be sent without delay.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
@@ -111,7 +113,7 @@ mod tests {
 
     const TOKEN: &str = "secret";
 
-    /// A listener with this many places, and a way to connect to it.
+    /// A listener with a limit on connections, and the means to connect to it.
     struct Listening {
         address: std::net::SocketAddr,
         connector: TlsConnector,
@@ -149,7 +151,7 @@ mod tests {
         }
     }
 
-    /// The status of an answer to a request with this token; the answer is read to its end.
+    /// Sends a request with this token, reads the whole response and returns its status line.
     async fn ask(stream: &mut TlsStream<TcpStream>, token: &str) -> String {
         let request =
             format!("GET /api HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
@@ -172,7 +174,7 @@ mod tests {
         let mut strangers = Vec::new();
         for count in 0..20 {
             let mut stranger = listening.connect().await;
-            // Some say nothing, and some say who they are not.
+            // Half of them send nothing, the others send an invalid token.
             if count % 2 == 0 {
                 assert_eq!(ask(&mut stranger, "wrong").await, "http/1.1 401 unauthorized");
             }

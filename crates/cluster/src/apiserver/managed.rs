@@ -1,13 +1,14 @@
-//! managedFields: who owns which field, brought up to date with every write.
+//! managedFields: updates the ownership of fields with every write.
 //!
-//! The sets themselves are made by [`super::rules`]; here it is decided when. Server-side apply keeps its own.
+//! [`super::rules`] computes the field sets; this module decides when. Server-side apply updates its own
+//! entries.
 
 use serde_json::Value;
 
 use super::call::Call;
 use super::rules;
 
-/// Notes the creator of an object.
+/// Records the owner of a new object's fields.
 pub fn track_create(call: &Call<'_>, value: &mut Value) {
     if call.is_apply() {
         return;
@@ -15,7 +16,7 @@ pub fn track_create(call: &Call<'_>, value: &mut Value) {
     rules::track(call, None, value);
 }
 
-/// Notes who changed an object.
+/// Records the owner of changed fields.
 pub fn track_update(call: &Call<'_>, old: &Value, new: &mut Value) {
     if call.is_apply() {
         return;
@@ -23,12 +24,12 @@ pub fn track_update(call: &Call<'_>, old: &Value, new: &mut Value) {
     rules::track(call, Some(old), new);
 }
 
-/// Whether the record of managers can be read; one that is not there can.
+/// Returns whether managedFields are absent or can be decoded.
 pub fn is_valid(value: &Value) -> bool {
     rules::has_readable_managers(value)
 }
 
-/// Whether two states differ in nothing but the times of their managedFields.
+/// Returns whether two states differ at most in the times of their managedFields.
 pub fn is_unchanged(old: &Value, new: &Value) -> bool {
     let (Some(before), Some(after)) = (old.as_object(), new.as_object()) else { return old == new };
     let others = |object: &serde_json::Map<String, Value>| {

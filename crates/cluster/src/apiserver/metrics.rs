@@ -1,5 +1,5 @@
-//! `metrics.k8s.io/v1beta1`: what nodes and pods use now, for `kubectl top`; asked of the nodes, never stored. And the
-//! part of a kubelet's `/stats/summary` that is known here, by way of `nodes/proxy`.
+//! `metrics.k8s.io/v1beta1`: the present usage of nodes and pods, for `kubectl top`; read from the nodes,
+//! never stored. Also the supported part of a kubelet's `/stats/summary`, through `nodes/proxy`.
 //!
 //! Rules: `k8s.io/metrics/pkg/apis/metrics/v1beta1`, `k8s.io/kubelet/pkg/apis/stats/v1alpha1`.
 
@@ -20,10 +20,10 @@ use crate::store::{Key, Record, Resource};
 /// The API group.
 pub const GROUP: &str = "metrics.k8s.io";
 const VERSION: &str = "v1beta1";
-/// What can be done.
+/// The supported verbs.
 const VERBS: &[&str] = &["get", "list"];
 
-/// The kinds of the group.
+/// Returns the kinds of the group.
 pub fn kinds() -> [Arc<Kind>; 2] {
     let make = |name: &str, plural: &str, namespaced| {
         let mut kind = Kind::new(GROUP, VERSION, name, plural, namespaced);
@@ -34,10 +34,10 @@ pub fn kinds() -> [Arc<Kind>; 2] {
     [make("NodeMetrics", "nodes", false), make("PodMetrics", "pods", true)]
 }
 
-/// Answers get and list.
+/// Handles get and list.
 ///
 /// # Errors
-/// 400 for selectors that do not parse; 404 for a node or pod that does not run; 406.
+/// 400 for invalid selectors; 404 for a node or pod that isn't running; 406.
 pub async fn answer(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     let selection =
         Selection::parse(&call.entry.kind, &call.query.label_selector, &call.query.field_selector)?;
@@ -65,7 +65,7 @@ fn show(call: &Call<'_>, items: &[&Value], single: bool) -> Result<Response<Body
     }
 }
 
-/// The nodes of the API, each with what it says that it uses.
+/// Returns the Node objects, each with the usage that it reports.
 async fn usages(server: &ApiServer) -> Vec<(Arc<Record>, NodeUsage)> {
     let mut found = Vec::new();
     for record in server.store.list(&Resource::new("", "nodes"), None).records {
@@ -90,7 +90,7 @@ fn head(call: &Call<'_>, of: &Value, usage: &NodeUsage) -> Value {
         "timestamp": rules::timestamp(usage.time), "window": format!("{}s", usage.window.as_secs())})
 }
 
-/// Amounts as metrics-server writes them.
+/// Formats usage as metrics-server does.
 fn amounts(used: &Used) -> Value {
     json!({"cpu": format!("{}n", used.cpu_nanocores), "memory": format!("{}Ki", used.memory_bytes.div_ceil(1024))})
 }
@@ -130,16 +130,16 @@ async fn pods(call: &Call<'_>) -> Vec<Value> {
     items
 }
 
-/// The node whose summary a path names.
+/// Returns the node's name if the request is for its summary.
 pub fn summary_of<'a>(method: &Method, path: &'a str) -> Option<&'a str> {
     let name = path.strip_prefix("/api/v1/nodes/")?.strip_suffix("/proxy/stats/summary")?;
     (*method == Method::GET && !name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// A node's summary: processor, memory and network of itself and its pods.
+/// Returns a node's summary: CPU, memory and network of the node and its pods.
 ///
 /// # Errors
-/// 404 for a node that is not there; 500 for one that does not answer.
+/// 404 for an unknown node; 500 if it doesn't answer.
 pub async fn summary(server: &ApiServer, name: &str) -> Result<Response<Body>, Refusal> {
     let about = About { group: "", resource: "nodes", name };
     let node = server.store.get(&Resource::new("", "nodes"), &Key::new(None, name));

@@ -1,12 +1,13 @@
-//! The API server: requests in, answers out, over the store.
+//! The API server: turns HTTP requests into responses, on top of the store.
 //!
-//! The walk of a request: [`auth`] says who asks, [`route`] what for, [`auth`] again whether they may, [`query`] and
-//! [`negotiate`] how; then one of [`read`], [`watch`], [`create`], [`update`], [`patching`], [`delete`],
-//! [`subresources`], [`reviews`] answers, by the rules of [`rules`] and on the store; [`reply`] writes it. A refusal at
-//! any step is a `Status` ([`status`]). The same walk serves the listener on loopback ([`listen`]) and the client in
-//! this process.
+//! How a request is processed: [`auth`] authenticates the user, [`route`] derives the action from method and
+//! path, [`auth`] authorizes it, [`query`] and [`negotiate`] parse the parameters and the response format.
+//! Then one of [`read`], [`watch`], [`create`], [`update`], [`patching`], [`delete`], [`subresources`],
+//! [`reviews`] handles it, using [`rules`] and the store; [`reply`] writes the response. An error at any step
+//! becomes a `Status` ([`status`]). The loopback listener ([`listen`]) and the in-process client share this
+//! path.
 //!
-//! No controller's work is done here: what Kubernetes leaves to a controller is left to one.
+//! The API server does no controller's work: what a controller does in Kubernetes, a controller does here.
 
 pub mod admission;
 pub mod audit;
@@ -81,34 +82,34 @@ use status::Refusal;
 use crate::access::Ask;
 use crate::store::{Key, Resource, Store};
 
-/// See the module.
+/// The API server. One instance serves all endpoints of a cluster.
 pub struct ApiServer {
     store: Arc<Store>,
     catalog: RwLock<Arc<Catalog>>,
     identities: Identities,
     authority: Authority,
-    /// Whether pods are given service accounts, as the admission plug-in ServiceAccount does.
+    /// Whether the admission plug-in ServiceAccount is enabled.
     admits_service_accounts: bool,
     audit: Option<Arc<Audit>>,
-    /// The nodes that can be asked for logs and streams.
+    /// The nodes that serve logs and streams.
     pub kubelets: Kubelets,
     past: past::Past,
     hooks: admission::Hooks,
     policies: admission::Policies,
-    /// The streams into pods that are open.
+    /// The open streams into pods.
     pub sessions: streams::Sessions,
     quotas: admission::quota::Quotas,
     services: services::Services,
 }
 
 impl ApiServer {
-    /// The authority, in PEM, that has signed the client certificate that this server shows to webhooks which ask for it; new
-    /// in each process.
+    /// Returns the CA certificate, in PEM, of the client certificate that this server presents to webhooks
+    /// that request one. Each process generates a new one.
     pub fn webhook_authority(&self) -> Option<String> {
         self.hooks.identity().map(|identity| identity.authority.clone())
     }
 
-    /// A server over a store, which it takes as it is; the built-in kinds are served.
+    /// Creates a server on an existing store. It serves the built-in kinds.
     pub fn new(store: Arc<Store>, identities: Identities) -> Self {
         Self {
             authority: Authority::new(store.clone()),
@@ -127,19 +128,20 @@ impl ApiServer {
         }
     }
 
-    /// The same, giving pods service accounts: for a cluster whose controllers make the account `default`.
+    /// Enables the admission plug-in ServiceAccount, for a cluster whose controllers create the account
+    /// `default`.
     #[must_use]
     pub fn with_service_accounts(self) -> Self {
         Self { admits_service_accounts: true, ..self }
     }
 
-    /// The same, with every request taken down.
+    /// Enables audit logging of every request.
     #[must_use]
     pub fn with_audit(self, audit: Option<Audit>) -> Self {
         Self { audit: audit.map(Arc::new), ..self }
     }
 
-    /// The server's store.
+    /// Returns the server's store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
@@ -154,50 +156,50 @@ impl ApiServer {
     }
 }
 
-/// The kinds that are there from the start: those that are stored, and those that are only asked of the nodes.
+/// Returns the built-in kinds: those in the store, and the metrics that are read from the nodes.
 fn served() -> Vec<Arc<rules::Kind>> {
     rules::builtin_kinds().iter().cloned().chain(metrics::kinds()).collect()
 }
 
-/// How it is known who comes in.
+/// How the user of a request is determined.
 #[derive(Clone)]
 enum Way {
-    /// Each request says.
+    /// By the credentials in each request.
     Credentials,
-    /// By the certificate of the connection.
+    /// By the client certificate of the connection.
     Certificate(Certified),
-    /// It is this very process.
+    /// The request comes from this process, as this user.
     Trusted(UserInfo),
 }
 
-/// A way in to the server, as a service of HTTP requests.
+/// An entry point to the server, as a service of HTTP requests.
 #[derive(Clone)]
 pub struct Endpoint {
     server: Arc<ApiServer>,
     way: Way,
-    /// The connection by which requests come, where there is one.
+    /// The connection that the requests arrive on, if there is one.
     guest: Option<Arc<Guest>>,
 }
 
 impl Endpoint {
-    /// A way in that asks for credentials.
+    /// Creates an endpoint that requires credentials.
     pub fn with_credentials(server: Arc<ApiServer>) -> Self {
         Self { server, way: Way::Credentials, guest: None }
     }
 
-    /// The same for a connection whose client has shown this certificate, if it has shown any.
+    /// Returns the endpoint for one connection, with the client certificate it presented, if any.
     #[must_use]
     pub fn of_connection(self, certificate: Option<Certified>, guest: Arc<Guest>) -> Self {
         let way = certificate.map_or(Way::Credentials, Way::Certificate);
         Self { server: self.server, way, guest: Some(guest) }
     }
 
-    /// A way in for one user of this very process.
+    /// Creates an endpoint for one user of this process.
     pub fn trusted(server: Arc<ApiServer>, user: UserInfo) -> Self {
         Self { server, way: Way::Trusted(user), guest: None }
     }
 
-    /// Who asks. The connection of a request with valid credentials is known from then on.
+    /// Authenticates a request. The first valid one marks its connection as authenticated.
     fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<UserInfo, Refusal> {
         let ApiServer { identities, store, .. } = self.server.as_ref();
         let user = match &self.way {
@@ -312,7 +314,8 @@ where
                 return answer.map(|answer| with_warnings(&call, answer));
             }
             check_manager(&call).map_err(|refusal| warned(server, &call.action, refusal, true))?;
-            // A patch of a type that is none reaches no handler of a built-in kind.
+            // For custom kinds, a patch with an unknown media type still reaches a handler; for built-in
+            // kinds it doesn't.
             let is_routed = !call.entry.kind.is_builtin()
                 || call.action.verb != "patch"
                 || negotiate::patch_type(call.headers, rules::knows_strategic(&call.entry.kind)).is_ok();
@@ -335,14 +338,14 @@ where
     }
 }
 
-/// Fills in the trail, if there is one.
+/// Updates the audit trail, if there is one.
 fn note(trail: &mut Option<Trail>, fill_in: impl FnOnce(&mut Trail)) {
     if let Some(trail) = trail {
         fill_in(trail);
     }
 }
 
-/// Lets pass who may do this, and says so in the trail.
+/// Authorizes the request, and records the decision in the audit trail.
 fn permit(
     server: &ApiServer,
     user: &UserInfo,
@@ -358,7 +361,7 @@ fn reads_body(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE)
 }
 
-/// What everybody may ask.
+/// Answers the paths that need no authentication.
 fn public(method: &Method, path: &str) -> Option<Response<Body>> {
     let is_get = *method == Method::GET || *method == Method::HEAD;
     match path.trim_end_matches('/') {
@@ -368,7 +371,7 @@ fn public(method: &Method, path: &str) -> Option<Response<Body>> {
     }
 }
 
-/// By what others check service accounts' tokens (KEP-1393).
+/// Serves the documents with which others verify service account tokens (KEP-1393).
 fn issuer(server: &ApiServer, target: Target<'_>) -> Option<serde_json::Value> {
     match target {
         Target::Other("/.well-known/openid-configuration") => Some(auth::tokens::discovery()),
@@ -377,7 +380,7 @@ fn issuer(server: &ApiServer, target: Target<'_>) -> Option<serde_json::Value> {
     }
 }
 
-/// Discovery and OpenAPI.
+/// Answers requests for discovery and OpenAPI.
 fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Result<Response<Body>, Refusal> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(status::method_not_allowed());
@@ -421,7 +424,7 @@ fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Resul
     Ok(answer)
 }
 
-/// Parts of built-in objects that Kubernetes has and this cluster has not.
+/// Subresources of built-in kinds that Kubernetes has and this cluster doesn't support.
 const UNSUPPORTED: [(&str, &str); 5] = [
     ("pods", "ephemeralcontainers"),
     ("pods", "proxy"),
@@ -430,7 +433,7 @@ const UNSUPPORTED: [(&str, &str); 5] = [
     ("nodes", "proxy"),
 ];
 
-/// The kind that an action is about, if it can be done to it.
+/// Finds the kind that an action is about, and checks that it supports the action.
 fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
     let catalog = server.catalog();
     let entry = catalog
@@ -460,7 +463,7 @@ fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
     let is_misplaced = kind.namespaced && action.namespace.is_none() && !of_all_namespaces;
     let is_named_create = action.verb == "create" && action.subresource.is_empty() && !action.name.is_empty();
     if action.verb == "update" && action.name.is_empty() {
-        // Built-in kinds have no such route; the handler of others misses the name.
+        // Built-in kinds have no such route. For custom kinds, the handler reports that the name is missing.
         return Err(if kind.is_builtin() {
             status::method_not_allowed()
         } else {
@@ -473,12 +476,13 @@ fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
     Ok(entry)
 }
 
-/// A refusal that comes before a custom kind's request is looked at, which is told of an old version all the same.
+/// Adds the deprecation warning to an error that occurs before the request reaches a handler. Only custom
+/// kinds warn this early.
 fn deprecated(server: &ApiServer, action: &Action<'_>, refusal: Refusal) -> Refusal {
     warned(server, action, refusal, false)
 }
 
-/// A refusal with the warning of an old version; those of built-in kinds are told once there is a route.
+/// Adds a deprecation warning to an error. Built-in kinds warn only once the request is routed.
 fn warned(server: &ApiServer, action: &Action<'_>, mut refusal: Refusal, is_routed: bool) -> Refusal {
     let catalog = server.catalog();
     let entry = catalog.find(action.group, action.version, action.resource);
@@ -522,7 +526,7 @@ async fn dispatch(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refu
     }
 }
 
-/// A field manager's name has a bound (`metav1/validation.ValidateFieldManager`).
+/// Limits the length of a field manager's name (`metav1/validation.ValidateFieldManager`).
 fn check_manager(call: &Call<'_>) -> Result<(), Refusal> {
     const MAX_BYTES: usize = 128;
     let options = match call.action.verb {
@@ -574,7 +578,7 @@ async fn write(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal
     }
 }
 
-/// Answers a write, once what follows from it at once has been done.
+/// Answers a write. If it wrote a CustomResourceDefinition, updates the catalog first.
 async fn written(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body>, Refusal> {
     if let Shown::Stored(record) = shown
         && is_definition(call)
@@ -588,7 +592,7 @@ fn is_definition(call: &Call<'_>) -> bool {
     call.entry.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
-/// Begins to take away the objects of a definition that has been marked.
+/// Starts to delete the objects of a CustomResourceDefinition that is marked for deletion.
 fn clean_up_definition(call: &Call<'_>, name: &str) {
     if !is_definition(call) {
         return;
@@ -624,10 +628,10 @@ fn with_warnings(call: &Call<'_>, mut answer: Response<Body>) -> Response<Body> 
     answer
 }
 
-/// The namespaces that are there from the start (`pkg/controlplane/controller/systemnamespaces`).
+/// The namespaces that always exist (`pkg/controlplane/controller/systemnamespaces`).
 pub const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
-/// The resource of namespaces.
+/// Returns the resource `namespaces`.
 pub fn namespaces() -> Resource {
     Resource::new("", "namespaces")
 }

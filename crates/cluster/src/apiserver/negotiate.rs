@@ -1,35 +1,36 @@
-//! Which form of an answer the client asked for, and which form of a body it sent.
+//! Content negotiation: the format of the response and the encoding of the body.
 //!
-//! Pure. Rules: apiserver `pkg/endpoints/handlers/negotiation`. JSON is the only encoding spoken: who accepts
-//! protobuf or CBOR only gets 406. Bodies are read in JSON, YAML and, for built-in types, protobuf; others get 415.
+//! Pure. Rules: apiserver `pkg/endpoints/handlers/negotiation`. Responses are JSON only: a client that
+//! accepts only protobuf or CBOR gets 406. Bodies may be JSON, YAML or, for built-in types, protobuf; others
+//! get 415.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
 use super::status::{self, Refusal};
 
-/// The forms in which objects can be had.
+/// The format of objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// As they are.
+    /// The full object.
     Object,
     /// `meta.k8s.io` Table, of version v1 or v1beta1.
     Table(&'static str),
     /// `meta.k8s.io/v1` PartialObjectMetadata.
     Metadata,
-    /// `meta.k8s.io/v1` PartialObjectMetadataList, which lists only have.
+    /// `meta.k8s.io/v1` PartialObjectMetadataList, for lists only.
     MetadataList,
     /// `apidiscovery.k8s.io` APIGroupDiscoveryList, of version v2 or v2beta1.
     Discovery(&'static str),
 }
 
-/// What this server can say.
+/// The media types of responses.
 const SPOKEN: [&str; 1] = ["application/json"];
 
-/// Picks the first form of `Accept` that can be had.
+/// Returns the first supported format in `Accept`.
 ///
 /// # Errors
-/// 406 when JSON is not accepted at all.
+/// 406 if JSON isn't accepted at all.
 pub fn accepted(headers: &HeaderMap) -> Result<Form, Refusal> {
     let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
     if values.peek().is_none() {
@@ -42,7 +43,8 @@ pub fn accepted(headers: &HeaderMap) -> Result<Form, Refusal> {
         .ok_or_else(|| status::not_acceptable(&SPOKEN))
 }
 
-/// Refuses forms that need an object that is kept: what is asked and answered has no columns and no metadata.
+/// Rejects all formats but the full object, for kinds that aren't stored and have neither columns nor
+/// metadata.
 ///
 /// # Errors
 /// 406.
@@ -77,7 +79,7 @@ fn form(clause: &str) -> Option<Form> {
     }
 }
 
-/// The encodings of an object in a body.
+/// The encoding of an object in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// JSON.
@@ -91,7 +93,7 @@ pub enum Encoding {
 /// The media type of Kubernetes' protobuf.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// How a body with an object is encoded.
+/// Returns the encoding of a body that contains an object.
 ///
 /// # Errors
 /// 415.
@@ -104,20 +106,20 @@ pub fn encoding(headers: &HeaderMap) -> Result<Encoding, Refusal> {
     }
 }
 
-/// How a patch is to be read.
+/// The type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
     /// RFC 6902.
     Json,
     /// RFC 7396.
     Merge,
-    /// Kubernetes' own.
+    /// Kubernetes' own format.
     Strategic,
-    /// Server-side apply, in YAML (of which JSON is a part).
+    /// Server-side apply, in YAML (a superset of JSON).
     Apply,
 }
 
-/// How the body of a PATCH is to be read; `strategic` tells whether the kind knows strategic merge patches.
+/// Returns the type of a patch; `strategic` says whether the kind supports strategic merge patches.
 ///
 /// # Errors
 /// 415.
@@ -127,7 +129,7 @@ pub fn patch_type(headers: &HeaderMap, strategic: bool) -> Result<PatchType, Ref
         Some("application/merge-patch+json") => Ok(PatchType::Merge),
         Some("application/strategic-merge-patch+json") if strategic => Ok(PatchType::Strategic),
         Some("application/apply-patch+yaml") => Ok(PatchType::Apply),
-        // For built-in kinds the router says so, for others the handler.
+        // For built-in kinds the router rejects it, for others the handler.
         _ if strategic => {
             Err(Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").empty_details())
         }
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_form_that_can_be_had_is_taken() {
+    fn the_first_supported_format_is_used() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         assert_eq!(accept(kubectl), Ok(Form::Table("v1")));
         assert_eq!(accept("application/vnd.kubernetes.protobuf,application/json"), Ok(Form::Object));

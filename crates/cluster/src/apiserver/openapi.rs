@@ -1,6 +1,6 @@
-//! `/openapi/v3` and `/openapi/v2`: which resources there are, their schemas, and which parameters their writes take.
+//! `/openapi/v3` and `/openapi/v2`: the resources, their schemas, and the parameters of their writes.
 //!
-//! Documents are made when they are asked for, since few ask and the schemas are large.
+//! Documents are generated on request: requests are rare and schemas are large.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -13,10 +13,10 @@ use super::reply::{self, Body};
 use super::rules;
 use super::status::{self, Refusal};
 
-/// Answers a path below `/openapi/`.
+/// Answers a request below `/openapi/`.
 ///
 /// # Errors
-/// 404; 406 for a client that takes protobuf only.
+/// 404; 406 for a client that accepts only protobuf.
 pub fn answer(catalog: &Catalog, path: &str, headers: &HeaderMap) -> Result<Response<Body>, Refusal> {
     negotiate::accepted(headers)?;
     if path.trim_end_matches('/') == "/openapi/v2" {
@@ -47,7 +47,7 @@ fn index(catalog: &Catalog) -> Value {
     for (group, versions) in catalog.groups() {
         for version in versions {
             let prefix = prefix(group, version);
-            // Whoever keeps documents asks again when this changes.
+            // Clients that cache documents fetch them again when the hash changes.
             let mut hash = DefaultHasher::new();
             (catalog.generation, env!("CARGO_PKG_VERSION")).hash(&mut hash);
             let url = format!("/openapi/v3/{prefix}?hash={:016X}", hash.finish());

@@ -1,7 +1,7 @@
-//! How far back a list can be had: as with etcd, whose past kube-apiserver compacts every five minutes
-//! (`--etcd-compaction-interval`), so that a client that pages too slowly learns what to do.
+//! Compaction: limits how old a revision may be to be listed. kube-apiserver compacts etcd every five minutes
+//! (`--etcd-compaction-interval`); here, too, a client that pages too slowly gets 410.
 //!
-//! Watches go by what the store remembers, as upstream's go by its watch cache.
+//! Watches depend on the store's history instead, like upstream's on the watch cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::ApiServer;
 
-/// A revision can be listed for at least this long, and for at most twice as long.
+/// A revision can be listed for at least this long, and at most twice as long.
 const INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// The oldest revision of which a list can be had.
+/// The oldest revision that can be listed.
 #[derive(Debug, Default)]
 pub struct Past(AtomicU64);
 
 impl Past {
-    /// Whether a list of this revision can no longer be had.
+    /// Returns whether this revision is compacted.
     pub fn is_over(&self, revision: u64) -> bool {
         revision < self.0.load(Ordering::Relaxed)
     }
@@ -29,7 +29,7 @@ impl Past {
     }
 }
 
-/// Lets the past fall behind until `stop`.
+/// Compacts regularly until `stop`.
 pub async fn run(server: Arc<ApiServer>, stop: CancellationToken) {
     let mut before = 0;
     loop {

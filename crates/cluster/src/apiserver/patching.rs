@@ -1,7 +1,8 @@
-//! patch: the four kinds of patches, each turned into a change of the object as it stands.
+//! patch: the four patch types, each converted to a change of the present object.
 //!
-//! Rules: apiserver `pkg/endpoints/handlers/patch.go`. A patch whose resourceVersion is old is refused; any other is
-//! applied anew to whatever others wrote meanwhile. A server-side apply of an object that is not there creates it.
+//! Rules: apiserver `pkg/endpoints/handlers/patch.go`. A patch with an outdated resourceVersion is rejected;
+//! any other is applied again if another write comes first. A server-side apply creates an object that
+//! doesn't exist.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -15,10 +16,10 @@ use super::reply::Shown;
 use super::status::{self, Refusal};
 use super::{create, rules, update};
 
-/// How a configuration is refused in which a key stands twice.
+/// The start of the error for a configuration with a duplicate key.
 const REPEATED: &str = "error strict decoding YAML: error converting YAML to JSON: yaml";
 
-/// Answers a PATCH. The flag tells whether the object was created by it.
+/// Handles a PATCH. The flag says whether it created the object.
 ///
 /// # Errors
 /// 400, 404, 409, 415, 422.
@@ -37,7 +38,7 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
         return Err(status::invalid(about, &[("FieldValueForbidden".into(), detail, "force".into())]));
     }
     let patch = body::decode(bytes, Encoding::Json).map_err(|error| {
-        // It is read only once there is something to patch.
+        // Upstream decodes the patch only after it has found the object.
         match call.server.store.get(&call.entry.resource, &call.key()) {
             Some(_) => status::bad_request(format!("error decoding patch: {}", error.kubernetes())),
             None => status::not_found(call.about()),
@@ -47,7 +48,7 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
         let mut next = rules::patched(&call.entry.kind, patch_type, present, &patch.value)?;
         let patched = next.clone();
         if patch_type == PatchType::Strategic {
-            // What it says of its type is a text, and not read.
+            // Upstream requires strings here and ignores their values.
             for field in ["apiVersion", "kind"] {
                 let found = match &patched[field] {
                     Value::Null | Value::String(_) => continue,
@@ -105,7 +106,7 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
         create::check_namespace_field(call, &mut value)?;
         check_name(call, &value)?;
         if !call.query.dry_run {
-            // There is nothing yet that could be of a revision.
+            // There is no previous version.
             rules::metadata(&mut value)?.remove("resourceVersion");
         }
         match create::complete(call, value).await {
@@ -124,7 +125,7 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
     Ok((shown, false))
 }
 
-/// A configuration says which type it is of (`managedfields.FieldManager.Apply`).
+/// Checks the type of an applied configuration (`managedfields.FieldManager.Apply`).
 fn check_applied_type(call: &Call<'_>, applied: &mut Value) -> Result<(), Refusal> {
     let kind = &call.entry.kind;
     let text = |field: &str| applied[field].as_str().unwrap_or_default().to_owned();
@@ -142,7 +143,7 @@ fn check_applied_type(call: &Call<'_>, applied: &mut Value) -> Result<(), Refusa
     Ok(())
 }
 
-/// A key of YAML that stands there twice is let in, warned of or refused, as `fieldValidation` says.
+/// Handles a duplicate YAML key by `fieldValidation`: ignores it, warns or rejects it.
 ///
 /// # Errors
 /// 400.
@@ -157,7 +158,7 @@ pub fn repeated_key(call: &Call<'_>, key: &Option<String>, where_: &str) -> Resu
     Ok(())
 }
 
-/// Refuses the outcome of a JSON or merge patch whose type cannot be read, or is none.
+/// Rejects the result of a JSON or merge patch whose type is missing or cannot be read.
 fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
     if let Some(why) = create::type_fault(call, next, next.to_string().as_bytes()) {
         return Err(undecodable(next, &status::bad_request(why)));
@@ -190,7 +191,7 @@ fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
         );
         return Err(undecodable(next, &status::bad_request(text)));
     }
-    // Without a version it is read as the internal type, which has none of these fields.
+    // Without a version, upstream decodes it as the internal type, which has none of these fields.
     let fields = next.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     let unknown = fields.filter(|name| !matches!(*name, "apiVersion" | "kind"));
     let texts = unknown.map(|name| format!("unknown field \"{name}\"")).collect::<Vec<_>>();
@@ -212,7 +213,7 @@ fn nameless(call: &Call<'_>) -> Refusal {
     ))
 }
 
-/// 422 for a patch whose outcome is no object of the kind (`handlers/patch.go`, `applyJSPatch`).
+/// 422 for a patch whose result isn't an object of the kind (`handlers/patch.go`, `applyJSPatch`).
 fn undecodable(patched: &Value, why: &Refusal) -> Refusal {
     let text = why.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
     let text = text.map_or(why.message.as_str(), |(_, text)| text);
@@ -221,7 +222,7 @@ fn undecodable(patched: &Value, why: &Refusal) -> Refusal {
     status::invalid(about, &[("FieldValueInvalid".into(), detail, "patch".into())])
 }
 
-/// The name is that of the path (`checkName`).
+/// Checks that the name is that of the path (`checkName`).
 fn check_name(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
     let name = next["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {

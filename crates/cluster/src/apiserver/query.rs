@@ -1,13 +1,13 @@
-//! The query parameters that Kubernetes knows, parsed once.
+//! The query parameters that Kubernetes defines, parsed once.
 //!
-//! Pure. Rules: apimachinery `pkg/apis/meta/v1/types.go` (ListOptions, CreateOptions, PatchOptions, DeleteOptions)
-//! and `pkg/apis/meta/internalversion/validation`.
+//! Pure. Rules: apimachinery `pkg/apis/meta/v1/types.go` (ListOptions, CreateOptions, PatchOptions,
+//! DeleteOptions) and `pkg/apis/meta/internalversion/validation`.
 
 use std::collections::HashMap;
 
 use super::status::{self, About, Refusal};
 
-/// How strictly unknown and duplicate fields are treated.
+/// How to handle unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FieldValidation {
     /// Drop them silently.
@@ -15,11 +15,11 @@ pub enum FieldValidation {
     /// Drop them and warn.
     #[default]
     Warn,
-    /// Refuse the request.
+    /// Reject the request.
     Strict,
 }
 
-/// How `resourceVersion` is to be read.
+/// How to interpret `resourceVersion`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Match {
     /// `NotOlderThan`
@@ -67,12 +67,12 @@ pub struct Query {
     pub orphan_dependents: Option<bool>,
     /// `includeObject`, of Tables.
     pub include_object: String,
-    /// Everything, by name, for subresources with parameters of their own.
+    /// All parameters by name, for subresources with parameters of their own.
     pub raw: HashMap<String, String>,
 }
 
 impl Query {
-    /// Checks what a list or watch is asked with (`ValidateListOptions`).
+    /// Checks that the options of a list or watch may be combined (`ValidateListOptions`).
     ///
     /// # Errors
     /// 422 for a combination that Kubernetes forbids.
@@ -80,7 +80,7 @@ impl Query {
         check_combination(self)
     }
 
-    /// Checks the revision that is asked for.
+    /// Checks the requested revision.
     ///
     /// # Errors
     /// 400.
@@ -97,7 +97,7 @@ impl Query {
 /// Parses a query string.
 ///
 /// # Errors
-/// 400 for a value that does not parse, 422 for one that is none of those allowed.
+/// 400 for a value that doesn't parse, 422 for one that isn't allowed.
 pub fn parse(text: &str) -> Result<Query, Refusal> {
     let raw = split(text);
     let get = |name: &str| raw.get(name).map(String::as_str).filter(|value| !value.is_empty());
@@ -158,7 +158,7 @@ fn check_combination(query: &Query) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `resourceVersionMatch` of a list (`apimachinery/pkg/apis/meta/internalversion/validation`).
+/// Checks the `resourceVersionMatch` of a list (`apimachinery/pkg/apis/meta/internalversion/validation`).
 fn check_match(query: &Query) -> Result<(), Refusal> {
     let field = "resourceVersionMatch";
     let Some(given) = query.raw.get(field).filter(|given| !given.is_empty()) else { return Ok(()) };
@@ -193,7 +193,7 @@ fn split(text: &str) -> HashMap<String, String> {
     raw
 }
 
-/// All parameters in order, for those that may stand several times.
+/// Returns all parameters in order, for those that may be repeated.
 pub fn pairs(text: &str) -> Vec<(String, String)> {
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
     pairs
@@ -202,17 +202,17 @@ pub fn pairs(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Decodes `%XX` and `+` of a query's part.
+/// Decodes `%XX` and `+` in a part of a query.
 pub fn decode(text: &str) -> String {
     String::from_utf8_lossy(&unescape(text, true)).into_owned()
 }
 
-/// Decodes `%XX` of a path.
+/// Decodes `%XX` in a path.
 pub fn decode_path(text: &str) -> String {
     String::from_utf8_lossy(&unescape(text, false)).into_owned()
 }
 
-/// Decodes `%XX` where the outcome must be UTF-8; `None` if it is not.
+/// Decodes `%XX`; `None` if the result isn't UTF-8.
 pub fn decode_utf8(text: &str) -> Option<String> {
     String::from_utf8(unescape(text, false)).ok()
 }
@@ -241,7 +241,7 @@ fn unescape(text: &str, plus_is_space: bool) -> Vec<u8> {
     decoded
 }
 
-/// Go's conversion of a query value to a bool: everything but `false` and `0` counts.
+/// Go's conversion of a query value to a bool: everything but `false` and `0` is true.
 fn flag(value: Option<&str>) -> bool {
     value.is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
 }
@@ -272,10 +272,10 @@ fn version_match(value: &str) -> Option<Match> {
     }
 }
 
-/// Whether `dryRun`'s values ask for a dry run.
+/// Parses `dryRun`.
 ///
 /// # Errors
-/// 422 for anything but `All`.
+/// 422 for any value but `All`.
 pub fn dry_run(value: Option<&str>) -> Result<bool, Refusal> {
     match value {
         None => Ok(false),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_forbids_is_refused() {
+    fn forbidden_list_options_are_rejected() {
         let table = [
             ("resourceVersion=x", 400),
             ("limit=x", 400),

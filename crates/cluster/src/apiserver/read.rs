@@ -1,7 +1,8 @@
-//! get and list.
+//! The verbs get and list.
 //!
-//! Rules of `resourceVersion`, `limit` and `continue`: KEP-365, KEP-2340; apiserver `pkg/storage/etcd3/store.go`.
-//! Everything is answered from memory, so a consistent list costs no more than one that may be stale.
+//! Rules of `resourceVersion`, `limit` and `continue`: KEP-365, KEP-2340; apiserver
+//! `pkg/storage/etcd3/store.go`. All reads are served from memory, so a consistent list costs no more than a
+//! possibly stale one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,10 +16,10 @@ use super::rules::Selection;
 use super::status::{self, Refusal};
 use crate::store::{Key, Snapshot};
 
-/// Answers a get.
+/// Handles a get.
 ///
 /// # Errors
-/// 404; 504 for a revision that is still to come; 406.
+/// 404; 504 for a future revision; 406.
 pub fn get(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     call.query.check_version()?;
     if let Some(asked) = call.query.resource_version {
@@ -32,10 +33,10 @@ pub fn get(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     reply::object(call, 200, &Shown::Stored(record))
 }
 
-/// Answers a list.
+/// Handles a list.
 ///
 /// # Errors
-/// 400 for selectors and tokens that do not parse; 410 for a revision that is forgotten; 504 for one to come.
+/// 400 for invalid selectors and continue tokens; 410 for a compacted revision; 504 for a future one.
 pub fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     let selection = Selection::of_list(&call.entry.kind, &call.query)?;
     let token = (!call.query.next.is_empty()).then(|| Token::parse(&call.query.next)).transpose()?;
@@ -49,11 +50,11 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     if !selection.is_everything() {
         records.retain(|record| selection.matches(&super::versions::served(&call.entry.kind, &record.value)));
     }
-    // An object that is selected by its name has no successor.
+    // A list of one object, selected by name, is never paged.
     let limit = call.query.limit.filter(|_| !selection.is_of_one());
     if let Some(limit) = limit.filter(|limit| *limit <= records.len()) {
         records.truncate(limit);
-        // There may be more as long as there are keys, whether what stands there is selected or not.
+        // There may be more as long as there are keys, whether or not their objects match the selectors.
         if let Some(end) = records.last().filter(|end| last.as_ref().is_some_and(|last| *last != end.key)) {
             metadata["continue"] = Token { revision, after: end.key.clone() }.text().into();
             if selection.is_everything() {
@@ -72,7 +73,7 @@ fn snapshot(call: &Call<'_>, token: Option<&Token>) -> Result<Snapshot, Refusal>
         (Some(token), _, _) => {
             store.list_at(resource, namespace, token.revision).map_err(|_| token_expired(call, token))
         }
-        // A limit with a revision but without a match is read as exact (KEP-2340's table of legacy rules).
+        // A limit with a revision but without a match means `Exact` (legacy rules in KEP-2340's table).
         (None, Some(asked), Some(Match::Exact)) => exact(call, asked),
         (None, Some(asked), None) if asked > 0 && call.query.limit.is_some() => exact(call, asked),
         (None, asked, _) => {
@@ -93,7 +94,7 @@ fn exact(call: &Call<'_>, asked: u64) -> Result<Snapshot, Refusal> {
     call.server.store.list_at(resource, namespace, asked).map_err(|_| too_old())
 }
 
-/// 504 for a revision that has not been reached (`storage.NewTooLargeResourceVersionError`).
+/// Rejects a future revision with 504 (`storage.NewTooLargeResourceVersionError`).
 fn refuse_future(current: u64, asked: u64) -> Result<(), Refusal> {
     if asked <= current {
         return Ok(());
@@ -104,7 +105,7 @@ fn refuse_future(current: u64, asked: u64) -> Result<(), Refusal> {
         .retry_after(1))
 }
 
-/// 410 with a token by which the rest can be had without consistency.
+/// 410 with a token for reading the rest of the list inconsistently.
 fn token_expired(call: &Call<'_>, token: &Token) -> Refusal {
     let text = "The provided continue parameter is too old to display a consistent list result. You can start a new \
                 list without the continue parameter, or use the continue token in this response to retrieve the \
@@ -118,11 +119,11 @@ fn token_expired(call: &Call<'_>, token: &Token) -> Refusal {
     refusal
 }
 
-/// Where a list goes on. Opaque to clients; the form is that of apiserver's `pkg/storage/continue.go`.
+/// A continue token. Opaque to clients; the format is that of apiserver's `pkg/storage/continue.go`.
 pub(super) struct Token {
-    /// The revision of the list's first part; 0 to go on without consistency.
+    /// The revision of the list's first page; 0 to continue inconsistently.
     revision: u64,
-    /// The last key that was given.
+    /// The last key that was returned.
     after: Key,
 }
 
@@ -133,7 +134,7 @@ impl Token {
             .encode(json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": start}).to_string())
     }
 
-    /// Reads a token of a client.
+    /// Parses a client's token.
     ///
     /// # Errors
     /// 400.
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_come_back_as_they_went() {
+    fn continue_tokens_survive_a_round_trip() {
         let token = Token { revision: 12, after: Key::new(Some("a"), "b") };
         let back = Token::parse(&token.text()).unwrap();
         assert_eq!((back.revision, back.after), (12, token.after));

@@ -1,6 +1,6 @@
-//! Answers: objects in the form that was asked for, lists, statuses, texts.
+//! Responses: objects and lists in the negotiated format, statuses, plain text.
 //!
-//! Bodies of stored objects are the store's shared JSON; nothing is serialised twice.
+//! Stored objects are sent as the store's shared JSON; nothing is serialised twice.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,20 +19,20 @@ use super::status::{self, Refusal};
 use super::{rules, versions};
 use crate::store::Record;
 
-/// The body of an answer.
+/// The body of a response.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// An object to be shown.
+/// An object to return to the client.
 #[derive(Debug)]
 pub enum Shown {
-    /// As the store has it.
+    /// As stored.
     Stored(Arc<Record>),
-    /// As it would be, had it not been a dry run.
+    /// The result of a dry run.
     Draft(Value),
 }
 
 impl Shown {
-    /// The object, in the version in which it is stored.
+    /// Returns the object, in its stored version.
     pub fn value(&self) -> &Value {
         match self {
             Self::Stored(record) => &record.value,
@@ -41,28 +41,28 @@ impl Shown {
     }
 }
 
-/// An answer of JSON text.
+/// Returns a response of serialised JSON.
 pub fn json_bytes(code: u16, bytes: Bytes) -> Response<Body> {
     full(code, "application/json", bytes)
 }
 
-/// An answer of a JSON value.
+/// Returns a response of a JSON value.
 pub fn json_value(code: u16, value: &Value) -> Response<Body> {
     json_bytes(code, value.to_string().into())
 }
 
-/// An answer of plain text.
+/// Returns a response of plain text.
 pub fn text(code: u16, text: &'static str) -> Response<Body> {
     full(code, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
 }
 
-/// An answer of any kind.
+/// Returns a response of any media type.
 pub fn full(code: u16, media_type: &'static str, bytes: Bytes) -> Response<Body> {
     let body = Full::new(bytes).map_err(|never: Infallible| match never {}).boxed_unsync();
     with_body(code, media_type, body)
 }
 
-/// An answer with this body.
+/// Returns a response with a streamed or complete body.
 pub fn with_body(code: u16, media_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -72,7 +72,7 @@ pub fn with_body(code: u16, media_type: &'static str, body: Body) -> Response<Bo
     response
 }
 
-/// A refusal as a `Status`.
+/// Returns an error as a `Status`.
 pub fn refusal(refusal: &Refusal) -> Response<Body> {
     let mut response = json_value(refusal.code, &refusal.to_value());
     if let Some(value) = refusal.warning.as_deref().and_then(warning) {
@@ -86,16 +86,16 @@ pub fn refusal(refusal: &Refusal) -> Response<Body> {
     response
 }
 
-/// A warning as the header's value.
+/// Formats a warning as the value of the header `Warning`.
 pub fn warning(text: &str) -> Option<HeaderValue> {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     HeaderValue::from_str(&format!("299 - \"{text}\"")).ok()
 }
 
-/// One object, in the form that was asked for.
+/// Returns one object in the negotiated format.
 ///
 /// # Errors
-/// 406 when an object cannot be had in that form.
+/// 406 if a single object has no such format.
 pub fn object(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body>, Refusal> {
     let kind = &call.entry.kind;
     match call.form {
@@ -114,10 +114,10 @@ pub fn object(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body
     }
 }
 
-/// Objects as a Table.
+/// Formats objects as a Table.
 ///
 /// # Errors
-/// 400 for an `includeObject` that is none.
+/// 400 for an invalid `includeObject`.
 pub fn table(
     call: &Call<'_>,
     objects: &[&Value],
@@ -145,15 +145,15 @@ pub fn table(
     Ok(table)
 }
 
-/// Only the metadata of an object.
+/// Returns the object with its metadata only.
 pub fn partial(value: &Value, kind: &str) -> Value {
     json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"]})
 }
 
-/// A list of objects, in the form that was asked for. `metadata` is the list's.
+/// Returns a list of objects in the negotiated format. `metadata` is the list's own.
 ///
 /// # Errors
-/// 400 for an `includeObject` that is none.
+/// 400 for an invalid `includeObject`.
 pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Result<Response<Body>, Refusal> {
     let kind = &call.entry.kind;
     match call.form {
@@ -164,7 +164,7 @@ pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Resul
                 head["metadata"]["continue"] = "".into();
             }
             let items = records.iter().map(|record| versions::served_json(kind, record));
-            // Go's lists of a type do not repeat the type in every item.
+            // Go's typed lists omit `apiVersion` and `kind` from their items.
             let text = if kind.is_builtin() {
                 join(&head, items.map(|item| untyped(&item)))
             } else {
@@ -193,7 +193,7 @@ pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Resul
     }
 }
 
-/// An object's JSON without its `apiVersion` and `kind`.
+/// Returns an object's JSON without its `apiVersion` and `kind`.
 fn untyped(json: &[u8]) -> Bytes {
     let mut text = Vec::with_capacity(json.len());
     let (mut depth, mut quoted, mut escaped, mut start) = (0_usize, false, false, 0);
@@ -231,7 +231,7 @@ fn untyped(json: &[u8]) -> Bytes {
     text.into()
 }
 
-/// `head` (an object) with `items` added as an array.
+/// Serialises `head` (an object) with `items` added as an array.
 fn join(head: &Value, items: impl Iterator<Item = Bytes>) -> Bytes {
     let mut text = head.to_string().into_bytes();
     text.pop();
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_lose_their_type_and_nothing_else() {
+    fn list_items_lose_only_their_type() {
         let item = json!({"apiVersion": "v1", "kind": "X", "a": {"kind": "k", "l": ["}", "\\\"{", {"apiVersion": 1}]}, "z": ","});
         let bare = untyped(item.to_string().as_bytes());
         let expected = json!({"a": {"kind": "k", "l": ["}", "\\\"{", {"apiVersion": 1}]}, "z": ","});

@@ -1,7 +1,7 @@
-//! Questions that are answered and forgotten: who am I, may I, whose token is this.
+//! Reviews, which are answered but not stored: SelfSubjectReview, access reviews, TokenReview.
 //!
-//! Rules: `pkg/registry/authorization`, `pkg/apis/authorization/validation`, `pkg/registry/authentication`. The answers
-//! come from [`super::auth`], the same that decides about requests.
+//! Rules: `pkg/registry/authorization`, `pkg/apis/authorization/validation`, `pkg/registry/authentication`.
+//! The answers come from [`super::auth`], which also decides about requests.
 
 use http::Response;
 use serde_json::{Value, json};
@@ -14,10 +14,10 @@ use super::rules;
 use super::status::{self, About, Refusal};
 use crate::access::{Ask, Rule};
 
-/// Answers a POST of a review.
+/// Handles a POST of a review.
 ///
 /// # Errors
-/// 400 and 422 for a review that asks nothing; 501 for one that this cluster does not answer.
+/// 400 and 422 for an invalid review; 501 for an unsupported kind.
 pub fn review(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refusal> {
     let mut value = decoded.value;
     super::create::check_type(call, &mut value)?;
@@ -43,7 +43,7 @@ pub fn review(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refus
     Ok(reply::json_value(201, &value))
 }
 
-/// A user as reviews show it (`authentication/v1.UserInfo`).
+/// Formats a user as in reviews (`authentication/v1.UserInfo`).
 pub fn user_value(user: &UserInfo) -> Value {
     let mut value = json!({"username": user.name, "groups": user.groups});
     if !user.uid.is_empty() {
@@ -71,7 +71,7 @@ fn list(value: &Value) -> Vec<String> {
     items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-/// Refuses an access review that asks nothing, or two things (`pkg/apis/authorization/validation/validation.go`).
+/// Rejects an access review with no question or two (`pkg/apis/authorization/validation/validation.go`).
 fn check(call: &Call<'_>, kind: &str, spec: &Value) -> Result<(), Refusal> {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let invalid = |field: &str, given: &str, why: &str| {

@@ -1,12 +1,12 @@
-//! From a method and a path to what is asked: verb, group, version, namespace, resource, name, subresource.
+//! Derives the action from method and path: verb, group, version, namespace, resource, name, subresource.
 //!
-//! Pure. Rules: apiserver `pkg/endpoints/request/requestinfo.go`. Whether the resource exists is not decided here.
+//! Pure. Rules: apiserver `pkg/endpoints/request/requestinfo.go`. Doesn't check that the resource exists.
 
 use http::Method;
 
 use super::status::{self, Refusal};
 
-/// What a request asks of a resource, as far as its path and method tell.
+/// The action on a resource that method and path ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Action<'a> {
     /// get, list, watch, create, update, patch, delete, deletecollection.
@@ -15,7 +15,7 @@ pub struct Action<'a> {
     pub group: &'a str,
     /// The API version.
     pub version: &'a str,
-    /// The namespace, where the path has one.
+    /// The namespace, if the path has one.
     pub namespace: Option<&'a str>,
     /// The resource's plural.
     pub resource: &'a str,
@@ -25,7 +25,7 @@ pub struct Action<'a> {
     pub subresource: &'a str,
 }
 
-/// What a path names.
+/// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// `/api`
@@ -41,16 +41,16 @@ pub enum Target<'a> {
         /// The version.
         version: &'a str,
     },
-    /// Something of a resource.
+    /// An action on a resource.
     Action(Action<'a>),
     /// Anything else.
     Other(&'a str),
 }
 
-/// Reads a path.
+/// Parses a path.
 ///
 /// # Errors
-/// 404 and 405.
+/// 404 or 405.
 pub fn route<'a>(method: &Method, path: &'a str, is_watch: bool) -> Result<Target<'a>, Refusal> {
     let parts = path.trim_matches('/').split('/').collect::<Vec<_>>();
     match parts.as_slice() {
@@ -95,7 +95,7 @@ fn action<'a>(
         (&Method::GET | &Method::HEAD, true) => "list",
         (&Method::GET | &Method::HEAD, false) => "get",
         (&Method::POST, _) => "create",
-        // One without a name is refused once it is known of what.
+        // A PUT without a name is rejected once the kind is known.
         (&Method::PUT, _) => "update",
         (&Method::PATCH, false) => "patch",
         (&Method::DELETE, true) => "deletecollection",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_path_does_not_allow_is_refused() {
+    fn unsupported_methods_and_paths_are_rejected() {
         assert_eq!(route(&Method::PATCH, "/api/v1/pods", false).map_err(|r| r.code), Err(405));
         assert_eq!(route(&Method::GET, "/api/v1/namespaces/a/b/c/d/e", false).map_err(|r| r.code), Err(404));
     }

@@ -1,6 +1,6 @@
-//! The one place where the API server reaches for what it must know of objects: kinds, defaults, validation,
-//! patches, selectors, tables. Everything here is pure and thin; the knowledge is in [`crate::objects`],
-//! [`crate::schema`] and [`crate::patch`].
+//! The API server's only access to knowledge about objects: kinds, defaults, validation, patches, selectors,
+//! tables. Everything here is pure and thin; the knowledge is in [`crate::objects`], [`crate::schema`] and
+//! [`crate::patch`].
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ pub use crate::objects::{
 };
 use crate::patch::{self, apply};
 
-/// A built-in kind by group and kind.
+/// Finds a built-in kind by group and kind.
 pub fn builtin_kind(group: &str, kind: &str) -> Option<Arc<Kind>> {
     objects::builtin_kind(group, kind).cloned()
 }
 
-/// The built-in kind that a subresource takes, one that only subresources take among them.
+/// Finds the built-in kind that a subresource accepts, including those that only subresources accept.
 pub fn taken_kind(group: &str, kind: &str) -> Option<Arc<Kind>> {
     let own = objects::subresource_kinds().iter().find(|known| known.is(group, kind));
     own.cloned().or_else(|| builtin_kind(group, kind))
 }
 
-/// The options of a deletion in the form of their type.
+/// Decodes the options of a deletion.
 ///
 /// # Errors
-/// 400 for a value that is not of its type.
+/// 400 for a value of the wrong type.
 pub fn delete_options(options: &Value) -> Result<Value, Refusal> {
     // An Eviction has such options as one of its fields.
     let Some(kind) = taken_kind("policy", "Eviction") else { return Ok(options.clone()) };
@@ -46,7 +46,7 @@ pub fn delete_options(options: &Value) -> Result<Value, Refusal> {
     Ok(holder["deleteOptions"].take())
 }
 
-/// A time as Kubernetes writes it (`metav1.Time`): whole seconds, UTC.
+/// Formats a time as Kubernetes does (`metav1.Time`): whole seconds, UTC.
 pub fn timestamp(time: Timestamp) -> String {
     format!("{time:.0}")
 }
@@ -57,12 +57,13 @@ pub fn invalid(kind: &Kind, name: &str, faults: &[FieldFault]) -> Refusal {
         .iter()
         .map(|fault| (fault.reason.cause().to_owned(), fault.body(), fault.path.clone()))
         .collect::<Vec<_>>();
-    // Events are events of the core group, whichever they are written as.
+    // Events are reported as events of the core group, whichever group they were written in.
     let group = if kind.is("events.k8s.io", "Event") { "" } else { kind.group.as_str() };
     status::invalid(About { group, resource: &kind.kind, name }, &causes)
 }
 
-/// The same of an object that is judged; one of a custom kind may say to be of another.
+/// Same as [`invalid`], but a custom object is named by the kind and group that it claims, which may be
+/// another's.
 pub fn invalid_of(kind: &Kind, value: &Value, name: &str, faults: &[FieldFault]) -> Refusal {
     if kind.is_builtin() {
         return invalid(kind, name, faults);
@@ -77,10 +78,11 @@ pub fn invalid_of(kind: &Kind, value: &Value, name: &str, faults: &[FieldFault])
     invalid(&named, name, faults)
 }
 
-/// Drops fields that the kind does not have, and brings values into canonical form.
+/// Drops unknown fields and converts values to canonical form. Returns warnings about unknown and duplicate
+/// fields.
 ///
 /// # Errors
-/// 400 when they are to be refused, or a value is not of its type; otherwise the warnings to give.
+/// 400 for such fields under `Strict`, and for a value of the wrong type.
 pub fn drop_unknown(
     kind: &Kind,
     value: &mut Value,
@@ -93,7 +95,7 @@ pub fn drop_unknown(
             value["metadata"] = metadata;
         }
         if !is_of(kind, value) {
-            // It is not known what it should be; that it is another is told when it is judged.
+            // There is no schema to check it against. Validation reports the wrong kind later.
             return Ok(Vec::new());
         }
         let mut whole = value.take();
@@ -105,14 +107,14 @@ pub fn drop_unknown(
         let (version, kind) = (&kind.version, &kind.kind);
         status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
     })?;
-    // Of a custom kind it is known only after the body has been read what is unknown.
+    // A custom kind's unknown fields are known only after the body has been read, so they come last.
     tell_unknown(kind, &unknown, duplicates, kind.is_builtin(), validation)
 }
 
-/// The same for what a strategic merge patch made of an object.
+/// Same as [`drop_unknown`], for the result of a strategic merge patch.
 ///
 /// # Errors
-/// As [`drop_unknown`].
+/// Same as [`drop_unknown`].
 pub fn convert_patched(
     kind: &Kind,
     value: &mut Value,
@@ -123,7 +125,7 @@ pub fn convert_patched(
     tell_unknown(kind, &unknown, duplicates, false, validation)
 }
 
-/// What is said of unknown and repeated fields; the unknown ones first or last.
+/// Reports unknown and duplicate fields, as warnings or as an error; the unknown ones first or last.
 fn tell_unknown(
     kind: &Kind,
     unknown: &[String],
@@ -149,7 +151,7 @@ fn tell_unknown(
     }
 }
 
-/// A custom object's metadata in the form of any object's.
+/// Decodes a custom object's metadata with the types of `ObjectMeta`.
 ///
 /// # Errors
 /// 400.
@@ -159,15 +161,16 @@ pub fn check_metadata(kind: &Kind, value: &Value) -> Result<Value, Refusal> {
     Ok(metadata)
 }
 
-/// Brings a custom object into the form in which it is read back from the store: with the fields that the stored version
-/// has, without `null`s that are no value, its metadata and that of objects within it as of any object.
+/// Converts a custom object to the form in which the store returns it: only fields of the stored version's
+/// schema, no `null`s that mean absence, and metadata (its own and that of embedded objects) as of any
+/// object.
 pub fn settle(kind: &Kind, value: &mut Value) {
     let schema = kind.stored_schema().unwrap_or_else(|| kind.schema());
     schema.prune(value);
     schema.drop_nulls(value);
-    // A label without a value is written so, and empty only as it is read back.
+    // A label whose value is null is written as null, and becomes an empty string only when read back.
     let nulls = objects::null_labels(value);
-    // What cannot be read was let in, and stays as it is.
+    // Admission accepted what cannot be decoded; it stays as it is.
     let _ = objects::decode_metadata(&mut value["metadata"]);
     let _ = schema.coerce_embedded(value, &objects::decode_metadata);
     for (field, name) in nulls {
@@ -175,20 +178,20 @@ pub fn settle(kind: &Kind, value: &mut Value) {
     }
 }
 
-/// Whether a custom object says to be of this kind, in whichever version.
+/// Returns whether a custom object claims to be of this kind, in any version.
 fn is_of(kind: &Kind, value: &Value) -> bool {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
     group == kind.group && text("kind") == kind.kind
 }
 
-/// Adds what Kubernetes writes of a built-in object even where nobody set it.
+/// Adds the fields that Kubernetes writes for a built-in object even if nobody set them.
 pub fn fill_in(kind: &Kind, value: &mut Value) {
-    // An object without fields has none of a wrong type.
+    // Cannot fail: the object has no field of a wrong type.
     let _ = objects::decode(kind, value);
 }
 
-/// 400 for a body that cannot be read; a custom kind's may say to be of another.
+/// 400 for a body that cannot be read. A custom object's body may claim another kind.
 fn strange(value: &Value, kind: &Kind, why: &str) -> Refusal {
     let given = value["kind"].as_str().unwrap_or(&kind.kind);
     let version = value["apiVersion"].as_str().and_then(|version| version.rsplit('/').next());
@@ -196,8 +199,7 @@ fn strange(value: &Value, kind: &Kind, why: &str) -> Refusal {
     status::bad_request(format!("{given} in version \"{version}\" cannot be handled as a {kind}: {why}"))
 }
 
-/// Fills in what the client left out. A custom object that says to be of another kind, or of a version which is not
-/// there, has no defaults.
+/// Sets defaults. A custom object that claims another kind or an unknown version gets none.
 pub fn default(kind: &Kind, value: &mut Value) {
     let version = value["apiVersion"].as_str().and_then(|version| version.rsplit('/').next());
     if kind.is_builtin() || (version == Some(&kind.version) && is_of(kind, value)) {
@@ -205,37 +207,37 @@ pub fn default(kind: &Kind, value: &mut Value) {
     }
 }
 
-/// Sets what a client may not set at creation: status, generation, a job's selector.
+/// Resets what a client may not set at creation: status, generation, a job's selector.
 pub fn prepare_create(kind: &Kind, value: &mut Value) {
     objects::prepare_create(kind, value);
 }
 
-/// Takes back what a client may not change by this (sub)resource, and moves the generation.
+/// Reverts what a client may not change through this (sub)resource, and increments the generation if needed.
 pub fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, old: &Value) {
     objects::prepare_update(kind, (!subresource.is_empty()).then_some(subresource), new, old);
 }
 
-/// The faults of an object that is to be created.
+/// Returns the faults of a new object.
 pub fn validate_create(kind: &Kind, value: &Value) -> Vec<FieldFault> {
     objects::validate_create(kind, value)
 }
 
-/// What a writer is told of an object that is right.
+/// Returns the warnings about a valid object.
 pub fn warnings(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     objects::warnings(kind, new, old)
 }
 
-/// The faults of an object that is to replace another.
+/// Returns the faults of an object's new state.
 pub fn validate_update(kind: &Kind, subresource: &str, new: &Value, old: &Value) -> Vec<FieldFault> {
     objects::validate_update(kind, subresource, new, old)
 }
 
-/// The status of a CustomResourceDefinition that is served.
+/// Returns the status of a CustomResourceDefinition that is served.
 pub fn established_status(definition: &Value, now: Timestamp) -> Value {
     objects::established_status(definition, &timestamp(now))
 }
 
-/// Whether a PUT may create an object of the kind (`AllowCreateOnUpdate` of its strategy).
+/// Returns whether a PUT may create an object of the kind (`AllowCreateOnUpdate` of its strategy).
 pub fn may_create_on_update(kind: &Kind) -> bool {
     const MAY: [&str; 9] = [
         "Endpoints",
@@ -251,21 +253,21 @@ pub fn may_create_on_update(kind: &Kind) -> bool {
     kind.is_builtin() && MAY.contains(&kind.kind.as_str())
 }
 
-/// Whether an update may leave out the resourceVersion (`AllowUnconditionalUpdate`).
+/// Returns whether an update may omit the resourceVersion (`AllowUnconditionalUpdate`).
 pub fn may_update_unconditionally(kind: &Kind) -> bool {
     kind.is_builtin()
         && !matches!(kind.kind.as_str(), "Lease" | "CustomResourceDefinition" | "PodDisruptionBudget")
 }
 
-/// Whether the kind knows strategic merge patches: custom resources do not.
+/// Returns whether the kind supports strategic merge patches; custom resources don't.
 pub fn knows_strategic(kind: &Kind) -> bool {
     kind.is_builtin()
 }
 
-/// Applies a patch that is no server-side apply.
+/// Applies a patch other than a server-side apply.
 ///
 /// # Errors
-/// 422 for a patch that does not apply, 400 for one that is none.
+/// 422 for a patch that doesn't apply, 400 for an invalid one.
 pub fn patched(kind: &Kind, patch_type: PatchType, live: &Value, change: &Value) -> Result<Value, Refusal> {
     match patch_type {
         PatchType::Json => patch::json(live, change),
@@ -278,10 +280,10 @@ pub fn patched(kind: &Kind, patch_type: PatchType, live: &Value, change: &Value)
     })
 }
 
-/// A server-side apply's result, with its managedFields.
+/// Returns the result of a server-side apply, with its managedFields.
 ///
 /// # Errors
-/// 409 for fields that others own, 400 for what is no configuration.
+/// 409 for fields with other owners, 400 for an invalid configuration.
 pub fn applied(call: &Call<'_>, live: Option<&Value>, intent: &Value) -> Result<Value, Refusal> {
     let manager = call.manager();
     let writer = writer(&manager, call.action.subresource, call.now);
@@ -299,14 +301,14 @@ pub fn applied(call: &Call<'_>, live: Option<&Value>, intent: &Value) -> Result<
     Ok(made)
 }
 
-/// Brings managedFields up to date after a write that was no apply.
+/// Updates managedFields after a write other than an apply.
 pub fn track(call: &Call<'_>, old: Option<&Value>, new: &mut Value) {
     let manager = call.manager();
     let writer = writer(&manager, call.action.subresource, call.now);
     apply::update_managed_fields(&call.entry.kind, old, new, writer);
 }
 
-/// Whether an object's managedFields can be read.
+/// Returns whether an object's managedFields can be decoded.
 pub fn has_readable_managers(value: &Value) -> bool {
     apply::is_readable(value)
 }
@@ -315,7 +317,7 @@ fn writer<'a>(manager: &'a str, subresource: &'a str, now: Timestamp) -> apply::
     apply::Writer { manager, subresource: (!subresource.is_empty()).then_some(subresource), now }
 }
 
-/// The kinds that a CustomResourceDefinition makes.
+/// Returns the kinds that a CustomResourceDefinition defines.
 ///
 /// # Errors
 /// The definition's faults.
@@ -323,12 +325,13 @@ pub fn kinds_of_crd(definition: &Value) -> Result<Vec<Kind>, Vec<FieldFault>> {
     objects::kinds_of_crd(definition)
 }
 
-/// Objects, in the kind's version, as a Table of `meta.k8s.io/v1`; `include` is one of `includeObject`'s values.
+/// Formats objects in the kind's version as a Table of `meta.k8s.io/v1`; `include` is a value of
+/// `includeObject`.
 pub fn table(kind: &Kind, objects: &[&Value], include: &str, now: Timestamp) -> Value {
     objects::table(kind, objects, IncludeObject::parse(Some(include)), now)
 }
 
-/// Which objects a list or watch is about.
+/// The objects that a list or watch selects.
 #[derive(Debug, Clone)]
 pub struct Selection {
     kind: Arc<Kind>,
@@ -337,10 +340,10 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Reads both selectors.
+    /// Parses both selectors.
     ///
     /// # Errors
-    /// 400 for a selector that is none, or a field that cannot be selected by.
+    /// 400 for an invalid selector, or a field that doesn't support selection.
     pub fn parse(kind: &Arc<Kind>, labels: &str, fields: &str) -> Result<Self, Refusal> {
         let refuse = |error: SelectorError| status::bad_request(error.to_string());
         Ok(Self {
@@ -350,8 +353,8 @@ impl Selection {
         })
     }
 
-    /// Reads the selectors of a list or watch and judges what else it is asked with, in the order of Kubernetes: what
-    /// does not parse, what may not stand together, fields that cannot be selected by, the revision.
+    /// Parses the selectors of a list or watch and checks its other options, in the order of Kubernetes:
+    /// syntax, forbidden combinations, fields that don't support selection, the revision.
     ///
     /// # Errors
     /// 400 and 422.
@@ -365,29 +368,30 @@ impl Selection {
         Ok(Self { kind: kind.clone(), labels, fields })
     }
 
-    /// The same, of the object with this name only.
+    /// Narrows the selection to the object with this name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { fields: self.fields.named(name), ..self }
     }
 
-    /// Whether at most one object is selected, by its name (`SelectionPredicate.MatchesSingle`).
+    /// Returns whether the selection matches at most one object, by name
+    /// (`SelectionPredicate.MatchesSingle`).
     pub fn is_of_one(&self) -> bool {
         self.fields.exact("metadata.name").is_some()
     }
 
-    /// Whether every object is selected.
+    /// Returns whether every object is selected.
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// Whether an object, in the kind's version, is selected.
+    /// Returns whether an object, in the kind's version, is selected.
     pub fn matches(&self, value: &Value) -> bool {
         self.labels.matches(value) && self.fields.matches(&self.kind, value)
     }
 }
 
-/// A selector as one text, as `scale` gives it: a text already, a map of labels, or a `LabelSelector`.
+/// Formats a selector as text, as in `scale`: from a text, a map of labels, or a `LabelSelector`.
 pub fn selector_text(selector: &Value) -> Option<String> {
     match selector {
         Value::String(text) => Some(text.clone()),
@@ -398,7 +402,7 @@ pub fn selector_text(selector: &Value) -> Option<String> {
     }
 }
 
-/// The object's metadata, made if need be.
+/// Returns the object's metadata, and creates it if it is absent.
 pub fn metadata(value: &mut Value) -> Result<&mut Map<String, Value>, Refusal> {
     let metadata = value
         .as_object_mut()

@@ -1,4 +1,4 @@
-//! Admission of pods by their service account: who says none runs as `default`, and finds a token.
+//! The admission plug-in ServiceAccount: sets the default account of a pod, and mounts a token.
 //!
 //! Rules: `plugin/pkg/admission/serviceaccount/admission.go`.
 
@@ -11,26 +11,26 @@ use super::create::random_suffix;
 use super::status::{self, Refusal};
 use crate::store::{Key, Resource, Start};
 
-/// The account of who says none.
+/// The account of pods that don't specify one.
 const DEFAULT: &str = "default";
-/// How long the account `default` of a new namespace is waited for; upstream looks ten times, 50 to 100 ms apart, which
-/// a busy laptop may need longer for.
+/// How long to wait for the account `default` of a new namespace. Upstream checks ten times, 50 to 100 ms
+/// apart, which is too short on a busy laptop.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Where a container finds its token.
+/// The directory of the token in a container.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// How a volume of tokens is called.
+/// The prefix of a token volume's name.
 const VOLUME: &str = "kube-api-access-";
-/// How long such a token is good, in seconds.
+/// The lifetime of such a token in seconds.
 const TOKEN_SECONDS: i64 = 60 * 60 + 7;
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// An account with this annotation lends only the Secrets that it names itself.
+/// Pods of an account with this annotation may use only the Secrets that the account lists.
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// Gives a pod that is to be created its service account, the account's image pull secrets and a volume with its token.
-/// Every other object passes.
+/// Sets a new pod's service account, the account's image pull secrets and a volume with its token. Leaves
+/// other objects alone.
 ///
 /// # Errors
-/// 403 for an account that is not there, or that may not lend what the pod wants.
+/// 403 for an unknown account, or for a Secret that the account doesn't allow.
 pub async fn admit(call: &Call<'_>, pod: &mut Value) -> Result<(), Refusal> {
     let is_pod = call.entry.kind.is("", "Pod") && call.action.subresource.is_empty();
     if !is_pod || !call.server.admits_service_accounts {
@@ -67,7 +67,7 @@ pub async fn admit(call: &Call<'_>, pod: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What Go's `strconv.ParseBool` takes for true.
+/// Returns whether Go's `strconv.ParseBool` parses the text as true.
 fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
@@ -76,7 +76,7 @@ fn items<'v>(object: &'v Value, field: &str) -> impl Iterator<Item = &'v Value> 
     object[field].as_array().into_iter().flatten()
 }
 
-/// What a pod may not have that mirrors one of the node's own.
+/// Returns why a mirror pod isn't allowed, if it uses accounts, tokens or Secrets.
 fn mirrored(spec: &Value) -> Option<&'static str> {
     let has_account = spec["serviceAccountName"].as_str().is_some_and(|name| !name.is_empty());
     let containers = || items(spec, "initContainers").chain(items(spec, "containers"));
@@ -101,7 +101,7 @@ fn mirrored(spec: &Value) -> Option<&'static str> {
     }
 }
 
-/// The first Secret that a pod wants and its account does not lend (`limitSecretReferences`).
+/// Reports the first Secret that a pod uses and its account doesn't list (`limitSecretReferences`).
 fn unlent(spec: &Value, account: &Value) -> Option<String> {
     let names =
         |field: &str| items(account, field).filter_map(|one| one["name"].as_str()).collect::<Vec<_>>();
@@ -136,7 +136,7 @@ fn unlent(spec: &Value, account: &Value) -> Option<String> {
     })
 }
 
-/// The account; `default` may be about to be made.
+/// Returns the account. Waits for `default`, which may be about to be created.
 async fn account(call: &Call<'_>, name: &str) -> Option<Value> {
     let accounts = Resource::new("", "serviceaccounts");
     let key = Key::new(call.action.namespace, name);
@@ -148,7 +148,7 @@ async fn account(call: &Call<'_>, name: &str) -> Option<Value> {
     let mut watch = call.server.store.watch(&accounts, Start::Now).ok()?;
     let made = async {
         loop {
-            // It may have come before the watch began.
+            // It may have been created before the watch started.
             if let Some(account) = find() {
                 return Some(account);
             }
@@ -158,7 +158,7 @@ async fn account(call: &Call<'_>, name: &str) -> Option<Value> {
     tokio::time::timeout(PATIENCE, made).await.ok().flatten()
 }
 
-/// Mounts a volume of tokens in every container that mounts nothing there by itself: one that the pod has, or a new one.
+/// Mounts a token volume, existing or new, in every container that has no mount of its own at that path.
 fn mount_token(spec: &mut Value) {
     let volumes = items(spec, "volumes").filter_map(|volume| volume["name"].as_str());
     let present = volumes.into_iter().find(|name| name.starts_with(VOLUME)).map(str::to_owned);
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_container_that_mounts_nothing_there_gets_the_token() {
+    fn containers_without_a_mount_of_their_own_get_the_token() {
         let mut spec = json!({"containers": [{"name": "a"}, {"name": "b", "volumeMounts": [{"name": "own", "mountPath": MOUNT_PATH}]}],
             "initContainers": [{"name": "c", "volumeMounts": [{"name": "x", "mountPath": "/x"}]}], "volumes": [{"name": "own"}]});
         mount_token(&mut spec);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_lends_what_it_names() {
+    fn pods_may_use_only_the_secrets_of_their_account() {
         let account = json!({"metadata": {"name": "a"}, "secrets": [{"name": "mine"}]});
         let pod = |secret: &str| json!({"containers": [{"name": "c", "env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}}]}]});
         assert_eq!(unlent(&pod("mine"), &account), None);

@@ -1,9 +1,10 @@
-//! Gives Services their cluster IPs and node ports.
+//! Allocates cluster IPs and node ports to Services.
 //!
-//! What is taken is read off the stored services, so that nothing has to be released or repaired; what is promised to a
-//! write that is not committed yet is kept beside that, in [`Services`]. Rules: `pkg/registry/core/service/storage/alloc.go`
-//! and the allocators in `service/{ipallocator,portallocator}`: whoever names none gets one of the upper part of the
-//! range, so that the lower part stays for those who do.
+//! Allocations are read from the stored Services, so nothing has to be released or repaired. [`Services`]
+//! additionally reserves what belongs to writes that aren't committed yet. Rules:
+//! `pkg/registry/core/service/storage/alloc.go` and the allocators in `service/{ipallocator,portallocator}`:
+//! dynamic allocation uses the upper part of a range first, which leaves the lower part for static
+//! allocation.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -17,22 +18,22 @@ use super::status::{self, Refusal};
 use crate::objects::services::{self, PortWish, Wants};
 use crate::store::{Key, Resource};
 
-/// The cluster IPs: the first address and the bits that are the same in all (`--service-cluster-ip-range`).
+/// The range of cluster IPs: base address and prefix length (`--service-cluster-ip-range`).
 pub const RANGE: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 16);
-/// The cluster IP of the API itself, in every cluster the first of the range.
+/// The cluster IP of the API itself, as in every cluster the first of the range.
 pub const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
-/// And its port there.
+/// The API's port at that address.
 pub const OWN_PORT: u16 = 443;
-/// Addresses of the range that are given to those alone who name them (`calculateRangeOffset`).
+/// The number of addresses reserved for static allocation (`calculateRangeOffset`).
 const NAMED_ADDRESSES: u32 = 256;
-/// The node ports (`--service-node-port-range`), the last included.
+/// The range of node ports (`--service-node-port-range`), inclusive.
 const PORTS: (i64, i64) = (30_000, 32_767);
-/// Ports of the range that are given to those alone who name them.
+/// The number of ports reserved for static allocation.
 const NAMED_PORTS: i64 = 86;
-/// What a dry run shows where a port would be given.
+/// The first port that a dry run shows in place of an allocated one.
 const DRY_PORT: i64 = 32_769;
 
-/// What is promised to writes that are under way.
+/// The allocations of uncommitted writes.
 #[derive(Default)]
 pub struct Services {
     promised: Mutex<Promised>,
@@ -44,7 +45,8 @@ struct Promised {
     ports: BTreeSet<i64>,
 }
 
-/// What one write was promised. It is dropped after the commit: from then on the stored service says it, or nobody.
+/// The allocations of one write, reserved until dropped. Dropped after the commit, when the stored Service
+/// shows them.
 #[derive(Default)]
 pub struct Promise<'a> {
     services: Option<&'a Services>,
@@ -61,10 +63,10 @@ impl Drop for Promise<'_> {
     }
 }
 
-/// Completes a Service that is to be written; objects of other kinds, and a service's status, stay as they are.
+/// Completes a Service to be written. Leaves objects of other kinds, and a Service's status, alone.
 ///
 /// # Errors
-/// 422 for what cannot be given, 500 when nothing is left.
+/// 422 for an allocation that isn't possible, 500 if a range is exhausted.
 pub fn allocate<'a>(
     call: &'a Call<'_>,
     new: &mut Value,
@@ -85,7 +87,7 @@ pub fn allocate<'a>(
         let mut promise = Promise { services: Some(all), addresses: BTreeSet::new(), ports: BTreeSet::new() };
         let mut taken = taken(call, &promised);
         let given = give(call.query.dry_run, &wants, new, &mut taken, &mut promise);
-        // The lock is free before the promise of a refused write is dropped, which takes it.
+        // Unlock before the promise is dropped on failure, because its drop takes the lock.
         promised.addresses.extend(&promise.addresses);
         promised.ports.extend(&promise.ports);
         drop(promised);
@@ -110,7 +112,7 @@ enum Failure {
     Full(String),
 }
 
-/// What is taken by stored services and promised to others.
+/// Returns all allocations, committed or not.
 fn taken(call: &Call<'_>, promised: &Promised) -> Promised {
     let mut taken = Promised { addresses: promised.addresses.clone(), ports: promised.ports.clone() };
     for record in call.server.store.list(&Resource::new("", "services"), None).records {
@@ -176,8 +178,8 @@ fn give(
     Ok(())
 }
 
-/// An address belongs to a service of a name, which Kubernetes finds out when it gives the address, before it judges the
-/// service.
+/// Rejects a Service without a name. Kubernetes notices this when it allocates the address, before
+/// validation.
 fn nameless(address: u32, wish: Option<&str>, service: &Value) -> Failure {
     let wish = wish.map(|wish| format!(" {wish}")).unwrap_or_default();
     let why = format!(
@@ -188,7 +190,7 @@ fn nameless(address: u32, wish: Option<&str>, service: &Value) -> Failure {
     Failure::Field(Box::new(FieldFault::invalid("spec.clusterIPs", list, why)))
 }
 
-/// The address that a service names, if it may have it.
+/// Returns the address that a Service requests, if it is available.
 fn named_address(
     dry_run: bool,
     text: &str,
@@ -220,7 +222,7 @@ fn named_address(
     Ok(address)
 }
 
-/// A free address, from a random one on; those for who names them come last.
+/// Returns a free address, starting at a random one; statically allocated ones come last.
 fn any_address(taken: &Promised) -> Option<u32> {
     let (base, size) = (u32::from(RANGE.0), 1_u32 << (32 - RANGE.1));
     let free = |address: &u32| !taken.addresses.contains(address) && *address != u32::from(OWN_ADDRESS);
@@ -230,7 +232,7 @@ fn any_address(taken: &Promised) -> Option<u32> {
     upper.chain(1..NAMED_ADDRESSES).map(|offset| base + offset).find(free)
 }
 
-/// A port: the one that is named, or a free one.
+/// Allocates the requested port, or any free one.
 fn give_port(
     dry_run: bool,
     wish: Option<i64>,
@@ -262,14 +264,15 @@ fn any_port(taken: &BTreeSet<i64>) -> Option<i64> {
 }
 
 fn random() -> u32 {
-    // A random UUID is 122 random bits.
+    // A random UUID has 122 random bits.
     uuid::Uuid::new_v4().as_fields().0
 }
 
-/// Keeps the Service `kubernetes`, by which pods and their programs find the API (`pkg/controlplane/controller/kubernetesservice`).
+/// Creates or corrects the Service `kubernetes`, through which pods find the API
+/// (`pkg/controlplane/controller/kubernetesservice`).
 ///
 /// # Errors
-/// When the store cannot make the write durable.
+/// If the store cannot persist the write.
 pub async fn keep_own(server: &super::ApiServer, port: u16) -> Result<(), crate::store::Error> {
     let (resource, key) = (Resource::new("", "services"), Key::new(Some("default"), "kubernetes"));
     let ports = json!([{"name": "https", "port": OWN_PORT, "protocol": "TCP", "targetPort": port}]);
@@ -297,7 +300,7 @@ pub async fn keep_own(server: &super::ApiServer, port: u16) -> Result<(), crate:
         }
     };
     match written {
-        // Nobody is served yet; whoever wrote meanwhile wanted it so.
+        // No client is served yet. If another write came first, its result is kept.
         Ok(_)
         | Err(crate::store::Error::Exists | crate::store::Error::Changed(_) | crate::store::Error::Missing) => {
             Ok(())

@@ -1,6 +1,7 @@
-//! Refusals, exactly as Kubernetes words them: `metav1.Status` objects with a code, a reason, details and causes.
+//! Errors, worded exactly as in Kubernetes: `metav1.Status` objects with a code, a reason, details and
+//! causes.
 //!
-//! Texts: apimachinery `pkg/api/errors/errors.go`. Nothing is decided here.
+//! Messages: apimachinery `pkg/api/errors/errors.go`. This module only formats.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,25 +10,25 @@ use serde_json::{Map, Value, json};
 
 use crate::store;
 
-/// A request that is answered with a failing `Status`.
+/// A request that fails with a `Status`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
     /// The HTTP status code.
     pub code: u16,
-    /// `metav1.StatusReason`; empty when there is none. A webhook may give one of its own.
+    /// `metav1.StatusReason`; empty if there is none. A webhook may set its own.
     pub reason: Cow<'static, str>,
-    /// For a person.
+    /// The message for people.
     pub message: String,
-    /// `details`, where there are any.
+    /// `details`, if there are any.
     pub details: Option<Map<String, Value>>,
-    /// `metadata.continue`, for a list whose token is too old.
+    /// `metadata.continue`, for a list whose continue token has expired.
     pub next: Option<Box<str>>,
-    /// What the client is told beside.
+    /// A warning for the client, sent with the error.
     pub warning: Option<Box<str>>,
 }
 
-/// Which object a refusal is about.
+/// Identifies the object that an error is about.
 #[derive(Debug, Clone, Copy)]
 pub struct About<'a> {
     /// The API group, empty for the core group.
@@ -60,7 +61,7 @@ impl About<'_> {
 }
 
 impl Refusal {
-    /// A refusal with neither details nor reason yet.
+    /// Creates an error without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -72,7 +73,7 @@ impl Refusal {
         }
     }
 
-    /// A refusal that was worked out as a `Status` already.
+    /// Creates an error from an existing `Status`.
     pub fn of_status(status: &Value, message: String) -> Self {
         const REASONS: [&str; 4] = ["Conflict", "BadRequest", "Invalid", "RequestEntityTooLarge"];
         let reason = REASONS.into_iter().find(|reason| status["reason"] == *reason).unwrap_or_default();
@@ -85,7 +86,7 @@ impl Refusal {
         self
     }
 
-    /// Details without content, which some refusals of Kubernetes have.
+    /// Sets empty details, which some errors of Kubernetes have.
     pub fn empty_details(mut self) -> Self {
         self.details = Some(Map::new());
         self
@@ -106,13 +107,13 @@ impl Refusal {
         self
     }
 
-    /// Tells the client when to come back.
+    /// Sets the seconds after which the client may retry.
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().insert("retryAfterSeconds".into(), seconds.into());
         self
     }
 
-    /// The refusal as a `metav1.Status`.
+    /// Returns the error as a `metav1.Status`.
     pub fn to_value(&self) -> Value {
         let mut metadata = Map::new();
         if let Some(next) = &self.next {
@@ -130,12 +131,12 @@ impl Refusal {
     }
 }
 
-/// 404 for an object that is not there.
+/// 404: the object doesn't exist.
 pub fn not_found(about: About<'_>) -> Refusal {
     Refusal::new(404, "NotFound", format!("{} \"{}\" not found", about.qualified(), about.name)).about(about)
 }
 
-/// 404 for a resource or path that this server does not serve.
+/// 404: this server has no such resource or path.
 pub fn no_such_resource() -> Refusal {
     Refusal::new(404, "NotFound", "the server could not find the requested resource").empty_details()
 }
@@ -146,19 +147,19 @@ pub fn method_not_allowed() -> Refusal {
     Refusal::new(405, "MethodNotAllowed", message).empty_details()
 }
 
-/// 409 for a name that is taken.
+/// 409: the name is taken.
 pub fn already_exists(about: About<'_>) -> Refusal {
     Refusal::new(409, "AlreadyExists", format!("{} \"{}\" already exists", about.qualified(), about.name))
         .about(about)
 }
 
-/// 409 for a write that was based on an old state, or whose preconditions do not hold.
+/// 409: the write was based on an outdated version, or its preconditions don't hold.
 pub fn conflict(about: About<'_>, why: &str) -> Refusal {
     let message = format!("Operation cannot be fulfilled on {} \"{}\": {why}", about.qualified(), about.name);
     Refusal::new(409, "Conflict", message).about(about)
 }
 
-/// The reason of most conflicts (`registry.OptimisticLockErrorMsg`).
+/// The message of most conflicts (`registry.OptimisticLockErrorMsg`).
 pub const OUTDATED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
@@ -202,7 +203,7 @@ pub fn too_large(limit: usize) -> Refusal {
     Refusal::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
 }
 
-/// What a write answers that the store did not take: 413 beyond its bounds, otherwise 500.
+/// The error for a failed write to the store: 413 if the object exceeds the store's limits, otherwise 500.
 pub fn unwritten(error: impl Into<store::Error>) -> Refusal {
     match error.into() {
         store::Error::OutOfBounds(why) => Refusal::new(413, "RequestEntityTooLarge", why.to_string()),
@@ -223,16 +224,16 @@ pub fn internal(why: impl std::fmt::Display) -> Refusal {
     refusal
 }
 
-/// 501: something of Kubernetes that this cluster does not have.
+/// 501: a feature of Kubernetes that this cluster doesn't have.
 pub fn not_implemented(what: &str) -> Refusal {
     Refusal::new(501, "NotImplemented", format!("the embedded cluster does not support {what}"))
 }
 
-/// 422 from causes given as (reason, message, field); `about.resource` is the kind.
+/// 422: causes are given as (reason, message, field); `about.resource` is the kind.
 pub fn invalid(about: About<'_>, causes: &[(String, String, String)]) -> Refusal {
     let mut texts =
         causes.iter().map(|(_, message, field)| format!("{field}: {message}")).collect::<Vec<_>>();
-    // What is wrong twice is told once (`utilerrors.NewAggregate`).
+    // The message lists each distinct cause once (`utilerrors.NewAggregate`).
     let mut told = BTreeSet::new();
     texts.retain(|text| told.insert(text.clone()));
     let faults = match texts.as_slice() {
@@ -246,7 +247,7 @@ pub fn invalid(about: About<'_>, causes: &[(String, String, String)]) -> Refusal
         .fold(refusal, |refusal, (reason, message, field)| refusal.with_cause(reason, message, field))
 }
 
-/// 200: what a completed deletion answers.
+/// 200: the response to a completed deletion.
 pub fn deleted(about: About<'_>, uid: &str) -> Value {
     let mut details = about.details();
     if !uid.is_empty() {
@@ -255,7 +256,7 @@ pub fn deleted(about: About<'_>, uid: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
 
-/// A bare success with a code.
+/// Returns a `Status` of success with a code.
 pub fn success(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code})
 }

@@ -1,8 +1,9 @@
-//! The parts of objects with paths of their own: binding, eviction, log, scale, finalize. `status` is an update like
-//! any other.
+//! Subresources with handlers of their own: binding, eviction, log, scale, finalize. `status` is a normal
+//! update.
 //!
-//! Rules: `pkg/registry/core/pod/storage/{storage,eviction}.go`, `pkg/registry/core/pod/strategy.go` (LogLocation),
-//! `pkg/registry/core/namespace/storage/storage.go`, apiextensions `pkg/registry/customresource/etcd.go` (scale).
+//! Rules: `pkg/registry/core/pod/storage/{storage,eviction}.go`, `pkg/registry/core/pod/strategy.go`
+//! (LogLocation), `pkg/registry/core/namespace/storage/storage.go`, apiextensions
+//! `pkg/registry/customresource/etcd.go` (scale).
 
 use bytes::Bytes;
 use futures::TryStreamExt as _;
@@ -22,10 +23,10 @@ use super::reply::{self, Body};
 use super::status::{self, About, Refusal};
 use super::{create, delete, rules, update};
 
-/// Containers that an error lists by name.
+/// The maximum number of containers that an error lists.
 const MAX_LISTED_CONTAINERS: usize = 32;
 
-/// Answers pods/binding: the pod is given to a node.
+/// Handles pods/binding: assigns the pod to a node.
 ///
 /// # Errors
 /// 400, 404, 409.
@@ -69,7 +70,7 @@ pub async fn bind(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, 
 fn bound(pod: &Value, node: &str, annotations: &Value, call: &Call<'_>) -> Value {
     let mut pod = pod.clone();
     pod["spec"]["nodeName"] = node.into();
-    // The wish ends with its fulfilment (`ClearingNominatedNodeNameAfterBinding`).
+    // The nomination ends with the binding (`ClearingNominatedNodeNameAfterBinding`).
     if let Some(status) = pod["status"].as_object_mut() {
         status.remove("nominatedNodeName");
     }
@@ -85,7 +86,7 @@ fn bound(pod: &Value, node: &str, annotations: &Value, call: &Call<'_>) -> Value
     pod
 }
 
-/// Answers pods/eviction: a deletion that a disruption budget can refuse.
+/// Handles pods/eviction: a deletion that a PodDisruptionBudget can reject.
 ///
 /// # Errors
 /// 404, 409, 429.
@@ -102,7 +103,8 @@ pub async fn evict(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>,
     Ok(reply::json_value(201, &status::success(201)))
 }
 
-/// Answers namespaces/finalize: only `spec.finalizers` changes, and a namespace without any goes.
+/// Handles namespaces/finalize: changes only `spec.finalizers`. A deleted namespace without finalizers is
+/// removed.
 ///
 /// # Errors
 /// 400, 404, 409.
@@ -128,10 +130,10 @@ pub async fn finalize(call: &Call<'_>, mut decoded: Decoded) -> Result<Response<
     reply::object(call, 200, &shown)
 }
 
-/// Answers pods/log.
+/// Handles pods/log.
 ///
 /// # Errors
-/// 400 for the wrong container or a pod without a node; 404; 500 when the node cannot be asked.
+/// 400 for an invalid container; 404; 500 if the node doesn't answer.
 pub async fn log(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     let record = call
         .server
@@ -141,7 +143,7 @@ pub async fn log(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     let pod = &record.value;
     let request = log_request(call, pod)?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) else {
-        // As upstream answers for a pod that has not been scheduled: an empty log.
+        // An unscheduled pod has an empty log, as in upstream.
         return Ok(reply::full(200, "text/plain", Bytes::new()));
     };
     let kubelet = call.server.kubelets.get(node).ok_or_else(|| {
@@ -194,7 +196,7 @@ fn log_request(call: &Call<'_>, pod: &Value) -> Result<LogRequest, Refusal> {
     })
 }
 
-/// Which container is meant (`validateContainer` of `pkg/registry/core/pod/strategy.go`).
+/// Determines the container (`validateContainer` of `pkg/registry/core/pod/strategy.go`).
 ///
 /// # Errors
 /// 400.
@@ -228,7 +230,7 @@ pub fn container(name: &str, pod: &Value, wanted: Option<&str>) -> Result<String
     }
 }
 
-/// Asks admission about a Binding or Eviction; what a webhook would change of it is not taken.
+/// Runs admission for a Binding or Eviction. Mutations are discarded.
 async fn admit_posted(call: &Call<'_>, posted: &Value) -> Result<(), Refusal> {
     let at = Attributes::of(call, Operation::Create, call.action.name);
     let mut posted = posted.clone();
@@ -236,7 +238,7 @@ async fn admit_posted(call: &Call<'_>, posted: &Value) -> Result<(), Refusal> {
     admission::validate(&at, Some(&posted), None).await.map(|_| ())
 }
 
-/// Answers GET of a `scale` subresource.
+/// Handles GET of a `scale` subresource.
 ///
 /// # Errors
 /// 404.
@@ -249,7 +251,7 @@ pub fn get_scale(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     Ok(reply::json_value(200, &scale_of(call, &record.value)))
 }
 
-/// Answers PUT and PATCH of a `scale` subresource: only the wanted number changes.
+/// Handles PUT and PATCH of a `scale` subresource: changes only the desired number of replicas.
 ///
 /// # Errors
 /// 400, 404, 409, 415, 422.
@@ -264,7 +266,7 @@ pub async fn set_scale(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>,
     let shown = update::change(call, |present| {
         let before = scale_of(call, present);
         let after = if call.action.verb == "patch" {
-            // A Scale has no lists: to merge it strategically is to merge it.
+            // A Scale has no lists, so a strategic merge equals a plain merge.
             let patch_type =
                 match negotiate::patch_type(call.headers, rules::knows_strategic(&call.entry.kind))? {
                     PatchType::Strategic => PatchType::Merge,
@@ -283,10 +285,10 @@ pub async fn set_scale(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>,
     Ok(reply::json_value(200, &scale_of(call, shown.value())))
 }
 
-/// The object with the number that a Scale wants.
+/// Returns the object with the number of replicas from a Scale.
 ///
 /// # Errors
-/// 422 for a negative number, 500 where its path leads nowhere.
+/// 422 for a negative number, 500 if its path leads through a value that isn't an object.
 pub fn scaled(call: &Call<'_>, present: &Value, scale: &Value) -> Result<Value, Refusal> {
     let about = About { group: "autoscaling", resource: "Scale", name: call.action.name };
     let replicas = match &scale["spec"]["replicas"] {
@@ -316,7 +318,7 @@ pub fn scaled(call: &Call<'_>, present: &Value, scale: &Value) -> Result<Value, 
     Ok(next)
 }
 
-/// The Scale of an object.
+/// Returns the Scale of an object.
 pub fn scale_of(call: &Call<'_>, value: &Value) -> Value {
     let paths = call.entry.kind.scale.as_ref();
     let at = |path: Option<&str>, default: &str| {
@@ -341,16 +343,16 @@ pub fn scale_of(call: &Call<'_>, value: &Value) -> Value {
     scale
 }
 
-/// Creates by way of a subresource that this cluster does not have.
+/// The error for a subresource that this cluster doesn't support.
 pub fn unsupported(call: &Call<'_>) -> Refusal {
     status::not_implemented(&format!("{}/{}", call.entry.kind.resource_name(), call.action.subresource))
 }
 
-/// Brings the body of a subresource into the form of the kind that the subresource takes, as a whole object is brought
-/// into that of its own: every value is of its type afterwards.
+/// Decodes the body of a subresource as the kind that the subresource accepts. Every value has the right type
+/// afterwards.
 ///
 /// # Errors
-/// 400 for a value that is not of its type, and for unknown fields where `fieldValidation` says so.
+/// 400 for a value of the wrong type, and for unknown fields under `Strict`.
 pub fn decode(call: &Call<'_>, decoded: &mut Decoded) -> Result<(), Refusal> {
     let Some((group, _, kind)) = call.entry.kind.subresource(call.action.subresource).map(|part| &part.takes)
     else {
@@ -369,7 +371,7 @@ pub fn decode(call: &Call<'_>, decoded: &mut Decoded) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses what a Binding or Eviction must not be, and decodes the rest.
+/// Checks and decodes a Binding or Eviction.
 ///
 /// # Errors
 /// 400.

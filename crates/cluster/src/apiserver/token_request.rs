@@ -1,7 +1,9 @@
-//! serviceaccounts/token: a new token, for an audience, for a time, bound to an object.
+//! serviceaccounts/token: issues a token for given audiences and a given lifetime, optionally bound to an
+//! object.
 //!
-//! Rules: `pkg/registry/core/serviceaccount/storage/token.go`, `pkg/apis/authentication/validation/validation.go`,
-//! `pkg/serviceaccount/claims.go`. The token is in the answer and nowhere else.
+//! Rules: `pkg/registry/core/serviceaccount/storage/token.go`,
+//! `pkg/apis/authentication/validation/validation.go`, `pkg/serviceaccount/claims.go`. The token is returned
+//! in the response and not stored.
 
 use http::Response;
 use serde_json::{Value, json};
@@ -14,17 +16,18 @@ use super::status::{self, About, Refusal};
 use crate::access::{NODES, account_name};
 use crate::store::{Key, Resource};
 
-/// How long a token is good that does not say, in seconds.
+/// The default lifetime of a token, in seconds.
 const DEFAULT_SECONDS: i64 = 60 * 60;
-/// The shortest time for which there are tokens, in seconds.
+/// The minimum lifetime, in seconds.
 const MIN_SECONDS: i64 = 10 * 60;
-/// The longest, in seconds.
+/// The maximum lifetime, in seconds.
 const MAX_SECONDS: i64 = 1 << 32;
 
-/// Answers a POST of a `TokenRequest`, which has been decoded.
+/// Handles a POST of a decoded `TokenRequest`.
 ///
 /// # Errors
-/// 400 for an object that no token can be bound to, 403 for a node that asks for another's, 404 for what is not there, 409 for another UID, 422.
+/// 400 for an object that tokens cannot be bound to, 403 for a node that requests another node's token, 404
+/// for an unknown object, 409 for another UID, 422.
 pub fn request(call: &Call<'_>, mut request: Value) -> Result<Response<Body>, Refusal> {
     let account = call
         .server
@@ -77,7 +80,7 @@ fn seconds(spec: &Value) -> Result<i64, Refusal> {
     Err(status::invalid(about, &[("FieldValueInvalid".into(), cause, "spec.expirationSeconds".into())]))
 }
 
-/// What the token is bound to: its account, and the object that `reference` names.
+/// Returns what the token is bound to: its account, and the object in `reference`.
 fn bound(call: &Call<'_>, account: &Value, reference: &Value) -> Result<Bound, Refusal> {
     let namespace = call.action.namespace.unwrap_or_default();
     let mut bound = Bound {
@@ -130,8 +133,8 @@ fn bound(call: &Call<'_>, account: &Value, reference: &Value) -> Result<Bound, R
     Ok(bound)
 }
 
-/// A node gets tokens for pods that run on it and nothing else (`plugin/pkg/admission/noderestriction`). The nodes of this
-/// process share an identity that names none of them: theirs are pods on any node.
+/// A node gets tokens only for the pods that run on it (`plugin/pkg/admission/noderestriction`). This
+/// process's own nodes share one identity, which may request tokens for pods on any node.
 fn restrict_node(call: &Call<'_>, bound: &Bound) -> Result<(), Refusal> {
     if !call.user.is_in(NODES) {
         return Ok(());

@@ -1,7 +1,7 @@
-//! update: a new state of an object, based on one that was read.
+//! update: replaces an object with a new state that is based on an earlier one.
 //!
-//! Rules: apiserver `pkg/registry/generic/registry/store.go` (Update), `pkg/registry/rest/update.go`. Every change
-//! of an existing object goes through [`change`], whatever the request was.
+//! Rules: apiserver `pkg/registry/generic/registry/store.go` (Update), `pkg/registry/rest/update.go`. Every
+//! request that changes an existing object ends in [`change`].
 
 use serde_json::Value;
 
@@ -14,10 +14,10 @@ use super::status::{self, Refusal};
 use super::{create, managed, rules, services, subresources, versions};
 use crate::store::{self, Record};
 
-/// How often a change that names no resourceVersion is tried again when others wrote meanwhile.
+/// The number of attempts to write a change without a resourceVersion, in case of conflicts.
 const MAX_ATTEMPTS: usize = 16;
 
-/// Answers a PUT. The flag tells whether the object was created by it.
+/// Handles a PUT. The flag says whether it created the object.
 ///
 /// # Errors
 /// 400, 404, 409, 422.
@@ -30,7 +30,7 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     create::check_namespace_field(call, &mut value)?;
     check_name(call, &mut value)?;
     let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
-    // A service's status is kept by the service's own rules.
+    // The status of a Service follows rules of its own.
     let may_create = call.action.subresource.is_empty()
         || (call.action.subresource == "status" && call.entry.kind.is("", "Service"));
     if !is_there && may_create && rules::may_create_on_update(&call.entry.kind) {
@@ -39,7 +39,7 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
         check_uid(call, &Value::Null, &value)?;
         check_version(version_of(&value))?;
         if !call.query.dry_run {
-            // There is nothing yet that could be of a revision.
+            // There is no previous version.
             rules::metadata(&mut value)?.remove("resourceVersion");
         }
         return Ok((create::complete(call, value).await?, true));
@@ -51,7 +51,7 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     check_version(version_of(&value))?;
     if is_any(version_of(&value)) && !rules::may_update_unconditionally(&call.entry.kind) {
         let detail = "Invalid value: 0: must be specified for an update".to_owned();
-        // The refusal names the resource, not the kind (`genericregistry.Store.Update`).
+        // The error names the resource, not the kind (`genericregistry.Store.Update`).
         let about = call.about();
         let cause = ("FieldValueInvalid".to_owned(), detail, "metadata.resourceVersion".to_owned());
         return Err(status::invalid(about, &[cause]));
@@ -59,12 +59,12 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     Ok((change(call, |_| Ok(value.clone())).await?, false))
 }
 
-/// Changes the object that the path names: `transform` gets its present state, in the version of the path, and gives
-/// the next. A state that carries another resourceVersion than the present one is refused; one that carries none, or
-/// the present one by way of `transform`, is tried again when others wrote meanwhile.
+/// Changes the object in the path: `transform` receives its present state, in the version of the path, and
+/// returns the next. If the next state has another resourceVersion than the present one, the change is
+/// rejected. Otherwise conflicting writes are retried.
 ///
 /// # Errors
-/// 404, 409, 422 and what `transform` says.
+/// 404, 409, 422 and the errors of `transform`.
 pub async fn change(
     call: &Call<'_>,
     transform: impl Fn(&Value) -> Result<Value, Refusal>,
@@ -84,7 +84,7 @@ pub async fn change(
     Err(status::conflict(call.about(), status::OUTDATED))
 }
 
-/// Commits the next state of `record`; `None` when somebody else was faster.
+/// Commits the next state of `record`; `None` if another write came first.
 async fn commit(
     call: &Call<'_>,
     record: &std::sync::Arc<Record>,
@@ -94,7 +94,7 @@ async fn commit(
     let present = versions::served(kind, &record.value);
     check_identity(call, &present, &mut next)?;
     rules::default(kind, &mut next);
-    // A binding is no update: nobody owns what it sets, and it is not counted.
+    // A binding isn't an update: its fields have no owner, and it doesn't increment the generation.
     if call.action.subresource != "binding" {
         managed::track_update(call, &present, &mut next);
         stamp_phase(call, &present, &mut next);
@@ -102,7 +102,7 @@ async fn commit(
     }
     admit(call, &present, &mut next).await?;
     let promise = services::allocate(call, &mut next, Some(&present))?;
-    // What other subresources change is decided by the server, beyond what an update may.
+    // What other subresources change is decided by the server and isn't subject to the rules of updates.
     let is_judged = matches!(call.action.subresource, "" | "status" | "scale");
     let faults = if is_judged {
         rules::validate_update(kind, call.action.subresource, &next, &present)
@@ -117,10 +117,12 @@ async fn commit(
     }
     escalation::check(call, Some(&present), &next)?;
     let held = consent(call, &present, &next).await?;
-    // Who takes away the last finalizer gets back what was written, as it was written (`deleteWithoutFinalizers`).
+    // The request that removes the last finalizer returns the object as it was written
+    // (`deleteWithoutFinalizers`).
     let last = is_final(kind, &present, &next).then(|| next.clone());
     let next = versions::stored(kind, next);
-    // What changes who owns a Scale's number, if only since when, is written (`managedfields.ScaleHandler.ToParent`).
+    // Any change of who owns a Scale's replicas, even of the time only, is written
+    // (`managedfields.ScaleHandler.ToParent`).
     let is_scale = call.action.subresource == "scale" && call.action.verb == "update";
     let is_same = if is_scale { record.value == next } else { managed::is_unchanged(&record.value, &next) };
     if is_same {
@@ -154,7 +156,7 @@ async fn commit(
     }
 }
 
-/// When a volume came into its phase (`persistentvolumeStatusStrategy.PrepareForUpdate`).
+/// Sets when a PersistentVolume entered its phase (`persistentvolumeStatusStrategy.PrepareForUpdate`).
 fn stamp_phase(call: &Call<'_>, present: &Value, next: &mut Value) {
     if !call.entry.kind.is("", "PersistentVolume") || call.action.subresource != "status" {
         return;
@@ -172,7 +174,7 @@ fn stamp_phase(call: &Call<'_>, present: &Value, next: &mut Value) {
     }
 }
 
-/// Lets admission change the next state. A binding has been admitted as such, and an apply's object is whole.
+/// Runs mutating admission. A binding has been admitted already; for `scale`, admission sees the Scale.
 async fn admit(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(), Refusal> {
     let kind = &call.entry.kind;
     let at = Attributes::of(call, Operation::Update, call.action.name);
@@ -199,7 +201,7 @@ async fn admit(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(),
     }
 }
 
-/// Asks admission whether the next state may be.
+/// Runs validating admission.
 async fn consent(call: &Call<'_>, present: &Value, next: &Value) -> Result<Held, Refusal> {
     let at = Attributes::of(call, Operation::Update, call.action.name);
     match call.action.subresource {
@@ -212,7 +214,7 @@ async fn consent(call: &Call<'_>, present: &Value, next: &Value) -> Result<Held,
     }
 }
 
-/// Whether this write takes away the last thing that kept a deleted object (`ShouldDeleteDuringUpdate`).
+/// Returns whether this write removes the last thing that kept a deleted object (`ShouldDeleteDuringUpdate`).
 fn is_final(kind: &rules::Kind, present: &Value, next: &Value) -> bool {
     let is_deleted = !present["metadata"]["deletionTimestamp"].is_null();
     let has_finalizers =
@@ -229,12 +231,12 @@ fn version_of(value: &Value) -> &str {
     value["metadata"]["resourceVersion"].as_str().unwrap_or_default()
 }
 
-/// Whether a revision stands for whichever there is.
+/// Returns whether a resourceVersion matches any revision.
 fn is_any(version: &str) -> bool {
     version.is_empty() || version.parse() == Ok(0_u64)
 }
 
-/// Refuses a revision that is no number (`APIObjectVersioner.ObjectResourceVersion`).
+/// Rejects a resourceVersion that isn't a number (`APIObjectVersioner.ObjectResourceVersion`).
 fn check_version(version: &str) -> Result<(), Refusal> {
     if version.is_empty() || version.parse::<u64>().is_ok() {
         return Ok(());
@@ -262,7 +264,7 @@ fn check_name(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A PUT's UID is a precondition of the store (`rest.defaultUpdatedObjectInfo.Preconditions`).
+/// The UID in a PUT is a precondition of the store (`rest.defaultUpdatedObjectInfo.Preconditions`).
 fn check_uid(call: &Call<'_>, own: &Value, next: &Value) -> Result<(), Refusal> {
     let (uid, own) = (next["metadata"]["uid"].as_str().unwrap_or_default(), own.as_str().unwrap_or_default());
     if uid.is_empty() || uid == own {
@@ -289,7 +291,7 @@ fn check_identity(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<
     }
     let metadata = rules::metadata(next)?;
     metadata.insert("resourceVersion".into(), present["metadata"]["resourceVersion"].clone());
-    // Another UID is told as what may not change.
+    // Validation reports another UID as an immutable field.
     if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {
         metadata.insert("uid".into(), present["metadata"]["uid"].clone());
     }

@@ -1,9 +1,9 @@
-//! Between the version in which an object is stored and the one in which it is asked for.
+//! Converts objects between the stored version and the requested one.
 //!
-//! Versions of a CustomResourceDefinition differ in `apiVersion` only (conversion strategy `None`). `events.k8s.io`
-//! and the core group share their events; the fields are named otherwise. Autoscalers are stored as `v2`. Defaults that
-//! came into a definition after an object was stored are filled in as it is read, and so is what Kubernetes itself leaves
-//! out of what it writes: whoever then writes the same again does write.
+//! Versions of a CustomResourceDefinition differ in `apiVersion` only (conversion strategy `None`).
+//! `events.k8s.io` and the core group share their events, with different field names. Autoscalers are stored
+//! as `v2`. Reading fills in defaults that a definition gained after an object was stored, and fields that
+//! Kubernetes omits from what it stores. Writing the result back therefore is a change.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::rules::{self, Kind};
 use crate::store::Record;
 
-/// An object in the version of `kind`.
+/// Returns an object in the version of `kind`.
 pub fn served<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
     let read = read(kind, value);
     if read["apiVersion"] == kind.api_version().as_str() {
@@ -26,7 +26,7 @@ pub fn served<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
     Cow::Owned(value)
 }
 
-/// An object as it is read, in the version in which it is stored, with that version's defaults.
+/// Returns an object as read from the store: in the stored version, with that version's defaults.
 pub fn read<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
     let mut read = rules::read_back(kind, value).map_or(Cow::Borrowed(value), Cow::Owned);
     let schema = kind.stored_schema().unwrap_or_else(|| kind.schema());
@@ -36,7 +36,7 @@ pub fn read<'a>(kind: &Kind, value: &'a Value) -> Cow<'a, Value> {
     read
 }
 
-/// A record's JSON in the version of `kind`.
+/// Returns a record's JSON in the version of `kind`.
 pub fn served_json(kind: &Kind, record: &Record) -> Bytes {
     match served(kind, &record.value) {
         Cow::Borrowed(_) => record.json().clone(),
@@ -44,8 +44,8 @@ pub fn served_json(kind: &Kind, record: &Record) -> Bytes {
     }
 }
 
-/// An object as it came in, in the version in which it is stored and the form in which it is read back from there; a dry
-/// run's is brought into both, too (`DryRunnableStorage.copyInto`).
+/// Converts an object to the stored version, in the form in which the store returns it. Dry runs are
+/// converted, too (`DryRunnableStorage.copyInto`).
 pub fn stored(kind: &Kind, mut value: Value) -> Value {
     if kind.is("events.k8s.io", "Event")
         && let Some(core) = rules::builtin_kind("", "Event")
@@ -71,7 +71,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_left_out_of_the_store_is_filled_in_as_it_is_read() {
+    fn fields_that_are_not_stored_are_filled_in_on_read() {
         let claim = rules::builtin_kind("", "PersistentVolumeClaim").unwrap();
         let mut new = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {}});
         rules::prepare_create(&claim, &mut new);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_renamed_both_ways() {
+    fn event_fields_are_renamed_in_both_directions() {
         let Some(kind) = rules::builtin_kind("events.k8s.io", "Event") else {
             panic!("events.k8s.io is not served")
         };

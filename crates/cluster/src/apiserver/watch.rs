@@ -1,8 +1,9 @@
-//! watch: one line of JSON for each change, until the client goes, the time is up or the client falls behind.
+//! watch: one line of JSON per change, until the client disconnects, the time is up or the client falls
+//! behind.
 //!
-//! Rules: KEP-956 (bookmarks), KEP-3157 (`sendInitialEvents`); apiserver `pkg/storage/cacher/cacher.go`. An object
-//! that comes to match the selectors is ADDED, one that ceases to is DELETED. Lines of plain objects are the
-//! store's shared ones; only other forms are made for each watcher.
+//! Rules: KEP-956 (bookmarks), KEP-3157 (`sendInitialEvents`); apiserver `pkg/storage/cacher/cacher.go`. An
+//! object that starts to match the selectors is ADDED, one that stops matching is DELETED. The lines of full
+//! objects are shared by all watchers; other formats are serialised per watcher.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -28,19 +29,19 @@ use super::status::Refusal;
 use super::versions;
 use crate::store::{Event, Record, Start, Store, Verb, line};
 
-/// How often a watcher that allows bookmarks gets one (`cacher.bookmarkFrequency`).
+/// The interval of bookmarks, for watchers that allow them (`cacher.bookmarkFrequency`).
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a watch lasts that does not say (`MinRequestTimeout`).
+/// The default duration of a watch (`MinRequestTimeout`).
 const DEFAULT_DURATION: Duration = Duration::from_secs(30 * 60);
-/// The longest that a watch may last.
+/// The maximum duration of a watch.
 const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
-/// Lines that go out in one piece.
+/// The maximum number of lines sent in one piece.
 const BATCH: usize = 128;
 
-/// Answers a watch.
+/// Handles a watch.
 ///
 /// # Errors
-/// 400 for selectors that do not parse. A forgotten revision is no refusal but the stream's only event.
+/// 400 for invalid selectors. A compacted revision isn't an error, but the stream's only event.
 pub fn watch(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     let kind = &call.entry.kind;
     let mut selection = Selection::of_list(kind, &call.query)?;
@@ -66,10 +67,10 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
         let (snapshot, watch) = store.list_and_watch(resource, call.action.namespace);
         Watcher::new(call, lines, watch.events, seconds).with_state(snapshot.records, watch.revision)
     } else {
-        // `sendInitialEvents=false` without a revision begins with the present.
+        // `sendInitialEvents=false` without a revision starts at the present.
         let start = call.query.resource_version.filter(|asked| *asked > 0).map_or(Start::Now, Start::After);
         match store.watch(resource, start) {
-            // A revision to come is one of a store that is no more: the client has to list anew.
+            // A future revision comes from a previous store: the client has to list again.
             Ok(watch) if matches!(start, Start::After(asked) if asked > watch.revision) => {
                 let asked = call.query.resource_version.unwrap_or_default();
                 return Ok(expired(&format!(
@@ -90,7 +91,7 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
 }
 
 fn table_include(call: &Call<'_>) -> Result<String, Refusal> {
-    // Checks the parameter once, before the stream begins.
+    // Validates the parameter before the stream starts.
     reply::table(call, &[], "v1", true, &json!({}))?;
     Ok(call.query.include_object.clone())
 }
@@ -109,7 +110,7 @@ fn expired(why: &str) -> Response<Body> {
     reply::full(200, "application/json", text.into())
 }
 
-/// Turns events into lines.
+/// Formats events as lines.
 struct Lines {
     entry: Entry,
     selection: Selection,
@@ -144,8 +145,8 @@ impl Lines {
             (true, false) if event.verb == Verb::Deleted => {
                 Some(self.of_record(Verb::Deleted, &event.record, Some(event)))
             }
-            // The object is there still, but no longer this watcher's: its last matching state goes, under the
-            // revision of the change (`cacheWatcher.convertToWatchEvent`).
+            // The object still exists but no longer matches: its last matching state is sent as DELETED, with
+            // the revision of the change (`cacheWatcher.convertToWatchEvent`).
             (true, false) => {
                 let previous = event.previous.as_ref()?;
                 let last = Record::new(previous.key.clone(), event.revision(), previous.value.clone());
@@ -185,7 +186,7 @@ impl Lines {
 
     fn bookmark(&mut self, revision: u64, ends_initial_events: bool) -> Bytes {
         let kind = self.entry.kind.clone();
-        // Of a typed object there is more than what was set.
+        // A typed object has more fields than were set.
         let mut whole = json!({"kind": kind.kind, "apiVersion": kind.api_version()});
         if kind.is_builtin() {
             rules::fill_in(&kind, &mut whole);
@@ -217,21 +218,21 @@ impl Lines {
     }
 }
 
-/// What is to become lines. Lines are made as the client takes them, so that a slow one costs pointers only.
+/// Something to send. It is formatted when the client reads it, so a slow client costs only pointers.
 enum Waiting {
     State(Arc<Record>),
     Change(Arc<Event>),
-    /// Of a revision, and whether it ends what was there already.
+    /// The revision, and whether the bookmark ends the initial events.
     Bookmark(u64, bool),
 }
 
-/// One watch that is under way.
+/// One active watch.
 struct Watcher {
     store: Arc<Store>,
     lines: Lines,
     waiting: VecDeque<Waiting>,
     events: mpsc::Receiver<Arc<Event>>,
-    /// Every event up to here has become a line, or was not for this watcher.
+    /// Every event up to this revision has been queued or doesn't concern this watcher.
     revision: u64,
     bookmarks: Option<Interval>,
     deadline: Instant,
@@ -272,7 +273,7 @@ impl Watcher {
         self.waiting.push_back(Waiting::Bookmark(self.revision, ends_initial_events));
     }
 
-    /// What goes out next; `None` ends the stream.
+    /// Returns the next piece to send; `None` ends the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             while self.waiting.len() < BATCH
@@ -298,7 +299,7 @@ impl Watcher {
         }
     }
 
-    /// A bookmark for the store's present revision: what was committed before is in the channel by now.
+    /// Queues a bookmark for the store's present revision. Every earlier commit is in the channel by now.
     fn progress(&mut self) {
         let revision = self.store.revision();
         while let Ok(event) = self.events.try_recv() {
@@ -308,7 +309,7 @@ impl Watcher {
         self.push_bookmark(false);
     }
 
-    /// The next lines in one piece; `None` when none of what waited was for this watcher.
+    /// Returns the next lines in one piece; `None` if no queued event concerns this watcher.
     fn batch(&mut self) -> Option<Bytes> {
         let mut lines = Vec::new();
         for _ in 0..BATCH {

@@ -1,14 +1,14 @@
-//! A journal on disk: every object lies in one file, in the form in which the API last answered it.
+//! The journal on disk: one file with all objects, each as the JSON that the API returned last.
 //!
-//! The file is a [`redb`] database (one writer, copy-on-write pages with checksums, so that a process that is killed in
-//! the middle of a write leaves the state before it). A thread of its own takes all writes that wait, writes them in one
-//! transaction and waits once until the disk has them: many writers share one wait (group commit).
+//! The file is a [`redb`] database: a single writer and copy-on-write pages with checksums. If the process is
+//! killed during a write, the previous state remains. A separate thread writes all pending writes in one
+//! transaction and syncs once, so many writers share one sync (group commit).
 //!
-//! An object that cannot be read back keeps nobody out: it is moved, byte by byte, into a file of its own beside the store
-//! ([`SET_ASIDE`]), and the store opens without it.
+//! An object that cannot be read back doesn't prevent startup: its bytes are moved to a file of its own
+//! beside the store ([`SET_ASIDE`]), and the store opens without it.
 //!
-//! While the disk refuses (full, read-only, unplugged) the writes that wait are kept and tried again, and new ones are
-//! turned away before they are made: what is in memory is never more than one batch ahead of the file.
+//! While the disk fails (full, read-only, unplugged), pending writes are kept and retried, and new ones are
+//! rejected before they change memory. Memory is therefore never more than one batch ahead of the file.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -29,85 +29,86 @@ use super::{Event, Journal, Key, Record, Resource, Verb};
 #[cfg(test)]
 mod tests;
 
-/// By resource and key: the object's JSON, whose `metadata.resourceVersion` is its revision.
+/// By resource and key: the object's JSON. Its `metadata.resourceVersion` is its revision.
 const OBJECTS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("objects");
-/// What is known of the file as a whole.
+/// Metadata of the file.
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
-/// Entry of [`ABOUT`]: the form in which the file is written.
+/// Key in [`ABOUT`]: the file's format version.
 const FORMAT: &str = "format";
-/// Entry of [`ABOUT`]: the revision of the last write.
+/// Key in [`ABOUT`]: the revision of the last write.
 const REVISION: &str = "revision";
 
-/// Bytes of pages kept in memory: objects are read once, at the start.
+/// The size of the page cache in bytes; small, because objects are read only once, at startup.
 const CACHE_BYTES: usize = 2 << 20;
-/// Between two tries while the disk refuses.
+/// The retry interval while the disk fails.
 const RETRY: Duration = Duration::from_millis(500);
-/// Revisions left out at each start. A client may have seen a write that never became durable; its revision must not
-/// come again with another meaning. More than can ever wait for the disk at once.
+/// The number of revisions to skip at each start. A client may have seen a write that never became durable,
+/// and its revision must not be reused. Greater than the number of writes that can be pending at once.
 const REVISION_GAP: u64 = 100_000;
 
-/// The folder beside the store's file that holds objects which could not be read, each in a file of its own:
-/// `RESOURCE/KEY.json`, with what a file's name cannot have written as `%XX`.
+/// The folder beside the store's file for unreadable objects, each in its own file: `RESOURCE/KEY.json`.
+/// Characters that aren't allowed in a file name are written as `%XX`.
 pub const SET_ASIDE: &str = "unreadable";
-/// The longest name of a file that is made of a key, in bytes.
+/// The maximum length of a file name made from a key, in bytes.
 const MAX_FILE_NAME: usize = 200;
 
-/// One step from a format to the next: changes the tables within the transaction that also writes the new number.
+/// A migration to the next format. It changes the tables in the transaction that also writes the new format
+/// version.
 type Step = fn(&redb::WriteTransaction) -> Result<(), redb::Error>;
-/// The steps from format 1 on; the format written now is their number and one.
+/// The migrations from format 1 on; the present format is their number plus one.
 const STEPS: [Step; 0] = [];
 
-/// Why a store's file cannot be used.
+/// An error while opening a store's file.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The operating system refuses.
+    /// An error of the operating system.
     #[error("the store {path}: {source}")]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// Another process has it open.
+    /// Another process has the file open.
     #[error("the store {path} is in use by another process")]
     InUse {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// A later release has written it.
+    /// A later release wrote the file.
     #[error(
         "the store {path} has format {found}; this release reads up to {known}: use the release that wrote it"
     )]
     Newer {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The file's format.
         found: u64,
-        /// The newest format known here.
+        /// The newest format that this release reads.
         known: u64,
     },
-    /// It is no store, or not a whole one.
+    /// The file isn't a store, or is damaged.
     #[error("the store {path} cannot be read: {source}")]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What redb says.
+        /// redb's error.
         source: Box<redb::Error>,
     },
 }
 
-/// Opens the file, or makes it.
+/// Opens the file, or creates it.
 type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 
-/// What a file held.
+/// The contents of a file.
 pub(super) struct Loaded {
-    /// The revision to go on from.
+    /// The revision to continue from.
     pub revision: u64,
-    /// Every object.
+    /// All objects.
     pub objects: Vec<(Resource, Record)>,
 }
 
-/// An object that cannot be read.
+/// An object that cannot be read back.
 struct Unreadable {
     resource: String,
     key: String,
@@ -115,7 +116,7 @@ struct Unreadable {
     why: String,
 }
 
-/// See the module.
+/// The journal on disk; its thread writes the file.
 pub struct Disk {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -133,7 +134,7 @@ struct Queue {
     ended: bool,
 }
 
-/// A write that waits for the disk.
+/// A pending write.
 struct Write {
     resource: Resource,
     event: Arc<Event>,
@@ -143,21 +144,21 @@ struct Write {
 struct Progress {
     /// Every write up to this revision is durable.
     durable: u64,
-    /// Why the disk refuses at present.
+    /// The present error of the disk, if any.
     refusal: Option<Arc<io::Error>>,
 }
 
 impl Disk {
-    /// Opens the file, or makes it; brings an older format up to date.
+    /// Opens the file or creates it, and migrates an older format.
     ///
     /// # Errors
-    /// See [`OpenError`]; the file is as it was then.
+    /// See [`OpenError`]; the file is unchanged then.
     pub(super) fn open(path: &Path) -> Result<(Self, Loaded), OpenError> {
         let file = path.to_owned();
         Self::begin(path, Box::new(move || builder().create(&file)), &STEPS)
     }
 
-    /// [`Disk::open`] by a way of opening that a test may have chosen; `path` is what errors say.
+    /// Same as [`Disk::open`], with an opener that tests can choose; `path` is only used in errors.
     fn begin(path: &Path, opener: Opener, steps: &[Step]) -> Result<(Self, Loaded), OpenError> {
         let database = prepare(path, &opener, steps)?;
         let (loaded, unreadable) = load(&database).map_err(|source| damaged(path, source))?;
@@ -208,18 +209,18 @@ impl Journal for Disk {
     }
 }
 
-/// An error cannot be shared; its kind and words can.
+/// Copies an error's kind and message, because the error itself cannot be shared.
 fn again(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), error.to_string())
 }
 
 impl Shared {
-    // Poisoned by a panic between two pushes: the queue is still whole.
+    // A panic cannot leave the queue inconsistent.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for writes and takes them all; nothing once the journal has ended and the queue is empty.
+    /// Waits for writes and takes all of them; `None` once the journal has ended and the queue is empty.
     fn take(&self) -> Option<Vec<Write>> {
         let mut queue = self.lock();
         while queue.writes.is_empty() {
@@ -231,7 +232,7 @@ impl Shared {
         Some(std::mem::take(&mut queue.writes))
     }
 
-    /// Waits a while, or until the journal ends; whether it has.
+    /// Waits for the retry interval or until the journal ends; returns whether it has ended.
     fn pause(&self) -> bool {
         let queue = self.lock();
         let paused = self.wake.wait_timeout_while(queue, RETRY, |queue| !queue.ended);
@@ -239,11 +240,11 @@ impl Shared {
     }
 }
 
-/// The thread that alone touches the file.
+/// Runs on the thread that writes the file.
 struct Writer {
     path: PathBuf,
     opener: Opener,
-    /// Without one after a failure: redb wants the file opened anew.
+    /// `None` after a failure, because redb requires the file to be opened again.
     database: Option<Database>,
     shared: Arc<Shared>,
 }
@@ -302,7 +303,7 @@ fn builder() -> redb::Builder {
     builder
 }
 
-/// Opens or makes the file and takes the steps that its format lacks, all in one transaction.
+/// Opens or creates the file and runs the missing migrations, all in one transaction.
 fn prepare(path: &Path, opener: &Opener, steps: &[Step]) -> Result<Database, OpenError> {
     let database = opener().map_err(|error| match error {
         DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.to_owned() },
@@ -357,15 +358,15 @@ fn load(database: &Database) -> Result<(Loaded, Vec<Unreadable>), redb::Error> {
     Ok((Loaded { revision, objects }, unreadable))
 }
 
-/// An object and its revision.
+/// Parses an object and its revision.
 fn read(json: &[u8]) -> Result<(u64, Value), String> {
     let value: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
     Ok((revision.ok_or("it has no resourceVersion")?, value))
 }
 
-/// Moves objects that cannot be read out of the store, each into a file beside it. They leave the store only once
-/// their files are on the disk.
+/// Moves unreadable objects from the store into files beside it. They are removed from the store only after
+/// their files are synced.
 fn set_aside(path: &Path, database: &Database, unreadable: &[Unreadable]) -> Result<(), OpenError> {
     if unreadable.is_empty() {
         return Ok(());
@@ -399,7 +400,7 @@ fn set_aside(path: &Path, database: &Database, unreadable: &[Unreadable]) -> Res
     remove().map_err(|source| damaged(path, source))
 }
 
-/// A text as the name of a file, or the beginning of a long one.
+/// Encodes a text as a file name; a long one is truncated.
 fn file_name(text: &str) -> String {
     let mut name = String::new();
     for byte in text.bytes() {
@@ -413,7 +414,7 @@ fn file_name(text: &str) -> String {
         }
     }
     if name.len() > MAX_FILE_NAME {
-        // Two long names that begin alike stay two.
+        // The digest keeps long names with the same prefix distinct.
         let digest = Sha256::digest(text.as_bytes());
         let digest = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>();
         name.truncate(MAX_FILE_NAME - digest.len() - 1);

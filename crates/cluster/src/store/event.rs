@@ -1,4 +1,4 @@
-//! One change of one object, shared by every watcher.
+//! A change of an object, shared by all watchers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,19 +6,19 @@ use bytes::Bytes;
 
 use super::Record;
 
-/// What a change did.
+/// The type of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// The object is new.
+    /// The object was created.
     Added,
     /// The object was replaced.
     Modified,
-    /// The object is gone.
+    /// The object was removed.
     Deleted,
 }
 
 impl Verb {
-    /// The name of the change on the wire (`metav1.WatchEvent`).
+    /// Returns the type's name in the API (`metav1.WatchEvent`).
     pub fn text(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -28,36 +28,37 @@ impl Verb {
     }
 }
 
-/// One change of one object.
+/// A change of an object.
 #[derive(Debug)]
 pub struct Event {
-    /// What it did.
+    /// The type.
     pub verb: Verb,
-    /// The object after it; for a removal the last state, under the revision of the removal.
+    /// The new state; for a removal the last state, with the revision of the removal.
     pub record: Arc<Record>,
-    /// The object before it.
+    /// The previous state.
     pub previous: Option<Arc<Record>>,
     line: OnceLock<Bytes>,
 }
 
 impl Event {
-    /// A change that is about to be committed.
+    /// Creates the event of a change that is about to be committed.
     pub fn new(verb: Verb, record: Arc<Record>, previous: Option<Arc<Record>>) -> Self {
         Self { verb, record, previous, line: OnceLock::new() }
     }
 
-    /// The write that made the change.
+    /// Returns the revision of the change.
     pub fn revision(&self) -> u64 {
         self.record.revision
     }
 
-    /// The change as a watch's line (`{"type":…,"object":…}` and a line feed), made on the first call.
+    /// Returns the event as a line of a watch (`{"type":…,"object":…}` and a line feed), serialised on the
+    /// first call.
     pub fn line(&self) -> &Bytes {
         self.line.get_or_init(|| line(self.verb, self.record.json()))
     }
 }
 
-/// A watch's line for an object's JSON.
+/// Formats a line of a watch from an object's JSON.
 pub fn line(verb: Verb, object: &[u8]) -> Bytes {
     let verb = verb.text();
     let mut line = Vec::with_capacity(object.len() + verb.len() + 24);

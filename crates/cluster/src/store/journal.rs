@@ -1,4 +1,4 @@
-//! Where the store's writes become durable: the seam at which a store on disk is put under the one in memory.
+//! The interface for making writes durable: a store in memory uses it to keep its writes on disk.
 
 use std::io;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use futures::future::BoxFuture;
 
 use super::{Event, Resource};
 
-/// Keeps the store's writes.
+/// Persists the store's writes.
 pub trait Journal: Send + Sync + 'static {
-    /// Whether a write may be made at present.
+    /// Checks whether writes can be accepted at present.
     ///
     /// # Errors
-    /// Why not, e.g. because the disk is full; nothing is changed then.
+    /// The reason if not, for example a full disk. The caller then changes nothing.
     fn ready(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Takes a write, in the order of revisions. Called while the store is locked: it must not block.
+    /// Queues a write. Called in the order of revisions, with the store locked, so it must not block.
     fn append(&self, resource: &Resource, event: &Arc<Event>);
 
-    /// Resolves when every write up to `revision` is durable; the writer is answered then.
+    /// Resolves when every write up to `revision` is durable. The writer is answered only then.
     fn durable(&self, revision: u64) -> BoxFuture<'static, io::Result<()>>;
 }
 
-/// Keeps nothing: the cluster lives as long as its process.
+/// Persists nothing: the objects live as long as the process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Volatile;
 

@@ -1,13 +1,14 @@
-//! The store: every object of the cluster, in memory, under one global resourceVersion.
+//! The store: all objects of the cluster, in memory, under one global resourceVersion.
 //!
-//! It knows resources, keys and JSON objects and nothing of Kubernetes' rules: who may write what, defaults and
-//! validation are [`crate::apiserver`]'s. Data comes in through [`Store::create`], [`Store::replace`] and
-//! [`Store::remove`], each a compare-and-swap on an object's revision, and goes out as shared [`Record`]s or, to
-//! watchers, as shared [`Event`]s. Nothing is serialised while a lock is held: a record's JSON is made once, by the
-//! first who needs it, and shared by every reader and watcher.
+//! It knows resources, keys and JSON objects, but none of Kubernetes' rules: authorization, defaults and
+//! validation belong to [`crate::apiserver`]. Writes go through [`Store::create`], [`Store::replace`] and
+//! [`Store::remove`], each a compare-and-swap on an object's revision. Readers get shared [`Record`]s,
+//! watchers shared [`Event`]s. Nothing is serialised under a lock: a record's JSON is built once, on first
+//! use, and shared by all readers and watchers.
 //!
-//! Old states are not stored. Each resource keeps a bounded ring of its last events; an older list is the present
-//! one with the events since undone, and what the ring has lost is [`Gone`] (HTTP 410), as after etcd's compaction.
+//! Old states are not stored. Each resource keeps a bounded ring of its latest events. An older list is
+//! reconstructed from the present one by undoing the events since; beyond the ring, it is [`Gone`] (HTTP
+//! 410), as after etcd's compaction.
 
 mod disk;
 mod event;
@@ -32,26 +33,25 @@ pub use event::{Event, Verb, line};
 pub use journal::{Journal, Volatile};
 pub use record::{Key, Record, Resource};
 
-/// Events that each resource's ring keeps unless [`Store::new`] is told otherwise. kube-apiserver's watch cache
-/// holds between 100 and 102,400 for each resource (`cacher/watch_cache.go`). Each keeps an
-/// object's old state in memory.
+/// The default number of events in each resource's ring. kube-apiserver's watch cache holds between 100 and
+/// 102,400 per resource (`cacher/watch_cache.go`). Each event keeps an object's old state in memory.
 pub const DEFAULT_WINDOW: usize = 512;
-/// Events that may wait for one watcher; a watcher that falls behind further is ended, not buffered.
+/// The maximum number of queued events per watcher; a watcher that falls behind further is closed.
 pub const WATCHER_BACKLOG: usize = 4096;
 
-/// Why a write did not happen.
+/// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An object with this key is there already.
+    /// An object with this key exists already.
     #[error("the object exists already")]
     Exists,
     /// No object has this key.
     #[error("there is no such object")]
     Missing,
-    /// The object's revision is not the expected one; its present state is enclosed.
+    /// The object's revision isn't the expected one; contains its present state.
     #[error("the object changed meanwhile, its revision is now {}", .0.revision)]
     Changed(Arc<Record>),
-    /// The object is deeper or larger than is permitted.
+    /// The object is nested too deeply or too large.
     #[error(transparent)]
     OutOfBounds(#[from] OutOfBounds),
     /// The journal could not make the write durable.
@@ -59,47 +59,47 @@ pub enum Error {
     Journal(#[from] io::Error),
 }
 
-/// The events after a revision are no longer known: the caller has to list anew.
+/// The events after a revision are compacted: the client has to list again.
 #[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
 #[error("revision {asked} is older than the oldest kept, {oldest}")]
 pub struct Gone {
-    /// The revision that was asked for.
+    /// The requested revision.
     pub asked: u64,
-    /// The oldest revision from which events are known.
+    /// The oldest revision whose later events are known.
     pub oldest: u64,
 }
 
-/// Where a watch begins.
+/// Where a watch starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// With the next event.
+    /// At the next event.
     Now,
-    /// With the first event after this revision.
+    /// At the first event after this revision.
     After(u64),
 }
 
-/// A running watch: first drain `backlog`, then receive from `events`. The channel closes when the watcher fell
-/// [`WATCHER_BACKLOG`] events behind, or when the store is dropped.
+/// A running watch: process `backlog` first, then receive from `events`. The channel closes when the watcher
+/// falls [`WATCHER_BACKLOG`] events behind, or when the store is dropped.
 #[derive(Debug)]
 pub struct Watch {
-    /// Events that had happened when the watch began.
+    /// Events between the requested start and the start of the watch.
     pub backlog: Vec<Arc<Event>>,
-    /// Events from then on, in the order of their revisions.
+    /// Later events, in the order of their revisions.
     pub events: mpsc::Receiver<Arc<Event>>,
-    /// The store's revision when the watch began.
+    /// The store's revision when the watch started.
     pub revision: u64,
 }
 
-/// A consistent view of (a part of) a resource's objects.
+/// A consistent view of a resource's objects, or of those in one namespace.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// In the order of their keys.
+    /// The objects, ordered by key.
     pub records: Vec<Arc<Record>>,
-    /// The revision at which they stood so.
+    /// The revision of this state.
     pub revision: u64,
 }
 
-/// See the module.
+/// The store of all objects.
 pub struct Store {
     state: RwLock<State>,
     journal: Box<dyn Journal>,
@@ -109,7 +109,7 @@ pub struct Store {
 #[derive(Default)]
 struct State {
     revision: u64,
-    /// Events up to and including this revision are forgotten in every table, also in one that is yet to come.
+    /// Events up to and including this revision are compacted in every table, including future ones.
     floor: u64,
     tables: HashMap<Resource, Table>,
 }
@@ -118,20 +118,20 @@ struct State {
 struct Table {
     records: BTreeMap<Key, Arc<Record>>,
     ring: VecDeque<Arc<Event>>,
-    /// Events up to and including this revision are forgotten.
+    /// Events up to and including this revision are compacted.
     compacted: u64,
     watchers: Vec<mpsc::Sender<Arc<Event>>>,
 }
 
 impl Store {
-    /// An empty store whose resources each remember their last `window` events.
+    /// Creates an empty store whose resources each keep their latest `window` events.
     pub fn new(window: usize, journal: Box<dyn Journal>) -> Self {
         let state = State { revision: 1, floor: 0, tables: HashMap::new() };
         Self { state: RwLock::new(state), journal, window }
     }
 
-    /// A store that is kept in a file, with the objects that lie there already. Events of before are forgotten: a watch
-    /// from an old revision is answered [`Gone`].
+    /// Opens a store that is kept in a file, with the objects in it. Earlier events are lost: a watch from an
+    /// old revision is [`Gone`].
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -148,32 +148,32 @@ impl Store {
         Self { state: RwLock::new(state), journal: Box::new(journal), window }
     }
 
-    /// The revision of the latest write.
+    /// Returns the revision of the latest write.
     pub fn revision(&self) -> u64 {
         self.read().revision
     }
 
-    /// The object with this key, if there is one.
+    /// Returns the object with this key, if there is one.
     pub fn get(&self, resource: &Resource, key: &Key) -> Option<Arc<Record>> {
         self.read().tables.get(resource)?.records.get(key).cloned()
     }
 
-    /// How many objects a resource has.
+    /// Returns the number of a resource's objects.
     pub fn count(&self, resource: &Resource) -> usize {
         self.read().tables.get(resource).map_or(0, |table| table.records.len())
     }
 
-    /// The objects of a resource, of one namespace or of all, as they stand now.
+    /// Returns the present objects of a resource, in one namespace or in all.
     pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Snapshot {
         let state = self.read();
         let records = state.tables.get(resource).map(|table| table.select(namespace)).unwrap_or_default();
         Snapshot { records, revision: state.revision }
     }
 
-    /// The objects of a resource as they stood at `revision`.
+    /// Returns the objects of a resource as of `revision`. A future revision returns the present state.
     ///
     /// # Errors
-    /// [`Gone`] when the events since have been forgotten. A revision in the future answers as the present.
+    /// [`Gone`] if the events since are compacted.
     pub fn list_at(
         &self,
         resource: &Resource,
@@ -207,7 +207,7 @@ impl Store {
     /// Watches a resource from `start` on.
     ///
     /// # Errors
-    /// [`Gone`] when events after `start` have been forgotten.
+    /// [`Gone`] if events after `start` are compacted.
     pub fn watch(&self, resource: &Resource, start: Start) -> Result<Watch, Gone> {
         let mut state = self.write();
         let revision = state.revision;
@@ -219,7 +219,7 @@ impl Store {
         Ok(Watch { backlog, events: table.attach(), revision })
     }
 
-    /// Lists a resource and watches it from that very state on.
+    /// Lists a resource and watches it from exactly that state on.
     pub fn list_and_watch(&self, resource: &Resource, namespace: Option<&str>) -> (Snapshot, Watch) {
         let mut state = self.write();
         let revision = state.revision;
@@ -228,7 +228,7 @@ impl Store {
         (snapshot, Watch { backlog: Vec::new(), events: table.attach(), revision })
     }
 
-    /// Adds an object; its `metadata.resourceVersion` is set here.
+    /// Creates an object and sets its `metadata.resourceVersion`.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::OutOfBounds`]; [`Error::Journal`].
@@ -248,15 +248,15 @@ impl Store {
         Ok(record)
     }
 
-    /// Holds an object that is to be written against the bounds of depth and size, as every write does.
+    /// Checks an object against the limits on depth and size, as every write does.
     ///
     /// # Errors
-    /// The bound that it exceeds.
+    /// The limit that it exceeds.
     pub fn check(&self, resource: &Resource, key: &Key, value: &Value) -> Result<(), OutOfBounds> {
         extent::check(value, || self.get(resource, key).map(|record| Extent::of(&record.value)))
     }
 
-    /// Replaces the object whose revision is `expected`.
+    /// Replaces an object if its revision is `expected`.
     ///
     /// # Errors
     /// [`Error::Missing`]; [`Error::Changed`]; [`Error::OutOfBounds`]; [`Error::Journal`].
@@ -280,8 +280,8 @@ impl Store {
         Ok(record)
     }
 
-    /// Removes the object whose revision is `expected`. `last` is its final state, which watchers see with the
-    /// revision of the removal.
+    /// Removes an object if its revision is `expected`. `last` is its final state, which watchers see with
+    /// the revision of the removal.
     ///
     /// # Errors
     /// [`Error::Missing`]; [`Error::Changed`]; [`Error::Journal`].
@@ -304,7 +304,7 @@ impl Store {
         Ok(record)
     }
 
-    /// Forgets every event up to and including `revision`, as etcd's compaction does.
+    /// Compacts all events up to and including `revision`, like etcd.
     pub fn compact(&self, revision: u64) {
         let mut state = self.write();
         let limit = revision.min(state.revision);
@@ -317,7 +317,7 @@ impl Store {
         }
     }
 
-    /// Ends every watch; the store itself stays usable.
+    /// Closes all watches; the store itself stays usable.
     pub fn close(&self) {
         for table in self.write().tables.values_mut() {
             table.watchers.clear();
@@ -341,7 +341,8 @@ impl Store {
         table.watchers.retain(|watcher| watcher.try_send(event.clone()).is_ok());
     }
 
-    // A poisoned lock would mean a panic between two assignments of plain data: the state is still whole.
+    // Locks are poisoned only by a panic between two assignments of plain data, so the state is still
+    // consistent.
     fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The store's promises: one order, nothing lost, nothing without bound.
+//! Tests of the store's guarantees: one order, no lost writes, bounded memory.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn store(window: usize) -> Store {
 }
 
 #[tokio::test]
-async fn writes_are_compared_and_numbered() {
+async fn writes_are_compared_and_swapped_and_numbered() {
     let store = store(10);
     let made = store.create(&things(), key("x"), thing("x")).await.unwrap();
     assert_eq!(made.value["metadata"]["resourceVersion"], made.revision.to_string());
@@ -42,7 +42,7 @@ async fn writes_are_compared_and_numbered() {
 }
 
 #[tokio::test]
-async fn namespaces_with_a_common_beginning_are_told_apart() {
+async fn namespaces_with_a_common_prefix_are_distinct() {
     let store = store(10);
     for namespace in ["a", "a-b", "ab", "b"] {
         store.create(&things(), Key::new(Some(namespace), "x"), thing("x")).await.unwrap();
@@ -56,7 +56,7 @@ async fn namespaces_with_a_common_beginning_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_does_not_keep_up_is_ended() {
+async fn a_watcher_that_falls_behind_is_closed() {
     let store = store(10);
     let mut watch = store.watch(&things(), Start::Now).unwrap();
     let mut idle = store.watch(&Resource::new("", "others"), Start::Now).unwrap();
@@ -73,7 +73,7 @@ async fn a_watcher_that_does_not_keep_up_is_ended() {
 }
 
 #[tokio::test]
-async fn events_are_serialised_once_for_all() {
+async fn events_are_serialised_once_for_all_watchers() {
     let store = store(10);
     let mut watches =
         [store.watch(&things(), Start::Now).unwrap(), store.watch(&things(), Start::Now).unwrap()];
@@ -85,7 +85,8 @@ async fn events_are_serialised_once_for_all() {
     assert!(one.line().starts_with(b"{\"type\":\"ADDED\",\"object\":{") && one.line().ends_with(b"}}\n"));
 }
 
-/// What a program of writes does: the name of the object, and whether it is put or removed.
+/// Runs a sequence of writes: each has the name of the object, and whether to put or remove it. Returns all
+/// states.
 async fn play(store: &Store, program: &[(u8, bool)]) -> Vec<(u64, Vec<String>)> {
     let state = |store: &Store| {
         let list = store.list(&things(), None).records;
@@ -114,7 +115,7 @@ async fn play(store: &Store, program: &[(u8, bool)]) -> Vec<(u64, Vec<String>)> 
 
 proptest! {
     #[test]
-    fn every_past_state_can_be_had_or_is_gone(
+    fn every_past_state_is_available_or_gone(
         program in proptest::collection::vec((0_u8..6, any::<bool>()), 0..40),
         window in 1_usize..40,
     ) {

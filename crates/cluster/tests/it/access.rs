@@ -1,4 +1,4 @@
-//! Who may do what: roles, bindings, the escalation check, impersonation and certificates, over TLS.
+//! Authorization over TLS: roles, bindings, the escalation check, impersonation and certificates.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use serde_json::{Value, json};
 
 use crate::served::{Served, client_of, serve, serve_with, soon};
 
-/// How long a person's token is good, in hours.
+/// The lifetime of a user's token, in hours.
 const HOURS: i64 = 1;
 
-/// The kubeconfig of somebody else.
+/// Returns the kubeconfig of another user.
 pub fn kubeconfig_of(served: &Served, credential: AuthInfo) -> Kubeconfig {
     let mut kubeconfig = served.cluster.kubeconfig();
     kubeconfig.auth_infos[0].auth_info = Some(credential);
     kubeconfig
 }
 
-/// A client with a bearer token.
+/// Returns a client with a bearer token.
 pub async fn with_token(served: &Served, token: &str) -> Client {
     let credential = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
     client_of(kubeconfig_of(served, credential)).await
 }
 
-/// Lets in a person, known by a token like her name.
+/// Adds a user and returns their token.
 pub fn let_in(served: &Served, name: &str, groups: &[&str]) -> String {
     let path = served.state.path().join("cluster").join(users::FILE);
     let mut people = users::load(&path).unwrap();
@@ -49,7 +49,7 @@ where
     api.create(&PostParams::default(), &serde_json::from_value(value).unwrap()).await.unwrap()
 }
 
-/// Makes a namespace.
+/// Creates a namespace.
 pub async fn namespace(client: &Client, name: &str) {
     make(Api::<Namespace>::all(client.clone()), json!({"metadata": {"name": name}})).await;
 }
@@ -66,7 +66,7 @@ pub fn user(name: &str) -> Value {
     json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
 }
 
-/// The code and message of a refusal.
+/// Returns the code and message of an expected error.
 pub fn refused<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
     match result {
         Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
@@ -93,7 +93,7 @@ async fn whoami(client: &Client) -> Value {
 }
 
 #[tokio::test]
-async fn a_person_may_do_what_a_role_gives_and_no_longer_than_it_does() {
+async fn a_user_has_the_permissions_of_a_role_while_it_is_bound() {
     let served = serve().await;
     let admin = served.cluster.client();
     namespace(&admin, "team").await;
@@ -103,7 +103,7 @@ async fn a_person_may_do_what_a_role_gives_and_no_longer_than_it_does() {
     assert_eq!(refused(maps.list(&ListParams::default()).await), (403, denied.to_owned()));
     bind(&admin, "team", "view", user("anna")).await;
     maps.list(&ListParams::default()).await.unwrap();
-    // Her own namespace she may see by its name, and no other, nor a Secret.
+    // The user may get this namespace by name, but no other, and no Secrets.
     Api::<Namespace>::all(anna.clone()).get("team").await.unwrap();
     for path in [
         "/api/v1/namespaces/default",
@@ -126,7 +126,7 @@ async fn a_person_may_do_what_a_role_gives_and_no_longer_than_it_does() {
 }
 
 #[tokio::test]
-async fn who_may_update_may_not_create_by_it() {
+async fn permission_to_update_does_not_permit_creation() {
     let served = serve().await;
     let admin = served.cluster.client();
     let role = json!({"metadata": {"name": "patcher"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"],
@@ -142,7 +142,7 @@ async fn who_may_update_may_not_create_by_it() {
     let (code, message) = refused(maps.patch("new", &parameters, &Patch::Apply(apply("new"))).await);
     assert_eq!(code, 403);
     assert!(message.contains(r#"User "ben" cannot create resource "configmaps""#), "{message}");
-    // One object may be listed by its name; the rest may not.
+    // One object may be listed by name; the others may not.
     let only = ListParams::default().fields("metadata.name=own");
     assert_eq!(maps.list(&only).await.unwrap().items.len(), 1);
     assert_eq!(refused(maps.list(&ListParams::default()).await).0, 403);
@@ -150,7 +150,7 @@ async fn who_may_update_may_not_create_by_it() {
 }
 
 #[tokio::test]
-async fn a_right_to_named_objects_reaches_no_other_object_by_a_selector() {
+async fn selectors_do_not_widen_a_permission_for_named_objects() {
     let served = serve().await;
     let admin = served.cluster.client();
     let role = json!({"metadata": {"name": "one"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"],
@@ -168,7 +168,7 @@ async fn a_right_to_named_objects_reaches_no_other_object_by_a_selector() {
     for (path, code) in [
         (format!("{maps}?{escaped}"), 403),
         (format!("{maps}?watch=1&{escaped}"), 403),
-        // The watch of one object adds its name to the selector, which ends in a backslash here.
+        // The watch of one object appends its name to the selector, which ends in a backslash here.
         (format!("{maps}/allowed?watch=1&{open}"), 400),
     ] {
         assert_eq!(refused(request(&mallory, &path, &[]).await).0, code, "{path}");
@@ -184,7 +184,7 @@ async fn a_right_to_named_objects_reaches_no_other_object_by_a_selector() {
 }
 
 #[tokio::test]
-async fn nobody_grants_more_than_they_have() {
+async fn users_cannot_grant_permissions_that_they_do_not_have() {
     let served = serve().await;
     let admin = served.cluster.client();
     namespace(&admin, "team").await;
@@ -208,7 +208,7 @@ async fn nobody_grants_more_than_they_have() {
                 .to_owned()
         )
     );
-    // Not by way of a change either, whatever kind of patch it is.
+    // Nor can an update, whatever the patch type.
     let wider = json!({"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]});
     assert_eq!(refused(roles.patch("mine", &PatchParams::default(), &Patch::Merge(&wider)).await).0, 403);
     let bindings = Api::<RoleBinding>::namespaced(lead.clone(), "team");
@@ -227,7 +227,7 @@ async fn nobody_grants_more_than_they_have() {
     assert!(message.contains("attempting to grant RBAC permissions not currently held"), "{message}");
     let missing = refused(bindings.create(&post, &binding("none", "Role", "missing")).await);
     assert_eq!(missing, (404, r#"roles.rbac.authorization.k8s.io "missing" not found"#.to_owned()));
-    // With the verb `bind` on that role she may.
+    // The verb `bind` on that role allows it.
     let may_bind = json!({"metadata": {"name": "binder"}, "rules": [{"apiGroups": ["rbac.authorization.k8s.io"],
         "resources": ["clusterroles"], "resourceNames": ["cluster-admin"], "verbs": ["bind"]}]});
     make(Api::<ClusterRole>::all(admin.clone()), may_bind).await;
@@ -237,7 +237,7 @@ async fn nobody_grants_more_than_they_have() {
 }
 
 #[tokio::test]
-async fn a_role_is_gathered_from_those_that_carry_its_label() {
+async fn cluster_roles_are_aggregated_by_label() {
     let served = serve_with(|options| options.nodes = 0).await;
     let admin = served.cluster.client();
     let roles = Api::<ClusterRole>::all(admin.clone());
@@ -256,7 +256,7 @@ async fn a_role_is_gathered_from_those_that_carry_its_label() {
         }
         tokio::task::yield_now().await;
     };
-    // `admin` gathers `edit`, which gathers the new part.
+    // `admin` aggregates `edit`, which aggregates the new role.
     let answer = soon(may(true)).await;
     assert_eq!(
         answer["reason"],
@@ -268,7 +268,7 @@ async fn a_role_is_gathered_from_those_that_carry_its_label() {
 }
 
 #[tokio::test]
-async fn who_may_act_as_somebody_else_is_somebody_else() {
+async fn impersonation_requires_permission_and_changes_the_user() {
     let served = serve().await;
     let admin = served.cluster.client();
     let remote = served.remote().await;
@@ -292,7 +292,7 @@ async fn who_may_act_as_somebody_else_is_somebody_else() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_the_cluster_is_a_credential_and_no_other_is() {
+async fn only_client_certificates_of_the_cluster_authenticate() {
     let served = serve().await;
     let pki = served.state.path().join("cluster").join("pki");
     let client_with = async |certificate: &str, key: &str| {
@@ -315,7 +315,7 @@ async fn a_certificate_of_the_cluster_is_a_credential_and_no_other_is() {
             .unwrap()
             .starts_with("X509SHA256=")
     );
-    // One that another authority signed, and one that has expired, are refused.
+    // Certificates of another CA and expired ones are rejected.
     let other = serve().await;
     let foreign =
         cluster::tls::sign_client(&other.state.path().join("cluster/pki"), "carla", "system:masters", 1)
@@ -324,7 +324,7 @@ async fn a_certificate_of_the_cluster_is_a_credential_and_no_other_is() {
     for (certificate, key) in [foreign, expired] {
         let client = client_with(&certificate, &key).await;
         let result = Api::<Pod>::namespaced(client, "default").list(&ListParams::default()).await;
-        // One that expires this very second may still get past the handshake, and then no further.
+        // A certificate that expires right now may still pass the handshake, but no further.
         let is_refused = match &result {
             Ok(_) => false,
             Err(kube::Error::Api(status)) => status.code == 401,
@@ -337,7 +337,7 @@ async fn a_certificate_of_the_cluster_is_a_credential_and_no_other_is() {
 }
 
 #[tokio::test]
-async fn a_user_tells_who_it_is() {
+async fn a_self_subject_review_returns_the_user() {
     let served = serve().await;
     let admin = whoami(&served.remote().await).await;
     assert_eq!(
@@ -354,7 +354,7 @@ async fn a_user_tells_who_it_is() {
 }
 
 #[tokio::test]
-async fn reviews_answer_for_others_and_refuse_to_guess() {
+async fn access_reviews_answer_for_other_users_and_reject_incomplete_questions() {
     let served = serve().await;
     let admin = served.cluster.client();
     bind(&admin, "default", "view", user("anna")).await;

@@ -1,4 +1,4 @@
-//! What the server itself decides about writes: limits, quotas, priorities, default classes.
+//! Built-in admission: limits, quotas, priorities, default classes, Pod Security.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -35,7 +35,7 @@ fn pods(client: &Client) -> Api<Pod> {
     Api::namespaced(client.clone(), "default")
 }
 
-/// Code and message of a refusal.
+/// Returns the code and message of an expected error.
 fn refused<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
     match result {
         Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
@@ -43,7 +43,7 @@ fn refused<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
     }
 }
 
-/// Waits until a quota's status says this.
+/// Waits until a quota's status reports this usage.
 async fn used(client: &Client, name: &str, expected: Value) {
     let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), "default");
     let mut last = Value::Null;
@@ -61,7 +61,7 @@ async fn used(client: &Client, name: &str, expected: Value) {
 }
 
 #[tokio::test]
-async fn a_limit_range_fills_in_and_refuses() {
+async fn a_limit_range_sets_defaults_and_enforces_limits() {
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
     let range = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [
@@ -85,7 +85,7 @@ async fn a_limit_range_fills_in_and_refuses() {
 }
 
 #[tokio::test]
-async fn a_quota_counts_pods_by_what_they_use_and_lets_go_of_finished_ones() {
+async fn a_quota_counts_pods_until_they_finish() {
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
     make_quota(
@@ -97,7 +97,7 @@ async fn a_quota_counts_pods_by_what_they_use_and_lets_go_of_finished_ones() {
     used(&client, "q", json!({"pods": "0", "requests.nvidia.com/gpu": "0", "count/pods": "0"})).await;
     let gpus = |count: &str| json!({"limits": {"nvidia.com/gpu": count}});
     post(&client, &core("pods"), pod("a", &gpus("3"))).await.unwrap();
-    // The status says so at once.
+    // The status is updated at once.
     let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), "default");
     let status = json!(quotas.get("q").await.unwrap().status);
     assert_eq!(status["used"], json!({"pods": "1", "requests.nvidia.com/gpu": "3", "count/pods": "1"}));
@@ -116,7 +116,7 @@ async fn a_quota_counts_pods_by_what_they_use_and_lets_go_of_finished_ones() {
     pods(&client).delete("b", &DeleteParams::default()).await.unwrap();
     used(&client, "q", json!({"pods": "1", "requests.nvidia.com/gpu": "3", "count/pods": "2"})).await;
 
-    // A dry run is judged and leaves nothing; a name that is taken uses nothing.
+    // A dry run is checked but not counted; a rejected name doesn't count either.
     let dry = format!("{}?dryRun=All", core("pods"));
     post(&client, &dry, pod("e", &gpus("1"))).await.unwrap();
     assert_eq!(refused(post(&client, &dry, pod("e", &gpus("2"))).await).0, 403);
@@ -126,7 +126,7 @@ async fn a_quota_counts_pods_by_what_they_use_and_lets_go_of_finished_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_quota_is_never_exceeded_however_many_try_at_once() {
+async fn concurrent_writes_never_exceed_a_quota() {
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
     make_quota(&client, "few", json!({"hard": {"configmaps": "17"}})).await;
@@ -136,7 +136,7 @@ async fn a_quota_is_never_exceeded_however_many_try_at_once() {
         let client = client.clone();
         tries.spawn(async move {
             let maps: Api<ConfigMap> = Api::namespaced(client, "default");
-            // Each name twice, so that some writes fail after they have been judged.
+            // Each name twice, so that some writes fail after the quota check.
             let map = json!({"metadata": {"name": format!("m{}", index / 2)}});
             let made = maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await;
             if index % 7 == 0
@@ -166,7 +166,7 @@ async fn a_quota_is_never_exceeded_however_many_try_at_once() {
 }
 
 #[tokio::test]
-async fn a_quota_counts_custom_objects_and_only_within_its_scope() {
+async fn a_quota_counts_custom_objects_and_respects_scopes() {
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -217,7 +217,7 @@ async fn pods_get_their_priority_and_tolerations() {
         (&json!(0), &json!("PreemptLowerPriority"))
     );
     assert_eq!(made["spec"]["tolerations"].as_array().unwrap().len(), 2);
-    // Nobody owns what the server fills in.
+    // What the server fills in has no owner.
     let owned = made["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"].as_object().unwrap();
     assert!(!owned.contains_key("f:priority") && !owned.contains_key("f:tolerations"), "{owned:?}");
 
@@ -282,7 +282,7 @@ async fn claims_get_the_default_class() {
 }
 
 #[tokio::test]
-async fn a_node_writes_only_what_is_its_own() {
+async fn a_node_may_only_write_its_own_objects() {
     let Served { cluster, state: _state } = serve().await;
     let admin = cluster.client();
     let mut user = UserInfo::admin();
@@ -308,7 +308,7 @@ async fn a_node_writes_only_what_is_its_own() {
     cluster.stop().await;
 }
 
-/// The warnings of an answer.
+/// Returns the warnings of a response.
 async fn warnings(client: &Client, method: &str, path: &str, body: Value) -> Vec<String> {
     let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let request = http::Request::builder().method(method).uri(path).header("content-type", media);
@@ -320,7 +320,7 @@ async fn warnings(client: &Client, method: &str, path: &str, body: Value) -> Vec
 }
 
 #[tokio::test]
-async fn pod_security_refuses_pods_and_warns_of_templates() {
+async fn pod_security_rejects_pods_and_warns_about_templates() {
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
     let label = |value: &str| json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": value, "pod-security.kubernetes.io/enforce-version": "v1.30"}}});
@@ -338,7 +338,7 @@ async fn pod_security_refuses_pods_and_warns_of_templates() {
     lax["metadata"]["name"] = json!("other");
     let text = "pods \"other\" is forbidden: violates PodSecurity \"baseline:v1.30\": host namespaces (hostNetwork=true)";
     assert_eq!(refused(post(&client, &core("pods"), lax.clone()).await), (403, text.into()));
-    // What was let in before may change, but not in what is judged.
+    // Existing pods may change, except in fields that are checked.
     let touch = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
     pods(&client).patch("lax", &PatchParams::default(), &touch).await.unwrap();
     let image = Patch::Strategic(json!({"spec": {"containers": [{"name": "c", "image": "j"}]}}));

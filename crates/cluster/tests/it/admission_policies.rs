@@ -1,4 +1,4 @@
-//! Admission policies: what administrators ask of writes in CEL.
+//! Admission policies in CEL.
 
 use http::Request;
 use kube::Client;
@@ -13,7 +13,7 @@ async fn send(client: &Client, method: &str, path: &str, body: &Value) -> kube::
     soon(client.request(request.body(body.to_string().into_bytes()).unwrap())).await
 }
 
-/// Makes a policy about ConfigMaps and its binding.
+/// Creates a policy about ConfigMaps and its binding.
 async fn policy(client: &Client, kind: &str, name: &str, spec: Value, binding: Value) {
     let mut whole = json!({"matchConstraints": {"resourceRules": [{"operations": ["CREATE", "UPDATE"],
         "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]}});
@@ -37,7 +37,7 @@ async fn create(client: &Client, name: &str, data: Value) -> kube::Result<Value>
     send(client, "POST", "/api/v1/namespaces/default/configmaps", &map(name, data)).await
 }
 
-/// Code, reason and message of a refusal.
+/// Returns the code, reason and message of an expected error.
 fn refused(result: kube::Result<Value>) -> (u16, String, String) {
     match result {
         Err(kube::Error::Api(status)) => (status.code, status.reason.clone(), status.message.clone()),
@@ -46,7 +46,7 @@ fn refused(result: kube::Result<Value>) -> (u16, String, String) {
 }
 
 #[tokio::test]
-async fn a_validating_policy_refuses_what_does_not_hold() {
+async fn a_validating_policy_denies_what_fails_its_validations() {
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
     let spec = json!({
@@ -66,7 +66,7 @@ async fn a_validating_policy_refuses_what_does_not_hold() {
         refused(create(&client, "a", json!({"size": "1", "b": "2"})).await),
         (422, "Invalid".into(), format!("{denied}not 2 values"))
     );
-    // A condition does not hold.
+    // A match condition is false.
     create(&client, "c", json!({"a": "1", "b": "2"})).await.unwrap();
     create(&client, "a", json!({"size": "1"})).await.unwrap();
     let changed = map("a", json!({"size": "2"}));
@@ -74,11 +74,11 @@ async fn a_validating_policy_refuses_what_does_not_hold() {
         refused(send(&client, "PUT", "/api/v1/namespaces/default/configmaps/a", &changed).await),
         (403, "Forbidden".into(), format!("{denied}only new ones"))
     );
-    // A variable that has no value is an error only where it is used.
+    // A variable that fails to evaluate is an error only where it is used.
     let (code, _, message) = refused(create(&client, "d", json!({"size": "broken"})).await);
     assert_eq!(code, 422, "{message}");
     assert!(message.contains("composited variable \"broken\" fails to evaluate"), "{message}");
-    // The policy and its binding can always be changed.
+    // The policy doesn't apply to itself or its binding, so both can always be changed.
     send(&client, "DELETE", &format!("{GROUP}/validatingadmissionpolicybindings/p"), &json!({}))
         .await
         .unwrap();
@@ -87,7 +87,7 @@ async fn a_validating_policy_refuses_what_does_not_hold() {
 }
 
 #[tokio::test]
-async fn a_policy_takes_parameters_and_ignores_its_failures_where_told_to() {
+async fn a_policy_takes_parameters_and_follows_its_failure_policy() {
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
     create(&client, "limits", json!({"most": "1"})).await.unwrap();
@@ -118,12 +118,12 @@ async fn a_policy_takes_parameters_and_ignores_its_failures_where_told_to() {
 }
 
 #[tokio::test]
-async fn mutating_policies_change_what_is_written_and_see_each_other() {
+async fn mutating_policies_change_objects_and_are_reinvoked() {
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
     let merge = |expression: &str| json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}});
     let patch = |expression: &str| json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
-    // The first in order counts what is there, the second adds: the first is asked again.
+    // The first policy counts the entries, the second adds one, so the first is reinvoked.
     let first = json!({"reinvocationPolicy": "IfNeeded", "mutations": [
         merge("Object{data: {'count': string(size(object.data))}}")]});
     policy(&client, "Mutating", "a", first, json!({})).await;
@@ -135,7 +135,7 @@ async fn mutating_policies_change_what_is_written_and_see_each_other() {
     let made = create(&client, "m", json!({"a": "1"})).await.unwrap();
     assert_eq!(made["data"], json!({"a": "1", "b": "two", "count": "3"}));
     assert_eq!(made["metadata"]["annotations"], json!({"by": "policy"}));
-    // A test that fails leaves the object as it is.
+    // A JSON patch whose test fails has no effect.
     let made = create(&client, "n", json!({"a": "2"})).await.unwrap();
     assert_eq!(made["data"], json!({"a": "2", "count": "2"}));
 
@@ -150,7 +150,7 @@ async fn mutating_policies_change_what_is_written_and_see_each_other() {
 }
 
 #[tokio::test]
-async fn policies_that_cannot_be_are_refused() {
+async fn invalid_policies_are_rejected() {
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
     let object = json!({"metadata": {"name": "p"}, "spec": {

@@ -41,7 +41,7 @@ async fn create_map(client: &Client, name: &str) -> ConfigMap {
     maps(client).create(&PostParams::default(), &config_map(name, &[("a", "1")])).await.unwrap()
 }
 
-/// The status of a refusal.
+/// Returns the code, reason and message of an expected error.
 fn refused<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String, String) {
     match result {
         Err(kube::Error::Api(status)) => (status.code, status.reason.clone(), status.message.clone()),
@@ -69,7 +69,7 @@ async fn the_same_api_is_served_in_process_and_over_tls() {
 }
 
 #[tokio::test]
-async fn who_has_no_token_learns_nothing() {
+async fn requests_without_a_valid_token_are_rejected() {
     let served = serve().await;
     for token in [None, Some("wrong")] {
         let mut kubeconfig = served.cluster.kubeconfig();
@@ -91,7 +91,7 @@ async fn who_has_no_token_learns_nothing() {
 }
 
 #[tokio::test]
-async fn a_second_start_keeps_the_kubeconfig_valid() {
+async fn a_restart_keeps_the_kubeconfig_valid() {
     let Served { cluster, state } = serve().await;
     let (before, address) = (cluster.kubeconfig(), cluster.address());
     cluster.stop().await;
@@ -150,7 +150,7 @@ async fn names_are_generated_and_dry_runs_leave_nothing() {
 }
 
 #[tokio::test]
-async fn patches_of_every_type_change_what_they_say() {
+async fn patches_of_every_type_are_applied() {
     let served = serve().await;
     let client = served.cluster.client();
     create_map(&client, "m").await;
@@ -222,7 +222,7 @@ async fn concurrent_patches_are_all_kept() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_every_change_in_order() {
+async fn a_watch_reports_every_change_in_order() {
     let served = serve().await;
     for client in [served.cluster.client(), served.remote().await] {
         let start = create_map(&client, "before").await.resource_version().unwrap();
@@ -246,7 +246,7 @@ async fn a_watch_tells_every_change_in_order() {
 }
 
 #[tokio::test]
-async fn a_watch_with_selectors_sees_objects_come_and_go() {
+async fn a_watch_with_selectors_reports_objects_that_start_and_stop_matching() {
     let served = serve().await;
     let client = served.cluster.client();
     let params = WatchParams::default().labels("app=a");
@@ -271,7 +271,7 @@ async fn a_watch_with_selectors_sees_objects_come_and_go() {
 }
 
 #[tokio::test]
-async fn what_has_been_forgotten_is_gone() {
+async fn compacted_revisions_are_gone() {
     let served = serve_with(|options| {
         only_api(options);
         options.watch_window = 3;
@@ -298,7 +298,7 @@ async fn what_has_been_forgotten_is_gone() {
 }
 
 #[tokio::test]
-async fn pages_of_a_list_belong_together() {
+async fn pages_of_a_list_are_consistent() {
     let served = serve().await;
     let client = served.cluster.client();
     for index in 0..5 {
@@ -323,7 +323,7 @@ async fn pages_of_a_list_belong_together() {
 }
 
 #[tokio::test]
-async fn a_watch_list_ends_its_beginning_with_a_bookmark() {
+async fn a_watch_list_marks_the_end_of_its_initial_events() {
     let served = serve().await;
     let client = served.cluster.client();
     create_map(&client, "m").await;
@@ -364,7 +364,7 @@ async fn deletion_waits_for_finalizers_and_preconditions() {
 }
 
 #[tokio::test]
-async fn a_bound_pod_goes_when_its_node_confirms() {
+async fn a_bound_pod_stays_until_its_node_confirms_the_deletion() {
     let served = serve().await;
     let client = served.cluster.client();
     pods(&client).create(&PostParams::default(), &pod("p")).await.unwrap();
@@ -388,7 +388,7 @@ async fn a_bound_pod_goes_when_its_node_confirms() {
 }
 
 #[tokio::test]
-async fn status_and_spec_are_kept_apart() {
+async fn status_and_spec_are_written_separately() {
     let served = serve().await;
     let client = served.cluster.client();
     pods(&client).create(&PostParams::default(), &pod("p")).await.unwrap();
@@ -400,7 +400,7 @@ async fn status_and_spec_are_kept_apart() {
 }
 
 #[tokio::test]
-async fn namespaces_hold_and_are_finalized() {
+async fn namespaces_terminate_and_are_finalized() {
     let served = serve().await;
     let client = served.cluster.client();
     let namespaces = Api::<Namespace>::all(client.clone());
@@ -439,7 +439,7 @@ fn definition() -> Value {
 }
 
 #[tokio::test]
-async fn a_definition_is_served_at_once_and_takes_its_objects_along() {
+async fn a_definition_is_served_at_once_and_deleted_with_its_objects() {
     let served = serve().await;
     let client = served.cluster.client();
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -514,7 +514,7 @@ async fn events_are_the_same_in_both_groups() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_with_the_right_code() {
+async fn malformed_requests_are_rejected_with_the_right_code() {
     let served = serve().await;
     let client = served.cluster.client();
     let post = |content_type: &str, body: Vec<u8>| {
@@ -548,7 +548,7 @@ async fn what_cannot_be_read_is_refused_with_the_right_code() {
 }
 
 #[tokio::test]
-async fn unknown_and_duplicate_fields_are_dropped_warned_of_or_refused() {
+async fn unknown_and_duplicate_fields_are_dropped_reported_or_rejected() {
     let served = serve().await;
     let client = served.cluster.client();
     let body = r#"{"metadata":{"name":"m"},"data":{"a":"1","a":"2"},"datum":{}}"#;

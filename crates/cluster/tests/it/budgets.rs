@@ -1,4 +1,4 @@
-//! Disruption budgets: what they count, and the evictions that they refuse.
+//! PodDisruptionBudgets: their status, and the evictions that they reject.
 
 use http::Request;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,7 +18,7 @@ async fn make_ready(client: &Client, name: &str) {
     pods.patch_status(name, &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
 }
 
-/// Waits until the budget says that it allows so many disruptions of so many healthy pods.
+/// Waits until the budget's status reports these numbers of allowed disruptions and healthy pods.
 async fn allows(client: &Client, allowed: i32, healthy: i32) {
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), "default");
     soon(async {
@@ -41,7 +41,7 @@ async fn evict(client: &Client, name: &str) -> kube::Result<Value> {
 }
 
 #[tokio::test]
-async fn a_budget_refuses_evictions_beyond_what_it_allows() {
+async fn a_budget_rejects_evictions_beyond_what_it_allows() {
     let Served { cluster, state: _state } = serve_with(|options| options.nodes = 0).await;
     let client = cluster.client();
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), "default");
@@ -59,7 +59,7 @@ async fn a_budget_refuses_evictions_beyond_what_it_allows() {
     let cause = &refusal.details.unwrap().causes[0];
     assert_eq!(cause.reason, "DisruptionBudget");
     assert_eq!(cause.message, "The disruption budget b needs 1 healthy pods and has 1 currently");
-    // A pod that has ended disturbs nobody.
+    // A pod that has ended can always be evicted.
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let ended = Patch::Merge(json!({"status": {"phase": "Failed"}}));
     pods.patch_status("y", &PatchParams::default(), &ended).await.unwrap();

@@ -1,4 +1,4 @@
-//! Claims and what they keep: directories of the cluster, used by real pods.
+//! PersistentVolumeClaims and their volumes: directories of the cluster, used by real pods.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ fn succeeded(pod: Option<&Pod>) -> bool {
 }
 
 #[tokio::test]
-async fn a_claim_keeps_what_pods_write_and_goes_with_the_last_of_them() {
+async fn a_claim_keeps_data_and_is_deleted_after_its_last_pod() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = start(dir.path()).await;
     let client = cluster.client();
@@ -96,7 +96,7 @@ async fn a_claim_keeps_what_pods_write_and_goes_with_the_last_of_them() {
 }
 
 #[tokio::test]
-async fn an_administrators_volume_is_bound_where_it_can_be_reached_and_kept() {
+async fn a_local_volume_decides_the_node_and_is_retained() {
     let served = crate::served::serve_with(|options| options.nodes = 0).await;
     let client = served.cluster.client();
     add_node(&client, "n1", plenty()).await;

@@ -1,5 +1,5 @@
-//! Controllers and scheduler on the running server. Nodes are objects that the test makes, with a status writer that
-//! stands for the kubelet: a container named `works` runs on, `ends` succeeds, `fails` fails.
+//! Controllers and scheduler on a running server. The tests create Node objects, and a fake kubelet writes
+//! pod status: a container named `works` keeps running, `ends` succeeds, `fails` fails.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ pub fn plenty() -> Value {
     json!({"cpu": "64", "memory": "256Gi", "pods": "500", "nvidia.com/gpu": "2"})
 }
 
-/// Writes what a kubelet would write for every pod that has a node, until it is dropped.
+/// A fake kubelet: updates every pod that has a node, until it is dropped.
 pub struct Kubelet(tokio::task::JoinHandle<()>);
 
 impl Drop for Kubelet {
@@ -94,7 +94,7 @@ async fn attend(client: &Client, pod: &Pod) {
     if let Some(next) = next {
         let ready = if next == "Running" { "True" } else { "False" };
         let status = json!({"status": {"phase": next, "conditions": [{"type": "Ready", "status": ready}]}});
-        // The pod may be gone by now.
+        // The pod may have been deleted meanwhile.
         let _ = pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(status)).await;
     }
     if pod.metadata.deletion_timestamp.is_some() && pod.metadata.deletion_grace_period_seconds != Some(0) {
@@ -127,7 +127,7 @@ where
     soon(await_condition(api, name, |found: Option<&T>| found.is_none())).await.unwrap();
 }
 
-/// Waits for an event with this reason about the named object, and returns its message.
+/// Waits for an event with this reason about an object, and returns its message.
 pub async fn event(client: &Client, about: &str, reason: &str) -> String {
     let events: Api<Event> = Api::default_namespaced(client.clone());
     let fits =
@@ -151,7 +151,7 @@ pub async fn event(client: &Client, about: &str, reason: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_job_runs_to_completion_and_takes_its_pods_with_it() {
+async fn a_job_completes_and_its_pods_are_deleted_with_it() {
     let (_served, client) = start().await;
     let _kubelet = kubelet(&client);
     add_node(&client, "n1", plenty()).await;
@@ -182,7 +182,7 @@ async fn a_job_runs_to_completion_and_takes_its_pods_with_it() {
 }
 
 #[tokio::test]
-async fn a_job_fails_at_its_limit_and_names_the_reason() {
+async fn a_job_fails_at_its_limits_with_a_reason() {
     let (_served, client) = start().await;
     let _kubelet = kubelet(&client);
     add_node(&client, "n1", plenty()).await;
@@ -208,7 +208,7 @@ async fn a_job_fails_at_its_limit_and_names_the_reason() {
 }
 
 #[tokio::test]
-async fn a_job_whose_times_are_beyond_any_clock_keeps_no_controller_from_its_work() {
+async fn extreme_durations_of_a_job_do_not_break_its_controllers() {
     let (served, client) = start().await;
     let _kubelet = kubelet(&client);
     add_node(&client, "n1", plenty()).await;
@@ -259,7 +259,7 @@ async fn a_job_is_suspended_and_resumed() {
 }
 
 #[tokio::test]
-async fn a_finished_job_goes_after_its_time() {
+async fn a_finished_job_is_deleted_after_its_ttl() {
     let (_served, client) = start().await;
     let _kubelet = kubelet(&client);
     add_node(&client, "n1", plenty()).await;
@@ -276,7 +276,7 @@ async fn a_finished_job_goes_after_its_time() {
 }
 
 #[tokio::test]
-async fn a_hundred_pods_get_their_node_at_once() {
+async fn a_hundred_pods_are_bound_quickly() {
     let (_served, client) = start().await;
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     for n in 0..100 {
@@ -301,12 +301,12 @@ async fn a_hundred_pods_get_their_node_at_once() {
     .await;
     let took = start.elapsed();
     println!("100 pods were bound in {took:?}");
-    // Measured: 0.03 s. The bound leaves room for a busy machine.
+    // Measured: 0.03 s. The limit leaves room for a busy machine.
     assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 #[tokio::test]
-async fn a_pod_that_fits_nowhere_says_why_and_runs_when_room_is_made() {
+async fn an_unschedulable_pod_reports_why_and_runs_once_it_fits() {
     let (_served, client) = start().await;
     let _kubelet = kubelet(&client);
     add_node(&client, "n1", plenty()).await;
@@ -367,7 +367,7 @@ fn owned(name: &str, owner: &DynamicOrMap, blocks: bool) -> Value {
         "uid": owner.3, "blockOwnerDeletion": blocks}]}})
 }
 
-/// API version, kind, name, uid.
+/// `apiVersion`, kind, name and UID of an owner.
 struct DynamicOrMap(&'static str, &'static str, String, String);
 
 fn map_owner(map: &ConfigMap) -> DynamicOrMap {
@@ -375,7 +375,7 @@ fn map_owner(map: &ConfigMap) -> DynamicOrMap {
 }
 
 #[tokio::test]
-async fn dependents_go_with_their_owner_stay_behind_or_go_first() {
+async fn dependents_are_deleted_or_orphaned_by_propagation_policy() {
     let (_served, client) = start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let plain = |name: &str| json!({"metadata": {"name": name}});
@@ -412,7 +412,7 @@ async fn dependents_go_with_their_owner_stay_behind_or_go_first() {
 }
 
 #[tokio::test]
-async fn custom_kinds_own_and_are_owned() {
+async fn garbage_collection_covers_custom_kinds() {
     let (_served, client) = start().await;
     let definitions: Api<DynamicObject> = Api::all_with(
         client.clone(),
@@ -455,7 +455,7 @@ async fn custom_kinds_own_and_are_owned() {
 }
 
 #[tokio::test]
-async fn a_namespace_is_furnished_emptied_and_goes() {
+async fn a_namespace_gets_defaults_and_is_emptied_before_deletion() {
     let (_served, client) = start().await;
     let _kubelet = kubelet(&client);
     add_node(&client, "n1", plenty()).await;
@@ -493,7 +493,7 @@ async fn a_namespace_is_furnished_emptied_and_goes() {
 }
 
 #[tokio::test]
-async fn a_service_knows_the_pods_behind_it() {
+async fn a_service_has_endpoints_for_its_pods() {
     let (_served, client) = start().await;
     add_node(&client, "n1", plenty()).await;
     let services: Api<Service> = Api::default_namespaced(client.clone());
@@ -533,7 +533,7 @@ async fn a_service_knows_the_pods_behind_it() {
 }
 
 #[tokio::test]
-async fn a_silent_node_is_lost_and_its_pods_with_it() {
+async fn pods_of_a_silent_node_are_evicted() {
     let served = serve().await;
     let client = served.cluster.client();
     let stop = tokio_util::sync::CancellationToken::new();

@@ -1,4 +1,4 @@
-//! What pods ask of their node's security, probes and storage: that it holds where it can, and is told where it cannot.
+//! Security, probes and storage of pods: enforced where the mode can, reported where it cannot.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::pods::{create, ended, in_each_mode, phase, pod, pods, start_if_permit
 
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Waits until an event with this reason is told, and gives its message.
+/// Waits for an event with this reason and returns its message.
 async fn told(client: &kube::Client, name: &str, reason: &str) -> String {
     let events: Api<Event> = Api::namespaced(client.clone(), "team");
     let look = async {
@@ -38,7 +38,7 @@ fn with_context(name: &str, script: &str, context: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn capabilities_privileges_and_the_root_are_what_was_asked_for() {
+async fn security_contexts_are_enforced_or_reported() {
     in_each_mode(|client, mode| async move {
         let script = "grep -E 'CapBnd|NoNewPrivs' /proc/self/status; \
             touch /odh-test-no 2>/dev/null || echo no root; touch /tmp/no 2>/dev/null || echo no tmp; \
@@ -69,7 +69,7 @@ async fn capabilities_privileges_and_the_root_are_what_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_mode_gives_is_refused_with_its_reason() {
+async fn unsupported_security_settings_are_rejected_with_a_reason() {
     in_each_mode(|client, mode| async move {
         create(&client, with_context("privileged", "true", json!({"privileged": true}))).await;
         let why = told(&client, "privileged", "Failed").await;
@@ -91,7 +91,7 @@ async fn what_no_mode_gives_is_refused_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sysctls_groups_and_owners_of_volumes_hold_where_they_can() {
+async fn sysctls_groups_and_volume_owners_are_set_or_reported() {
     in_each_mode(|client, mode| async move {
         let mut spec = pod(
             "tuned",
@@ -129,7 +129,7 @@ async fn sysctls_groups_and_owners_of_volumes_hold_where_they_can() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mounted_secret_follows_and_keeps_its_mode() {
+async fn a_mounted_secret_is_updated_and_keeps_its_mode() {
     in_each_mode(|client, mode| async move {
         let secrets: Api<Secret> = Api::namespaced(client.clone(), "team");
         let secret: Secret = serde_json::from_value(json!({
@@ -151,7 +151,7 @@ async fn a_mounted_secret_follows_and_keeps_its_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_that_writes_too_much_is_evicted() {
+async fn a_pod_that_exceeds_its_volume_limit_is_evicted() {
     in_each_mode(|client, mode| async move {
         let mut spec = pod("writes", "head -c 3000000 /dev/zero > /odh-test-data/big; exec sleep 600");
         spec["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}]);
@@ -176,7 +176,7 @@ async fn a_pod_that_writes_too_much_is_evicted() {
     .await;
 }
 
-/// Answers HTTPS with a certificate that nobody knows.
+/// An HTTPS server with an untrusted certificate.
 const HTTPS: &str = "import http.server, ssl
 class H(http.server.BaseHTTPRequestHandler):
   def do_GET(self):
@@ -186,10 +186,10 @@ c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); c.load_cert_chain('/odh-test-tls/ce
 s.socket = c.wrap_socket(s.socket, server_side=True); s.serve_forever()";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn probes_ask_by_https_and_grpc() {
+async fn probes_use_https_and_grpc() {
     in_each_mode(|client, mode| async move {
         if !mode.isolates() {
-            // The ports would be the machine's own.
+            // Without a network of its own, the pod would use the machine's ports.
             return;
         }
         let probed = |name: &str, path: &str| {
@@ -237,7 +237,7 @@ async fn probes_ask_by_https_and_grpc() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn last_words_hooks_and_sidecars_do_as_kubelet_has_them_do() {
+async fn termination_messages_hooks_and_sidecars_behave_as_with_kubelet() {
     in_each_mode(|client, mode| async move {
         let mut spec = pod("speaks", "cat /odh-test-data/sidecar /odh-test-data/hook; exit 3");
         spec["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
@@ -262,13 +262,13 @@ async fn last_words_hooks_and_sidecars_do_as_kubelet_has_them_do() {
     .await;
 }
 
-/// What a shell prints of the cluster's state directory, seen from a pod.
+/// Prints what a shell in a pod finds in the cluster's state directory.
 const LOOK: &str = "for f in admin.token pki/ca.key service-accounts.key run volumes; do test -e $1/$f && echo found $f; done; ls -A $1; true";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_does_not_see_the_clusters_own_files() {
     for mode in [ModeChoice::Rootless, ModeChoice::Root] {
-        // Not below /tmp, of which pods have their own.
+        // Not below /tmp, because pods have their own.
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let Some(cluster) = start_if_permitted(mode, dir.path()).await else { continue };
         let client = cluster.client();
@@ -280,7 +280,7 @@ async fn a_pod_does_not_see_the_clusters_own_files() {
             spec["spec"]["containers"][0]["command"] = json!(["sh", "-c", LOOK, "sh", path]);
             spec
         };
-        // Its own volume, and what is above the folder in another place.
+        // Directly, and through the parent folder mounted elsewhere.
         let mut plain = look("plain", &state);
         let mut root =
             look("by-host-path", &Path::new("/odh-test-machine").join(state.strip_prefix("/").unwrap()));
@@ -290,7 +290,7 @@ async fn a_pod_does_not_see_the_clusters_own_files() {
         root["spec"]["containers"][0]["volumeMounts"] =
             json!([{"name": "machine", "mountPath": "/odh-test-machine"}]);
         for (spec, user) in [(&mut plain, 0), (&mut root, 0)] {
-            // Who may mount may not undo it either.
+            // A process with the capability to mount must not be able to uncover it.
             spec["spec"]["containers"][0]["securityContext"] = match mode {
                 ModeChoice::Rootless => json!({"runAsUser": user, "capabilities": {"add": ["SYS_ADMIN"]}}),
                 _ => json!({"runAsUser": user}),
@@ -304,7 +304,7 @@ async fn a_pod_does_not_see_the_clusters_own_files() {
             let (done, log) = ended(&client, name).await;
             assert_eq!((phase(Some(&done)), log.as_str()), (Some("Succeeded"), ""), "{mode:?} {name}");
         }
-        // A path of the machine that leads into the folder is refused, by whatever way.
+        // Any hostPath that leads into the folder is rejected.
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&state, &link).unwrap();
         for (name, path) in [("direct", state.clone()), ("by-link", link.join("pki"))] {
@@ -321,7 +321,7 @@ async fn a_pod_does_not_see_the_clusters_own_files() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sub_path_is_made_in_its_volume_and_nowhere_else() {
+async fn a_sub_path_is_created_only_within_its_volume() {
     in_each_mode(|client, mode| async move {
         if !mode.isolates() {
             return;
@@ -349,7 +349,7 @@ async fn a_sub_path_is_made_in_its_volume_and_nowhere_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_cannot_send_under_another_address() {
+async fn a_pod_cannot_spoof_its_source_address() {
     in_each_mode(|client, mode| async move {
         if !mode.isolates() {
             return;
@@ -365,7 +365,8 @@ async fn a_pod_cannot_send_under_another_address() {
         let mut log = pods(&client).log_stream("receiver", &follow).await.unwrap();
         let mut word = [0; 6];
         futures::io::AsyncReadExt::read_exact(&mut log, &mut word).await.unwrap();
-        // A datagram with a header of our own, then as many true ones as it takes: they go the same way, in order.
+        // Datagrams with forged headers, then a genuine one. They take the same route, so they arrive in
+        // order.
         let send = format!(
             "import socket, struct, time\nraw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)\n\
              def packet(sender, text):\n  udp = struct.pack('!HHHH', 1, 5000, 8 + len(text), 0) + text\n  \
@@ -384,7 +385,7 @@ async fn a_pod_cannot_send_under_another_address() {
 }
 
 #[tokio::test]
-async fn what_the_cluster_keeps_is_for_its_owner_alone() {
+async fn state_files_are_private_to_their_owner() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("c");
     let loose = std::fs::Permissions::from_mode(0o777);

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::served::{PATIENCE, Served, serve};
 
-/// The program: the one that `cargo xtask test` prepared, or else the one on `PATH`.
+/// Returns the `kubectl` that `cargo xtask test` prepared, or else the one on `PATH`.
 pub fn program() -> std::ffi::OsString {
     std::env::var_os("KUBECTL").unwrap_or_else(|| "kubectl".into())
 }
@@ -137,7 +137,7 @@ async fn a_watch_prints_changes_as_they_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_create_sends_in_protobuf_is_understood() {
+async fn protobuf_bodies_of_create_are_decoded() {
     let served = serve().await;
     let kubectl = Kubectl::of(&served);
     assert_eq!(kubectl.ok(&["create", "namespace", "one"]).await, "namespace/one created\n");
@@ -207,7 +207,7 @@ spec:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_missing_says_so() {
+async fn kubectl_reports_what_is_missing() {
     let served = serve().await;
     let kubectl = Kubectl::of(&served);
     let file = manifest(served.state.path(), "pod.yaml", POD);

@@ -1,4 +1,4 @@
-//! The embedded cluster against the real thing: real processes, real sockets.
+//! Integration tests of the embedded cluster, with real processes and sockets.
 
 #[cfg(test)]
 mod access;

@@ -1,4 +1,4 @@
-//! Several nodes on one machine: what each shows, and what becomes of one whose power is cut. Real processes, in the
+//! Several nodes on one machine: their capacity, and a simulated power failure. Real processes, in the
 //! strongest mode that this machine permits.
 
 use std::path::Path;
@@ -32,7 +32,7 @@ fn pod(name: &str, node: &str, script: &str, more: Value) -> Value {
     pod
 }
 
-/// Stays on a lost node for so many seconds; null is for ever.
+/// Makes a pod tolerate a lost node for this many seconds; null means forever.
 fn stays(seconds: Value) -> Value {
     json!({"spec": {"tolerations": [{"key": "node.kubernetes.io/unreachable", "operator": "Exists",
         "effect": "NoExecute", "tolerationSeconds": seconds}]}})
@@ -56,7 +56,7 @@ async fn until_ready_is(client: &Client, name: &str, wanted: &'static str) -> No
 }
 
 #[tokio::test]
-async fn nodes_share_the_machine_and_stand_in_racks_and_zones() {
+async fn nodes_share_the_machine_and_have_racks_and_zones() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = start(dir.path()).await;
     let client = cluster.client();
@@ -114,7 +114,7 @@ async fn nodes_share_the_machine_and_stand_in_racks_and_zones() {
 }
 
 #[tokio::test]
-async fn a_node_without_power_falls_silent_and_comes_back() {
+async fn a_node_without_power_is_lost_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = start(dir.path()).await;
     let client = cluster.client();

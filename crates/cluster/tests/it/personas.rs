@@ -1,8 +1,8 @@
-//! The persona matrix: three people × every verb × everything that is served × two namespaces and the cluster, asked
-//! once as a review and once as a real request over TLS.
+//! The persona matrix: three users × every verb × every served resource × two namespaces and the cluster,
+//! each tested with a review and with a real request over TLS.
 //!
-//! What is expected stands in tables here, written out from the roles' definitions in Kubernetes' documentation
-//! ("User-facing roles"), and is worked out without any code of the cluster.
+//! The expectations are tables, copied from the definitions of roles in Kubernetes' documentation
+//! ("User-facing roles"), and evaluated without any code of the cluster.
 
 use futures::StreamExt as _;
 use http::Request;
@@ -15,10 +15,10 @@ use crate::served::{Served, serve};
 
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 const READ: [&str; 3] = ["get", "list", "watch"];
-/// Requests at a time.
+/// The number of concurrent requests.
 const CONCURRENCY: usize = 8;
 
-/// What `view` reads in its namespace, and `edit` too.
+/// What `view` and `edit` may read in their namespace.
 const VIEWED: [(&str, &[&str]); 10] = [
     (
         "",
@@ -72,13 +72,13 @@ const VIEWED: [(&str, &[&str]); 10] = [
     ("resource.k8s.io", &["resourceclaims", "resourceclaims/status", "resourceclaimtemplates"]),
 ];
 
-/// What only `edit` reads.
+/// What only `edit` may read.
 const EDITOR_READS: [(&str, &[&str]); 2] = [
     ("", &["pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"]),
     ("coordination.k8s.io", &["leases"]),
 ];
 
-/// What `edit` writes with every verb.
+/// What `edit` may write with every verb.
 const EDITED: [(&str, &[&str]); 8] = [
     (
         "",
@@ -123,7 +123,7 @@ const EDITED: [(&str, &[&str]); 8] = [
 /// What `edit` may only create.
 const EDITOR_CREATES: [&str; 2] = ["pods/eviction", "serviceaccounts/token"];
 
-/// What everybody who is known may create anywhere.
+/// What every authenticated user may create anywhere.
 const ASKED_BY_ALL: [(&str, &str); 3] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-/// A resource or subresource as discovery lists it.
+/// A resource or subresource in discovery.
 #[derive(Clone, Debug)]
 struct Listed {
     group: String,
@@ -181,7 +181,7 @@ fn expected(persona: Persona, verb: &str, resource: &Listed, place: Place) -> bo
         stands_in(&EDITOR_READS, resource)
     } else {
         let creates = key.0.is_empty() && EDITOR_CREATES.contains(&key.1) && verb == "create";
-        // The one group of which `edit` writes less than it reads by name.
+        // `edit` may write these resources, but not others of the group that it may read.
         let claims =
             key.0 == "resource.k8s.io" && ["resourceclaims", "resourceclaimtemplates"].contains(&key.1);
         stands_in(&EDITED, resource) || creates || claims
@@ -193,7 +193,7 @@ async fn get(client: &Client, path: &str) -> Value {
     client.request(Request::get(path).body(Vec::new()).unwrap()).await.unwrap()
 }
 
-/// Everything that discovery lists.
+/// Returns everything in discovery.
 async fn discovered(client: &Client) -> Vec<Listed> {
     let mut versions = vec![(String::new(), "v1".to_owned())];
     for group in get(client, "/apis").await["groups"].as_array().unwrap() {
@@ -218,7 +218,8 @@ async fn discovered(client: &Client) -> Vec<Listed> {
     found
 }
 
-/// Where a resource can be asked for: what stands in a namespace also in all of them, a namespace in itself.
+/// Returns where a resource can be accessed: in a namespace, and across all of them; a Namespace is in
+/// itself.
 fn places(resource: &Listed) -> &'static [Place] {
     let is_namespace = resource.group.is_empty() && resource.name.split('/').next() == Some("namespaces");
     if resource.namespaced || is_namespace {
@@ -228,7 +229,7 @@ fn places(resource: &Listed) -> &'static [Place] {
     }
 }
 
-/// Whether the server says in a review that it may be.
+/// Returns whether a review allows the action.
 async fn reviewed(client: &Client, verb: &str, resource: &Listed, place: Place) -> bool {
     let (name, subresource) = resource.name.split_once('/').unwrap_or((&resource.name, ""));
     let body = json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {"resourceAttributes": {
@@ -240,13 +241,13 @@ async fn reviewed(client: &Client, verb: &str, resource: &Listed, place: Place) 
     answer["status"]["allowed"].as_bool().unwrap()
 }
 
-/// A real request; `None` where a path cannot say it.
+/// Returns a real request; `None` if no path expresses it.
 fn request(verb: &str, resource: &Listed, place: Place) -> Option<Request<Vec<u8>>> {
     let (name, subresource) = resource.name.split_once('/').unwrap_or((&resource.name, ""));
     let is_namespace = resource.group.is_empty() && name == "namespaces";
     let of_all =
         matches!(verb, "list" | "watch" | "deletecollection") || verb == "create" && subresource.is_empty();
-    // A subresource is of one object; one object stands in its namespace; a namespace is its own name.
+    // Subresources belong to a single object, single objects to their namespace, and a Namespace to itself.
     if of_all && (!subresource.is_empty() || is_namespace && place != Place::Cluster)
         || !of_all && place == Place::Cluster && (resource.namespaced || is_namespace)
         || of_all && verb == "create" && resource.namespaced && place == Place::Cluster
@@ -276,7 +277,7 @@ fn request(verb: &str, resource: &Listed, place: Place) -> Option<Request<Vec<u8
         _ => ("DELETE", "?dryRun=All"),
     };
     let media = if verb == "patch" { "application/merge-patch+json" } else { "application/json" };
-    // A deletion's options come from its body where it has one, and then not from the query.
+    // The options of a deletion come from its body or else from the query, so it has no body.
     let body = if matches!(method, "GET" | "DELETE") { Vec::new() } else { b"{}".to_vec() };
     Some(
         Request::builder()
@@ -288,12 +289,12 @@ fn request(verb: &str, resource: &Listed, place: Place) -> Option<Request<Vec<u8
     )
 }
 
-/// Whether a real request gets past authorization, whatever comes of it then.
+/// Returns whether a real request passes authorization, whatever its result.
 async fn got_past(client: &Client, request: Request<Vec<u8>>) -> bool {
     let (parts, body) = request.into_parts();
     let answer = client.send(Request::from_parts(parts, kube::client::Body::from(body))).await.unwrap();
     if answer.status() != 403 {
-        // A watch goes on; what it would say does not matter.
+        // The events of a watch don't matter.
         return true;
     }
     let bytes = answer.into_body().collect_bytes().await.unwrap();

@@ -1,4 +1,5 @@
-//! Pods on the embedded cluster, bound to its node by hand: real processes in every mode that this machine permits.
+//! Pods on the embedded cluster, bound to its node by the tests: real processes in every mode that this
+//! machine permits.
 
 use std::path::Path;
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub async fn in_each_mode<F: Future<Output = ()>>(test: impl Fn(kube::Client, Mo
 
 pub const MODES: [ModeChoice; 3] = [ModeChoice::Rootless, ModeChoice::Root, ModeChoice::Plain];
 
-/// A cluster in that mode, if this machine permits it; plain processes are always permitted.
+/// Starts a cluster in a mode, if this machine permits it; plain processes are always permitted.
 pub async fn start_if_permitted(mode: ModeChoice, dir: &Path) -> Option<Cluster> {
     match start(mode, dir).await {
         Ok(cluster) => Some(cluster),
@@ -109,7 +110,7 @@ pub fn terminated(pod: &Pod) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_sees_the_programs_of_every_image_below_tmp() {
+async fn images_below_tmp_are_visible_in_pods() {
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     let program = dir.path().join("other/bin/greet");
     for folder in ["own/bin", "other/bin"] {
@@ -134,7 +135,7 @@ async fn a_pod_sees_the_programs_of_every_image_below_tmp() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_runs_to_its_end_and_tells_how() {
+async fn a_pod_runs_to_its_end_and_reports_the_result() {
     in_each_mode(|client, mode| async move {
         create(&client, pod("good", "echo hello; echo $HOSTNAME; hostname")).await;
         create(&client, pod("bad", "echo oops >&2; exit 3")).await;
@@ -172,7 +173,7 @@ async fn a_pod_runs_to_its_end_and_tells_how() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn volumes_and_variables_arrive_and_the_machine_is_not_written_to() {
+async fn volumes_and_variables_are_set_without_writing_to_the_machine() {
     in_each_mode(|client, mode| async move {
         let map: ConfigMap = serde_json::from_value(json!({
             "metadata": {"name": "hostfile"}, "data": {"hostfile": "worker-0 slots=1\n", "extra": "x"},
@@ -227,7 +228,7 @@ async fn volumes_and_variables_arrive_and_the_machine_is_not_written_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_missing_is_named_and_waited_for() {
+async fn a_pod_reports_and_awaits_a_missing_config_map() {
     in_each_mode(|client, mode| async move {
         let mut spec = pod("waits", "echo $COLOUR");
         spec["spec"]["containers"][0]["env"] = json!([
@@ -269,7 +270,7 @@ async fn what_is_missing_is_named_and_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_find_each_other_by_name_and_low_ports_are_open() {
+async fn pods_resolve_each_other_and_may_use_low_ports() {
     in_each_mode(|client, mode| async move {
         if !mode.isolates() {
             return;
@@ -305,7 +306,7 @@ async fn probes_decide_readiness_and_liveness() {
                 .is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
         };
         until(&client, "probed", "ready", ready).await;
-        // A running pod is deleted: SIGTERM is not enough for process 1, the grace period of a second is.
+        // Process 1 ignores SIGTERM, so the deletion takes the whole grace period of one second.
         pods(&client).delete("probed", &DeleteParams::default()).await.unwrap();
         until(&client, "probed", "gone", |pod| pod.is_none()).await;
         println!("{mode}: probed");
@@ -318,7 +319,7 @@ fn container_policy(spec: &mut Value, policy: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_container_is_started_again_and_init_containers_come_first() {
+async fn a_container_is_restarted_after_its_init_containers_ran_once() {
     in_each_mode(|client, mode| async move {
         let mut spec = pod("again", "echo run >> /odh-test-count/n; test $(wc -l < /odh-test-count/n) -ge 2");
         let mounts = json!([{"name": "count", "mountPath": "/odh-test-count"}]);
@@ -355,7 +356,7 @@ async fn a_log_is_followed_while_it_grows() {
     .await;
 }
 
-/// Processes that carry this marker in their environment.
+/// Returns the number of processes with this marker in their environment.
 pub fn marked(marker: &str) -> usize {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter(|entry| {
@@ -371,7 +372,7 @@ fn mounts_and_links() -> (String, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn memory_beyond_the_limit_is_told_as_such() {
+async fn exceeding_the_memory_limit_is_reported_as_oom_killed() {
     for mode in [ModeChoice::Rootless, ModeChoice::Root, ModeChoice::Plain] {
         let dir = tempfile::tempdir().unwrap();
         let Ok(cluster) = start(mode, dir.path()).await else { continue };
@@ -406,7 +407,7 @@ async fn memory_beyond_the_limit_is_told_as_such() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_pods_start_at_once_and_nothing_of_them_is_left() {
+async fn a_hundred_pods_start_and_leave_nothing_behind() {
     let before = mounts_and_links();
     for (mode, count) in [(ModeChoice::Rootless, 100), (ModeChoice::Root, 20), (ModeChoice::Plain, 20)] {
         let marker = format!("ODH_TEST_MARK={mode:?}-{}", std::process::id());
@@ -426,7 +427,7 @@ async fn a_hundred_pods_start_at_once_and_nothing_of_them_is_left() {
         }
         println!("{mode:?}: {count} pods running after {:?}", began.elapsed());
         assert!(marked(&marker) >= count, "{mode:?}");
-        // One of them by the API, the others with the cluster.
+        // One pod is deleted through the API, the others end with the cluster.
         pods(&client).delete("many-0", &DeleteParams::default()).await.unwrap();
         until(&client, "many-0", "gone", |pod| pod.is_none()).await;
         let stopping = std::time::Instant::now();
@@ -439,7 +440,7 @@ async fn a_hundred_pods_start_at_once_and_nothing_of_them_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_first_process_is_told_with_its_signal() {
+async fn a_killed_process_is_reported_with_its_signal() {
     in_each_mode(|client, mode| async move {
         let marker = format!("kill-{mode}-{}", std::process::id());
         let mut spec = pod("victim", "exec sleep 600");
@@ -464,7 +465,7 @@ async fn a_killed_first_process_is_told_with_its_signal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_node_is_registered_with_what_it_has() {
+async fn the_node_registers_with_its_capacity() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = start(ModeChoice::Auto, dir.path()).await.unwrap();
     println!("auto: {:?}", cluster.mode());
@@ -476,7 +477,7 @@ async fn the_node_is_registered_with_what_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_whose_times_are_beyond_any_clock_ends_when_it_is_deleted() {
+async fn a_pod_with_extreme_durations_can_be_deleted() {
     in_each_mode(|client, mode| async move {
         let probe = json!({"exec": {"command": ["true"]}, "initialDelaySeconds": i32::MAX, "periodSeconds": i32::MAX,
             "timeoutSeconds": i32::MAX, "failureThreshold": i32::MAX});

@@ -16,7 +16,7 @@ use crate::served::soon;
 const SERVER: &str = "import socket
 s = socket.create_server(('', 80))
 while True: s.accept()[0].close()";
-/// Says whether the server can be reached, whenever that changes.
+/// Prints whether the server is reachable, on every change.
 const CLIENT: &str = "import os, socket, time
 state = None
 while True:
@@ -40,7 +40,7 @@ pub async fn running(pods: &Api<Pod>, name: &str) -> Pod {
     pods.get(name).await.unwrap()
 }
 
-/// The first event about the object of this UID.
+/// Waits for the first event about the object with this UID, and returns its message.
 pub async fn warning(client: &Client, uid: Option<String>) -> String {
     let events: Api<Event> = Api::namespaced(client.clone(), "team");
     let fits = |e: &Event| e.involved_object.uid == uid;
@@ -62,7 +62,7 @@ pub async fn warning(client: &Client, uid: Option<String>) -> String {
     .await
 }
 
-/// Starts a pod `server` that accepts connections at port 80; gives its address once it does.
+/// Starts a pod `server` that listens on port 80, and returns its address once it is ready.
 pub async fn serving(pods: &Api<Pod>) -> String {
     let mut server = pod("server", "worker", SERVER, "");
     server["spec"]["containers"][0]["readinessProbe"] =
@@ -77,7 +77,7 @@ pub async fn serving(pods: &Api<Pod>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_policy_cuts_workers_off_from_each_other_and_not_from_their_launcher() {
+async fn a_policy_isolates_workers_but_admits_the_launcher() {
     in_each_mode(|client, mode| async move {
         let pods: Api<Pod> = Api::namespaced(client.clone(), "team");
         let policies: Api<NetworkPolicy> = Api::namespaced(client.clone(), "team");
@@ -107,7 +107,7 @@ async fn a_policy_cuts_workers_off_from_each_other_and_not_from_their_launcher()
         running(&pods, "launcher").await;
         let says = pods.log_stream("launcher", &follow).await.unwrap();
         let mut heard = BufReader::new(Box::pin(says)).lines();
-        // A policy holds for a new pod's address a moment after the pod has it: the first try may come before.
+        // The policy covers a new pod's address shortly after the pod gets it, so the first attempt may fail.
         while soon(futures::StreamExt::next(&mut heard)).await.unwrap().unwrap() != "open" {}
 
         policies.delete("apart", &DeleteParams::default()).await.unwrap();

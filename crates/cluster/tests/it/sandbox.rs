@@ -1,4 +1,4 @@
-//! The sandbox process alone, on real processes, in every mode that this machine permits.
+//! The sandbox process on its own, with real processes, in every mode that this machine permits.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ fn program() -> Vec<OsString> {
     vec![env!("CARGO_BIN_EXE_cluster-sandbox").into()]
 }
 
-/// The modes to be tested here. Rootless and root are left out only where the machine refuses them.
+/// Returns the modes to test: plain, and those of rootless and root that the machine permits.
 async fn modes() -> Vec<ModeChoice> {
     let mut modes = vec![ModeChoice::Plain];
     for choice in [ModeChoice::Rootless, ModeChoice::Root] {
@@ -81,7 +81,7 @@ fn container(pod: &str, script: &str) -> ContainerSpec {
     }
 }
 
-/// Runs a container to its end and gives what it wrote.
+/// Runs a container to its end, and returns its output.
 async fn run(sandbox: &Sandbox, spec: ContainerSpec) -> (Exit, String) {
     let ((out, read), (err, read_err)) = (output(), output());
     let running = sandbox.start(spec, vec![out, err]).await.unwrap();
@@ -91,7 +91,7 @@ async fn run(sandbox: &Sandbox, spec: ContainerSpec) -> (Exit, String) {
 }
 
 #[tokio::test]
-async fn a_container_says_hello_and_its_exit_code_comes_back() {
+async fn a_containers_output_and_exit_code_are_returned() {
     for mode in modes().await {
         let dir = tempfile::tempdir().unwrap();
         let (sandbox, chosen) = begin(mode, dir.path()).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_container_says_hello_and_its_exit_code_comes_back() {
         }
         let (exit, _) = run(&sandbox, container("one", "kill -9 $$; exit 3")).await;
         if !chosen.kind.isolates() {
-            // Process 1 of a namespace cannot kill itself; elsewhere it can.
+            // Process 1 of a PID namespace cannot kill itself.
             assert_eq!((exit.code, exit.signal), (137, Some(9)), "{mode:?}");
         }
         sandbox.end().await;
@@ -111,7 +111,7 @@ async fn a_container_says_hello_and_its_exit_code_comes_back() {
     }
 }
 
-/// Processes that carry this marker in their environment.
+/// Returns the number of processes with this marker in their environment.
 fn marked(marker: &str) -> usize {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter(|entry| {
@@ -129,7 +129,7 @@ async fn until(what: &str, test: impl Fn() -> bool) {
     }
 }
 
-/// Children of this process whose program is the sandbox, by the runtime directory that they were told.
+/// Returns the child processes that are sandboxes.
 fn guards() -> Vec<i32> {
     let own = std::process::id().to_string();
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -143,9 +143,10 @@ fn guards() -> Vec<i32> {
     .collect()
 }
 
-/// The node's process dies (its end of the socket closes) or the sandbox's first process is killed: all goes.
+/// Everything ends if the node's process dies (its end of the socket closes) or the sandbox's first process
+/// is killed.
 #[tokio::test]
-async fn whatever_dies_first_nothing_is_left() {
+async fn nothing_is_left_after_the_node_or_the_sandbox_dies() {
     for mode in modes().await {
         for killed in [false, true] {
             let dir = tempfile::tempdir().unwrap();
@@ -177,7 +178,7 @@ async fn whatever_dies_first_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn a_hundred_pods_cost_the_sandbox_little() {
+async fn a_hundred_pods_run_in_one_sandbox() {
     for mode in modes().await {
         let dir = tempfile::tempdir().unwrap();
         let (sandbox, _) = begin(mode, dir.path()).await.unwrap();
@@ -195,7 +196,7 @@ async fn a_hundred_pods_cost_the_sandbox_little() {
 }
 
 #[tokio::test]
-async fn what_is_covered_is_empty_unless_a_mount_leads_there() {
+async fn covered_paths_are_empty_unless_mounted() {
     for mode in modes().await.into_iter().filter(|mode| *mode != ModeChoice::Plain) {
         let dir = tempfile::tempdir().unwrap();
         let (home, file) = (dir.path().join("home"), dir.path().join("file"));

@@ -1,4 +1,4 @@
-//! Who gets a node: priorities and gangs on the running server, with the nodes of [`control`](crate::control).
+//! Scheduling: priorities and gangs on a running server, with the nodes of [`control`](crate::control).
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -36,7 +36,7 @@ fn of_class(name: &str, value: i32) -> Value {
 }
 
 #[tokio::test]
-async fn the_urgent_pod_takes_the_place_of_the_idle_one() {
+async fn a_pod_preempts_one_of_lower_priority() {
     let (_served, client) = start().await;
     let _kubelet = kubelet(&client);
     add_node(&client, "n1", plenty()).await;
@@ -46,7 +46,7 @@ async fn the_urgent_pod_takes_the_place_of_the_idle_one() {
     make(&pods, wants_gpus("other", "1", of_class("urgent", 1000))).await;
     soon(await_condition(pods.clone(), "idle", conditions::is_pod_running())).await.unwrap();
     soon(await_condition(pods.clone(), "other", conditions::is_pod_running())).await.unwrap();
-    // It stays until its finalizer goes, so that what is said of it can be read.
+    // Its finalizer keeps it, so that the test can read its status.
     let keep = json!({"metadata": {"finalizers": ["example.com/keep"]}});
     let idle = pods.patch("idle", &PatchParams::default(), &Patch::Merge(keep)).await.unwrap();
 
@@ -81,8 +81,8 @@ async fn the_urgent_pod_takes_the_place_of_the_idle_one() {
 }
 
 #[tokio::test]
-async fn the_room_of_leaving_victims_is_held_for_whom_they_leave() {
-    // Nobody acts as kubelet: victims stay until the test removes them.
+async fn capacity_of_terminating_victims_is_reserved_for_the_preemptor() {
+    // There is no kubelet: victims stay until the test removes them.
     let (_served, client) = start().await;
     add_node(&client, "n1", plenty()).await;
     classes(&client).await;
@@ -110,7 +110,7 @@ async fn the_room_of_leaving_victims_is_held_for_whom_they_leave() {
     assert!(!is_bound(Some(&pods.get("latecomer").await.unwrap())));
 }
 
-/// Installs an engine's PodGroup, and returns its API.
+/// Installs the PodGroup of a gang scheduler, and returns its API.
 async fn pod_groups(client: &Client, group: &str, version: &str) -> Api<DynamicObject> {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -144,7 +144,7 @@ async fn bound_of(pods: &Api<Pod>, gang: &str) -> usize {
 }
 
 #[tokio::test]
-async fn two_gangs_of_volcano_never_hold_half_of_the_room_each() {
+async fn volcano_gangs_are_scheduled_as_a_whole() {
     let (_served, client) = start().await;
     let _kubelet = kubelet(&client);
     let groups = pod_groups(&client, "scheduling.volcano.sh", "v1beta1").await;
@@ -153,7 +153,8 @@ async fn two_gangs_of_volcano_never_hold_half_of_the_room_each() {
         let value = pod_group("scheduling.volcano.sh/v1beta1", gang, &json!({"minMember": 3}));
         make(&groups, value).await;
     }
-    // Alternately, so that a scheduler that binds one by one gives two of the four places to each.
+    // Alternating, so that a scheduler that binds pods one by one would give two of the four GPUs to each
+    // gang.
     for member in 0..3 {
         for gang in ["one", "two"] {
             let more = json!({"metadata": {"labels": {"gang": gang},
@@ -218,7 +219,7 @@ async fn a_gang_of_scheduler_plugins_waits_for_its_last_member() {
 }
 
 #[tokio::test]
-async fn an_urgent_gang_clears_all_of_its_room_before_it_takes_any() {
+async fn a_gang_binds_only_after_all_of_its_victims_are_gone() {
     let (_served, client) = start().await;
     let groups = pod_groups(&client, "scheduling.x-k8s.io", "v1alpha1").await;
     add_node(&client, "n1", plenty()).await;

@@ -1,4 +1,4 @@
-//! A cluster for one test, and ways to wait on it.
+//! A cluster for one test, and helpers for waiting.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use cluster::{Cluster, Options};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// How long a test waits for anything.
+/// The timeout of all waits.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running cluster with a state directory of its own.
@@ -15,18 +15,18 @@ pub struct Served {
     pub state: tempfile::TempDir,
 }
 
-/// Starts an API on a free port, with neither controllers nor nodes.
+/// Starts an API on a free port, without controllers and nodes.
 pub async fn serve() -> Served {
     serve_with(only_api).await
 }
 
-/// Leaves the API alone.
+/// Disables everything but the API.
 pub fn only_api(options: &mut Options) {
     options.controllers = false;
     options.nodes = 0;
 }
 
-/// Starts a whole cluster with other options.
+/// Starts a whole cluster with changed options.
 pub async fn serve_with(change: impl FnOnce(&mut Options)) -> Served {
     let state = tempfile::tempdir().unwrap();
     let mut options = Options::new(state.path().join("cluster"));
@@ -35,7 +35,7 @@ pub async fn serve_with(change: impl FnOnce(&mut Options)) -> Served {
 }
 
 impl Served {
-    /// A client by way of TLS and the kubeconfig.
+    /// Returns a client that connects over TLS with the kubeconfig.
     pub async fn remote(&self) -> Client {
         client_of(self.cluster.kubeconfig()).await
     }
@@ -48,13 +48,13 @@ impl Served {
     }
 }
 
-/// A client of a kubeconfig.
+/// Returns a client for a kubeconfig.
 pub async fn client_of(kubeconfig: Kubeconfig) -> Client {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     Client::try_from(config).unwrap()
 }
 
-/// Waits for a future, but not for ever.
+/// Waits for a future with a timeout.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("this should have happened by now")
 }

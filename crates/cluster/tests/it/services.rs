@@ -1,4 +1,4 @@
-//! Services between real pods: their names and their addresses, in every mode that this machine permits.
+//! Services between real pods: names and addresses, in every mode that this machine permits.
 
 use cluster::node::ModeKind;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -11,7 +11,7 @@ use crate::control::make;
 use crate::pods::{in_each_mode, phase, until};
 use crate::policies::{pod, serving, warning};
 
-/// Says what the name stands for, once the Service can be reached by it.
+/// Prints the addresses of the names once the Service is reachable.
 const CLIENT: &str = "import socket, time
 while True:
     try:

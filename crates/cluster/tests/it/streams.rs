@@ -1,4 +1,5 @@
-//! exec, attach and port forwarding, by kube-rs and by the real `kubectl`, in every mode that this machine permits.
+//! exec, attach and port forwarding with kube-rs and the real `kubectl`, in every mode that this machine
+//! permits.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -18,7 +19,7 @@ use crate::served::client_of;
 
 const BOUND: Duration = Duration::from_secs(60);
 
-/// A cluster in one mode, with a client that comes in over TLS.
+/// A cluster in one mode, with a client over TLS.
 struct Stage {
     mode: ModeKind,
     client: kube::Client,
@@ -53,7 +54,7 @@ impl Stage {
         Api::namespaced(self.client.clone(), "team")
     }
 
-    /// A pod that waits to be talked to.
+    /// Starts a pod that does nothing.
     async fn idle(&self, name: &str) {
         create(&self.client, pod(name, "exec sleep 600")).await;
         until(&self.client, name, "running", |pod| phase(pod) == Some("Running")).await;
@@ -63,7 +64,7 @@ impl Stage {
         soon(self.pods().exec(name, command.to_vec(), &params)).await.unwrap()
     }
 
-    /// The output of a command, and its end.
+    /// Runs a command, and returns its output and status.
     async fn run(&self, name: &str, script: &str) -> (String, Option<Status>) {
         let mut process = self.exec(name, &["sh", "-c", script], AttachParams::default().stderr(false)).await;
         finish(&mut process).await
@@ -103,7 +104,7 @@ fn code(status: Option<Status>) -> i32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_runs_in_the_container_and_its_end_is_told() {
+async fn a_command_runs_in_the_container_and_returns_its_status() {
     on_each_stage(|stage| async move {
         let mut idle = pod("idle", "exec sleep 600");
         idle["spec"]["containers"][0]["env"] = json!([{"name": "COLOUR", "value": "green"}]);
@@ -116,14 +117,14 @@ async fn a_command_runs_in_the_container_and_its_end_is_told() {
         assert_eq!(lines[..2], ["green", "/tmp"], "{}", stage.mode);
         if stage.mode.isolates() {
             assert_eq!(lines[2], "idle", "{}", stage.mode);
-            // In the container's process namespace: its own first process is number 1.
+            // The container has a PID namespace: its first process has the ID 1.
             assert_eq!(stage.run("idle", "cat /proc/1/comm").await.0, "sleep\n", "{}", stage.mode);
         }
         let mut process = stage.exec("idle", &["no-such-program"], AttachParams::default()).await;
         let status = soon(process.take_status().unwrap()).await.unwrap();
         let message = status.message.unwrap();
         assert!(message.contains("executable file not found in $PATH"), "{message}");
-        // Much output arrives whole, whatever the client's pace.
+        // Large output arrives completely, even if the client is slow.
         let (output, status) = stage.run("idle", "head -c 3000000 /dev/zero | tr '\\0' x").await;
         assert_eq!((output.len(), code(status)), (3_000_000, 0), "{}", stage.mode);
         let refused = stage.pods().exec("idle", ["true"], &AttachParams::default().container("other")).await;
@@ -133,7 +134,7 @@ async fn a_command_runs_in_the_container_and_its_end_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn input_goes_in_and_a_terminal_has_a_size() {
+async fn standard_input_and_terminal_resizing_work() {
     on_each_stage(|stage| async move {
         stage.idle("idle").await;
         let params = AttachParams::default().stdin(true).stderr(false);
@@ -172,7 +173,7 @@ async fn sessions_end_with_their_client_or_their_pod() {
         volume["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/odh-test-v"}]);
         create(&stage.client, volume).await;
         until(&stage.client, "other", "running", |pod| phase(pod) == Some("Running")).await;
-        // The terminal of a client that goes away hangs up.
+        // The terminal hangs up when the client disconnects.
         let script = "trap 'echo bye > /odh-test-v/gone; exit' HUP; echo ready; while :; do sleep 0.05; done";
         let mut process = stage.exec("other", &["sh", "-c", script], AttachParams::interactive_tty()).await;
         let mut chunk = [0; 64];
@@ -184,7 +185,7 @@ async fn sessions_end_with_their_client_or_their_pod() {
             }
         })
         .await;
-        // A process beside a container ends with it, and its client is told.
+        // An exec process ends with its container, and the client gets its status.
         let params = AttachParams::default().stderr(false);
         let mut process = stage.exec("idle", &["sh", "-c", "echo up; exec sleep 600"], params).await;
         let mut output = process.stdout().unwrap();
@@ -199,7 +200,7 @@ async fn sessions_end_with_their_client_or_their_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_attach_to_what_a_container_reads_and_writes() {
+async fn clients_attach_to_the_streams_of_a_container() {
     on_each_stage(|stage| async move {
         let mut talks = pod("talks", "while read line; do echo heard $line; echo aside >&2; done");
         talks["spec"]["containers"][0]["stdin"] = json!(true);
@@ -217,7 +218,7 @@ async fn clients_attach_to_what_a_container_reads_and_writes() {
         assert_eq!(text(&chunk[..count]), "heard one\n", "{}", stage.mode);
         let count = soon(errors.read(&mut chunk)).await.unwrap();
         assert_eq!(text(&chunk[..count]), "aside\n", "{}", stage.mode);
-        // The first client's end is the end of the input.
+        // Standard input ends when the first client disconnects (`stdinOnce`).
         drop((input, output, errors));
         process.abort();
         until(&stage.client, "talks", "ended", |pod| phase(pod) == Some("Succeeded")).await;
@@ -247,11 +248,11 @@ while True:
   while data := c.recv(65536): c.sendall(data.upper())
   c.close()";
 
-/// A pod that shouts back, on its loopback only; and its port.
+/// Starts a pod that echoes in upper case, on its loopback only, and returns its port.
 async fn echo(stage: &Stage) -> u16 {
     let mut server = pod("echo", "");
     let mut command = vec!["python3", "-c", ECHO];
-    // In plain mode ports are the machine's.
+    // In plain mode, pods use the machine's ports.
     command.extend((!stage.mode.isolates()).then_some("any"));
     server["spec"]["containers"][0]["command"] = json!(command);
     create(&stage.client, server).await;
@@ -280,7 +281,7 @@ async fn ports_are_forwarded_over_a_websocket() {
         soon(async { tokio::try_join!(to.write_all(&body), from.read_exact(&mut back)).unwrap() }).await;
         assert!(back.iter().all(|byte| *byte == b'A'), "{}", stage.mode);
         drop(stream);
-        // Nobody listens there: the error channel says so.
+        // Nothing listens there, which the error channel reports.
         let closed = soon(stage.pods().portforward("echo", &[1])).await;
         let why = soon(closed.unwrap().take_error(1).unwrap()).await.unwrap();
         assert!(why.contains("failed to connect to localhost:1"), "{}: {why}", stage.mode);
@@ -308,7 +309,7 @@ async fn kubectl_runs_copies_and_attaches() {
         let (there, back) = (stage.folder.join("there"), stage.folder.join("back"));
         let bytes: Vec<u8> = (0..300_000u32).map(|number| (number % 251) as u8).collect();
         std::fs::write(&there, &bytes).unwrap();
-        // Without a mount namespace the pod's path is the machine's.
+        // Without a mount namespace, the pod's path is on the machine.
         let inside = stage.folder.join("inside");
         let inside = if stage.mode.isolates() { "/tmp/inside" } else { inside.to_str().unwrap() };
         let remote = format!("idle:{inside}");
@@ -323,7 +324,7 @@ async fn kubectl_runs_copies_and_attaches() {
     .await;
 }
 
-/// The local port that `kubectl port-forward` has taken.
+/// Returns the local port that `kubectl port-forward` listens on.
 async fn local_port(output: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> u16 {
     let mut line = String::new();
     soon(output.read_line(&mut line)).await.unwrap();
@@ -333,7 +334,7 @@ async fn local_port(output: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> u16 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_forwards_ports() {
-    // Through a WebSocket, as it does by itself, and over bare SPDY, as older ones do.
+    // Over a WebSocket, which is the default, and over SPDY, like older versions.
     for websockets in ["true", "false"] {
         on_each_stage(|stage| async move {
             let port = echo(&stage).await.to_string();
@@ -351,7 +352,7 @@ async fn kubectl_forwards_ports() {
                 tokio::try_join!(to.write_all(&body), from.read_exact(&mut back)).unwrap();
                 back
             };
-            // The server takes one after another; all go over one connection.
+            // The server handles them one after another; all share one connection.
             let all = futures::future::join_all((0..4).map(|_| talk(body.clone())));
             let all = soon(all).await;
             assert!(all.concat().iter().all(|byte| *byte == b'A'), "{}", stage.mode);
@@ -373,7 +374,7 @@ async fn kubectl_forwards_ports() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_is_told_when_nobody_listens_and_when_the_pod_is_gone() {
+async fn kubectl_port_forward_fails_on_a_closed_port_or_a_deleted_pod() {
     on_each_stage(|stage| async move {
         stage.idle("idle").await;
         for gone in [false, true] {
@@ -408,7 +409,7 @@ async fn ask(stage: &Stage, path: &str) -> serde_json::Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_pods_and_nodes_use_is_told() {
+async fn usage_of_pods_and_nodes_is_reported() {
     on_each_stage(|stage| async move {
         let mut busy =
             pod("busy", "i=0; x=$(head -c 30000000 /dev/zero | tr '\\0' x); while :; do i=1; done");
@@ -453,7 +454,7 @@ async fn what_pods_and_nodes_use_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_upgrade_is_refused() {
+async fn requests_without_an_upgrade_are_rejected() {
     on_each_stage(|stage| async move {
         stage.idle("idle").await;
         let path = "/api/v1/namespaces/team/pods/idle/exec?command=true&stdout=1";
@@ -463,7 +464,7 @@ async fn what_is_no_upgrade_is_refused() {
         assert!(status.code == 400 && status.message.starts_with("Upgrade request required"), "{status:?}");
         let none = AttachParams::default().stdout(false).stderr(false);
         assert!(stage.pods().exec("idle", ["true"], &none).await.is_err());
-        // One stream after another: none is left over.
+        // Many sessions, a few at a time: all permits are released.
         let runs = (0..20).map(|number| {
             let stage = Arc::clone(&stage);
             async move { stage.run("idle", &format!("echo {number}")).await.0 }

@@ -1,4 +1,4 @@
-//! Service accounts and their tokens: asked for, mounted, reviewed, renewed, refused.
+//! Service account tokens: requested, mounted, reviewed, renewed, rejected.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -34,7 +34,7 @@ async fn review(client: &Client, token: &str, audiences: &[&str]) -> Value {
     client.request::<Value>(request.body(body.to_string().into()).unwrap()).await.unwrap()["status"].clone()
 }
 
-/// The code with which a token is answered.
+/// Returns the status code of a request with a token.
 async fn code(served: &Served, token: &str) -> u16 {
     let client = with_token(served, token).await;
     match Api::<ConfigMap>::namespaced(client, "default").list(&kube::api::ListParams::default()).await {
@@ -56,7 +56,7 @@ fn pod_of(account: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_token_is_its_accounts_and_dies_with_what_it_is_bound_to() {
+async fn a_token_is_valid_while_its_bound_objects_exist() {
     let served = serve().await;
     let admin = served.cluster.client();
     let accounts = Api::<ServiceAccount>::namespaced(admin.clone(), "default");
@@ -91,7 +91,7 @@ async fn a_token_is_its_accounts_and_dies_with_what_it_is_bound_to() {
     pods.delete("p", &DeleteParams::default()).await.unwrap();
     secrets.delete("s", &DeleteParams::default()).await.unwrap();
     assert_eq!((code(&served, &of_pod).await, code(&served, &of_secret).await), (401, 401));
-    // Another object under the old name is another object.
+    // An object that is created again under the same name doesn't revive the token.
     make(pods, pod_of("robot")).await;
     make(secrets, json!({"metadata": {"name": "s"}})).await;
     assert_eq!((code(&served, &of_pod).await, code(&served, &of_secret).await), (401, 401));
@@ -104,7 +104,7 @@ async fn a_token_is_its_accounts_and_dies_with_what_it_is_bound_to() {
 }
 
 #[tokio::test]
-async fn a_token_is_for_its_audience_alone() {
+async fn a_token_is_valid_only_for_its_audiences() {
     let served = serve().await;
     let admin = served.cluster.client();
     make(Api::<ServiceAccount>::namespaced(admin.clone(), "default"), json!({"metadata": {"name": "robot"}}))
@@ -120,7 +120,7 @@ async fn a_token_is_for_its_audience_alone() {
 }
 
 #[tokio::test]
-async fn what_is_no_token_of_this_cluster_is_refused() {
+async fn foreign_and_forged_tokens_are_rejected() {
     let served = serve().await;
     let other = serve().await;
     let admin = served.cluster.client();
@@ -160,7 +160,7 @@ async fn what_is_no_token_of_this_cluster_is_refused() {
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_is_refused_with_the_reason() {
+async fn invalid_token_requests_are_rejected_with_a_reason() {
     let served = serve().await;
     let admin = served.cluster.client();
     make(Api::<ServiceAccount>::namespaced(admin.clone(), "default"), json!({"metadata": {"name": "robot"}}))
@@ -199,7 +199,7 @@ async fn a_token_that_cannot_be_is_refused_with_the_reason() {
         assert_eq!(code, wanted, "{spec}: {message}");
         assert!(message.contains(text), "{spec}: {message}");
     }
-    // Who may not ask for tokens gets none, not even her own.
+    // An account without permission cannot even request tokens for itself.
     bind(&admin, "default", "view", robot("robot")).await;
     let own = with_token(&served, &token(&admin, "robot", json!({})).await).await;
     assert_eq!(refused(ask(&own, "robot", json!({})).await).0, 403);
@@ -210,7 +210,7 @@ async fn a_token_that_cannot_be_is_refused_with_the_reason() {
 async fn a_pod_gets_an_account_a_token_and_the_accounts_secrets() {
     let served = serve_with(|options| options.nodes = 0).await;
     let admin = served.cluster.client();
-    // A pod right after its namespace waits for the account that a controller makes.
+    // A pod in a new namespace waits for the account that a controller creates.
     namespace(&admin, "team").await;
     let pods = Api::<Pod>::namespaced(admin.clone(), "team");
     let container = json!([{"name": "main", "image": "i"}]);
@@ -242,7 +242,7 @@ async fn a_pod_gets_an_account_a_token_and_the_accounts_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_finds_its_token_and_it_is_renewed_before_it_ends() {
+async fn a_pods_token_is_mounted_and_renewed() {
     let served = serve_with(|options| {
         options.sandbox_program = vec![env!("CARGO_BIN_EXE_cluster-sandbox").into()];
     })
@@ -251,7 +251,7 @@ async fn a_pod_finds_its_token_and_it_is_renewed_before_it_ends() {
     let pods = Api::<Pod>::namespaced(admin.clone(), "default");
     let script =
         "cd \"$KUBE_API_ACCESS\"; cat namespace; echo; head -1 ca.crt; cat token; echo; exec sleep 600";
-    // In plain mode nothing is mounted; the volume's place stands in for its path.
+    // In plain mode nothing is mounted; the variable contains the volume's real path.
     let pod = json!({"metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "i",
         "command": ["sh", "-c", script], "env": [{"name": "KUBE_API_ACCESS", "value": "/var/run/secrets/kubernetes.io/serviceaccount"}]}]}});
     let made = make(pods.clone(), pod).await;
@@ -271,7 +271,7 @@ async fn a_pod_finds_its_token_and_it_is_renewed_before_it_ends() {
     assert_eq!(claims(first)["kubernetes.io"]["pod"]["uid"], uid.as_str());
     assert_eq!(review(&admin, first, &[]).await["user"]["username"], "system:serviceaccount:default:default");
 
-    // A token whose time is up, in the volume: whatever makes the volume anew renews it, and nothing else of it.
+    // With an expired token in the volume, any refresh of the volume renews it.
     let volume = made.spec.unwrap().volumes.unwrap()[0].name.clone();
     let file =
         served.state.path().join("cluster/run/pods").join(&uid).join("volumes").join(volume).join("token");
@@ -302,7 +302,7 @@ async fn a_pod_finds_its_token_and_it_is_renewed_before_it_ends() {
 }
 
 #[tokio::test]
-async fn others_can_check_the_tokens() {
+async fn the_issuers_public_key_is_served() {
     let served = serve().await;
     let admin = served.cluster.client();
     make(

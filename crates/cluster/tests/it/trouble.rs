@@ -1,4 +1,4 @@
-//! Bad input and trouble: whatever comes in, the API answers with the right code, keeps its bounds and goes on.
+//! Invalid input and overload: the API answers with the right code, keeps its limits and stays available.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn request(method: &str, path: &str, media: &str, body: impl Into<Bytes>) -> Req
     request.body(Full::new(body.into())).unwrap()
 }
 
-/// The code of an answer and, of a refusal, its reason.
+/// Returns the code of a response and, for an error, its reason.
 async fn outcome(endpoint: &Endpoint, request: Request<Full<Bytes>>) -> (u16, Value) {
     let answer = send(endpoint, request).await;
     let code = answer.status().as_u16();
@@ -44,7 +44,7 @@ async fn outcome(endpoint: &Endpoint, request: Request<Full<Bytes>>) -> (u16, Va
 }
 
 #[tokio::test]
-async fn what_is_too_large_too_deep_or_of_another_kind_is_refused() {
+async fn oversized_deep_and_malformed_requests_are_rejected() {
     let served = serve().await;
     let endpoint = endpoint(&served);
     let json_media = "application/json";
@@ -81,9 +81,9 @@ async fn what_is_too_large_too_deep_or_of_another_kind_is_refused() {
     served.cluster.stop().await;
 }
 
-/// Time stands still but for waits, so that a minute passes at once.
+/// Time is paused and only advances while waiting, so the timeout passes at once.
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn a_missing_body_times_out() {
     let store = cluster::store::Store::new(16, Box::new(cluster::store::Volatile));
     let identities = cluster::apiserver::auth::Identities::new("token");
     let server = cluster::apiserver::ApiServer::new(std::sync::Arc::new(store), identities);
@@ -94,7 +94,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
 }
 
-/// A JSON value of a few dozen nodes.
+/// A JSON value with a few dozen nodes.
 fn any_json() -> impl Strategy<Value = Value> {
     let words = prop_oneof![
         Just("metadata"),
@@ -167,7 +167,7 @@ const PATHS: [&str; 13] = [
     "/apis/apps/v1/namespaces/default/deployments/d/scale",
 ];
 
-/// A body: JSON of some kind, a real object with a part replaced, or any bytes.
+/// A body: arbitrary JSON, a real object with one part replaced, or arbitrary bytes.
 fn any_body() -> impl Strategy<Value = Vec<u8>> {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": "b"}},
         "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}});
@@ -193,7 +193,7 @@ fn any_body() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Runs a property against an API in this process; each answer must be a success or a refusal with a Status.
+/// Tests a property against an API in this process: each response must be a success or a `Status`.
 fn hold<S: Strategy>(cases: u32, strategy: &S, of: impl Fn(S::Value) -> Request<Full<Bytes>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let served = runtime.block_on(serve());
@@ -219,7 +219,7 @@ fn hold<S: Strategy>(cases: u32, strategy: &S, of: impl Fn(S::Value) -> Request<
             (answer.status().as_u16(), answer.into_body().collect().await.unwrap().to_bytes())
         });
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        // Some of kube-apiserver's own errors have no type and so are 500, without a reason.
+        // Some of kube-apiserver's own errors are untyped: they have code 500 and no reason.
         let is_ours = code < 500 || (code == 500 && body["reason"].is_null());
         prop_assert!(is_ours, "{shown}: {body}");
         prop_assert!(
@@ -233,7 +233,7 @@ fn hold<S: Strategy>(cases: u32, strategy: &S, of: impl Fn(S::Value) -> Request<
 }
 
 #[test]
-fn any_body_is_written_or_refused() {
+fn any_body_is_written_or_rejected() {
     let methods = prop::sample::select(vec!["POST", "PUT", "PATCH", "DELETE"]);
     let media = prop::sample::select(MEDIA.to_vec());
     let path = prop::sample::select(PATHS.to_vec());
@@ -244,7 +244,7 @@ fn any_body_is_written_or_refused() {
 }
 
 #[tokio::test]
-async fn what_a_subresource_is_given_is_of_its_type_or_refused() {
+async fn mistyped_bodies_of_subresources_are_rejected() {
     let served = serve().await;
     let endpoint = endpoint(&served);
     let media = "application/json";
@@ -307,7 +307,7 @@ async fn what_a_subresource_is_given_is_of_its_type_or_refused() {
     served.cluster.stop().await;
 }
 
-/// A definition of cluster-wide objects with any content, and with this rule.
+/// A cluster-scoped CustomResourceDefinition with arbitrary contents and one validation rule.
 fn definition(rule: &str) -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "things.x.y"}, "spec": {"group": "x.y", "scope": "Cluster",
@@ -319,7 +319,7 @@ fn definition(rule: &str) -> Value {
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 #[tokio::test]
-async fn nothing_deep_is_made_or_stored_by_whichever_way() {
+async fn no_request_can_create_an_object_that_is_too_deep() {
     const WAYS: [&str; 2] = ["", "&dryRun=All"];
     let served = serve().await;
     let endpoint = endpoint(&served);
@@ -361,7 +361,7 @@ async fn nothing_deep_is_made_or_stored_by_whichever_way() {
         for request in table {
             let shown = format!("{} {} {:?}", request.method(), request.uri(), request.headers());
             let answered = outcome(&endpoint, request).await;
-            // YAML is not read so deep.
+            // The YAML parser rejects such depth by itself.
             let expected =
                 if shown.contains("yaml") { (400, json!("BadRequest")) } else { too_large.clone() };
             assert_eq!(answered, expected, "{shown}");
@@ -373,7 +373,7 @@ async fn nothing_deep_is_made_or_stored_by_whichever_way() {
 }
 
 #[tokio::test]
-async fn a_rule_that_makes_too_much_is_refused_with_its_definition_or_its_object() {
+async fn too_expensive_rules_are_rejected() {
     let served = serve().await;
     let endpoint = endpoint(&served);
     let media = "application/json";
@@ -392,7 +392,7 @@ async fn a_rule_that_makes_too_much_is_refused_with_its_definition_or_its_object
 }
 
 #[test]
-fn any_selector_and_token_is_read_or_refused() {
+fn any_selector_and_token_is_parsed_or_rejected() {
     let text = prop_oneof![
         "[a-z=!,() ><]{0,24}",
         ".{0,40}",
@@ -415,7 +415,7 @@ fn any_selector_and_token_is_read_or_refused() {
 }
 
 #[test]
-fn any_rule_is_compiled_and_run_or_refused() {
+fn any_rule_is_compiled_and_run_or_rejected() {
     let part = prop::sample::select(vec![
         "self",
         "oldSelf",
@@ -489,7 +489,7 @@ fn any_rule_is_compiled_and_run_or_refused() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_does_not_read_is_left_behind_and_holds_up_nobody() {
+async fn a_watcher_that_does_not_read_blocks_nobody() {
     let served = serve().await;
     const EVENTS: usize = 6000;
     const BYTES: usize = 10_000;
@@ -508,7 +508,7 @@ async fn a_watcher_that_does_not_read_is_left_behind_and_holds_up_nobody() {
         record = store.replace(&resource, &key, record.revision, map(number)).await.unwrap();
         tokio::task::yield_now().await;
     }
-    // It reads at last, finds what was kept for it, and then an end: the rest was not kept.
+    // It finally reads the queued events and then the end of the stream; the rest was dropped.
     let mut body = stuck.into_body();
     let mut bytes = 0;
     let end = async {
@@ -522,8 +522,8 @@ async fn a_watcher_that_does_not_read_is_left_behind_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn thousands_of_connections_that_say_nothing_keep_nobody_out() {
-    // Both ends are in this process: as many as it may open.
+async fn thousands_of_idle_connections_block_nobody() {
+    // Both ends of each connection are in this process, so use all file descriptors that it may open.
     let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
     let most = most.min(16_384);
     nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, most, most).unwrap();
@@ -544,7 +544,7 @@ async fn thousands_of_connections_that_say_nothing_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn watchers_that_go_leave_nothing_behind() {
+async fn disconnected_watchers_do_not_block_writes() {
     let served = serve().await;
     let client = served.cluster.client();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");

@@ -1,4 +1,4 @@
-//! Admission webhooks: a real TLS server on loopback that the API asks.
+//! Admission webhooks: the API calls a real TLS server on loopback.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -22,10 +22,10 @@ use tokio_rustls::rustls::{self, ServerConfig};
 
 use crate::served::{Served, serve, soon};
 
-/// What a webhook makes of the `request` of a review: the `response`, to which the uid is added.
+/// Maps the path and the `request` of a review to its `response`; the server adds the uid.
 type Judge = dyn Fn(&str, &Value) -> Value + Send + Sync;
 
-/// A webhook server of a test; it ends when it is dropped.
+/// A webhook server; stops when dropped.
 struct Webhook {
     address: SocketAddr,
     ca: String,
@@ -56,7 +56,7 @@ impl Webhook {
         json!({"url": format!("https://{}{path}", self.address), "caBundle": self.ca})
     }
 
-    /// What was asked at a path, in order, and forgets it.
+    /// Returns the requests so far with their paths, and clears them.
     fn asked(&self) -> Vec<(String, Value)> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
@@ -74,7 +74,7 @@ async fn accept(
         connections.spawn(async move {
             let Ok(stream) = acceptor.accept(stream).await else { return };
             let service = service_fn(move |request| answer(request, judge.clone(), asked.clone()));
-            // A client that goes away early is no concern of the test's.
+            // Clients that disconnect early don't matter.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -116,7 +116,7 @@ fn patch(operations: &Value) -> Value {
     json!({"allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(operations.to_string())})
 }
 
-/// One webhook of a configuration, about ConfigMaps, changed by `change`.
+/// A webhook about ConfigMaps, as part of a configuration, with changes.
 fn hook(webhook: &Webhook, path: &str, change: &Value) -> Value {
     let mut hook = json!({"name": format!("{}.example.com", path.trim_matches('/')), "sideEffects": "None",
         "admissionReviewVersions": ["v1"], "clientConfig": webhook.config(path),
@@ -154,7 +154,7 @@ async fn create(client: &Client, name: &str) -> kube::Result<ConfigMap> {
     soon(maps(client).create(&PostParams::default(), &map(name, &json!({"a": "1"})))).await
 }
 
-/// Code, reason and message of a refusal.
+/// Returns the code, reason and message of an expected error.
 fn refused<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String, String) {
     match result {
         Err(kube::Error::Api(status)) => (status.code, status.reason.clone(), status.message.clone()),
@@ -163,7 +163,7 @@ fn refused<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String, String)
 }
 
 #[tokio::test]
-async fn a_validating_webhook_sees_every_write_and_refuses_in_its_own_words() {
+async fn a_validating_webhook_sees_every_write_and_its_message_is_returned() {
     let webhook = Webhook::serve(|_, question| {
         if question["object"]["data"]["a"] == "bad" {
             return json!({"allowed": false, "status": {"message": "bad data", "code": 422, "reason": "Unfit"}});
@@ -216,7 +216,7 @@ async fn a_validating_webhook_sees_every_write_and_refuses_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn mutating_webhooks_change_in_order_are_asked_again_and_leave_managers_alone() {
+async fn mutating_webhooks_run_in_order_and_are_reinvoked() {
     let webhook = Webhook::serve(|path, question| match path {
         "/first" if question["object"]["data"]["second"].is_null() => {
             patch(&json!([{"op": "add", "path": "/data/first", "value": "1"}]))
@@ -228,7 +228,7 @@ async fn mutating_webhooks_change_in_order_are_asked_again_and_leave_managers_al
     .await;
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
-    // By name, not by age.
+    // Ordered by name, not by age.
     mutating(&client, "b", vec![hook(&webhook, "/second", &json!({}))]).await;
     let first = hook(&webhook, "/first", &json!({"reinvocationPolicy": "IfNeeded"}));
     mutating(&client, "a", vec![first]).await;
@@ -246,11 +246,11 @@ async fn mutating_webhooks_change_in_order_are_asked_again_and_leave_managers_al
         (&Value::Null, &Value::Null, &Value::Null)
     );
     assert!(made.name_any().starts_with("m-"));
-    // What a webhook sets belongs to nobody.
+    // Fields that a webhook sets have no owner.
     let fields = json!(made.metadata.managed_fields.unwrap()[0].fields_v1);
     assert_eq!(fields["f:data"], json!({".": {}, "f:a": {}}));
 
-    // The record of managers is kept, whatever a webhook makes of it.
+    // Invalid managedFields from a webhook are ignored.
     let spoil = Webhook::serve(|_, _| {
         patch(&json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{"operation": "Odd"}]}]))
     })
@@ -297,7 +297,7 @@ async fn a_changed_object_is_defaulted_and_validated_again() {
 }
 
 #[tokio::test]
-async fn what_a_webhook_matches() {
+async fn a_webhook_is_called_only_for_matching_writes() {
     let webhook = Webhook::serve(|_, _| json!({"allowed": false})).await;
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
@@ -352,7 +352,7 @@ async fn what_a_webhook_matches() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_fails_closes_or_opens() {
+async fn a_failing_webhook_follows_its_failure_policy() {
     let webhook = Webhook::serve(|path, _| match path {
         "/slow" => json!({"hang": true}),
         "/broken" => json!({"http": 500}),
@@ -396,12 +396,12 @@ async fn drop_configuration(client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn dry_runs_configurations_and_services() {
+async fn webhooks_are_reached_through_services_and_in_dry_runs() {
     let webhook = Webhook::serve(|_, _| json!({"allowed": false, "status": {"reason": "Never"}})).await;
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
 
-    // A webhook may not keep people from changing webhooks.
+    // Webhooks don't apply to webhook configurations, so these can always be changed.
     let everything = json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}],
         "objectSelector": {"matchLabels": {"never": "yes"}}, "failurePolicy": "Fail",
         "clientConfig": {"url": null, "caBundle": webhook.ca,
@@ -444,7 +444,7 @@ async fn dry_runs_configurations_and_services() {
     assert_eq!(refused(create(&client, "m").await), (400, "Never".into(), denied.into()));
     assert_eq!(webhook.asked()[0].0, "/service");
 
-    // A dry run asks as well, and is told that it is one.
+    // A dry run calls the webhook, too, with `dryRun` set.
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let made = maps(&client).create(&dry, &map("m", &json!({}))).await;
     assert_eq!(refused(made).2, denied);
@@ -457,13 +457,13 @@ async fn raw(client: &Client, path: &str, body: &Value) {
     client.request::<Value>(request.body(body.to_string().into_bytes()).unwrap()).await.unwrap();
 }
 
-/// Many writes at once, each of which waits for a slow webhook, all come through: calls are bounded, not refused.
+/// Many concurrent writes succeed although each one waits for a webhook: calls are limited, not rejected.
 #[tokio::test]
-async fn many_calls_at_once() {
+async fn many_concurrent_calls_succeed() {
     let webhook = Webhook::serve(|_, _| allow()).await;
     let Served { cluster, state: _state } = serve().await;
     let client = cluster.client();
-    // The longest that there is: a busy machine needs its time for so many.
+    // The maximum timeout, because a busy machine needs time for so many calls.
     validating(&client, "v", vec![hook(&webhook, "/v", &json!({"timeoutSeconds": 30}))]).await;
     let mut writes = JoinSet::new();
     for index in 0..300 {

@@ -1,7 +1,7 @@
-//! LimitRange: a namespace's defaults and bounds for containers, pods and claims.
+//! LimitRange: a namespace's defaults and limits for containers, pods and claims.
 //!
-//! Source: `plugin/pkg/admission/limitranger`; texts are its own. Updates of pods are not judged, since nothing that
-//! counts can change by them.
+//! Source, including messages: `plugin/pkg/admission/limitranger`. Updates of pods aren't checked: they
+//! cannot change what the limits apply to.
 
 use serde_json::{Value, json};
 
@@ -10,10 +10,10 @@ use crate::apiserver::status::Refusal;
 use crate::objects::{Amounts, Quantity, amounts, pod_limits, pod_requests};
 use crate::store::Resource;
 
-/// What the defaults that were set are noted under.
+/// The annotation that lists the defaults that were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Sets what a new pod's containers leave out.
+/// Sets defaults in a new pod's containers.
 pub fn fill_in(at: &Attributes<'_>, object: &mut Value) {
     if !at.is_new_pod() {
         return;
@@ -23,7 +23,7 @@ pub fn fill_in(at: &Attributes<'_>, object: &mut Value) {
     }
 }
 
-/// Refuses a pod or claim that is out of bounds.
+/// Rejects a pod or claim that violates a limit.
 ///
 /// # Errors
 /// 403.
@@ -77,7 +77,7 @@ fn default_pod(range: &Value, pod: &mut Value) {
     }
 }
 
-/// Sets the amounts that a container does not have; tells which.
+/// Sets the resources that a container doesn't specify, and returns their names.
 fn set_absent(container: &mut Value, field: &str, wanted: &Value) -> Vec<String> {
     let mut set = Vec::new();
     for (name, amount) in wanted.as_object().into_iter().flatten() {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_set_and_noted() {
+    fn defaults_are_set_and_listed_in_an_annotation() {
         let limit = json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
         let mut made = pod(&json!({"limits": {"memory": "2Gi"}}));
         default_pod(&range(&limit), &mut made);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_worded_as_upstreams() {
+    fn violations_are_worded_as_upstream() {
         let of = |kind: &str, bound: &str, amount: &str| json!({"type": kind, bound: {"cpu": amount}});
         let both =
             |request: &str, limit: &str| json!({"requests": {"cpu": request}, "limits": {"cpu": limit}});

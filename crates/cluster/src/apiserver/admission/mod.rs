@@ -1,12 +1,13 @@
-//! Admission: what may still be changed about a write, and what may still refuse it, once it is known who writes what.
+//! Admission: mutates and validates authorized writes.
 //!
-//! A write is [`Attributes`] with the object as it would be and as it was. [`mutate`] runs before an object is
-//! validated: the built-in plug-ins that fill in, the mutating policies, the mutating webhooks, and all once more where
-//! one of those changed something. [`validate`] runs right before the commit: the built-in plug-ins that refuse, the
-//! validating policies and webhooks, and last the quotas, whose lock ([`Held`]) the commit keeps. The order is that of kube-apiserver's
-//! `AllOrderedPlugins` (`pkg/kubeapiserver/options/plugins.go`). A dry run takes the same way and leaves nothing.
+//! A write is described by [`Attributes`], the new object and the old one. [`mutate`] runs before an object
+//! is validated: the mutating built-in plug-ins, policies and webhooks, and all of them again if a policy or
+//! webhook changed something. [`validate`] runs right before the commit: the validating built-in plug-ins,
+//! policies and webhooks, and finally the quotas, whose lock ([`Held`]) the commit holds. The order is that
+//! of kube-apiserver's `AllOrderedPlugins` (`pkg/kubeapiserver/options/plugins.go`). A dry run does the same
+//! without effects.
 //!
-//! Nothing is stored here but a quota's status ([`quota`]).
+//! Admission stores nothing but a quota's status ([`quota`]).
 
 mod limit_range;
 mod node;
@@ -27,21 +28,21 @@ use super::{create, rules};
 pub use policy::Policies;
 pub use webhook::Hooks;
 
-/// What a request does to an object (`admission.Operation`).
+/// The operation of a request (`admission.Operation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// The object is not there yet.
+    /// Creates the object.
     Create,
-    /// A stream into a pod is opened.
+    /// Opens a stream into a pod.
     Connect,
-    /// The object, or a part of it, changes.
+    /// Updates the object or a subresource.
     Update,
-    /// The object goes.
+    /// Deletes the object.
     Delete,
 }
 
 impl Operation {
-    /// As reviews and rules name it.
+    /// Returns the name used in reviews and rules.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Create => "CREATE",
@@ -52,22 +53,22 @@ impl Operation {
     }
 }
 
-/// What is known of a write beside the object itself (`admission.Attributes`).
+/// The attributes of a write, other than the object (`admission.Attributes`).
 pub struct Attributes<'a> {
     /// The request: resource, subresource, user.
     pub call: &'a Call<'a>,
-    /// What it does.
+    /// The operation.
     pub operation: Operation,
-    /// The object's name; empty while it is still to be generated.
+    /// The object's name; empty if it is yet to be generated.
     pub name: &'a str,
     /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`.
     pub options: Value,
-    /// Whether nothing is to come of it.
+    /// Whether this is a dry run.
     pub dry_run: bool,
 }
 
 impl<'a> Attributes<'a> {
-    /// A write of the object that the request's path names.
+    /// Creates the attributes of a write to the object in the request's path.
     pub fn of(call: &'a Call<'a>, operation: Operation, name: &'a str) -> Self {
         let kind = if operation == Operation::Create { "CreateOptions" } else { "UpdateOptions" };
         let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
@@ -83,17 +84,17 @@ impl<'a> Attributes<'a> {
         Self { call, operation, name, options, dry_run: call.query.dry_run }
     }
 
-    /// A deletion, which has options of its own.
+    /// Creates the attributes of a deletion, which has options of its own.
     pub fn of_deletion(call: &'a Call<'a>, name: &'a str, options: Value, dry_run: bool) -> Self {
         Self { call, operation: Operation::Delete, name, options, dry_run }
     }
 
-    /// The kind of the resource.
+    /// Returns the kind of the resource.
     pub fn kind(&self) -> &'a Kind {
         &self.call.entry.kind
     }
 
-    /// The namespace that the write is about; that of a Namespace is itself.
+    /// Returns the namespace of the write; for a Namespace, its own name.
     pub fn namespace(&self) -> Option<&'a str> {
         if self.kind().is("", "Namespace") && !self.name.is_empty() {
             return Some(self.name);
@@ -101,18 +102,18 @@ impl<'a> Attributes<'a> {
         self.call.action.namespace
     }
 
-    /// Whether what is written is the object itself, rather than a Scale, a Binding or an Eviction.
+    /// Returns whether the object itself is written, rather than a Scale, a Binding or an Eviction.
     pub fn is_whole(&self) -> bool {
         let kind = self.kind();
         kind.subresource(self.subresource()).is_none_or(|part| part.takes.2 == kind.kind)
     }
 
-    /// Whether it creates a pod.
+    /// Returns whether a pod is created.
     pub fn is_new_pod(&self) -> bool {
         self.kind().is("", "Pod") && self.subresource().is_empty() && self.operation == Operation::Create
     }
 
-    /// 403, about the object's name or, before it has one, what its name begins with (`admission.NewForbidden`).
+    /// 403 for the object's name or, before it has one, its `generateName` (`admission.NewForbidden`).
     pub fn forbidden(&self, object: Option<&Value>, why: &str) -> Refusal {
         let metadata = object.map_or(&Value::Null, |object| &object["metadata"]);
         let names = [self.name, text(&metadata["name"]), text(&metadata["generateName"])];
@@ -120,23 +121,23 @@ impl<'a> Attributes<'a> {
         status::forbidden(self.call.about_name(name), why)
     }
 
-    /// The subresource, or empty.
+    /// Returns the subresource, or an empty string.
     pub fn subresource(&self) -> &'a str {
         self.call.action.subresource
     }
 }
 
-/// What a commit keeps until it is done. Dropping it lets go.
+/// The locks that a commit holds until it is done. Dropping it releases them.
 #[must_use = "quotas count exactly only while this is kept"]
 pub struct Held(Option<quota::Lease>);
 
 impl Held {
-    /// Nothing is kept.
+    /// Holds no lock.
     pub fn nothing() -> Self {
         Self(None)
     }
 
-    /// The write is done: quotas show it.
+    /// Updates the quotas' status after the commit.
     pub async fn settle(self, call: &Call<'_>) {
         match self.0 {
             Some(lease) => lease.settle(call.server).await,
@@ -145,29 +146,29 @@ impl Held {
     }
 }
 
-/// What came of asking those that may change an object, policies or webhooks, by their places in their order.
+/// The result of one round of mutating policies or webhooks, identified by their positions.
 #[derive(Debug, Default)]
 struct Round {
-    /// Who was asked, and whether it is asked again where others changed the object after it.
+    /// Those that were called, and whether each allows reinvocation.
     asked: Vec<(usize, bool)>,
-    /// The last that changed the object.
+    /// The last one that changed the object.
     changed_by: Option<usize>,
 }
 
 impl Round {
-    /// Who is to be asked again; `is_changed` says whether the object changed after the round.
+    /// Returns those to reinvoke; `is_changed` says whether the object also changed after the round.
     fn due(&self, is_changed: bool) -> Vec<usize> {
-        // One that was asked before the last change has not seen it; one after it has.
+        // Only those called before the last change have to see it.
         let again = |place: usize| is_changed || self.changed_by.is_some_and(|last| place < last);
         let due = self.asked.iter().filter(|(place, reinvoke)| *reinvoke && again(*place));
         due.map(|(place, _)| *place).collect()
     }
 }
 
-/// Lets plug-ins, policies and webhooks change an object that is to be written. A deletion has none.
+/// Runs mutating admission on an object to be written. It is null for a deletion.
 ///
 /// # Errors
-/// The first refusal.
+/// The first error.
 pub async fn mutate(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
     fill_in(at, object, old)?;
     let policies = policy::round(at, object, old, None)?;
@@ -188,7 +189,7 @@ pub async fn mutate(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>
     Ok(())
 }
 
-/// The built-in plug-ins that fill in.
+/// Runs the mutating built-in plug-ins.
 fn fill_in(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
     if object.is_null() {
         return Ok(());
@@ -199,10 +200,10 @@ fn fill_in(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Resu
     Ok(())
 }
 
-/// Asks whether a write may be; the object is absent for a deletion.
+/// Runs validating admission; the object is `None` for a deletion.
 ///
 /// # Errors
-/// The first refusal.
+/// The first error.
 pub async fn validate(
     at: &Attributes<'_>,
     object: Option<&Value>,
@@ -220,10 +221,10 @@ pub async fn validate(
     Ok(Held(quota::check(at, object, old).await?))
 }
 
-/// Asks validating policies and webhooks whether a stream may be opened; what they see is `options`.
+/// Runs validating policies and webhooks before a stream is opened; their object is `options`.
 ///
 /// # Errors
-/// The first refusal.
+/// The first error.
 pub async fn connect(call: &Call<'_>, options: &Value) -> Result<(), Refusal> {
     let at = Attributes {
         call,
@@ -236,10 +237,10 @@ pub async fn connect(call: &Call<'_>, options: &Value) -> Result<(), Refusal> {
     webhook::validate(&at, Some(options), None).await
 }
 
-/// Brings an object that admission changed back into its kind's form: decoded, defaulted.
+/// Decodes an object that admission changed and sets its defaults.
 ///
 /// # Errors
-/// 500: whoever changed it did so wrongly.
+/// 500 if the change made it invalid.
 fn settle(at: &Attributes<'_>, object: &mut Value) -> Result<(), Refusal> {
     if !at.is_whole() {
         return Ok(());

@@ -1,7 +1,7 @@
-//! What a node's own identity may write: itself, its lease, and the pods that run on it.
+//! NodeRestriction: a node's identity may only write its own Node, its Lease, and the pods that run on it.
 //!
-//! Source: `plugin/pkg/admission/noderestriction`; of it, what this cluster's kinds need. It is about users of group
-//! `system:nodes` named `system:node:NAME`.
+//! Source: `plugin/pkg/admission/noderestriction`, reduced to this cluster's kinds. Applies to users of the
+//! group `system:nodes` named `system:node:NAME`.
 
 use serde_json::Value;
 
@@ -10,12 +10,12 @@ use crate::apiserver::status::Refusal;
 
 const GROUP: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
-/// Where nodes' leases are.
+/// The namespace of the nodes' leases.
 const LEASES: &str = "kube-node-lease";
-/// Marks a pod that mirrors one of the node's own.
+/// The annotation of mirror pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Refuses what is not the node's own.
+/// Rejects writes to objects of other nodes.
 ///
 /// # Errors
 /// 403.
@@ -62,7 +62,7 @@ fn own_pod(at: &Attributes<'_>, node: &str, object: Option<&Value>, old: Option<
         ("status", Operation::Update) => (!is_own(old)).then(|| {
             format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself")
         }),
-        // An eviction names the pod only; the deletion that it becomes is the server's own.
+        // An eviction only names the pod; the resulting deletion is the server's.
         ("eviction", Operation::Create) => None,
         (part, operation) => Some(format!("unexpected operation {:?} on pods/{part}", operation.name())),
     }

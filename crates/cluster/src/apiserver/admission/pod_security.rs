@@ -1,8 +1,8 @@
-//! PodSecurity: what a namespace's labels say of pods is refused, warned of and noted.
+//! PodSecurity: enforces, warns and audits by a namespace's labels.
 //!
-//! Source: `k8s.io/pod-security-admission/admission` v0.36; what a level forbids is
-//! [`crate::objects::pod_security`]'s knowledge. The cluster's default is `privileged`, and nobody is exempt, as in
-//! kube-apiserver without a configuration.
+//! Source: `k8s.io/pod-security-admission/admission` v0.36; [`crate::objects::pod_security`] knows what a
+//! level forbids. As in an unconfigured kube-apiserver, the default level is `privileged` and there are no
+//! exemptions.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,13 @@ use crate::apiserver::status::Refusal;
 use crate::objects::pod_security::{self, Level, LevelVersion, Policy};
 use crate::store::{Key, Resource};
 
-/// Existing pods that are looked at when a namespace becomes stricter (`defaultNamespaceMaxPodsToCheck`).
+/// The maximum number of existing pods to check when a namespace becomes stricter
+/// (`defaultNamespaceMaxPodsToCheck`).
 const MAX_CHECKED_PODS: usize = 3000;
-/// Subresources of pods that change nothing that is judged.
+/// Subresources of pods that aren't checked.
 const IGNORED: [&str; 8] = ["attach", "binding", "eviction", "exec", "log", "portforward", "proxy", "status"];
 
-/// Judges a write of a namespace, a pod, or what holds a template of pods.
+/// Checks a write of a namespace, a pod, or an object with a pod template.
 ///
 /// # Errors
 /// 403 for a pod, 422 for a namespace's labels.
@@ -76,7 +77,7 @@ fn judge(at: &Attributes<'_>, object: &Value, pod: &Value, enforces: bool) -> Re
     Ok(())
 }
 
-/// Whether an update of a pod changes what is judged: images, and which containers there are.
+/// Returns whether an update of a pod changes its set of containers or their images.
 fn is_significant(pod: &Value, old: &Value) -> bool {
     let list = |pod: &Value, field: &str| {
         let containers = pod["spec"][field].as_array().into_iter().flatten();
@@ -104,10 +105,10 @@ fn check_namespace(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> 
     Ok(())
 }
 
-/// Warns of the pods that the new level would not have let in.
+/// Warns about existing pods that violate the new level.
 fn warn_of_pods(at: &Attributes<'_>, enforce: LevelVersion) {
     let pods = at.call.server.store.list(&Resource::new("", "pods"), Some(at.name)).records;
-    // By what is forbidden: the first pod's name, and how many there are.
+    // By violation: the first pod's name, and the number of pods.
     let mut found = BTreeMap::<String, (String, usize)>::new();
     for pod in pods.iter().take(MAX_CHECKED_PODS) {
         let violations = pod_security::violations(enforce, &pod.value);

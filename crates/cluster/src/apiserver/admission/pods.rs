@@ -1,5 +1,5 @@
-//! What the server decides about a pod: its priority, how long it stays on a lost node, its runtime class. And which
-//! class of priority is everybody's.
+//! Pod admission: priority, tolerations of unreachable nodes, runtime class. Also allows only one default
+//! PriorityClass.
 //!
 //! Source: `plugin/pkg/admission/{priority,defaulttolerationseconds,runtimeclass}`.
 
@@ -14,10 +14,10 @@ fn classes() -> Resource {
     Resource::new("scheduling.k8s.io", "priorityclasses")
 }
 
-/// Fills in a pod.
+/// Sets a pod's priority and tolerations.
 ///
 /// # Errors
-/// 403 for a priority that its class does not give, or a class that is not there.
+/// 403 for a priority that differs from its class's, or an unknown class.
 pub fn fill_in(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
     if !at.kind().is("", "Pod") || !at.subresource().is_empty() {
         return Ok(());
@@ -34,7 +34,7 @@ pub fn fill_in(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> 
     Ok(())
 }
 
-/// No RuntimeClass is served, so that none that a pod names is there.
+/// Rejects any RuntimeClass, because this cluster has none.
 fn refuse_runtime_class(at: &Attributes<'_>, pod: &Value) -> Result<(), Refusal> {
     match pod["spec"]["runtimeClassName"].as_str() {
         Some(name) => Err(at.forbidden(Some(pod), &format!("pod rejected: RuntimeClass {name:?} not found"))),
@@ -100,14 +100,14 @@ fn set_priority(at: &Attributes<'_>, pod: &mut Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The class of pods that name none; of several, the lowest.
+/// Returns the default class; if there are several, the one with the lowest value.
 fn default_class(at: &Attributes<'_>) -> Option<Value> {
     let records = at.call.server.store.list(&classes(), None).records;
     let defaults = records.iter().filter(|class| class.value["globalDefault"] == true);
     defaults.min_by_key(|class| class.value["value"].as_i64()).map(|class| class.value.clone())
 }
 
-/// Refuses a second default among the classes of priority.
+/// Rejects a second default PriorityClass.
 ///
 /// # Errors
 /// 403.

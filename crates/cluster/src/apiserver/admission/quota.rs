@@ -1,10 +1,10 @@
-//! ResourceQuota: refuses what would exceed a namespace's quotas, and keeps their `status.used`.
+//! ResourceQuota: rejects writes that would exceed a namespace's quotas, and updates their `status.used`.
 //!
-//! Source of rules and texts: apiserver `pkg/admission/plugin/resourcequota/controller.go`; what counts is
-//! [`crate::objects::Counted`]'s knowledge. Upstream charges `status.used` and lets a controller put it right later;
-//! here each check counts the objects that are there, under a lock of the namespace that the commit keeps ([`Lease`]).
-//! So neither a race nor a failed write can over- or undercount, and what the status says is for people only.
-//! [`run`] brings it up to date after every other change.
+//! Source of rules and messages: apiserver `pkg/admission/plugin/resourcequota/controller.go`;
+//! [`crate::objects::Counted`] knows what counts. Upstream charges `status.used`, and a controller corrects
+//! it later. Here, each check counts the existing objects under a lock of the namespace that the commit holds
+//! ([`Lease`]). Therefore neither a race nor a failed write can miscount, and the status is only informative.
+//! [`run`] updates it after all other changes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,14 +21,14 @@ use crate::apiserver::status::Refusal;
 use crate::objects::{Amounts, Counted, Quantity, add, amounts};
 use crate::store::{self, Key, Record, Resource};
 
-/// How often a quota's status is written anew when others write the quota meanwhile.
+/// The number of attempts to write a quota's status, in case of conflicts.
 const MAX_ATTEMPTS: usize = 16;
 
-/// What each object of a namespace uses, by the revision of which it is known: as many entries as there are counted
-/// objects.
+/// A cache of the usage of each object in a namespace, by the object's revision. It has at most one entry per
+/// counted object.
 type Ledger = HashMap<(Resource, Key), (u64, Arc<Amounts>)>;
 
-/// The locks of the namespaces with quotas, and the namespaces whose status is out of date.
+/// The locks of the namespaces with quotas, and the namespaces whose quota status is outdated.
 #[derive(Default)]
 pub struct Quotas {
     ledgers: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Ledger>>>>,
@@ -45,13 +45,13 @@ impl Quotas {
         ledger.lock_owned().await
     }
 
-    /// Something changed in a namespace: its quotas' status is brought up to date soon.
+    /// Schedules an update of the quota status in a namespace.
     pub fn touch(&self, namespace: &str) {
         self.touched.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned());
         self.wake.notify_one();
     }
 
-    /// Forgets a namespace without quotas, unless somebody holds or awaits its lock.
+    /// Drops the cache of a namespace without quotas, unless its lock is held or awaited.
     fn forget(&self, namespace: &str) {
         let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
         if ledgers.get(namespace).is_some_and(|ledger| Arc::strong_count(ledger) == 1) {
@@ -60,14 +60,14 @@ impl Quotas {
     }
 }
 
-/// Keeps a namespace's quotas exact from the check to the commit.
+/// Holds a namespace's quota lock from the check to the commit.
 pub struct Lease {
     ledger: OwnedMutexGuard<Ledger>,
     namespace: String,
 }
 
 impl Lease {
-    /// Writes what is used now that the write is done.
+    /// Writes the usage after the commit.
     pub async fn settle(mut self, server: &ApiServer) {
         write_status(server, &self.namespace, &mut self.ledger).await;
     }
@@ -106,7 +106,7 @@ pub async fn check(
     Ok(Some(Lease { ledger, namespace: namespace.to_owned() }))
 }
 
-/// Which writes can use more than before (`Handles` of the evaluators).
+/// Returns whether a write may increase usage (`Handles` of the evaluators).
 fn is_judged(at: &Attributes<'_>, kind: Counted<'_>, object: &Value, old: Option<&Value>) -> bool {
     if kind.is_ignored() || at.kind().is("", "Namespace") {
         return false;
@@ -173,7 +173,7 @@ fn difference(new: &Amounts, old: &Amounts) -> Amounts {
     new.iter().map(|(name, amount)| (name.clone(), rest(name, amount))).collect()
 }
 
-/// What the objects of one kind use of a quota.
+/// Returns the usage of a quota by the objects of one kind.
 fn used_of(server: &ApiServer, entry: &Entry, quota: &Value, ledger: &mut Ledger) -> Amounts {
     let kind = counted(entry);
     let namespace = quota["metadata"]["namespace"].as_str();
@@ -194,7 +194,7 @@ fn known(
     now: Timestamp,
     ledger: &mut Ledger,
 ) -> Arc<Amounts> {
-    // A pod on its way out is free after a time, without a change.
+    // A terminating pod stops counting after a time, without a change of the object, so it isn't cached.
     if !record.value["metadata"]["deletionTimestamp"].is_null() {
         return Arc::new(kind.usage(&record.value, now));
     }
@@ -205,7 +205,7 @@ fn known(
     place.1.clone()
 }
 
-/// Writes `status.hard` and `status.used` of a namespace's quotas, where they differ.
+/// Writes `status.hard` and `status.used` of a namespace's quotas if they changed.
 async fn write_status(server: &ApiServer, namespace: &str, ledger: &mut Ledger) {
     let catalog = server.catalog();
     for record in server.store.list(&quotas(), Some(namespace)).records {
@@ -251,8 +251,8 @@ fn status_of(
     json!({"hard": quota["spec"]["hard"], "used": shown(&used)})
 }
 
-/// Brings the status of quotas up to date after changes, until `stop`. It is the resource quota controller, kept
-/// where the counting is.
+/// Updates the status of quotas after changes, until `stop`. This is the resource quota controller; it is
+/// here because it shares the counting.
 pub async fn run(server: Arc<ApiServer>, stop: CancellationToken) {
     for quota in server.store.list(&quotas(), None).records {
         server.quotas.touch(quota.value["metadata"]["namespace"].as_str().unwrap_or_default());
@@ -278,7 +278,7 @@ pub async fn run(server: Arc<ApiServer>, stop: CancellationToken) {
     }
 }
 
-/// Tells that a write or deletion in a namespace is done.
+/// Reports a completed write or deletion in a namespace.
 pub fn changed(server: &ApiServer, namespace: Option<&str>) {
     if let Some(namespace) = namespace.filter(|_| server.store.count(&quotas()) > 0) {
         server.quotas.touch(namespace);

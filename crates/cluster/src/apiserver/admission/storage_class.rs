@@ -1,7 +1,7 @@
-//! The default StorageClass, for claims that name none, and whether a claim's class lets it grow.
+//! Sets the default StorageClass of claims, and checks whether a claim's class allows expansion.
 //!
-//! Source: `plugin/pkg/admission/storage/storageclass/setdefault`, `plugin/pkg/admission/storage/persistentvolume/resize`,
-//! `pkg/volume/util/storageclass.go`.
+//! Source: `plugin/pkg/admission/storage/storageclass/setdefault`,
+//! `plugin/pkg/admission/storage/persistentvolume/resize`, `pkg/volume/util/storageclass.go`.
 
 use serde_json::Value;
 
@@ -10,17 +10,17 @@ use crate::apiserver::status::Refusal;
 use crate::objects::Quantity;
 use crate::store::{Key, Resource};
 
-/// Annotations that mark the default class.
+/// The annotations that mark the default class.
 const DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// The old way to name a claim's class.
+/// The deprecated annotation with a claim's class.
 const NAMED: &str = "volume.beta.kubernetes.io/storage-class";
 
 fn classes() -> Resource {
     Resource::new("storage.k8s.io", "storageclasses")
 }
 
-/// Refuses to let a claim grow whose class does not say that it may.
+/// Rejects the expansion of a claim unless its class allows it.
 ///
 /// # Errors
 /// 403.
@@ -49,7 +49,7 @@ pub fn validate(at: &Attributes<'_>, claim: &Value, old: Option<&Value>) -> Resu
     Err(at.forbidden(Some(claim), why))
 }
 
-/// Sets a new claim's class, where there is a default; of several, the newest.
+/// Sets a new claim's class to the default one, if any; if there are several, the newest.
 pub fn fill_in(at: &Attributes<'_>, claim: &mut Value) {
     let is_claim = at.kind().is("", "PersistentVolumeClaim") && at.subresource().is_empty();
     let is_named =

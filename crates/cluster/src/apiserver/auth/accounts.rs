@@ -1,4 +1,4 @@
-//! Whose token it is, and whether all that it is bound to is still there.
+//! Authenticates service account tokens: the objects that a token is bound to must still exist.
 //!
 //! Rules: `pkg/serviceaccount/claims.go` (Validate), `pkg/serviceaccount/jwt.go`.
 
@@ -10,8 +10,9 @@ use crate::store::{Key, Resource, Store};
 
 const EXTRA: &str = "authentication.kubernetes.io/";
 
-/// The user of a service account's token, and the audiences, of those asked for, that it is for; `None` for any other
-/// token. `now` is in seconds since 1970; without audiences, the API server's own is meant.
+/// Returns the user of a service account token, and those of the requested audiences that it is for; `None`
+/// for any other token. `now` is in seconds since 1970. If no audiences are requested, the API server's own
+/// is assumed.
 pub fn of_token(
     keys: &Keys,
     store: &Store,
@@ -31,7 +32,7 @@ fn is_bound_to_living(store: &Store, claims: &Claims) -> bool {
     let account = &bound.serviceaccount;
     let lives = |plural: &str, namespace: Option<&str>, reference: &Reference| {
         let found = store.get(&Resource::new("", plural), &Key::new(namespace, &reference.name));
-        // Kubernetes lets a deleted object's tokens live on for its grace; nothing here needs that.
+        // Kubernetes honours the tokens of a deleted object for its grace period; nothing here needs that.
         found.is_some_and(|record| uid(&record.value) == reference.uid)
     };
     let own = Some(bound.namespace.as_str());
@@ -39,7 +40,7 @@ fn is_bound_to_living(store: &Store, claims: &Claims) -> bool {
         && lives("serviceaccounts", own, account)
         && bound.pod.as_ref().is_none_or(|pod| lives("pods", own, pod))
         && bound.secret.as_ref().is_none_or(|secret| lives("secrets", own, secret))
-        // A pod's token names its node too, and outlives it as the pod does.
+        // A pod's token also names the pod's node, but remains valid without it, like the pod.
         && (bound.pod.is_some() || bound.node.as_ref().is_none_or(|node| lives("nodes", None, node)))
 }
 

@@ -1,8 +1,8 @@
-//! Decides about one action by the roles and bindings that are stored.
+//! The RBAC authorizer: decides by the stored roles and bindings.
 //!
-//! The compiled index ([`crate::access::Index`]) follows the store by watching its four resources. What the watches
-//! have brought is taken in before each decision, so that who has just been given a role may use it at once; a
-//! decision parses nothing and looks only at the bindings of the user who asks.
+//! The compiled index ([`crate::access::Index`]) follows the store through watches of its four resources.
+//! Each decision first applies all pending events, so a new role takes effect at once. A decision parses
+//! nothing and looks only at the bindings of the requesting user.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::apiserver::status::{self, About, Refusal};
 use crate::objects::FieldSelector;
 use crate::store::{Event, Resource, Store, Verb};
 
-/// The followed resources.
+/// The watched resources.
 const FOLLOWED: [(Kind, &str); 4] = [
     (Kind::ClusterRole, "clusterroles"),
     (Kind::Role, "roles"),
@@ -25,7 +25,7 @@ const FOLLOWED: [(Kind, &str); 4] = [
     (Kind::RoleBinding, "rolebindings"),
 ];
 
-/// See the module.
+/// The RBAC authorizer.
 pub struct Authority {
     store: Arc<Store>,
     state: Mutex<State>,
@@ -39,12 +39,12 @@ struct State {
 }
 
 impl Authority {
-    /// Decides by what is in this store.
+    /// Creates an authorizer on this store.
     pub fn new(store: Arc<Store>) -> Self {
         Self { store, state: Mutex::default() }
     }
 
-    /// Whether the user may do what is asked.
+    /// Decides whether the user may perform the action.
     pub fn decide(&self, user: &UserInfo, ask: &Ask<'_>) -> Verdict {
         if user.is_in(MASTERS) {
             return Verdict { allowed: true, reason: String::new() };
@@ -52,18 +52,19 @@ impl Authority {
         self.state().index.decide(user, ask)
     }
 
-    /// Every rule that holds for the user in a namespace, or for the whole cluster when it is empty.
+    /// Returns every rule that the user has in a namespace, or in the whole cluster if it is empty.
     pub fn held(&self, user: &UserInfo, namespace: &str) -> Held {
         self.state().index.held(user, namespace)
     }
 
-    /// The rules of a role; `None` when it is not there. Where no namespace is given, it is a ClusterRole.
+    /// Returns the rules of a role, or `None` if it doesn't exist. Without a namespace, it is a ClusterRole.
     pub fn role(&self, namespace: Option<&str>, name: &str) -> Option<Arc<[Rule]>> {
         self.state().index.role(namespace, name).cloned()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic between two insertions leaves an index that a later start of a watch repairs.
+        // A panic between two insertions leaves an incomplete index, which the next restart of a watch
+        // repairs.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.catch_up(&self.store);
         state
@@ -78,7 +79,7 @@ impl State {
         }
     }
 
-    /// Takes in what the watches have brought; false when one of them has ended.
+    /// Applies all pending events; false if a watch has ended.
     fn take_in(&mut self) -> bool {
         for ((kind, _), watch) in FOLLOWED.iter().zip(&mut self.watches) {
             loop {
@@ -103,9 +104,10 @@ impl State {
     }
 }
 
-/// The one name that a list or watch selects, or empty (`apiserver/pkg/endpoints/request/requestinfo.go`). It is read
-/// from the selector exactly as the selection reads it; a selector that does not parse names nothing and is refused
-/// later. Every other verb, `deletecollection` among them, is about what its path names.
+/// Returns the one object name that a list or watch selects, or an empty string
+/// (`apiserver/pkg/endpoints/request/requestinfo.go`). It parses the selector exactly as the selection does;
+/// an invalid selector names nothing and is rejected later. Other verbs, including `deletecollection`, are
+/// authorized by the path.
 pub fn selected_name(action: &Action<'_>, field_selector: &str) -> String {
     if field_selector.is_empty() || !action.name.is_empty() || !matches!(action.verb, "list" | "watch") {
         return String::new();
@@ -115,8 +117,8 @@ pub fn selected_name(action: &Action<'_>, field_selector: &str) -> String {
     selector.exact("metadata.name").filter(is_name).unwrap_or_default().to_owned()
 }
 
-/// What an action asks (`apiserver/pkg/endpoints/request/requestinfo.go`): a namespace stands in itself, and a list or
-/// watch of one object is about that object ([`selected_name`]).
+/// Returns the attributes to authorize (`apiserver/pkg/endpoints/request/requestinfo.go`). A Namespace is in
+/// itself, and a list or watch of one object is authorized for that object ([`selected_name`]).
 pub fn ask_of<'a>(action: &Action<'a>, selected: &'a str) -> Ask<'a> {
     let is_namespace = action.group.is_empty() && action.resource == "namespaces";
     let own = if is_namespace { action.name } else { "" };
@@ -130,10 +132,10 @@ pub fn ask_of<'a>(action: &Action<'a>, selected: &'a str) -> Ask<'a> {
     }
 }
 
-/// Lets pass who may do this, and says by which binding.
+/// Authorizes an action, and returns the reason, which names the binding.
 ///
 /// # Errors
-/// 403 in the words of `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
+/// 403, worded as in `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
 pub fn authorize(authority: &Authority, user: &UserInfo, ask: &Ask<'_>) -> Result<String, Refusal> {
     let verdict = authority.decide(user, ask);
     if verdict.allowed {
@@ -150,7 +152,7 @@ pub fn authorize(authority: &Authority, user: &UserInfo, ask: &Ask<'_>) -> Resul
     Err(status::forbidden(about, &why))
 }
 
-/// Lets a PUT or an apply create the object that is not there, for who may create.
+/// Authorizes the creation of an object by a PUT or an apply.
 ///
 /// # Errors
 /// 403.
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_worded_as_kubernetes_words_them() {
+    fn errors_are_worded_as_in_kubernetes() {
         let authority = authority();
         let nobody = UserInfo { name: "u".into(), ..UserInfo::default() };
         let action = Action {
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_names_what_it_selects_and_only_to_a_list_or_watch() {
+    fn field_selectors_name_an_object_only_in_a_list_or_watch() {
         let list = Action {
             verb: "list",
             group: "",
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_decision_knows_every_write_before_it() {
+    async fn a_decision_respects_every_earlier_write() {
         let authority = authority();
         let user = UserInfo::known("u", &[]);
         let ask = Ask::Resource {
@@ -286,7 +288,7 @@ mod tests {
         assert!(may());
         authority.store.remove(&bindings, &key, record.revision, record.value.clone()).await.unwrap();
         assert!(!may());
-        // The watches end when the store closes them; what happens then is still seen.
+        // The watches end when the store closes them. Later writes still count.
         authority.store.close();
         authority.store.create(&bindings, key, binding).await.unwrap();
         assert!(may());

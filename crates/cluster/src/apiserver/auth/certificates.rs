@@ -1,7 +1,7 @@
-//! Whom a client's certificate names: its common name is the user, its organizations are the groups.
+//! Users of client certificates: the common name is the user, the organizations are the groups.
 //!
-//! The listener has checked by then that the cluster's authority signed it for clients. Rule: apiserver
-//! `pkg/authentication/request/x509/x509.go` (CommonNameUserConversion).
+//! The listener has already verified that the cluster's CA signed the certificate for clients. Rule:
+//! apiserver `pkg/authentication/request/x509/x509.go` (CommonNameUserConversion).
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -13,16 +13,16 @@ use crate::access::UserInfo;
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 
-/// A user known by a certificate, until it expires.
+/// A user authenticated by a certificate, until it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certified {
-    /// Who it is.
+    /// The user.
     pub user: UserInfo,
-    /// Until when.
+    /// When the certificate expires.
     pub until: Timestamp,
 }
 
-/// Whom a certificate in DER names; `None` for one without a common name.
+/// Returns the user of a certificate in DER; `None` if it has no common name.
 pub fn certified(der: &[u8]) -> Option<Certified> {
     let certificate = x509_cert::Certificate::from_der(der).ok()?.tbs_certificate;
     let (mut name, mut groups) = (String::new(), Vec::new());

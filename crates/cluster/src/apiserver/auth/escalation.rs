@@ -1,4 +1,4 @@
-//! Nobody grants more than they have: the check on every write of a role or binding.
+//! Prevents privilege escalation: checks every write of a role or binding.
 //!
 //! Rules: `pkg/registry/rbac/{role,clusterrole,rolebinding,clusterrolebinding}/policybased/storage.go`,
 //! `pkg/registry/rbac/escalation_check.go`, `pkg/registry/rbac/validation/rule.go`.
@@ -11,11 +11,11 @@ use crate::access::{Ask, GROUP, MASTERS, Rule, covers};
 use crate::apiserver::call::Call;
 use crate::apiserver::status::{self, About, Refusal};
 
-/// Refuses a role or binding, about to be written in place of `present`, that grants what the user may not do. Every
-/// other kind passes.
+/// Rejects a role or binding, about to replace `present`, that grants permissions that the user doesn't have.
+/// Accepts all other kinds.
 ///
 /// # Errors
-/// 403; 404 for a binding to a role that is not there.
+/// 403; 404 for a binding to an unknown role.
 pub fn check(call: &Call<'_>, present: Option<&Value>, next: &Value) -> Result<(), Refusal> {
     if call.entry.kind.group != GROUP || call.user.is_in(MASTERS) {
         return Ok(());
@@ -99,7 +99,7 @@ fn name_of(value: &Value) -> &str {
     value["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Whether only what the garbage collector changes is changed (`IsOnlyMutatingGCFields`).
+/// Returns whether only fields that the garbage collector changes have changed (`IsOnlyMutatingGCFields`).
 fn is_about_garbage_only(present: &Value, next: &Value) -> bool {
     let rest = |value: &Value| {
         let mut value = value.clone();

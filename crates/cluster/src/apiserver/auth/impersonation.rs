@@ -1,7 +1,7 @@
-//! `Impersonate-User`, `-Group`, `-Uid`, `-Extra-KEY`: who may act as somebody else does, each part authorized.
+//! Impersonation through `Impersonate-User`, `-Group`, `-Uid`, `-Extra-KEY`; each part is authorized.
 //!
-//! Rules: `apiserver/pkg/endpoints/filters/impersonation`. A header that is present and cannot be read is refused: a
-//! request that asks to act as somebody else never runs with the caller's own rights.
+//! Rules: `apiserver/pkg/endpoints/filters/impersonation`. A header that cannot be read is rejected, so a
+//! request to impersonate never runs with the caller's own permissions.
 
 use http::{HeaderMap, HeaderValue};
 
@@ -14,15 +14,16 @@ const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
-/// The group of the API with `uids` and `userextras`.
+/// The API group of `uids` and `userextras`.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// Whom the headers ask to be; `None` without such headers.
+/// Returns the user to impersonate; `None` without such headers.
 ///
 /// # Errors
-/// 403 for who may not; 400 for groups or more without a user, and for a header that is not UTF-8.
+/// 403 if the caller may not impersonate; 400 for other headers without a user, and for a header that isn't
+/// UTF-8.
 pub fn wanted(
     authority: &Authority,
     user: &UserInfo,
@@ -61,7 +62,7 @@ fn asked(headers: &HeaderMap) -> Result<UserInfo, Refusal> {
     Ok(wanted)
 }
 
-/// A header's value is bytes, of which UTF-8 is understood: names are not ASCII everywhere.
+/// Header values may be any bytes; names in UTF-8 beyond ASCII are accepted.
 fn readable(name: &str, value: &HeaderValue) -> Result<String, Refusal> {
     std::str::from_utf8(value.as_bytes()).map(str::to_owned).map_err(|_| unreadable(name))
 }
@@ -70,7 +71,7 @@ fn unreadable(name: &str) -> Refusal {
     status::bad_request(format!("the header {name} is not valid UTF-8"))
 }
 
-/// Everything that must be allowed.
+/// Returns everything that must be authorized.
 fn asks(wanted: &UserInfo) -> Vec<Ask<'_>> {
     let ask = |group, resource, subresource, namespace, name| Ask::Resource {
         verb: "impersonate",
@@ -96,7 +97,7 @@ fn asks(wanted: &UserInfo) -> Vec<Ask<'_>> {
     asks
 }
 
-/// The groups that come with a name.
+/// Adds the groups that a user always has.
 fn completed(mut wanted: UserInfo) -> UserInfo {
     if let (Some((namespace, name)), true) = (account_of(&wanted.name), wanted.groups.is_empty()) {
         wanted.groups = UserInfo::account(namespace, name).groups;
@@ -134,7 +135,7 @@ mod tests {
         list.iter().map(pair).collect()
     }
 
-    /// The cases of `impersonation_test.go` in substance.
+    /// The same cases as in `impersonation_test.go`.
     #[tokio::test]
     async fn every_part_is_authorized() {
         let rule = |group: &str, resource: &str, names: Value| {
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_beyond_ascii_are_read_and_what_is_not_utf8_is_refused() {
+    async fn names_may_be_utf8_and_nothing_else() {
         let authority = authority(json!([])).await;
         let admin = UserInfo::admin();
         let asked = [
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn anonymous_stays_unknown() {
+    async fn an_impersonated_anonymous_user_is_unauthenticated() {
         let authority = authority(json!([])).await;
         let asked = wanted(&authority, &UserInfo::admin(), &headers(&[("Impersonate-User", ANONYMOUS)]));
         assert_eq!(asked.unwrap().unwrap().groups, [UNAUTHENTICATED]);

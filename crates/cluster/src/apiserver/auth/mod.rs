@@ -1,13 +1,13 @@
-//! Who is asking, and whether they may.
+//! Authentication and authorization.
 //!
-//! [`authenticate`] turns a request's credentials into a [`UserInfo`] ([`impersonation`] may turn it into another one),
-//! [`authority`] decides about one action by the roles and bindings of the store, [`escalation`] holds back who would
-//! grant more than they have. The rules themselves are pure and lie in [`crate::access`].
+//! [`authenticate`] turns a request's credentials into a [`UserInfo`], which [`impersonation`] may replace.
+//! [`authority`] authorizes an action by the stored roles and bindings; [`escalation`] prevents privilege
+//! escalation. The RBAC rules themselves are pure and in [`crate::access`].
 //!
-//! Credentials: the administrator's bearer token, tokens of people ([`users`]) and of service accounts ([`tokens`],
-//! [`accounts`]), and client certificates ([`certificates`], which the listener has checked). Who shows none is refused
-//! but for the paths of `super::public`: anonymous requests are limited as `AuthenticationConfiguration`'s
-//! `anonymous.conditions` limits them.
+//! Credentials: the administrator's bearer token, tokens of users ([`users`]) and of service accounts
+//! ([`tokens`], [`accounts`]), and client certificates ([`certificates`], verified by the listener). Requests
+//! without credentials are rejected except for the paths of `super::public`, as with `anonymous.conditions`
+//! in `AuthenticationConfiguration`.
 
 mod accounts;
 pub mod authority;
@@ -29,46 +29,46 @@ use crate::store::Store;
 use tokens::{Claims, KeyError, Keys};
 use users::Users;
 
-/// Bytes of randomness in a token.
+/// The number of random bytes in a token.
 const TOKEN_BYTES: usize = 32;
 
-/// What identities exist.
+/// The known identities.
 #[derive(Debug)]
 pub struct Identities {
-    /// The digest of the administrator's token.
+    /// The SHA-256 digest of the administrator's token.
     admin: [u8; 32],
     users: Option<Users>,
     keys: Option<Keys>,
 }
 
-/// Whose token it is.
+/// The result of authenticating a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identified {
     /// The user.
     pub user: UserInfo,
-    /// The audiences, of those asked for, that the token is for.
+    /// Those of the requested audiences that the token is for.
     pub audiences: Vec<String>,
 }
 
 impl Identities {
-    /// One identity: the administrator, known by this token.
+    /// Creates an identity for the administrator, authenticated by this token.
     pub fn new(admin_token: &str) -> Self {
         Self { admin: digest(admin_token), users: None, keys: None }
     }
 
-    /// The people of a file, too.
+    /// Adds the users in a file.
     #[must_use]
     pub fn with_users(self, users: Users) -> Self {
         Self { users: Some(users), ..self }
     }
 
-    /// Service accounts' tokens, signed by these keys, too.
+    /// Adds service account tokens, signed with these keys.
     #[must_use]
     pub fn with_keys(self, keys: Keys) -> Self {
         Self { keys: Some(keys), ..self }
     }
 
-    /// Whose token this is, for one of these audiences; for the API server's own, when there are none.
+    /// Authenticates a token for one of these audiences, or for the API server's own if there are none.
     pub fn of_token(
         &self,
         store: &Store,
@@ -76,11 +76,11 @@ impl Identities {
         audiences: &[String],
         now: Timestamp,
     ) -> Option<Identified> {
-        // Digests are compared: how long that takes tells nothing about the token.
+        // Compares digests, so the timing reveals nothing about the token.
         let own = || (digest(token) == self.admin).then(UserInfo::admin);
         let user = own().or_else(|| self.users.as_ref()?.of_token(token, now));
         if let Some(user) = user {
-            // Such a token says nothing of audiences: it is the API server's.
+            // Such a token names no audience; it is for the API server.
             let is_meant =
                 audiences.is_empty() || audiences.iter().any(|audience| audience == tokens::ISSUER);
             return is_meant.then(|| Identified { user, audiences: vec![tokens::ISSUER.to_owned()] });
@@ -90,24 +90,24 @@ impl Identities {
         Some(Identified { user, audiences })
     }
 
-    /// A service account's token.
+    /// Signs a service account token.
     ///
     /// # Errors
-    /// When nothing can be signed.
+    /// If there is no key, or signing fails.
     pub fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
         self.keys.as_ref().ok_or_else(KeyError::missing)?.sign(claims)
     }
 
-    /// The public key by which service accounts' tokens are checked.
+    /// Returns the public key that verifies service account tokens.
     pub fn public_set(&self) -> Option<serde_json::Value> {
         self.keys.as_ref().map(Keys::public_set)
     }
 }
 
-/// A fresh random token.
+/// Generates a random token.
 ///
 /// # Errors
-/// When the operating system gives no randomness.
+/// If the operating system provides no randomness.
 pub fn new_token() -> Result<String, getrandom::Error> {
     use base64::Engine as _;
     let mut bytes = [0_u8; TOKEN_BYTES];
@@ -115,10 +115,10 @@ pub fn new_token() -> Result<String, getrandom::Error> {
     Ok(base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Who sent these headers: `None` without a credential.
+/// Authenticates a request by its headers; `None` without credentials.
 ///
 /// # Errors
-/// 401 for a credential that is not valid.
+/// 401 for invalid credentials.
 pub fn authenticate(
     identities: &Identities,
     store: &Store,
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_told_apart() {
+    fn only_valid_bearer_tokens_authenticate() {
         let identities = Identities::new("secret");
         let store = Store::new(1, Box::new(crate::store::Volatile));
         let with = |value: &str| {

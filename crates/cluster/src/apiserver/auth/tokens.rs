@@ -1,9 +1,9 @@
-//! Service accounts' tokens: JSON web tokens that this cluster signs and nobody else.
+//! Service account tokens: JSON web tokens signed by this cluster.
 //!
-//! One algorithm (ES256), one key, kept with the cluster's state and never replaced while it is there. A token names no
-//! algorithm or key that could make us check it in another way: anything but our own header is no token of ours.
-//! Claims: `pkg/serviceaccount/claims.go` (KEP-1205). Here only signature, issuer and times are judged;
-//! [`super::accounts`] judges what a token is bound to.
+//! There is one algorithm (ES256) and one key, which is kept with the cluster's state and never rotated. A
+//! token cannot select another algorithm or key: a token with any other header than ours is invalid. Claims:
+//! `pkg/serviceaccount/claims.go` (KEP-1205). This module verifies signature, issuer and times;
+//! [`super::accounts`] verifies what a token is bound to.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,42 +21,42 @@ use serde_json::{Value, json};
 
 use crate::tls;
 
-/// Who issues the tokens, and for whom they are unless they say otherwise (`--service-account-issuer`).
+/// The issuer of the tokens, and their default audience (`--service-account-issuer`).
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const ALGORITHM: &str = "ES256";
-/// The longest token that is looked at, in bytes.
+/// The maximum length of a token in bytes; longer ones are invalid.
 const MAX_BYTES: usize = 16 << 10;
-/// Tokens whose signatures are remembered as good; when there are more, all are forgotten.
+/// The maximum number of cached tokens with verified signatures. When it is reached, the cache is cleared.
 const MAX_REMEMBERED: usize = 1024;
 
-/// What a token says (RFC 7519, and Kubernetes' own claims).
+/// The claims of a token (RFC 7519, and Kubernetes' own).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
-    /// For whom it is.
+    /// The audiences.
     pub aud: Vec<String>,
-    /// Until when it is good, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub exp: i64,
-    /// When it was made.
+    /// When it was issued.
     pub iat: i64,
-    /// By whom it was made.
+    /// The issuer.
     pub iss: String,
-    /// Its own name.
+    /// The unique ID.
     pub jti: String,
-    /// What it is bound to.
+    /// The objects that it is bound to.
     #[serde(rename = "kubernetes.io")]
     pub bound: Bound,
-    /// From when on it is good.
+    /// When it becomes valid.
     pub nbf: i64,
-    /// The service account, as a user's name.
+    /// The service account's user name.
     pub sub: String,
 }
 
-/// What a token is bound to.
+/// The objects that a token is bound to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
-    /// The namespace of all but the node.
+    /// The namespace of all of them except the node.
     pub namespace: String,
-    /// The node, or that of the pod.
+    /// The node, or the pod's node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Reference>,
     /// The pod.
@@ -69,7 +69,7 @@ pub struct Bound {
     pub serviceaccount: Reference,
 }
 
-/// One object.
+/// A reference to an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reference {
     /// Its name.
@@ -79,19 +79,19 @@ pub struct Reference {
     pub uid: String,
 }
 
-/// Why there is no key.
+/// An error of the signing key.
 #[derive(Debug, thiserror::Error)]
 #[error("the key that signs service accounts' tokens: {0}")]
 pub struct KeyError(String);
 
 impl KeyError {
-    /// There is no key.
+    /// The error for an absent key.
     pub fn missing() -> Self {
         Self("there is none".to_owned())
     }
 }
 
-/// The key that signs.
+/// The signing key, and the cache of verified tokens.
 pub struct Keys {
     pair: EcdsaKeyPair,
     id: String,
@@ -107,18 +107,18 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// A key of its own, kept nowhere.
+    /// Generates a key without storing it.
     ///
     /// # Errors
-    /// When the operating system gives no randomness.
+    /// If the operating system provides no randomness.
     pub fn fresh() -> Result<Self, KeyError> {
         Self::of_document(&new_document()?)
     }
 
-    /// Reads the key at `path`, or makes it.
+    /// Reads the key at `path`, or generates it.
     ///
     /// # Errors
-    /// When the file cannot be used.
+    /// If the file cannot be read, parsed or written.
     pub fn load_or_make(path: &Path) -> Result<Self, KeyError> {
         let unusable = |why: &dyn std::fmt::Display| KeyError(format!("{}: {why}", path.display()));
         let document = match std::fs::read_to_string(path) {
@@ -142,10 +142,10 @@ impl Keys {
         Ok(Self { pair, id, random, remembered: Mutex::default() })
     }
 
-    /// A token that says this.
+    /// Signs claims.
     ///
     /// # Errors
-    /// When the operating system gives no randomness.
+    /// If the operating system provides no randomness.
     pub fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
         let header = json!({"alg": ALGORITHM, "kid": self.id, "typ": "JWT"});
         let claims = serde_json::to_vec(claims).map_err(|error| KeyError(error.to_string()))?;
@@ -158,8 +158,8 @@ impl Keys {
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// What a token of ours says at the time `now`, in seconds since 1970; `None` for any other, one that is not good
-    /// yet or no longer.
+    /// Returns the claims of a token that this cluster signed and that is valid at `now`, in seconds since
+    /// 1970; `None` for any other token.
     pub fn verify(&self, token: &str, now: i64) -> Option<Arc<Claims>> {
         if token.len() > MAX_BYTES {
             return None;
@@ -196,9 +196,9 @@ impl Keys {
         serde_json::from_slice(&part(claims)?).ok()
     }
 
-    /// The public key as a JSON web key set (RFC 7517), by which others check our tokens.
+    /// Returns the public key as a JSON web key set (RFC 7517), with which others verify the tokens.
     pub fn public_set(&self) -> Value {
-        // An uncompressed point: 4, then 32 bytes of x and 32 of y.
+        // An uncompressed point: the byte 4, then 32 bytes of x and 32 of y.
         let point = self.pair.public_key().as_ref();
         let coordinate = |from: usize| URL_SAFE_NO_PAD.encode(point.get(from..from + 32).unwrap_or_default());
         json!({"keys": [{"use": "sig", "kty": "EC", "kid": self.id, "crv": "P-256", "alg": ALGORITHM,
@@ -206,7 +206,7 @@ impl Keys {
     }
 }
 
-/// What others ask to find the public key (OpenID Connect discovery, KEP-1393).
+/// Returns the document with which others find the public key (OpenID Connect discovery, KEP-1393).
 pub fn discovery() -> Value {
     json!({"issuer": ISSUER, "jwks_uri": format!("{ISSUER}/openid/v1/jwks"),
         "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
@@ -250,11 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_ours_says_what_was_signed_until_it_expires() {
+    fn a_token_is_valid_until_it_expires() {
         let keys = Keys::fresh().unwrap();
         let token = keys.sign(&claims()).unwrap();
         assert_eq!(keys.verify(&token, NOW).as_deref(), Some(&claims()));
-        // The second time from memory, and judged by the clock all the same.
+        // The second time from the cache; the times are checked all the same.
         assert_eq!(keys.verify(&token, 1_999).as_deref(), Some(&claims()));
         assert_eq!(keys.verify(&token, 2_000), None, "expired");
         assert_eq!(keys.verify(&token, 899), None, "not yet good");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_token() {
+    fn forged_tokens_are_invalid() {
         let keys = Keys::fresh().unwrap();
         let token = keys.sign(&claims()).unwrap();
         let [header, body, signature] = token.split('.').collect::<Vec<_>>()[..] else { panic!("{token}") };
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_kept_and_shown_to_nobody() {
+    fn a_key_is_stored_and_never_printed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sa.key");
         let keys = Keys::load_or_make(&path).unwrap();

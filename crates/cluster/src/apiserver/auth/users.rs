@@ -1,7 +1,7 @@
-//! People with tokens of their own, as `odh local user` makes them: a file beside the cluster's other state.
+//! Users with tokens of their own, created by `odh local user`: a file beside the cluster's other state.
 //!
-//! Only digests of the tokens are kept. The file is read again when it has changed, so that whoever is taken off it is
-//! refused from the next request on; it is written as a whole or not at all.
+//! It contains only digests of the tokens. The file is read again after each change, so a removed user is
+//! rejected from the next request on. It is replaced atomically.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,27 +18,27 @@ use crate::tls;
 
 /// The file's name in the state directory.
 pub const FILE: &str = "users.json";
-/// People that one file may hold.
+/// The maximum number of users in a file.
 pub const MAX_USERS: usize = 1000;
 
-/// One person.
+/// A user with a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Person {
     /// The user's name.
     pub name: String,
-    /// Unique over time: who is made anew under an old name is somebody else.
+    /// Unique over time: a user who is deleted and created again under the same name gets another UID.
     pub uid: String,
     /// The user's groups.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// The digest of the token, in unpadded base64url.
+    /// The SHA-256 digest of the token, in unpadded base64url.
     pub token_sha256: String,
-    /// Until when the token is good.
+    /// When the token expires.
     pub expires: Timestamp,
 }
 
 impl Person {
-    /// A person who is known by this token.
+    /// Creates a user who is authenticated by this token.
     pub fn new(name: &str, groups: Vec<String>, token: &str, expires: Timestamp) -> Self {
         let uid = uuid::Uuid::new_v4().to_string();
         Self { name: name.into(), uid, groups, token_sha256: encoded(token), expires }
@@ -50,10 +50,10 @@ impl Person {
     }
 }
 
-/// The people of a file, in the order in which they were added; none where there is no file.
+/// Reads the users in a file, in the order in which they were added. A missing file has none.
 ///
 /// # Errors
-/// When it cannot be read, or holds something else.
+/// If the file cannot be read or parsed.
 pub fn load(path: &Path) -> io::Result<Vec<Person>> {
     match std::fs::read(path) {
         Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other),
@@ -62,10 +62,10 @@ pub fn load(path: &Path) -> io::Result<Vec<Person>> {
     }
 }
 
-/// Writes a file of people; a reader sees the old ones or the new.
+/// Replaces a file of users atomically.
 ///
 /// # Errors
-/// When it cannot be written, or there are more than [`MAX_USERS`].
+/// If it cannot be written, or there are more than [`MAX_USERS`].
 pub fn save(path: &Path, people: &[Person]) -> io::Result<()> {
     if people.len() > MAX_USERS {
         return Err(io::Error::other(format!("there can be no more than {MAX_USERS} users; delete some")));
@@ -76,14 +76,14 @@ pub fn save(path: &Path, people: &[Person]) -> io::Result<()> {
     std::fs::rename(&new, path)
 }
 
-/// The people of a file, kept up with it.
+/// The users in a file, read again when it changes.
 #[derive(Debug)]
 pub struct Users {
     path: PathBuf,
     seen: Mutex<Seen>,
 }
 
-/// What tells one state of a file from another: inode, time of change in nanoseconds, size.
+/// Identifies a version of the file: inode, modification time in nanoseconds, size.
 type Stamp = (u64, i64, u64);
 
 #[derive(Debug, Default)]
@@ -93,12 +93,12 @@ struct Seen {
 }
 
 impl Users {
-    /// The people of the file at `path`, which need not be there.
+    /// Creates a view of the file at `path`, which need not exist.
     pub fn new(path: PathBuf) -> Self {
         Self { path, seen: Mutex::default() }
     }
 
-    /// Whose token it is.
+    /// Returns the user of a token.
     pub fn of_token(&self, token: &str, now: Timestamp) -> Option<UserInfo> {
         let digest = encoded(token);
         let people = self.people();
@@ -116,7 +116,7 @@ impl Users {
         });
         if stamp != seen.stamp {
             let people = load(&self.path).unwrap_or_else(|error| {
-                // Whom a damaged file meant is not known: nobody gets in by it.
+                // A damaged file authenticates nobody.
                 tracing::warn!(%error, path = %self.path.display(), "the file of users cannot be read");
                 Vec::new()
             });
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_come_and_go_with_the_file() {
+    fn users_follow_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(FILE);
         let users = Users::new(path.clone());

@@ -1,11 +1,11 @@
-//! Bodies in Kubernetes' protobuf encoding, decoded into the JSON that they stand for.
+//! Decodes bodies in Kubernetes' protobuf encoding to the equivalent JSON.
 //!
-//! Go clients since 1.32 send built-in types in it whatever the server says it accepts (client-go
-//! `gentype.PrefersProtobuf`), kubectl's `create` among them. Only bodies are read; answers are JSON, which those
-//! clients accept. Which number is which field stands in `fields.txt`, taken from Kubernetes' own definitions by
-//! `extract.py`; it is read when the first such body comes.
+//! Go clients since 1.32 send built-in types in it whatever the server accepts (client-go
+//! `gentype.PrefersProtobuf`), including kubectl's `create`. Only bodies are decoded; responses are JSON,
+//! which those clients accept. `fields.txt` maps field numbers to fields; `extract.py` generates it from
+//! Kubernetes' definitions. It is parsed when the first such body arrives.
 //!
-//! Pure. Every length is checked against what is there, and nesting is bounded.
+//! Pure. Every length is checked against the input, and nesting is bounded.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,9 +15,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// The bytes with which every body begins (`serializer/protobuf`).
+/// The first bytes of every body (`serializer/protobuf`).
 const MAGIC: &[u8] = b"k8s\0";
-/// How deep messages may be nested.
+/// The maximum nesting of messages.
 const MAX_DEPTH: usize = 48;
 
 static MESSAGES: LazyLock<HashMap<&'static str, Message>> =
@@ -25,14 +25,14 @@ static MESSAGES: LazyLock<HashMap<&'static str, Message>> =
 
 type Message = HashMap<u64, Field>;
 
-/// One field of a message, as a line of `fields.txt` tells of it.
+/// A field of a message, parsed from `fields.txt`.
 #[derive(Debug, Clone, Copy)]
 struct Field {
     name: &'static str,
     shape: Shape,
-    /// A string code of one character, or the name of a message.
+    /// A scalar code of one character, or the name of a message.
     code: &'static str,
-    /// Whether zero counts.
+    /// Whether a zero value is kept, as for a pointer in Go.
     is_pointer: bool,
     is_inline: bool,
 }
@@ -66,7 +66,7 @@ fn field(text: &'static str) -> Option<(u64, Field)> {
 /// Decodes a body.
 ///
 /// # Errors
-/// What is wrong with it, or that its type is not known here.
+/// If the body is malformed, or its type is unknown.
 pub fn decode(bytes: &[u8]) -> Result<Value, String> {
     let envelope =
         bytes.strip_prefix(MAGIC).ok_or("it does not begin as a Kubernetes protobuf message does")?;
@@ -121,7 +121,7 @@ fn object(name: &str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, 
     Ok(object)
 }
 
-/// A Go client writes fields that are no pointers even where they are empty; JSON leaves those out.
+/// Go clients also encode empty fields that aren't pointers; JSON omits them.
 fn one(object: &mut Map<String, Value>, field: &Field, wire: Wire<'_>, depth: usize) -> Result<(), String> {
     let value = value(field.code, wire, depth)?;
     if field.is_inline {
@@ -210,7 +210,7 @@ fn value(code: &str, wire: Wire<'_>, depth: usize) -> Result<Value, String> {
     }
 }
 
-/// Types that protobuf cannot say as JSON does: a list in a map, and one of several types, stand in a message.
+/// Unwraps types that protobuf can only represent as messages: lists within maps, and unions.
 fn unwrapped(name: &str, mut object: Map<String, Value>) -> Value {
     let other = match name {
         "authentication.v1.ExtraValue" | "authorization.v1.ExtraValue" | "certificates.v1.ExtraValue" => {
@@ -228,7 +228,7 @@ fn unwrapped(name: &str, mut object: Map<String, Value>) -> Value {
     }
 }
 
-/// A number, without a fraction where it has none, as Go writes it.
+/// Decodes a number; without a fraction if it is whole, as in Go.
 fn double(bytes: &[u8]) -> Result<Value, String> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let bytes = bytes.try_into().map_err(|_| "a double has not eight bytes")?;
@@ -275,14 +275,14 @@ fn text(bytes: &[u8]) -> Result<String, String> {
     String::from_utf8(bytes.to_vec()).map_err(|error| error.to_string())
 }
 
-/// One value as it stands on the wire.
+/// A value on the wire.
 #[derive(Debug, Clone, Copy)]
 enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in their order.
+/// Iterates over the fields of a message in order.
 struct Parts<'a>(&'a [u8]);
 
 impl<'a> Iterator for Parts<'a> {
@@ -360,8 +360,8 @@ mod tests {
     }
 
     #[test]
-    fn inlined_and_pointed_to_fields_are_told_apart() {
-        // A volume with an emptyDir: its source is inlined, and empty but there.
+    fn inlined_fields_and_empty_pointers_are_decoded() {
+        // A volume with an emptyDir: its source is inlined, and is empty but present.
         let source = field(2, b"");
         let volume = [field(1, b"v"), field(2, &source)].concat();
         let spec = [field(1, &volume), vec![4 << 3, 0]].concat();

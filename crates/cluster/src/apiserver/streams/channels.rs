@@ -1,5 +1,5 @@
-//! exec and attach over a WebSocket: each message begins with the number of its channel (`v5.channel.k8s.io`,
-//! `v4.channel.k8s.io`; `cri-streaming/pkg/streaming/remotecommand/websocket.go`).
+//! exec and attach over a WebSocket: the first byte of each message is the number of its channel
+//! (`v5.channel.k8s.io`, `v4.channel.k8s.io`; `cri-streaming/pkg/streaming/remotecommand/websocket.go`).
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
-/// Version 5: the next byte names a channel that the client has finished.
+/// Version 5: the next byte is the channel that the client closes.
 const CLOSE: u8 = 255;
 
-/// How long a client may take to close its end after ours: were the connection cut while its bytes are under way, it
-/// might never see our last.
+/// How long to wait for the client to close its end after ours. If the connection were cut while the client
+/// is sending, it might lose our last messages.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Carries a session from beginning to end.
+/// Serves a session until it ends.
 pub async fn serve(socket: Box<Socket>, dialect: Dialect, process: Result<Process, String>) {
     let (client, session) = command::pair();
     let writable = match &process {
@@ -43,13 +43,14 @@ async fn talk(socket: Box<Socket>, dialect: Dialect, client: Client, writable: u
         while let Some(Ok(message)) = stream.next().await {
             let Message::Binary(bytes) = message else { continue };
             if let Some(input) = decode(bytes, dialect) {
-                // Once the process is over nobody listens, but the client's bytes must still be taken.
+                // After the process has ended nobody receives the input, but the client's data must still be
+                // read.
                 let _ = says.send(input).await;
             }
         }
     });
     let write = async {
-        // An empty message tells the client that it is connected.
+        // An empty message signals the client that it is connected.
         let mut sent = sink.send(message(writable, &[])).await;
         while let (Ok(()), Some(next)) = (&sent, told.recv().await) {
             sent = sink.send(encode(&next)).await;
@@ -71,7 +72,7 @@ fn decode(bytes: Bytes, dialect: Dialect) -> Option<Input> {
     }
 }
 
-/// Reads a size: `{"Width": columns, "Height": rows}`.
+/// Parses a terminal size: `{"Width": columns, "Height": rows}`.
 pub fn resize(text: &[u8]) -> Option<Input> {
     let size: serde_json::Value = serde_json::from_slice(text).ok()?;
     let number = |name: &str| u16::try_from(size[name].as_u64()?).ok();
@@ -86,12 +87,12 @@ fn encode(told: &Told) -> Message {
     }
 }
 
-/// What ends a session well; client-go takes a close without a code for a fault.
+/// Returns the message for a normal close; client-go treats a close without a code as an error.
 pub fn goodbye() -> Message {
     Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() }))
 }
 
-/// A message on a channel.
+/// Returns a message on a channel.
 pub fn message(channel: u8, bytes: &[u8]) -> Message {
     let mut whole = BytesMut::with_capacity(bytes.len() + 1);
     whole.put_u8(channel);
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_apart_by_their_channel() {
+    fn messages_are_decoded_by_their_channel() {
         let read = |bytes: &'static [u8], dialect| decode(Bytes::from_static(bytes), dialect);
         for version in [Dialect::Four, Dialect::Five] {
             assert_eq!(read(b"\0abc", version), Some(Input::Stdin(Bytes::from_static(b"abc"))));

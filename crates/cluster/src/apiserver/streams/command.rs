@@ -1,7 +1,7 @@
-//! A process and its client, whatever lies between them: input in, output and the end out.
+//! Connects a process to its client, independently of the protocol: input in, output and status out.
 //!
-//! Knows neither frames nor channels. A client that goes away takes its streams along: the input ends, the outputs
-//! close, a terminal hangs up.
+//! When the client disconnects, its streams close: standard input ends, the outputs close, a terminal hangs
+//! up.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::apiserver::kubelet::Process;
 
-/// Messages that may wait in either direction; each is at most a few tens of kilobytes.
+/// The maximum number of queued messages per direction; each has at most a few tens of kilobytes.
 const MAX_QUEUED: usize = 8;
-/// How long a process that has ended may leave its outputs open and silent, as one does that left a child behind.
+/// How long to wait for more output after the process has ended; a child process may keep the outputs open.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// What a client says.
+/// A message from the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// Input for the process.
+    /// Data for standard input.
     Stdin(Bytes),
-    /// There will be no more of it.
+    /// The end of standard input.
     StdinEnd,
-    /// The client's terminal has another size.
+    /// The new size of the client's terminal.
     Resize {
         /// Columns.
         columns: u16,
@@ -35,39 +35,39 @@ pub enum Input {
     },
 }
 
-/// What a client is told.
+/// A message to the client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Told {
     /// Standard output.
     Stdout(Bytes),
     /// Standard error.
     Stderr(Bytes),
-    /// The end: a `metav1.Status`.
+    /// The final `metav1.Status`.
     Status(Value),
 }
 
 /// The client's end of a session.
 pub struct Client {
-    /// What the client says; dropping it means that the client is gone.
+    /// Messages from the client; dropping the sender means that it has disconnected.
     pub says: mpsc::Sender<Input>,
-    /// What the client is to be told; it ends with the session.
+    /// Messages to the client; closed at the end of the session.
     pub told: mpsc::Receiver<Told>,
 }
 
-/// The process' end of a session.
+/// The process's end of a session.
 pub struct Session {
     said: mpsc::Receiver<Input>,
     tell: mpsc::Sender<Told>,
 }
 
-/// Both ends.
+/// Creates both ends of a session.
 pub fn pair() -> (Client, Session) {
     let (says, said) = mpsc::channel(MAX_QUEUED);
     let (tell, told) = mpsc::channel(MAX_QUEUED);
     (Client { says, told }, Session { said, tell })
 }
 
-/// Carries on until the process has ended and all is told, or the client is gone.
+/// Runs the session until the process has ended and its output is sent, or the client disconnects.
 pub async fn carry(process: Result<Process, String>, session: Session) {
     let Session { mut said, tell } = session;
     let process = match process {
@@ -132,7 +132,7 @@ async fn copy(
     }
 }
 
-/// How a process ended, as `cri-streaming/pkg/streaming/remotecommand/exec.go` tells it.
+/// Converts an exit code to a status, as `cri-streaming/pkg/streaming/remotecommand/exec.go` does.
 fn status_of(code: Option<i32>) -> Value {
     match code {
         None | Some(0) => json!({"metadata": {}, "status": "Success"}),
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_told_as_a_kubelet_tells_it() {
+    fn exit_codes_are_reported_like_a_kubelets() {
         assert_eq!(status_of(Some(0))["status"], "Success");
         let status = status_of(Some(3));
         assert_eq!(status["details"]["causes"][0]["message"], "3");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_process_that_leaves_its_output_open_is_not_waited_for() {
+    async fn a_session_ends_even_if_the_output_stays_open() {
         let (sender, receiver) = mpsc::channel::<Bytes>(1);
         sender.send(Bytes::from_static(b"last")).await.unwrap();
         let stdout = futures::stream::unfold(receiver, |mut r| async move { Some((r.recv().await?, r)) });

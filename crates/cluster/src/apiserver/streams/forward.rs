@@ -1,5 +1,5 @@
-//! Port forwarding over a WebSocket with two channels for each port, one for data and one for errors
-//! (`cri-streaming/pkg/streaming/portforward/websocket.go`), as kube-rs and the Python client ask for it.
+//! Port forwarding over a WebSocket, with two channels per port: data and errors
+//! (`cri-streaming/pkg/streaming/portforward/websocket.go`). Used by kube-rs and the Python client.
 
 use std::collections::HashMap;
 
@@ -15,15 +15,15 @@ use super::upgrade::Socket;
 use crate::apiserver::kubelet::{ConnectRequest, Kubelet};
 use crate::apiserver::status::{self, Refusal};
 
-/// Messages that may wait in each direction of each port.
+/// The maximum number of queued messages per port and direction.
 const MAX_QUEUED: usize = 8;
-/// Read at once from a connection.
+/// The maximum number of bytes per read from a connection.
 pub const READ_BYTES: usize = 16 << 10;
 
-/// The ports that are asked for: each parameter may name several.
+/// Parses the requested ports; each parameter may contain several.
 ///
 /// # Errors
-/// 400 for what is no port.
+/// 400 for an invalid port.
 pub fn ports<'a>(parameters: impl Iterator<Item = &'a str>) -> Result<Vec<u16>, Refusal> {
     parameters
         .flat_map(|text| text.split(','))
@@ -34,7 +34,7 @@ pub fn ports<'a>(parameters: impl Iterator<Item = &'a str>) -> Result<Vec<u16>, 
         .collect()
 }
 
-/// Carries a session from beginning to end.
+/// Serves a session until it ends.
 pub async fn serve(socket: Box<Socket>, kubelet: &dyn Kubelet, uid: &str, ports: &[u16]) {
     let (mut sink, mut stream) = socket.split();
     let (tell, mut told) = mpsc::channel::<Message>(MAX_QUEUED);
@@ -76,7 +76,7 @@ async fn carry(
     mut received: mpsc::Receiver<Bytes>,
     tell: mpsc::Sender<Message>,
 ) {
-    // Both channels begin with their port, little endian.
+    // The first message of both channels is the port, little-endian.
     for channel in [channel, channel + 1] {
         let _ = tell.send(message(channel, &port.to_le_bytes())).await;
     }
@@ -104,7 +104,7 @@ async fn carry(
             }
         }
     };
-    // It ends when the pod's side has said all.
+    // Ends when the pod closes its side.
     tokio::select! {
         () = outward => {}
         () = async { inward.await; std::future::pending().await } => {}

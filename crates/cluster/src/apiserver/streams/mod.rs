@@ -1,11 +1,13 @@
-//! Streams into pods: `pods/exec`, `pods/attach` and `pods/portforward`, over WebSockets and over SPDY.
+//! Streams into pods: `pods/exec`, `pods/attach` and `pods/portforward`, over WebSockets and SPDY.
 //!
-//! The walk: [`answer`] checks who asks and what for, as pkg/registry/core/pod does, asks admission and the node
-//! ([`super::kubelet`]), and answers 101; then a task of its own carries bytes between the client
-//! ([`channels`] over a WebSocket, [`spdy`] over SPDY) and the process ([`command`]) or the connections ([`forward`]).
-//! Sessions are counted and end with their pod, their client, or the server ([`Sessions`]).
+//! [`answer`] checks the request as `pkg/registry/core/pod` does, runs admission, calls the node
+//! ([`super::kubelet`]), and responds with 101. A separate task then transfers data between the client
+//! ([`channels`] over a WebSocket, [`spdy`] over SPDY) and the process ([`command`]) or the connections
+//! ([`forward`]). The number of sessions is limited; each ends with its pod, its client or the server
+//! ([`Sessions`]).
 //!
-//! Rules: `pkg/registry/core/pod/{strategy,rest/subresources}.go`, KEP-4006 and `k8s.io/cri-streaming/pkg/streaming`.
+//! Rules: `pkg/registry/core/pod/{strategy,rest/subresources}.go`, KEP-4006 and
+//! `k8s.io/cri-streaming/pkg/streaming`.
 
 mod channels;
 mod command;
@@ -33,16 +35,16 @@ use super::{ApiServer, authority, query, subresources};
 use crate::store::{Key, Resource};
 use upgrade::{Transport, Upgrade};
 
-/// Sessions at a time, of all clients; more are refused with 429.
+/// The maximum number of concurrent sessions; further requests get 429.
 const MAX_SESSIONS: usize = 256;
-/// Ports that one session may forward over a WebSocket.
+/// The maximum number of ports that one session may forward over a WebSocket.
 const MAX_PORTS: usize = 64;
-/// Words of a command; the kernel bounds their length.
+/// The maximum number of arguments of a command; the kernel limits their length.
 const MAX_WORDS: usize = 4096;
-/// When a refused client may come back.
+/// The `Retry-After` of a 429, in seconds.
 const RETRY_SECONDS: u32 = 1;
 
-/// The streams that are open.
+/// The open sessions.
 pub struct Sessions {
     permits: Arc<Semaphore>,
     stop: CancellationToken,
@@ -57,13 +59,13 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// Begins to end them all.
+    /// Starts to close all sessions.
     pub fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
     }
 
-    /// Returns when the last one has ended; to be called after [`Sessions::stop`].
+    /// Resolves when all sessions have ended; call [`Sessions::stop`] first.
     pub async fn ended(&self) {
         self.tasks.wait().await;
     }
@@ -90,23 +92,24 @@ fn busy(why: &str) -> Refusal {
     Refusal::new(429, "TooManyRequests", why).retry_after(RETRY_SECONDS)
 }
 
-/// Whether an action opens a stream.
+/// Returns whether an action opens a stream.
 pub fn is_stream(action: &Action<'_>) -> bool {
     action.group.is_empty()
         && action.resource == "pods"
         && matches!(action.subresource, "exec" | "attach" | "portforward")
 }
 
-/// Opens a stream: answers 101 and goes on in a task of its own.
+/// Opens a stream: responds with 101 and spawns a task for the session.
 ///
 /// # Errors
-/// 400 for bad parameters, a container that is not there, or no upgrade; 403; 404; 429; 500; what admission says.
+/// 400 for invalid parameters, an unknown container or a missing upgrade; 403; 404; 429; 500; admission's
+/// errors.
 pub async fn answer(call: &Call<'_>, parts: &Parts) -> Result<Response<Body>, Refusal> {
     let Call { server, user, action, .. } = call;
     let upgrade = upgrade::wanted(parts)?;
     if action.verb != "create" {
-        // Since 1.35 a WebSocket's GET wants the right to create too (`AuthorizePodWebsocketUpgradeCreatePermission`);
-        // here so does SPDY's.
+        // Since 1.35, a WebSocket's GET also requires the permission to create
+        // (`AuthorizePodWebsocketUpgradeCreatePermission`). Here, so does SPDY's.
         let create = Action { verb: "create", ..*action };
         authority::authorize(&server.authority, user, &authority::ask_of(&create, ""))?;
     }
@@ -136,7 +139,7 @@ pub async fn answer(call: &Call<'_>, parts: &Parts) -> Result<Response<Body>, Re
     };
     let process: Result<Process, String> = match process {
         Ok(process) => Ok(process),
-        // What a runtime finds out only when it tries comes after the upgrade, as from a kubelet.
+        // Errors at the start of the process are reported after the upgrade, as a kubelet does.
         Err(StreamError::Start(why)) => Err(why),
         Err(StreamError::NotFound(why)) => return Err(status::internal(why)),
         Err(StreamError::Busy(why)) => return Err(busy(&why)),
@@ -187,7 +190,7 @@ fn forward_ports(
     Ok(answer)
 }
 
-/// What admission sees of a stream: `PodExecOptions`, `PodAttachOptions` or `PodPortForwardOptions`.
+/// Returns the object for admission: `PodExecOptions`, `PodAttachOptions` or `PodPortForwardOptions`.
 fn options(action: &Action<'_>, parameters: &[(String, String)]) -> Value {
     if action.subresource == "portforward" {
         let ports = forward::ports(all(parameters, "ports")).unwrap_or_default();
@@ -214,7 +217,7 @@ fn flag(parameters: &[(String, String)], name: &str) -> bool {
     all(parameters, name).next().is_some_and(|value| matches!(value, "true" | "1"))
 }
 
-/// The streams that a SPDY client opens for a command.
+/// Returns the streams that a SPDY client opens for a command.
 fn spdy_streams(request: &StreamRequest) -> Vec<&'static str> {
     let StreamRequest { uid: _, container: _, stdin, stdout, stderr, tty } = request;
     let all =
@@ -235,7 +238,8 @@ fn kubelet_of(server: &ApiServer, pod: &Value) -> Result<Arc<dyn Kubelet>, Refus
     server.kubelets.get(node).ok_or_else(silent)
 }
 
-/// Which container and which streams (`streamLocation` of `pkg/registry/core/pod/strategy.go`).
+/// Determines the node, the container and the streams (`streamLocation` of
+/// `pkg/registry/core/pod/strategy.go`).
 fn stream_request(
     server: &ApiServer,
     action: &Action<'_>,
@@ -258,7 +262,7 @@ fn stream_request(
         container,
         stdin: flag("stdin"),
         stdout: flag("stdout"),
-        // A terminal has one output (`PodExecOptions`' validation).
+        // A terminal has a single output (`PodExecOptions`' validation).
         stderr: flag("stderr") && !tty,
         tty,
     };

@@ -1,5 +1,4 @@
-//! From a request that wants to become a stream to that stream: which protocol is asked for, the answer 101, and the
-//! connection that is free afterwards.
+//! Upgrades a request to a stream: selects the protocol, responds with 101, and takes over the connection.
 
 use std::time::Duration;
 
@@ -32,40 +31,40 @@ const PROTOCOL: HeaderName = HeaderName::from_static("sec-websocket-protocol");
 const VERSION: HeaderName = HeaderName::from_static("sec-websocket-version");
 const SPDY_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
-/// The longest message that a client may send; client-go sends 32 KiB at a time.
+/// The maximum size of a message from a client; client-go sends 32 KiB at a time.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
-/// How much may wait to be written before the writer waits.
+/// The maximum number of buffered bytes before writes wait.
 const MAX_WRITE_BUFFER_BYTES: usize = 1 << 20;
-/// Frames of SPDY that may wait to be written.
+/// The maximum number of queued SPDY frames.
 const MAX_QUEUED_FRAMES: usize = 16;
-/// How long the connection may take to be free after the answer.
+/// The timeout for taking over the connection after the response.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The bytes of a `Sec-WebSocket-Key` (RFC 6455, 4.1).
+/// The size of a decoded `Sec-WebSocket-Key` (RFC 6455, 4.1).
 const KEY_BYTES: usize = 16;
 
-/// What a stream is for, which decides its protocols.
+/// The use of a stream, which determines its protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// exec and attach.
     Command,
-    /// Ports.
+    /// Port forwarding.
     Forward,
 }
 
-/// What is spoken on a stream.
+/// The protocol of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// Channels over a WebSocket, `v4.channel.k8s.io`: exit codes on the error channel.
     Four,
-    /// The same, `v5.channel.k8s.io`: also half-closing.
+    /// Channels over a WebSocket, `v5.channel.k8s.io`: with half-close.
     Five,
-    /// SPDY through a WebSocket.
+    /// SPDY tunnelled through a WebSocket.
     Tunnel,
-    /// SPDY on the bare connection.
+    /// SPDY directly on the connection.
     Spdy,
 }
 
-/// What the client knows, best first, and by what name.
+/// The supported protocols, best first, and their names.
 const WEBSOCKET_COMMAND: &[(&str, Dialect)] =
     &[("v5.channel.k8s.io", Dialect::Five), ("v4.channel.k8s.io", Dialect::Four)];
 const WEBSOCKET_FORWARD: &[(&str, Dialect)] =
@@ -73,39 +72,39 @@ const WEBSOCKET_FORWARD: &[(&str, Dialect)] =
 const SPDY_COMMAND: &[(&str, Dialect)] = &[("v4.channel.k8s.io", Dialect::Spdy)];
 const SPDY_FORWARD: &[(&str, Dialect)] = &[("portforward.k8s.io", Dialect::Spdy)];
 
-/// A request to become a stream.
+/// A request to upgrade the connection.
 pub struct Upgrade {
     connection: OnUpgrade,
-    /// The proof of a WebSocket's handshake; none for SPDY.
+    /// The value of `Sec-WebSocket-Accept`; `None` for SPDY.
     accept: Option<String>,
     /// The protocols that the client offers.
     offered: Vec<String>,
 }
 
-/// What will be a stream once the client has the answer.
+/// A stream that opens once the client has the response.
 pub struct Pending {
     connection: OnUpgrade,
     dialect: Dialect,
 }
 
-/// A stream of messages.
+/// A WebSocket.
 pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// A connection that has become a stream.
+/// An upgraded connection.
 pub enum Transport {
     /// Channels over a WebSocket.
     Channels(Box<Socket>, Dialect),
-    /// SPDY, and what writes it; both are to be driven together.
+    /// SPDY, and the future that writes its frames; drive both together.
     Spdy(Wire, BoxFuture<'static, ()>),
 }
 
-/// Why there is no stream after all.
+/// An error while taking over the connection.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The connection broke.
     #[error("the connection could not be upgraded: {0}")]
     Hyper(#[from] hyper::Error),
-    /// The client did not go on.
+    /// The client didn't upgrade in time.
     #[error("the connection was not upgraded within {} s", UPGRADE_TIMEOUT.as_secs())]
     Late(#[from] tokio::time::error::Elapsed),
 }
@@ -120,10 +119,10 @@ fn names<'a>(headers: &'a HeaderMap, name: &'a HeaderName) -> impl Iterator<Item
         .filter(|name| !name.is_empty())
 }
 
-/// Reads what kind of stream is asked for.
+/// Determines the requested upgrade.
 ///
 /// # Errors
-/// 400 where none is, or by a connection that cannot become one.
+/// 400 without an upgrade, or if the connection cannot be upgraded.
 pub fn wanted(parts: &Parts) -> Result<Upgrade, Refusal> {
     let headers = &parts.headers;
     let says = |name, word: &str| names(headers, name).any(|told| told.eq_ignore_ascii_case(word));
@@ -154,10 +153,10 @@ fn accept_key(parts: &Parts) -> Result<String, Refusal> {
 }
 
 impl Upgrade {
-    /// Answers 101 with the best protocol that both know.
+    /// Returns the response 101 with the best protocol that both sides support.
     ///
     /// # Errors
-    /// 400 where there is none.
+    /// 400 if there is none.
     pub fn accept(self, purpose: Purpose) -> Result<(Response<Body>, Pending), Refusal> {
         let known = match (purpose, &self.accept) {
             (Purpose::Command, Some(_)) => WEBSOCKET_COMMAND,
@@ -192,10 +191,10 @@ impl Upgrade {
 }
 
 impl Pending {
-    /// Waits until the client has the answer.
+    /// Waits until the client has the response.
     ///
     /// # Errors
-    /// Where the connection broke, or the client did not go on.
+    /// If the connection fails, or the client doesn't upgrade in time.
     pub async fn open(self) -> Result<Transport, OpenError> {
         let upgraded = TokioIo::new(tokio::time::timeout(UPGRADE_TIMEOUT, self.connection).await??);
         if self.dialect == Dialect::Spdy {

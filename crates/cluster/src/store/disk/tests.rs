@@ -1,4 +1,4 @@
-//! What the disk keeps, and what a disk that fails does.
+//! Tests of persistence, and of a disk that fails.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ fn names(store: &Store) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_again() {
+async fn objects_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let store = Store::open(WINDOW, &path).unwrap();
@@ -53,7 +53,7 @@ async fn what_was_written_is_there_again() {
     assert!(next.revision > last.revision + 1);
 }
 
-/// A disk that can be told to be full, and whose content outlives the database that is open on it.
+/// A disk that can be made full, and whose contents outlive the database that is open on it.
 #[derive(Debug, Clone, Default)]
 struct Medium {
     content: Arc<RwLock<Vec<u8>>>,
@@ -107,7 +107,7 @@ impl StorageBackend for Medium {
 }
 
 #[tokio::test]
-async fn a_full_disk_turns_writers_away_until_there_is_room() {
+async fn a_full_disk_rejects_writes_until_there_is_room() {
     let medium = Medium::default();
     let store = medium.store();
     store.create(&things(), key("before"), thing("before", 0)).await.unwrap();
@@ -133,11 +133,11 @@ async fn a_full_disk_turns_writers_away_until_there_is_room() {
     }
     assert!(room, "the journal has to go on by itself");
     drop(store);
-    // The write that was caught by the full disk was kept and made; the late one never was.
+    // The pending write was kept and completed once there was room; the late one was never accepted.
     assert_eq!(names(&medium.store()), ["a/after", "a/before", "a/caught"]);
 }
 
-/// A step as a later release may take: every object gets a mark.
+/// A migration as in a later release: marks every object.
 fn mark(transaction: &redb::WriteTransaction) -> Result<(), redb::Error> {
     let mut objects = transaction.open_table(OBJECTS)?;
     let all: Vec<_> = objects
@@ -157,7 +157,7 @@ fn fail(_transaction: &redb::WriteTransaction) -> Result<(), redb::Error> {
 }
 
 #[tokio::test]
-async fn an_older_format_is_brought_up_to_date_at_once_or_not_at_all() {
+async fn a_migration_is_atomic() {
     let medium = Medium::default();
     medium.store().create(&things(), key("x"), thing("x", 1)).await.unwrap();
     let open = |steps: &[Step]| Disk::begin(Path::new("medium"), medium.opener(), steps);
@@ -173,7 +173,7 @@ async fn an_older_format_is_brought_up_to_date_at_once_or_not_at_all() {
 }
 
 #[test]
-fn what_is_no_store_is_refused_and_left_alone() {
+fn a_file_that_is_not_a_store_is_rejected_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     std::fs::write(&path, "something else entirely, and long enough to be looked at").unwrap();
@@ -183,7 +183,7 @@ fn what_is_no_store_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
+async fn unreadable_objects_are_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let store = Store::open(WINDOW, &path).unwrap();
@@ -225,7 +225,7 @@ async fn an_object_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
 }
 
 #[tokio::test]
-async fn what_is_deeper_or_larger_than_permitted_is_not_stored() {
+async fn objects_that_are_too_deep_or_too_large_are_rejected() {
     let medium = Medium::default();
     let store = medium.store();
     let nested = |levels: usize| (0..levels).fold(json!(1), |value, _| json!([value]));
@@ -248,9 +248,9 @@ async fn what_is_deeper_or_larger_than_permitted_is_not_stored() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is written, the file holds what memory held.
+    /// The file has the same contents as memory after any sequence of writes.
     #[test]
-    fn the_file_holds_what_memory_held(steps in prop::collection::vec((0_u8..6, 0_u8..3), 1..60)) {
+    fn the_file_has_the_contents_of_memory(steps in prop::collection::vec((0_u8..6, 0_u8..3), 1..60)) {
         let medium = Medium::default();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let before = runtime.block_on(async {

@@ -1,7 +1,7 @@
-//! Policies and their bindings, compiled: what they match, what they say, which parameters they take.
+//! Compiled policies and bindings.
 //!
-//! Both were validated before they were stored. An expression that cannot be compiled all the same is kept as the text
-//! that its evaluation then fails with.
+//! Both were validated before they were stored. If an expression still doesn't compile, the error is kept,
+//! and evaluation fails with it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::expressions;
 use crate::expressions::initializers::{self, Maker};
 use crate::objects::LabelSelector;
 
-/// What a policy or a binding matches (`MatchResources`).
+/// The compiled `MatchResources` of a policy or a binding.
 pub struct Matching {
     rules: Vec<Rule>,
     excluded: Vec<Rule>,
@@ -38,11 +38,11 @@ impl Matching {
         }
     }
 
-    /// The kind in whose version it matches a write, if it does; without rules every write matches
+    /// Returns the kind in whose version a write matches, or `None`. Without rules, every write matches
     /// (`policy/matching/matching.go`).
     ///
     /// # Errors
-    /// 404 for a namespace that is not there.
+    /// 404 for an unknown namespace.
     pub fn kind(
         &self,
         at: &Attributes<'_>,
@@ -63,11 +63,11 @@ impl Matching {
     }
 }
 
-/// An expression with its text, or why it does not compile.
+/// A compiled expression.
 pub struct Expression {
-    /// As it was written, without space around it.
+    /// The source text, trimmed.
     pub text: String,
-    /// Compiled.
+    /// The program, or the error of its compilation.
     pub program: Result<Program, String>,
 }
 
@@ -78,55 +78,55 @@ impl Expression {
     }
 }
 
-/// One thing that a validating policy asks for.
+/// A validation of a validating policy.
 pub struct Validation {
-    /// Must give true.
+    /// Must evaluate to true.
     pub expression: Expression,
-    /// The reason of a refusal.
+    /// The reason of the rejection.
     pub reason: String,
-    /// Said where it does not hold,
+    /// The message, used unless `message_expression` evaluates to a text.
     pub message: String,
-    /// unless this gives a text.
+    /// Evaluates to the message.
     pub message_expression: Option<Expression>,
 }
 
-/// What is noted in the audit log.
+/// An audit annotation.
 pub struct Annotation {
-    /// The key, behind the policy's name.
+    /// The key, appended to the policy's name.
     pub key: String,
-    /// Gives the value; nothing is noted for null.
+    /// Evaluates to the value; null adds no annotation.
     pub value: Expression,
 }
 
-/// One change of a mutating policy.
+/// A mutation of a mutating policy.
 pub enum Mutation {
-    /// Merged into the object as server-side apply does.
+    /// An apply configuration, merged as in server-side apply.
     Merge(Result<Maker, String>),
     /// The operations of a JSON patch.
     Patch(Result<Maker, String>),
 }
 
-/// A policy of either kind.
+/// A validating or mutating policy.
 pub struct Policy {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it matches.
+    /// The writes that it applies to.
     pub matching: Matching,
-    /// All must hold.
+    /// The match conditions, all of which must hold.
     pub conditions: Vec<Condition>,
-    /// What its expressions find under `variables`, in the order in which one may refer to another.
+    /// The values of `variables`; later ones may refer to earlier ones.
     pub variables: Vec<(String, Expression)>,
-    /// Version and kind of its parameters.
+    /// `apiVersion` and `kind` of its parameters.
     pub parameters: Option<(String, String)>,
-    /// Whether it counts as consent when it cannot be evaluated (`failurePolicy: Ignore`).
+    /// Whether errors are ignored (`failurePolicy: Ignore`).
     pub ignores_failure: bool,
-    /// Of a validating policy.
+    /// The validations of a validating policy.
     pub validations: Vec<Validation>,
-    /// Of a validating policy.
+    /// The audit annotations of a validating policy.
     pub annotations: Vec<Annotation>,
-    /// Of a mutating policy.
+    /// The mutations of a mutating policy.
     pub mutations: Vec<Mutation>,
-    /// Whether it is asked again when others changed the object after it.
+    /// Whether it is reinvoked if the object changes after it.
     pub reinvokes: bool,
 }
 
@@ -183,22 +183,22 @@ fn mutation(given: &Value) -> Mutation {
     }
 }
 
-/// Where a policy applies, with which parameters, and what follows.
+/// A compiled binding.
 pub struct Binding {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The policy's name.
     pub policy: String,
-    /// What it narrows the policy to.
+    /// Narrows the writes that the policy applies to.
     pub matching: Option<Matching>,
-    /// Which parameters (`ParamRef`), or null.
+    /// The reference to the parameters (`ParamRef`), or null.
     pub parameters: Value,
     /// `Deny`, `Warn`, `Audit`.
     pub actions: Vec<String>,
 }
 
 impl Binding {
-    /// Reads a binding.
+    /// Compiles a binding.
     pub fn of(binding: &Value) -> Self {
         let spec = &binding["spec"];
         Self {

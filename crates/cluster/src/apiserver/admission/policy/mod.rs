@@ -1,8 +1,8 @@
-//! Admission policies: what cluster administrators ask of writes in CEL, without a program beside the cluster.
+//! Admission policies: rules about writes, written in CEL.
 //!
-//! Source: apiserver `pkg/admission/plugin/policy/{generic,validating,mutating}`. A policy says nothing without a
-//! binding; each binding that matches is evaluated, once for each set of [`parameters`]. Both are compiled once for each
-//! of their revisions ([`definition`]); [`scene`] is what their expressions see.
+//! Source: apiserver `pkg/admission/plugin/policy/{generic,validating,mutating}`. A policy has no effect
+//! without a binding. Each matching binding is evaluated once for each set of [`parameters`]. Both are
+//! compiled once per revision ([`definition`]); [`scene`] provides what their expressions can access.
 
 mod definition;
 mod mutating;
@@ -26,7 +26,7 @@ pub use validating::validate;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// What was compiled, by plural and name, with the revision that it was compiled from.
+/// A cache by plural and name, with the revision that each entry was compiled from.
 type Compiled<T> = Mutex<HashMap<(&'static str, String), (u64, Arc<T>)>>;
 
 /// The compiled policies and bindings.
@@ -36,16 +36,16 @@ pub struct Policies {
     bindings: Compiled<Binding>,
 }
 
-/// The two kinds of policy, by the plurals of policies and bindings.
+/// The resources of policies and bindings.
 const VALIDATING: [&str; 2] = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
 const MUTATING: [&str; 2] = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
 
 impl Policies {
-    /// Every policy of a kind with its bindings, both in the order of their names.
+    /// Returns all policies of a kind with their bindings, both ordered by name.
     fn all(&self, at: &Attributes<'_>, kind: [&'static str; 2]) -> Vec<(Arc<Policy>, Vec<Arc<Binding>>)> {
         let store = &at.call.server.store;
         let [policies, bindings] = kind;
-        // Policies are not asked about what configures admission.
+        // Admission configuration is exempt from policies.
         if at.kind().group == GROUP || store.count(&Resource::new(GROUP, policies)) == 0 {
             return Vec::new();
         }
@@ -82,7 +82,7 @@ fn compiled<T>(
     records.iter().map(of).collect()
 }
 
-/// A policy that is to be evaluated: with this binding and these parameters.
+/// A policy to evaluate, with one binding and one set of parameters.
 struct Due {
     policy: Arc<Policy>,
     binding: Arc<Binding>,
@@ -90,14 +90,14 @@ struct Due {
     parameters: Value,
 }
 
-/// A policy, or its binding, that cannot be evaluated.
+/// A policy or binding that cannot be evaluated.
 struct Broken {
     policy: Arc<Policy>,
     binding: Option<Arc<Binding>>,
     why: String,
 }
 
-/// The policies that a write is to be held against, and those of which that cannot be said.
+/// Returns the policies to evaluate for a write, and those that cannot be evaluated.
 fn due(
     at: &Attributes<'_>,
     kind: [&'static str; 2],

@@ -1,7 +1,7 @@
-//! MutatingAdmissionPolicies: what is changed about a write.
+//! MutatingAdmissionPolicies.
 //!
-//! Source: apiserver `pkg/admission/plugin/policy/mutating/dispatcher.go` and `patch`. The mutations of a policy are
-//! made one after the other, each on what the one before made.
+//! Source: apiserver `pkg/admission/plugin/policy/mutating/dispatcher.go` and `patch`. The mutations of a
+//! policy are applied in order, each to the result of the previous one.
 
 use serde_json::Value;
 
@@ -13,10 +13,10 @@ use crate::apiserver::status::Refusal;
 use crate::expressions::Variables;
 use crate::patch::{self, PatchError};
 
-/// Evaluates each policy that matches, or those of `only`, one after the other.
+/// Evaluates each matching policy in order, or only those of `only`.
 ///
 /// # Errors
-/// The refusal of policies that cannot be evaluated.
+/// 403 if policies cannot be evaluated.
 pub fn round(
     at: &Attributes<'_>,
     object: &mut Value,
@@ -24,7 +24,7 @@ pub fn round(
     only: Option<&[usize]>,
 ) -> Result<Round, Refusal> {
     let mut round = Round::default();
-    // What is deleted is changed by no policy.
+    // Policies don't mutate deletions.
     if object.is_null() {
         return Ok(round);
     }
@@ -59,7 +59,7 @@ pub fn round(
     if broken.is_empty() { Ok(round) } else { Err(refusal(at, object, &broken)) }
 }
 
-/// Makes one mutation. The inner error is the policy's.
+/// Applies one mutation. The inner error is subject to the failure policy.
 fn mutate(
     at: &Attributes<'_>,
     due: &Due,
@@ -86,7 +86,7 @@ fn mutate(
             scene.make(maker, Variables::make_operations).and_then(|operations| {
                 match patch::json(&asked, &operations) {
                     Ok(next) => Ok(next),
-                    // A patch whose test fails is not applied, and that is all.
+                    // If a `test` operation fails, the patch has no effect, which isn't an error.
                     Err(PatchError::Inapplicable(why)) if why.starts_with("testing value") => {
                         Ok(asked.clone())
                     }
@@ -114,7 +114,7 @@ fn refusal(at: &Attributes<'_>, object: &Value, broken: &[Broken]) -> Refusal {
         let message = text(&broken.policy, broken);
         if place == 0 {
             refusal.message.clone_from(&message);
-            // A policy that is set up wrongly has no reason of its own.
+            // A misconfigured policy keeps the reason Forbidden.
             if !broken.why.starts_with("failed to configure") {
                 refusal.reason = "Invalid".into();
             }

@@ -1,4 +1,4 @@
-//! The parameters that a binding hands to its policy: objects of the policy's `paramKind`.
+//! The parameters that a binding passes to its policy: objects of the policy's `paramKind`.
 //!
 //! Source: apiserver `pkg/admission/plugin/policy/generic/policy_dispatcher.go` (CollectParams).
 
@@ -13,13 +13,14 @@ use crate::apiserver::versions;
 use crate::objects::LabelSelector;
 use crate::store::{Key, Record};
 
-/// Objects that one binding hands over at most; more are refused, as each is one evaluation.
+/// The maximum number of parameter objects of a binding. More are an error, because each one costs an
+/// evaluation.
 const MAX_PARAMETERS: usize = 100;
 
-/// The kind of a policy's parameters; none where it takes none.
+/// Returns the kind of a policy's parameters; `None` if it takes none.
 ///
 /// # Errors
-/// A kind that is not served, for a person.
+/// A message for people if the kind isn't served.
 pub fn kind(at: &Attributes<'_>, policy: &Policy) -> Result<Option<Entry>, String> {
     let Some((api_version, kind)) = &policy.parameters else { return Ok(None) };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -31,10 +32,10 @@ pub fn kind(at: &Attributes<'_>, policy: &Policy) -> Result<Option<Entry>, Strin
     }
 }
 
-/// Each set of parameters that a policy is to be evaluated with; null is none.
+/// Returns each set of parameters to evaluate a policy with; null means no parameters.
 ///
 /// # Errors
-/// What is wrong with the binding, for a person.
+/// A message for people if the binding is invalid.
 pub fn collect(at: &Attributes<'_>, kind: Option<&Entry>, binding: &Binding) -> Result<Vec<Value>, String> {
     let reference = &binding.parameters;
     let (Some(entry), true) = (kind, reference.is_object()) else { return Ok(vec![Value::Null]) };

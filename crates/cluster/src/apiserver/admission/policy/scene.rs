@@ -1,7 +1,7 @@
-//! What the expressions of one policy see of one request, and what their evaluation costs.
+//! The variables and the cost budget of evaluating one policy for one request.
 //!
-//! Source: apiserver `pkg/admission/plugin/cel`. The variables are `object`, `oldObject`, `request`, `params`,
-//! `namespaceObject` and the policy's own under `variables`. There is no `authorizer`.
+//! Source: apiserver `pkg/admission/plugin/cel`. The variables are `object`, `oldObject`, `request`,
+//! `params`, `namespaceObject` and the policy's own under `variables`. There is no `authorizer`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,14 +20,14 @@ use crate::expressions::{self, Variables};
 use crate::schema::cost::{self, BUDGET, PER_RULE};
 use crate::store::Key;
 
-/// Names under which expressions find things.
+/// The variables of expressions.
 const NAMES: [&str; 6] = ["object", "oldObject", "request", "params", "namespaceObject", "variables"];
-/// How long the text of a variable's value may be, as JSON, in bytes: none grows by being put together again and again.
+/// The maximum size of a variable's value as JSON, in bytes. It prevents growth by repeated concatenation.
 const MAX_VARIABLE_BYTES: usize = 4 << 20;
 const OVERSPENT: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// See the module.
+/// The evaluation context of a policy.
 pub struct Scene {
     /// The values as JSON, in the order of [`NAMES`].
     values: [Value; 6],
@@ -38,7 +38,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// What a policy sees, without its own variables yet.
+    /// Creates a context without the policy's own variables.
     pub fn new(
         at: &Attributes<'_>,
         invocation: &Invocation,
@@ -54,19 +54,19 @@ impl Scene {
         Self { variables, values, made: HashMap::new(), failed: Vec::new(), budget: BUDGET }
     }
 
-    /// Whether the policy's conditions hold.
+    /// Returns whether the policy's match conditions hold.
     ///
     /// # Errors
-    /// Why it cannot be said.
+    /// Why they cannot be evaluated.
     pub fn meets(&self, policy: &Policy) -> Result<bool, String> {
         matching::conditions_hold(&policy.conditions, &self.bound(), &self.variables)
     }
 
-    /// Binds the policy's variables. One that cannot be evaluated is missing, which is an error where it is used.
+    /// Evaluates the policy's variables. One that fails is undefined, and using it is an error.
     pub fn declare(&mut self, policy: &Policy) {
         for (name, expression) in &policy.variables {
             let value = self.evaluate(expression).and_then(|value| {
-                // What JSON has no words for (a duration, a quantity) is small.
+                // Values without a JSON form (a duration, a quantity) are small.
                 let shown = to_json(&value, None, 0).unwrap_or(Value::Null);
                 match shown.to_string().len() {
                     0..=MAX_VARIABLE_BYTES => Ok((value, shown)),
@@ -95,7 +95,7 @@ impl Scene {
     /// Evaluates an expression.
     ///
     /// # Errors
-    /// Why it has no value, for a person.
+    /// The reason of a failure, for people.
     pub fn evaluate(&mut self, expression: &Expression) -> Result<Cel, String> {
         let program = expression.program.as_ref().map_err(Clone::clone)?;
         let cost = self.pay(program)?;
@@ -105,10 +105,10 @@ impl Scene {
         })
     }
 
-    /// Makes an object or the operations of a patch.
+    /// Evaluates an expression that constructs an object or the operations of a patch.
     ///
     /// # Errors
-    /// Why nothing is made, for a person.
+    /// The reason of a failure, for people.
     pub fn make(
         &mut self,
         maker: &Maker,
@@ -118,7 +118,7 @@ impl Scene {
         expressions::without_delay(cost, || make(&self.variables, maker)).map_err(|why| self.explained(why))
     }
 
-    /// Charges what an expression costs at most, and gives that.
+    /// Deducts an expression's maximum cost from the budget, and returns it.
     fn pay(&mut self, program: &Program) -> Result<u64, String> {
         let cost = cost::bound(program, &self.bound());
         if cost > PER_RULE {
@@ -128,7 +128,7 @@ impl Scene {
         Ok(cost)
     }
 
-    /// Where a variable is missing because it failed, the reason of that.
+    /// If an error is due to an undefined variable, returns the error of that variable instead.
     fn explained(&self, why: String) -> String {
         let is_missing = |failed: &&String| {
             failed
@@ -140,7 +140,7 @@ impl Scene {
     }
 }
 
-/// The namespace that the write is in, as far as expressions may see it (`CreateNamespaceObject`).
+/// Returns the write's namespace, with the fields that expressions may see (`CreateNamespaceObject`).
 fn namespace(at: &Attributes<'_>) -> Value {
     let name = at.call.action.namespace.filter(|_| !at.kind().is("", "Namespace"));
     let found = name

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies: whether a write may be.
+//! ValidatingAdmissionPolicies.
 //!
 //! Source: apiserver `pkg/admission/plugin/policy/validating/{dispatcher,validator}.go`.
 
@@ -11,16 +11,16 @@ use super::{Due, VALIDATING, due};
 use crate::apiserver::admission::Attributes;
 use crate::apiserver::status::Refusal;
 
-/// How long a message may be that an expression gives, in bytes (`MaxEvaluatedMessageExpressionSizeBytes`).
+/// The maximum size of an evaluated message, in bytes (`MaxEvaluatedMessageExpressionSizeBytes`).
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
-/// How long an audit annotation may be, in characters.
+/// The maximum length of an audit annotation, in characters.
 const MAX_ANNOTATION: usize = 10 * 1024;
-/// The audit annotation of what was let through (`validationActions: [Audit]`).
+/// The audit annotation for failures that don't deny the request (`validationActions: [Audit]`).
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// Something that does not hold.
+/// A failed validation.
 struct Denial {
-    /// The place of the validation, 0 for what is none.
+    /// The index of the validation; 0 for other errors.
     place: usize,
     message: String,
     reason: String,
@@ -32,19 +32,19 @@ impl Denial {
     }
 }
 
-/// What came of evaluating one policy.
+/// The result of evaluating one policy.
 #[derive(Default)]
 struct Verdict {
     denials: Vec<Denial>,
-    /// Errors of audit annotations, which deny whatever the binding's actions are.
+    /// Errors of audit annotations. They deny the request whatever the binding's actions are.
     broken_notes: Vec<String>,
     notes: Vec<(String, String)>,
 }
 
-/// Holds a write against every policy that matches it.
+/// Evaluates every matching policy for a write.
 ///
 /// # Errors
-/// The first refusal.
+/// The first denial.
 pub fn validate(at: &Attributes<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
     let (due, broken) = due(at, VALIDATING, object, old)?;
     let mut refused = None;
@@ -111,7 +111,8 @@ fn judge(policy: &Policy, mut scene: Scene) -> Verdict {
     verdict
 }
 
-/// What is said where a validation does not hold: what its expression gives, its own message, or the expression.
+/// Returns the message of a failed validation: its message expression's value, its own message, or the
+/// expression.
 fn message(scene: &mut Scene, validation: &Validation) -> String {
     let given =
         validation.message_expression.as_ref().and_then(|expression| match scene.evaluate(expression) {

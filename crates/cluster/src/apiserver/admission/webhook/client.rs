@@ -1,8 +1,10 @@
-//! Calls a webhook: one TLS connection and one POST for each call, bounded in size here and in time by the caller.
+//! Calls a webhook: one TLS connection and one POST per call. The response size is limited here, the time by
+//! the caller.
 //!
-//! Source: apiserver `pkg/util/webhook/client.go`; words of failures are those of Go's client, which people search
-//! for. A Service is reached at one of its ready endpoints: a pod by way of its node, which connects inside the pod's
-//! network, anything else by its address. Redirects are not followed, proxies not used.
+//! Source: apiserver `pkg/util/webhook/client.go`. Errors are worded like those of Go's client, which people
+//! search for. A Service is reached at one of its ready endpoints: a pod through its node, which connects
+//! within the pod's network, and anything else by its address. Redirects are not followed, and proxies are
+//! not used.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -26,31 +28,31 @@ use crate::apiserver::ApiServer;
 use crate::apiserver::kubelet::ConnectRequest;
 use crate::store::{Key, Resource};
 
-/// The largest answer that is read: a patch of the largest object, in base64, with room to spare.
+/// The maximum size of a response: a patch of the largest object, in base64, with room to spare.
 const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
-/// How much of an error's text is shown.
+/// The maximum size of a response's text in an error.
 const MAX_SHOWN_BYTES: usize = 2048;
 
-/// Where a webhook is, and whom to trust.
+/// A webhook's address and the CAs to trust.
 pub struct Place {
     at: At,
-    /// The path, beginning with a slash.
+    /// The path, with a leading slash.
     path: String,
     trust: Result<Arc<ClientConfig>, String>,
 }
 
 enum At {
-    /// A host and port.
+    /// A host and a port.
     Host(String, u16),
-    /// A Service's port.
+    /// A port of a Service.
     Service { namespace: String, name: String, port: u16 },
 }
 
-/// Reads a `clientConfig`.
+/// Parses a `clientConfig`.
 pub fn place(config: &Value) -> Place {
     let trust = trust(config["caBundle"].as_str().unwrap_or_default());
     if let Some(url) = config["url"].as_str() {
-        // Validation has refused what is no URL; an empty host fails to connect.
+        // Validation rejects invalid URLs; an empty host fails to connect.
         let uri = url.parse::<Uri>().unwrap_or_default();
         let host = uri.host().unwrap_or_default().to_owned();
         return Place {
@@ -97,7 +99,7 @@ fn client_config(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// The URL of a hook as messages show it.
+/// Formats the URL of a webhook for messages.
 pub fn shown_url(hook: &Hook) -> String {
     let authority = match &hook.place.at {
         At::Host(host, 443) => host.clone(),
@@ -107,10 +109,10 @@ pub fn shown_url(hook: &Hook) -> String {
     format!("https://{authority}{}?timeout={}s", hook.place.path, hook.timeout.as_secs())
 }
 
-/// Sends `body` to the hook, and gives what it answers with 200.
+/// Sends `body` to the webhook, and returns the body of a successful response.
 ///
 /// # Errors
-/// What went wrong, in the words of Go's client.
+/// The reason of the failure, worded like Go's client.
 pub async fn call(server: &ApiServer, hook: &Hook, body: Vec<u8>) -> Result<Bytes, String> {
     let failed = |why: String| format!("Post \"{}\": {why}", shown_url(hook));
     let mut config = hook.place.trust.clone()?;
@@ -156,7 +158,7 @@ fn request(hook: &Hook, host: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>
         .body(Full::new(Bytes::from(body)))
 }
 
-/// What an answer other than 200 means (`client-go/rest`, newUnstructuredResponseError).
+/// Describes an error response (`client-go/rest`, newUnstructuredResponseError).
 fn refused(code: u16, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body.get(..MAX_SHOWN_BYTES).unwrap_or(body)).trim().to_owned();
     match code {
@@ -175,10 +177,10 @@ fn tls_words(error: &str) -> String {
     format!("tls: failed to verify certificate: x509: {error}")
 }
 
-/// Where a connection can be made to.
+/// An address to connect to.
 struct Endpoint {
     address: SocketAddr,
-    /// Node and UID of the pod that has the address.
+    /// The node and the UID of the pod with the address.
     pod: Option<(String, String)>,
 }
 
@@ -204,7 +206,7 @@ async fn connect(server: &ApiServer, endpoints: &[Endpoint]) -> Result<TcpStream
     Err(last)
 }
 
-/// Where a place is, and the name that its certificate must bear.
+/// Returns the addresses of a webhook, and the name that its certificate must have.
 async fn resolve(server: &ApiServer, at: &At) -> Result<(Vec<Endpoint>, String), String> {
     match at {
         At::Host(host, port) => {
@@ -219,7 +221,7 @@ async fn resolve(server: &ApiServer, at: &At) -> Result<(Vec<Endpoint>, String),
     }
 }
 
-/// The ready endpoints behind a port of a Service.
+/// Returns the ready endpoints behind a port of a Service.
 fn endpoints(server: &ApiServer, namespace: &str, name: &str, port: u16) -> Result<Vec<Endpoint>, String> {
     let store = &server.store;
     let service = store.get(&Resource::new("", "services"), &Key::new(Some(namespace), name));

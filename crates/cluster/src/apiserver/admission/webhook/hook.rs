@@ -1,7 +1,7 @@
-//! One webhook of a configuration, compiled: what it matches, where it is, and how it is asked.
+//! A compiled webhook of a configuration.
 //!
-//! A configuration has been validated before it was stored. What cannot be compiled all the same (a certificate that
-//! is none) is kept as the text that the call then fails with.
+//! Configurations were validated before they were stored. If something still doesn't compile (an invalid
+//! certificate), the error is kept, and calls fail with it.
 
 use std::time::Duration;
 
@@ -12,42 +12,42 @@ use super::client::{self, Place};
 use crate::expressions;
 use crate::objects::LabelSelector;
 
-/// See the module.
+/// A compiled webhook.
 pub struct Hook {
-    /// The hook's own name.
+    /// The webhook's name.
     pub name: String,
-    /// The configuration that it stands in.
+    /// The name of its configuration.
     pub configuration: String,
-    /// Whether it may change objects.
+    /// Whether it may mutate objects.
     pub is_mutating: bool,
-    /// What it is asked about.
+    /// The writes that it is called for.
     pub rules: Vec<Rule>,
-    /// Whether other versions of the same objects count too (`matchPolicy: Equivalent`).
+    /// Whether other versions of the same objects match, too (`matchPolicy: Equivalent`).
     pub matches_equivalents: bool,
-    /// Which namespaces.
+    /// The namespace selector.
     pub namespaces: LabelSelector,
-    /// Which objects.
+    /// The object selector.
     pub objects: LabelSelector,
-    /// All must hold.
+    /// The match conditions, all of which must hold.
     pub conditions: Vec<Condition>,
-    /// Whether it counts as consent when it does not answer (`failurePolicy: Ignore`).
+    /// Whether failures are ignored (`failurePolicy: Ignore`).
     pub ignores_failure: bool,
-    /// Whether a dry run may ask it.
+    /// Whether it may be called for a dry run.
     pub is_free_of_side_effects: bool,
-    /// Whether it is asked again when others changed the object after it.
+    /// Whether it is reinvoked if the object changes after it.
     pub reinvokes: bool,
-    /// How long it may take.
+    /// The timeout of a call.
     pub timeout: Duration,
-    /// `v1` or `v1beta1`.
+    /// The version of AdmissionReview: `v1` or `v1beta1`.
     pub review_version: &'static str,
-    /// Where it is.
+    /// The address.
     pub place: Place,
 }
 
-/// A match condition: its name and its expression, or why that does not compile.
+/// A match condition: its name, and its program or the error of its compilation.
 pub type Condition = (String, Result<Program, String>);
 
-/// The match conditions of a webhook or a policy.
+/// Compiles the match conditions of a webhook or a policy.
 pub fn conditions(owner: &Value) -> Vec<Condition> {
     let one = |condition: &Value| {
         let text = |field: &str| condition[field].as_str().unwrap_or_default();
@@ -56,7 +56,7 @@ pub fn conditions(owner: &Value) -> Vec<Condition> {
     owner["matchConditions"].as_array().into_iter().flatten().map(one).collect()
 }
 
-/// Operations, groups, versions, resources and scope, any of which may be `*`.
+/// A rule: operations, groups, versions, resources and scope, any of which may be `*`.
 #[derive(Debug, Clone, Default)]
 pub struct Rule {
     /// `CREATE` and so on.
@@ -69,12 +69,12 @@ pub struct Rule {
     pub resources: Vec<String>,
     /// `Cluster`, `Namespaced` or `*`.
     pub scope: String,
-    /// Names of objects, of a policy only; none means all.
+    /// Object names, in a policy only; if empty, all names match.
     pub names: Vec<String>,
 }
 
 impl Rule {
-    /// Reads a rule of a configuration or policy.
+    /// Parses a rule of a configuration or policy.
     pub fn of(rule: &Value) -> Self {
         Self {
             operations: texts(&rule["operations"]),
@@ -87,7 +87,7 @@ impl Rule {
     }
 }
 
-/// The hooks of a configuration, in its order.
+/// Compiles the webhooks of a configuration, in order.
 pub fn compile(configuration: &Value) -> Vec<Hook> {
     let hooks = configuration["webhooks"].as_array();
     hooks.into_iter().flatten().map(|hook| one(configuration, hook)).collect()
@@ -116,16 +116,16 @@ fn one(configuration: &Value, hook: &Value) -> Hook {
     }
 }
 
-/// An absent selector selects everything, as its default `{}` does.
+/// Compiles a selector. An absent one selects everything, like its default `{}`.
 pub fn selector(value: &Value) -> LabelSelector {
     if value.is_null() {
         return LabelSelector::everything();
     }
-    // Validation has refused what does not parse.
+    // Validation rejects invalid selectors.
     LabelSelector::of(value).unwrap_or_default()
 }
 
-/// The texts of a list.
+/// Returns the strings in a list.
 pub fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
 }

@@ -1,6 +1,6 @@
-//! Who the API server is to webhooks: a client certificate, signed by an authority of its own whose key is thrown away, new in
-//! each process. It is shown only to a webhook that asks for that very authority: others that ask for some certificate would
-//! refuse this one, and most ask for none.
+//! The API server's identity for webhooks: a client certificate, signed by a CA whose key is discarded. Each
+//! process generates a new one. It is presented only to webhooks whose certificate request names this CA:
+//! most webhooks request no certificate, and those that name another CA would reject this one.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, SignatureScheme};
 
-/// The certificate, and what signed it.
+/// The client certificate and its CA.
 #[derive(Debug)]
 pub struct Identity {
-    /// The authority's certificate, in PEM.
+    /// The CA certificate, in PEM.
     pub authority: String,
-    /// The authority's name, as servers give it when they ask.
+    /// The CA's distinguished name, as servers send it in a certificate request.
     subject: Vec<u8>,
     shown: Arc<CertifiedKey>,
 }
 
 impl Identity {
-    /// A new one.
+    /// Generates a new identity.
     ///
     /// # Errors
-    /// If the operating system gives no randomness.
+    /// If the operating system provides no randomness.
     pub fn make() -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let mut params = CertificateParams::new(Vec::<String>::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

@@ -1,7 +1,7 @@
-//! Whether a webhook is asked about a write, and in which version of the object.
+//! Decides whether a webhook is called for a write, and with which version of the object.
 //!
-//! Source: apiserver `pkg/admission/plugin/webhook/generic/webhook.go` (ShouldCallHook) and `predicates`. Namespace
-//! selector, object selector, rules and, last, the conditions in CEL.
+//! Source: apiserver `pkg/admission/plugin/webhook/generic/webhook.go` (ShouldCallHook) and `predicates`.
+//! Checks the namespace selector, the object selector, the rules and finally the CEL conditions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use crate::objects::LabelSelector;
 use crate::schema::cost;
 use crate::store::Key;
 
-/// What one match condition may cost (`RuntimeCELCostBudgetMatchConditions`).
+/// The maximum cost of one match condition (`RuntimeCELCostBudgetMatchConditions`).
 const MAX_COST: u64 = 2_500_000;
 
-/// In which version of its resource a hook is asked about an object.
+/// The version of the resource that a webhook receives.
 pub struct Invocation {
-    /// The kind of that version.
+    /// The kind in that version.
     pub kind: Arc<Kind>,
 }
 
 impl Invocation {
-    /// The object in that version.
+    /// Converts an object to that version.
     pub fn convert<'v>(&self, at: &Attributes<'_>, object: &'v Value) -> Cow<'v, Value> {
         if at.is_whole() { versions::served(&self.kind, object) } else { Cow::Borrowed(object) }
     }
 }
 
-/// How a hook is asked, or `None` where it is not.
+/// Returns how to call a webhook, or `None` if it doesn't match.
 ///
 /// # Errors
-/// 404 for a namespace that is not there, 403 for conditions that cannot be evaluated.
+/// 404 for an unknown namespace, 403 for conditions that cannot be evaluated.
 pub fn invocation(
     at: &Attributes<'_>,
     hook: &Hook,
@@ -53,8 +53,8 @@ pub fn invocation(
     Ok(meets_conditions(at, hook, &invocation, object, old)?.then_some(invocation))
 }
 
-/// The kind in whose version a rule matches: the request's own or, where equivalents count, another of the same
-/// objects.
+/// Returns the kind in whose version a rule matches: the request's own or, if equivalents match, another
+/// version's.
 pub fn matching_kind(at: &Attributes<'_>, rules: &[Rule], equivalents: bool) -> Option<Arc<Kind>> {
     let own = &at.call.entry.kind;
     if rules.iter().any(|rule| rule_matches(at, rule, own)) {
@@ -92,11 +92,11 @@ fn resource_matches(pattern: &str, plural: &str, subresource: &str) -> bool {
     (resource == "*" || resource == plural) && (part == "*" || part == subresource)
 }
 
-/// Whether the selector selects the labels of the namespace that the write is about. What stands in no namespace is
-/// always selected, unless it is a namespace itself.
+/// Returns whether the selector matches the labels of the write's namespace. Cluster-scoped objects other
+/// than Namespaces always match.
 ///
 /// # Errors
-/// 404.
+/// 404 for an unknown namespace.
 pub fn selects_namespace(
     at: &Attributes<'_>,
     selector: &LabelSelector,
@@ -120,12 +120,12 @@ pub fn selects_namespace(
     Ok(selector.matches(&namespace.value))
 }
 
-/// Whether the selector selects the object as it would be or as it was.
+/// Returns whether the selector matches the new or the old object.
 pub fn selects_object(selector: &LabelSelector, object: Option<&Value>, old: Option<&Value>) -> bool {
     selector.is_everything() || [object, old].into_iter().flatten().any(|object| selector.matches(object))
 }
 
-/// Whether every condition holds. One that does not hold outweighs one that cannot be evaluated
+/// Returns whether all conditions of a webhook hold. If any is false, errors of others don't matter
 /// (`matchconditions/matcher.go`).
 fn meets_conditions(
     at: &Attributes<'_>,
@@ -153,10 +153,10 @@ fn meets_conditions(
     }
 }
 
-/// Whether every condition holds, with these variables and their values as JSON.
+/// Returns whether all conditions hold, given the variables and their values as JSON.
 ///
 /// # Errors
-/// Why it cannot be said, for a person.
+/// Why they cannot be evaluated, for people.
 pub fn conditions_hold(
     conditions: &[Condition],
     bound: &[(&str, &Value)],
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resources_match_with_and_without_parts() {
+    fn resource_patterns_match_resources_and_subresources() {
         let table = [
             ("pods", "pods", "", true),
             ("pods", "pods", "status", false),

@@ -1,9 +1,9 @@
-//! Admission webhooks: programs beside the cluster that are asked about writes.
+//! Admission webhooks.
 //!
-//! Source: apiserver `pkg/admission/plugin/webhook/{generic,mutating,validating}`. A configuration is compiled once
-//! for each of its revisions ([`hook`]); [`matching`] says whether a hook is asked, [`review`] what it is asked and
-//! what its answer means, [`client`] asks. Mutating hooks are asked one after the other, ordered by their
-//! configurations' names; validating ones all at once.
+//! Source: apiserver `pkg/admission/plugin/webhook/{generic,mutating,validating}`. A configuration is
+//! compiled once per revision ([`hook`]). [`matching`] decides whether to call a webhook, [`review`] builds
+//! the request and parses the response, and [`client`] makes the call. Mutating webhooks are called one after
+//! the other, ordered by their configurations' names; validating ones concurrently.
 
 mod client;
 pub mod hook;
@@ -28,13 +28,14 @@ use identity::Identity;
 use matching::Invocation;
 use review::Answer;
 
-/// Calls of webhooks under way at once; more wait for their turn.
+/// The maximum number of concurrent calls; more wait.
 const MAX_CALLS: usize = 256;
 
-/// Hooks by whether they are mutating and by their configuration, with the revision that they were compiled from.
+/// Webhooks by whether they are mutating and by configuration, with the revision that they were compiled
+/// from.
 type Compiled = HashMap<(bool, String), (u64, Arc<Vec<Hook>>)>;
 
-/// The compiled webhooks, and the bound on calls.
+/// The compiled webhooks, and the limit on calls.
 pub struct Hooks {
     compiled: Mutex<Compiled>,
     calls: Semaphore,
@@ -48,7 +49,7 @@ impl Default for Hooks {
 }
 
 impl Hooks {
-    /// Who the API server is to webhooks; none where none could be made.
+    /// Returns the API server's client identity; `None` if it could not be generated.
     pub fn identity(&self) -> Option<Arc<Identity>> {
         let make = || match Identity::make() {
             Ok(identity) => Some(Arc::new(identity)),
@@ -60,7 +61,7 @@ impl Hooks {
         self.identity.get_or_init(make).clone()
     }
 
-    /// The hooks of every configuration, ordered by the configurations' names.
+    /// Returns the webhooks of all configurations, ordered by the configurations' names.
     fn all(&self, at: &Attributes<'_>, mutating: bool) -> Vec<Arc<Vec<Hook>>> {
         let plural =
             if mutating { "mutatingwebhookconfigurations" } else { "validatingwebhookconfigurations" };
@@ -89,18 +90,18 @@ impl Hooks {
     }
 }
 
-/// Webhooks are not asked about what configures them (`rules.IsExemptAdmissionConfigurationResource`).
+/// Admission configuration is exempt from webhooks (`rules.IsExemptAdmissionConfigurationResource`).
 fn is_exempt(at: &Attributes<'_>) -> bool {
     at.kind().group == "admissionregistration.k8s.io"
 }
 
-/// A hook's failure to answer.
+/// A failed call.
 struct Failure {
-    /// What went wrong, beginning with `failed to call webhook` or the like.
+    /// The reason, starting with `failed to call webhook` or similar.
     why: String,
 }
 
-/// What came of asking a hook.
+/// The result of calling a webhook.
 enum Outcome {
     Answered(Answer),
     Failed(Failure),
@@ -144,7 +145,7 @@ async fn ask(
     }
 }
 
-/// What a failure to answer means: nothing, or a refusal of the request.
+/// Handles a failed call by the failure policy: ignores it or rejects the request.
 fn failed(hook: &Hook, failure: &Failure) -> Result<(), Refusal> {
     let message = format!("failed calling webhook \"{}\": {}", hook.name, failure.why);
     if hook.ignores_failure {
@@ -163,10 +164,10 @@ fn take_notes(at: &Attributes<'_>, hook: &Hook, answer: &Answer) {
     }
 }
 
-/// Asks each mutating webhook that matches, or those of `only`, one after the other.
+/// Calls each matching mutating webhook in order, or only those of `only`.
 ///
 /// # Errors
-/// The first refusal.
+/// The first error.
 pub async fn round(
     at: &Attributes<'_>,
     object: &mut Value,
@@ -204,7 +205,7 @@ pub async fn round(
     Ok(round)
 }
 
-/// Applies a hook's patch; tells whether anything changed.
+/// Applies a webhook's patch; returns whether it changed the object.
 fn apply(
     at: &Attributes<'_>,
     hook: &Hook,
@@ -226,11 +227,11 @@ fn apply(
     adopt(at, object, &asked, next)
 }
 
-/// Takes what a webhook or policy made of `asked`, which is the object in the version it was asked about; tells whether
-/// anything changed.
+/// Replaces the object with what a webhook or policy made of `asked`, which is the object in the version it
+/// received. Returns whether the object changed.
 ///
 /// # Errors
-/// 500: it is no object of its kind.
+/// 500 if the result isn't valid for its kind.
 pub fn adopt(
     at: &Attributes<'_>,
     object: &mut Value,
@@ -247,8 +248,7 @@ pub fn adopt(
     Ok(is_changed)
 }
 
-/// A hook may not spoil the record of managers: what does not parse is what it was
-/// (`managedFieldsValidatingAdmissionController`).
+/// Restores managedFields if a webhook made them invalid (`managedFieldsValidatingAdmissionController`).
 fn keep_managers(at: &Attributes<'_>, before: &Value, after: &mut Value) {
     if before["metadata"]["managedFields"] == after["metadata"]["managedFields"]
         || managed::is_valid(after)
@@ -263,10 +263,10 @@ fn keep_managers(at: &Attributes<'_>, before: &Value, after: &mut Value) {
     after["metadata"]["managedFields"] = before["metadata"]["managedFields"].clone();
 }
 
-/// Asks every validating webhook that matches, all at once.
+/// Calls all matching validating webhooks concurrently.
 ///
 /// # Errors
-/// The first refusal, in the order of the hooks.
+/// The first error, in the order of the webhooks.
 pub async fn validate(
     at: &Attributes<'_>,
     object: Option<&Value>,

@@ -1,6 +1,7 @@
-//! What a webhook is asked, and what its answer means: `AdmissionReview` of `admission.k8s.io`.
+//! Builds the `AdmissionReview` (`admission.k8s.io`) for a webhook, and parses its response.
 //!
-//! Source: apiserver `pkg/admission/plugin/webhook/request/admissionreview.go` and `errors/statuserror.go`. Pure.
+//! Source: apiserver `pkg/admission/plugin/webhook/request/admissionreview.go` and `errors/statuserror.go`.
+//! Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,15 +13,15 @@ use crate::apiserver::admission::Attributes;
 use crate::apiserver::reviews::user_value;
 use crate::apiserver::status::Refusal;
 
-/// Warnings that are taken from one answer.
+/// The maximum number of warnings in a response; further ones are dropped.
 const MAX_WARNINGS: usize = 32;
-/// Audit annotations that are taken from one answer.
+/// The maximum number of audit annotations in a response; further ones are dropped.
 const MAX_ANNOTATIONS: usize = 64;
 
-/// What a webhook said.
+/// A webhook's response.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// The refusal, where it does not consent.
+    /// The error, if the request is denied.
     pub refusal: Option<Refusal>,
     /// The operations of its JSON patch.
     pub patch: Option<Value>,
@@ -30,7 +31,7 @@ pub struct Answer {
     pub audit_annotations: Vec<(String, String)>,
 }
 
-/// The `AdmissionReview` that is sent, as JSON; `states` are the object as it would be and as it was.
+/// Serialises the `AdmissionReview` to send; `states` are the new object and the old one.
 pub fn request(
     at: &Attributes<'_>,
     version: &str,
@@ -44,7 +45,7 @@ pub fn request(
         .into_bytes()
 }
 
-/// The `request` of a review; also what expressions see under that name.
+/// Builds the `request` of a review, which is also the variable `request` in expressions.
 pub fn request_value(
     at: &Attributes<'_>,
     invocation: &Invocation,
@@ -88,10 +89,10 @@ pub fn request_value(
     request
 }
 
-/// Reads an answer.
+/// Parses a response.
 ///
 /// # Errors
-/// Why it is none, beginning as upstream's.
+/// The reason if it is invalid, starting like upstream's.
 pub fn read(bytes: &[u8], hook: &Hook, uid: &str) -> Result<Answer, String> {
     let review: Value =
         serde_json::from_slice(bytes).map_err(|error| format!("failed to call webhook: {error}"))?;
@@ -159,7 +160,7 @@ fn decode_patch(text: &str) -> Result<Value, String> {
     if operations.is_array() { Ok(operations) } else { Err("it is no array of operations".to_owned()) }
 }
 
-/// The refusal of a webhook, from the `status` that it gave (`ToStatusErr`).
+/// Builds the error from the `status` in a webhook's response (`ToStatusErr`).
 fn refusal(name: &str, status: &Value) -> Refusal {
     let denied = format!("admission webhook \"{name}\" denied the request");
     let text = |field: &str| status[field].as_str().unwrap_or_default();
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_carries_what_the_webhook_said() {
+    fn a_denial_has_the_status_of_the_webhook() {
         let table = [
             (json!({"message": "no", "code": 422, "reason": "Invalid"}), (422, "Invalid", ": no")),
             (json!({"reason": "Because"}), (400, "Because", ": Because")),

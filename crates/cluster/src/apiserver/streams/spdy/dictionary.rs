@@ -1,9 +1,9 @@
-//! The dictionary with which SPDY/3 presets the compression of headers (draft-mbelshe-httpbis-spdy-00, 2.6.10.1):
-//! words, each after its length, then text.
+//! The preset dictionary of SPDY/3 header compression (draft-mbelshe-httpbis-spdy-00, 2.6.10.1):
+//! length-prefixed words, then text.
 
 use std::sync::LazyLock;
 
-/// Words of HTTP, in the order of the draft.
+/// The words, in the order of the draft.
 const WORDS: &str = "options;head;post;put;delete;trace;accept;accept-charset;accept-encoding;accept-language;\
     accept-ranges;age;allow;authorization;cache-control;connection;content-base;content-encoding;\
     content-language;content-length;content-location;content-md5;content-range;content-type;date;etag;\
@@ -11,7 +11,7 @@ const WORDS: &str = "options;head;post;put;delete;trace;accept;accept-charset;ac
     last-modified;location;max-forwards;pragma;proxy-authenticate;proxy-authorization;range;referer;\
     retry-after;server;te;trailer;transfer-encoding;upgrade;user-agent;vary;via;warning;\
     www-authenticate;method;get;status;200 OK;version;HTTP/1.1;url;public;set-cookie;keep-alive;origin";
-/// What follows them.
+/// The text after the words.
 const TEXT: [&str; 6] = [
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 No",
     "n-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403",
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_dictionary_is_that_of_the_draft() {
-        // Length and Adler-32, by which zlib's streams name it.
+        // The length, and the Adler-32 checksum with which zlib streams identify the dictionary.
         let (a, b) = DICTIONARY.iter().fold((1u32, 0u32), |(a, b), byte| {
             let a = (a + u32::from(*byte)) % 65521;
             (a, (b + a) % 65521)

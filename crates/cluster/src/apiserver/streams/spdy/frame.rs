@@ -1,20 +1,20 @@
-//! Frames of SPDY/3.1 as the Kubernetes clients use it (`github.com/moby/spdystream`): bytes in, frames out, and back.
+//! Encodes and decodes the frames of SPDY/3.1 that Kubernetes clients use (`github.com/moby/spdystream`).
 //!
-//! No IO. What is too long, or no SPDY, is a fault that ends the connection. There is no flow control: those clients
-//! have none either.
+//! No IO. An oversized or malformed frame is an error that ends the connection. There is no flow control,
+//! because those clients have none either.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use super::dictionary::DICTIONARY;
 
-/// The longest frame that is accepted; clients send 32 KiB at a time.
+/// The maximum size of a frame; clients send 32 KiB at a time.
 const MAX_FRAME_BYTES: usize = 1 << 20;
-/// The longest headers, uncompressed.
+/// The maximum size of uncompressed headers.
 const MAX_HEADER_BYTES: usize = 16 << 10;
-/// Every frame's head.
+/// The size of a frame's header.
 const HEAD_BYTES: usize = 8;
-/// The version of control frames.
+/// The protocol version in control frames.
 const VERSION: u16 = 3;
 /// The flag of a stream's last frame.
 const FIN: u8 = 1;
@@ -25,55 +25,55 @@ const RST_STREAM: u16 = 3;
 const PING: u16 = 6;
 const GOAWAY: u16 = 7;
 
-/// Names and values; a name in lower case.
+/// Names in lower case, and values.
 pub type Headers = Vec<(String, String)>;
 
-/// A frame that matters here.
+/// A decoded frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// A stream begins.
+    /// Opens a stream.
     Open {
-        /// Its number.
+        /// The stream's ID.
         stream: u32,
-        /// Whether its opener will send nothing.
+        /// Whether the sender will send no data.
         fin: bool,
-        /// What it is for.
+        /// The headers.
         headers: Headers,
     },
-    /// Bytes of a stream.
+    /// Data on a stream.
     Data {
-        /// Its number.
+        /// The stream's ID.
         stream: u32,
-        /// Whether they are the last.
+        /// Whether this is the last frame.
         fin: bool,
-        /// Themselves.
+        /// The data.
         bytes: Bytes,
     },
-    /// A stream is cut off.
+    /// Resets a stream.
     Reset(u32),
-    /// To be sent back.
+    /// A ping to be echoed.
     Ping(u32),
-    /// The peer will open no more streams and is going.
+    /// The peer opens no more streams and is closing the connection.
     GoAway,
-    /// Nothing that concerns us.
+    /// Any other frame; ignored.
     Other,
 }
 
-/// Why bytes are no SPDY.
+/// A malformed frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Too long.
+    /// The frame is too long.
     #[error("a frame of {0} bytes is longer than {MAX_FRAME_BYTES}")]
     TooLong(usize),
-    /// Another version.
+    /// An unsupported version.
     #[error("SPDY version {0} is not 3")]
     Version(u16),
-    /// A frame's inside.
+    /// The frame's contents are malformed.
     #[error("a frame is malformed: {0}")]
     Malformed(&'static str),
 }
 
-/// From bytes to frames.
+/// Decodes frames from bytes.
 pub struct Decoder {
     buffer: BytesMut,
     headers: Decompress,
@@ -86,15 +86,15 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Takes what has come.
+    /// Appends received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame.
+    /// Returns the next complete frame.
     ///
     /// # Errors
-    /// Where it is none; the connection cannot go on then.
+    /// If it is malformed; the connection must then be closed.
     pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some(head) = self.buffer.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let (first, flags) = (u32::from_be_bytes([head[0], head[1], head[2], head[3]]), head[4]);
@@ -123,14 +123,14 @@ impl Decoder {
         match kind {
             SYN_STREAM => {
                 let stream = body.try_get_u32().map_err(|_| short.clone())? & 0x7fff_ffff;
-                // The stream that it belongs to, priority and slot mean nothing here.
+                // Associated stream, priority and slot are ignored.
                 if body.remaining() < 6 {
                     return Err(short);
                 }
                 body.advance(6);
                 Ok(Frame::Open { stream, fin, headers: self.read_headers(&body)? })
             }
-            // Whatever carries headers must pass the decompressor, whose state runs through the connection.
+            // All headers must pass the decompressor, whose state spans the connection.
             SYN_REPLY | 8 => {
                 if body.remaining() < 4 {
                     return Err(short);
@@ -185,16 +185,16 @@ fn parse_headers(mut plain: &[u8]) -> Result<Headers, FrameError> {
     Ok(headers)
 }
 
-/// From frames to bytes.
+/// Encodes frames.
 pub struct Encoder {
     headers: Compress,
 }
 
 impl Encoder {
-    /// For one connection.
+    /// Creates an encoder for one connection.
     ///
     /// # Errors
-    /// Where the dictionary is not taken, which no build of zlib does.
+    /// If zlib rejects the dictionary, which doesn't happen.
     pub fn new() -> Result<Self, FrameError> {
         let mut headers = Compress::new(Compression::fast(), true);
         let refused = |_| FrameError::Malformed("the dictionary is refused");
@@ -202,19 +202,19 @@ impl Encoder {
         Ok(Self { headers })
     }
 
-    /// A stream is accepted.
+    /// Accepts a stream.
     ///
     /// # Errors
-    /// Where headers cannot be compressed.
+    /// If the headers cannot be compressed.
     pub fn reply(&mut self, stream: u32) -> Result<Bytes, FrameError> {
         let block = self.headers(&[])?;
         Ok(control(SYN_REPLY, 0, &[&stream.to_be_bytes(), &block]))
     }
 
-    /// A stream begins; only clients, and tests, open any.
+    /// Opens a stream; used by tests only, because only clients open streams.
     ///
     /// # Errors
-    /// Where headers cannot be compressed.
+    /// If the headers cannot be compressed.
     #[cfg(test)]
     pub fn open(&mut self, stream: u32, headers: &[(&str, &str)]) -> Result<Bytes, FrameError> {
         let block = self.headers(headers)?;
@@ -228,7 +228,7 @@ impl Encoder {
             plain.put_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
             plain.put_slice(text.as_bytes());
         }
-        // Room for what does not shrink, and for zlib's own words.
+        // Room for incompressible data and for zlib's overhead.
         let mut block = Vec::with_capacity(plain.len() * 2 + 64);
         self.headers
             .compress_vec(&plain, &mut block, FlushCompress::Sync)
@@ -251,26 +251,26 @@ fn control(kind: u16, flags: u8, parts: &[&[u8]]) -> Bytes {
     bytes.freeze()
 }
 
-/// Bytes of a stream.
+/// Returns a data frame.
 pub fn data(stream: u32, bytes: &[u8], fin: bool) -> Bytes {
     let mut frame = head(stream, if fin { FIN } else { 0 }, bytes.len());
     frame.put_slice(bytes);
     frame.freeze()
 }
 
-/// A stream is cut off.
+/// Resets a stream.
 pub fn reset(stream: u32) -> Bytes {
     /// `CANCEL`
     const STATUS: u32 = 5;
     control(RST_STREAM, 0, &[&stream.to_be_bytes(), &STATUS.to_be_bytes()])
 }
 
-/// A ping goes back.
+/// Echoes a ping.
 pub fn ping(number: u32) -> Bytes {
     control(PING, 0, &[&number.to_be_bytes()])
 }
 
-/// The connection ends.
+/// Announces the end of the connection.
 pub fn go_away() -> Bytes {
     control(GOAWAY, 0, &[&[0; 8]])
 }
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_survive_the_way_in_pieces_of_any_size() {
+    fn frames_are_decoded_from_pieces_of_any_size() {
         let mut encoder = Encoder::new().unwrap();
         let headers = [("streamtype", "data"), ("port", "8080"), ("requestid", "0")];
         let sent = [
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_spdy_is_a_fault() {
+    fn malformed_frames_are_errors() {
         let read = |bytes: &[u8]| {
             let mut decoder = Decoder::default();
             decoder.feed(bytes);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_grow_without_end_are_refused() {
+    fn oversized_headers_are_rejected() {
         let long = "x".repeat(MAX_HEADER_BYTES + 1);
         let mut encoder = Encoder::new().unwrap();
         let mut decoder = Decoder::default();
@@ -343,7 +343,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(0u8.., 0..256)) {
+        fn decoding_never_panics(bytes in proptest::collection::vec(0u8.., 0..256)) {
             let mut decoder = Decoder::default();
             decoder.feed(&bytes);
             while let Ok(Some(_)) = decoder.next() {}

@@ -1,7 +1,8 @@
-//! Streams over SPDY/3.1, which `kubectl port-forward` speaks: through a WebSocket that carries its bytes
-//! (`SPDY/3.1+portforward.k8s.io`, KEP-4006), or over an upgraded connection as older clients do, for commands too.
+//! Streams over SPDY/3.1, as used by `kubectl port-forward`: tunnelled through a WebSocket
+//! (`SPDY/3.1+portforward.k8s.io`, KEP-4006), or on an upgraded connection, as older clients do for commands,
+//! too.
 //!
-//! No kept crate speaks SPDY; the little that Kubernetes uses of it stands in [`frame`].
+//! No maintained crate implements SPDY; [`frame`] has the subset that Kubernetes uses.
 
 mod dictionary;
 pub mod frame;
@@ -20,26 +21,26 @@ use super::command::{self, Client, Input, Told};
 use super::forward::READ_BYTES;
 use crate::apiserver::kubelet::{ConnectRequest, Kubelet, Process};
 
-/// Streams that a client may have open at a time; the rest are reset.
+/// The maximum number of streams that a client may have open; further ones are reset.
 const MAX_STREAMS: usize = 256;
-/// Pieces that may wait in each direction of each stream.
+/// The maximum number of queued chunks per stream and direction.
 const MAX_QUEUED: usize = 8;
-/// How long one stream that takes nothing may hold up the others before it is cut off.
+/// How long a stream that accepts no data may block the others before it is reset.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client may take to open all the streams that belong together (`DefaultStreamCreationTimeout`).
+/// How long a client may take to open all streams of a command (`DefaultStreamCreationTimeout`).
 const CREATION_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client may take to close its end after ours.
+/// How long to wait for the client to close its end after ours.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// A connection that carries SPDY.
 pub struct Wire {
-    /// What comes.
+    /// Received bytes.
     pub incoming: BoxStream<'static, Bytes>,
-    /// What is to go; the connection closes when it is dropped.
+    /// Bytes to send; the connection closes when this is dropped.
     pub outgoing: mpsc::Sender<Bytes>,
 }
 
-/// A stream that the client has opened.
+/// A stream opened by the client.
 struct Opened {
     stream: u32,
     headers: Headers,
@@ -52,7 +53,7 @@ impl Opened {
     }
 }
 
-/// Reads frames and hands streams out, until the client goes or speaks no SPDY.
+/// Reads frames and reports new streams, until the client disconnects or sends a malformed frame.
 async fn listen(wire: &mut Wire, opened: mpsc::Sender<Opened>) -> Result<(), FrameError> {
     let (mut decoder, mut encoder) = (Decoder::default(), Encoder::new()?);
     let mut streams: HashMap<u32, mpsc::Sender<Bytes>> = HashMap::new();
@@ -106,12 +107,12 @@ async fn listen(wire: &mut Wire, opened: mpsc::Sender<Opened>) -> Result<(), Fra
     Ok(())
 }
 
-/// Hands bytes on; true where nobody takes them in time. A stream that has ended drops them.
+/// Forwards data to a stream; true if it isn't accepted in time. A closed stream discards it.
 async fn stalls(input: &mpsc::Sender<Bytes>, bytes: Bytes) -> bool {
     matches!(input.send_timeout(bytes, PATIENCE).await, Err(mpsc::error::SendTimeoutError::Timeout(_)))
 }
 
-/// Forwards ports: a pair of streams, for data and errors, makes a connection
+/// Forwards ports: each pair of data stream and error stream becomes a connection
 /// (`cri-streaming/pkg/streaming/portforward/httpstream.go`).
 pub async fn forward(mut wire: Wire, kubelet: &dyn Kubelet, uid: &str) {
     let (sender, mut opened) = mpsc::channel(MAX_QUEUED);
@@ -147,7 +148,8 @@ pub async fn forward(mut wire: Wire, kubelet: &dyn Kubelet, uid: &str) {
     }
 }
 
-/// Which streams belong together; clients without numbers open the error stream first and the data stream next.
+/// Returns a key for the pair of a stream. Clients without request IDs open the error stream first, then the
+/// data stream.
 fn request_of(stream: &Opened) -> String {
     match (stream.header("requestid"), stream.header("streamtype")) {
         ("", "data") => stream.stream.saturating_sub(2).to_string(),
@@ -206,7 +208,7 @@ async fn connect(
     }
 }
 
-/// Carries a command's streams (`cri-streaming/pkg/streaming/remotecommand/httpstream.go`).
+/// Serves the streams of a command (`cri-streaming/pkg/streaming/remotecommand/httpstream.go`).
 pub async fn command(mut wire: Wire, process: Result<Process, String>, wanted: &[&'static str]) {
     let (sender, mut opened) = mpsc::channel(MAX_QUEUED);
     let outgoing = wire.outgoing.clone();
@@ -258,7 +260,7 @@ async fn talk(mut streams: HashMap<&str, Opened>, client: Client, outgoing: &mps
             }
         };
         tokio::join!(input, sizes);
-        // No more to say is not to be gone.
+        // The end of the input doesn't mean that the client has disconnected.
         std::future::pending::<()>().await;
     };
     let write = async {
