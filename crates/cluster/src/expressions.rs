@@ -1,8 +1,8 @@
 //! CEL expressions about a request, for match conditions and admission policies.
 //!
-//! Source: apiserver `pkg/admission/plugin/cel`. The crate `kube-cel` evaluates them; the variables are
-//! `object`, `oldObject`, `request`, `namespaceObject` and `params`. There is no `authorizer`: an expression
-//! that uses it fails. Callers limit the cost of expressions ([`crate::schema::cost`]).
+//! Source: apiserver `pkg/admission/plugin/cel`. The crate `kube-cel` evaluates them. The variables are `object`,
+//! `oldObject`, `request`, `namespaceObject` and `params`. There is no `authorizer`: an expression that uses it fails
+//! to evaluate. The caller bounds the cost of an evaluation ([`crate::schema::cost`]).
 
 pub mod initializers;
 
@@ -21,8 +21,7 @@ use crate::schema::cost;
 /// The maximum length of an expression, in bytes.
 pub const MAX_EXPRESSION_BYTES: usize = 16 * 1024;
 
-/// Reserved words of CEL; a field with such a name is also available as `__word__`
-/// (`apiserver/pkg/cel/escaping.go`).
+/// Reserved words of CEL. A field with such a name is also available as `__word__` (`apiserver/pkg/cel/escaping.go`).
 const RESERVED: [&str; 22] = [
     "true",
     "false",
@@ -61,17 +60,30 @@ const EVALUATION_BYTES: usize = 16 * 1024 * 1024;
 /// The number of steps that don't noticeably block other tasks: some milliseconds.
 const QUICK: u64 = 10_000;
 
-/// Compiles an expression. Rejects one that constructs objects (`Object{…}`), because kube-cel's interpreter
-/// would panic.
+/// The deepest nesting of a parsed expression.
+const MAX_DEPTH: usize = 256;
+/// The deepest nesting of brackets and signs in a text to parse (cel-go's bound). With deeper nesting, parsing takes
+/// far longer than the text's length suggests.
+const MAX_NESTING: usize = 250;
+/// Stack space per character of a text to parse, because the parser recurses for each level.
+const PARSER_BYTES: usize = 32 * 1024;
+/// Stack space for an evaluation, whose depth is bounded.
+const EVALUATION_BYTES: usize = 16 * 1024 * 1024;
+
+/// Steps that take only some milliseconds and need no separate thread.
+const QUICK: u64 = 10_000;
+
+/// Compiles an expression. Rejects expressions that create objects (`Object{…}`), because kube-cel's interpreter would
+/// panic.
 ///
 /// # Errors
-/// The syntax error, for people.
+/// The parse error, for a person.
 pub fn compile(expression: &str) -> Result<Program, String> {
     parse(expression, false)
 }
 
-/// Parses an expression on a stack of its own, because deep nesting would otherwise overflow the stack.
-/// `objects` says whether it may construct the objects that [`initializers`] supports.
+/// Parses an expression on its own stack, because unlimited nesting would overflow the stack and end the process.
+/// `objects` allows the initializers that [`initializers`] supports.
 fn parse(expression: &str, objects: bool) -> Result<Program, String> {
     if expression.trim().is_empty() {
         return Err("the expression is empty".to_owned());
@@ -84,7 +96,7 @@ fn parse(expression: &str, objects: bool) -> Result<Program, String> {
     }
     stacker::grow(EVALUATION_BYTES + expression.len() * PARSER_BYTES, || {
         let parsed = guarded(|| Program::compile(expression).map_err(|error| error.to_string()))?;
-        // An expression that is too deep is dropped here, while there is enough stack.
+        // Drop an expression that is too deep here, while there is enough stack.
         match first_fault(&parsed.expression().expr, objects, 0) {
             Some(fault) => Err(fault),
             None if cost::least(&parsed.expression().expr) > cost::PER_RULE => Err(format!(
@@ -96,7 +108,7 @@ fn parse(expression: &str, objects: bool) -> Result<Program, String> {
     })
 }
 
-/// Returns the maximum nesting of brackets and consecutive signs in a text, outside of string literals.
+/// Returns the nesting depth of brackets and consecutive signs in a text, ignoring quoted parts.
 fn nesting(expression: &str) -> usize {
     let (mut open, mut signs, mut deepest) = (0_usize, 0_usize, 0_usize);
     let mut quote = None;
@@ -121,8 +133,8 @@ fn nesting(expression: &str) -> usize {
     deepest
 }
 
-/// Returns a message about the first part of an expression that the interpreter doesn't support; `objects`
-/// says whether it may construct the objects that [`initializers`] rewrites.
+/// Returns why the interpreter does not support an expression, for a person. `objects` allows the initializers that
+/// [`initializers`] rewrites.
 fn first_fault(expression: &Expr, objects: bool, depth: usize) -> Option<String> {
     if depth > MAX_DEPTH {
         return Some(format!("the expression is nested deeper than {MAX_DEPTH}"));
@@ -153,7 +165,7 @@ fn first_fault(expression: &Expr, objects: bool, depth: usize) -> Option<String>
     }
 }
 
-/// The variables that expressions about one request can access.
+/// The variables of expressions about one request.
 pub struct Variables(Context<'static>);
 
 impl Variables {
@@ -174,7 +186,7 @@ impl Variables {
     /// Evaluates an expression.
     ///
     /// # Errors
-    /// The reason of a failure, for people.
+    /// The reason, for a person.
     pub fn evaluate(&self, program: &Program) -> Result<Cel, String> {
         with_room(|| guarded(|| program.execute(&self.0).map_err(|error| error.to_string())))
     }
@@ -182,7 +194,7 @@ impl Variables {
     /// Evaluates a boolean expression.
     ///
     /// # Errors
-    /// The reason of a failure, for people.
+    /// The reason, for a person.
     pub fn holds(&self, program: &Program) -> Result<bool, String> {
         match self.evaluate(program)? {
             Cel::Bool(answer) => Ok(answer),
@@ -191,25 +203,26 @@ impl Variables {
     }
 }
 
-/// Turns a panic of the interpreter, which panics on unsupported features, into an error.
+/// Converts a panic to an error: the interpreter panics on unsupported features, and a user's expression must not end
+/// the request that way.
 fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err("the expression cannot be evaluated".to_owned()))
 }
 
-/// Runs work of at most `cost` steps. If it may take long, other tasks move to another thread.
+/// Runs work of at most this many steps. If it may take long, moves the thread's other tasks to other threads first.
 pub fn without_delay<T>(cost: u64, work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let may_leave = Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
     if cost > QUICK && may_leave { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// Runs work on an expression of bounded depth with enough stack.
+/// Runs work on an expression of bounded depth, with enough stack space.
 pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(EVALUATION_BYTES / 2, EVALUATION_BYTES, work)
 }
 
-/// Converts JSON to a CEL value: whole numbers are `int`.
+/// Converts JSON to a CEL value; integers become `int`.
 pub fn to_cel(value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
@@ -241,6 +254,7 @@ mod tests {
 
     #[test]
     fn expressions_can_access_the_request() {
+    fn expressions_can_use_the_request() {
         let object =
             json!({"metadata": {"namespace": "a", "labels": {"x.y/z": "1"}}, "spec": {"replicas": 3}});
         let request = json!({"operation": "CREATE", "userInfo": {"groups": ["g"]}});
@@ -273,6 +287,7 @@ mod tests {
 
     #[test]
     fn deeply_nested_expressions_are_rejected() {
+    fn expressions_nested_too_deeply_are_not_parsed() {
         let nested = |open: &str, close: &str, times: usize| {
             compile(&format!("{}1{}", open.repeat(times), close.repeat(times))).err().unwrap_or_default()
         };

@@ -1,4 +1,4 @@
-//! What differs between two normalised answers, and whether that is known. Pure.
+//! The differences between two normalized answers, and which of them are known. Pure.
 
 use std::fmt;
 
@@ -8,28 +8,28 @@ use crate::known::Known;
 use crate::program::{Program, Step};
 use crate::side::Answer;
 
-/// Differences of one answer that are told; an answer that is wholly other needs no more.
+/// The most differences reported for one answer.
 const MAX_PER_ANSWER: usize = 12;
 
-/// One place where the answers differ.
+/// A place where two answers differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// The step's id.
     pub step: u32,
-    /// What the step asks: see [`Step::verb`].
+    /// The kind of request: see [`Step::verb`].
     pub verb: String,
-    /// Of which resource: see [`Step::resource`].
+    /// The resource of the request: see [`Step::resource`].
     pub resource: String,
-    /// Where: `/code`, `/warnings/0`, `/body/spec/containers/0/name`.
+    /// The place: `/code`, `/warnings/0`, `/body/spec/containers/0/name`.
     pub pointer: String,
-    /// What the real server says there.
+    /// The real server's value.
     pub real: Option<Value>,
-    /// What the embedded one says there.
+    /// The embedded server's value.
     pub ours: Option<Value>,
 }
 
 impl Difference {
-    /// What differences have in common that have the same cause, most likely.
+    /// Returns a key for grouping differences that most likely have the same cause.
     pub fn signature(&self) -> String {
         let pointer = self
             .pointer
@@ -57,7 +57,7 @@ impl Difference {
     }
 }
 
-/// The beginning of a message without what is quoted in it.
+/// Returns the beginning of a message, without quoted parts and digits.
 fn words(text: &str) -> String {
     let mut quoted = false;
     let kept = text.chars().filter(|c| {
@@ -86,17 +86,17 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Differences of the first answer that has unknown ones.
+    /// The unknown differences of the first answer that has any.
     pub unknown: Vec<Difference>,
-    /// Names of the known differences that were met.
+    /// The names of the known differences that occurred.
     pub known: Vec<String>,
 }
 
-/// Compares answers in order, until one differs in a way that is not known, or in its code: what comes after a write
-/// that only one side made says nothing.
+/// Compares answers in order, up to the first one with an unknown difference or another code: after a write that
+/// succeeded on one side only, further answers are not comparable.
 pub fn compare(program: &Program, real: &[Answer], ours: &[Answer], list: &[Known]) -> Outcome {
     let mut outcome = Outcome::default();
     for ((step, real), ours) in program.steps.iter().zip(real).zip(ours) {
@@ -179,7 +179,7 @@ fn walk(
     }
 }
 
-/// 1 and 1.0 are the same number of JSON.
+/// Returns whether two JSON values are equal; 1 equals 1.0.
 fn same(a: &Value, b: &Value) -> bool {
     a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
 }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_that_differs_is_named() {
+    fn every_differing_place_is_reported() {
         let real = answer(200, json!({"a": 1, "b": [{"c": "x"}, 2], "only": true}));
         let ours = answer(200, json!({"a": 1.0, "b": [{"c": "y"}], "more": null}));
         let pointers = differences(&step(), &real, &ours).into_iter().map(|d| d.pointer).collect::<Vec<_>>();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_difference_is_told_apart_and_ends_the_comparison_of_a_write() {
+    fn known_differences_are_separated_and_end_the_comparison_of_a_write() {
         let program = Program { seed: 0, steps: vec![step(), step()] };
         let real = [answer(422, json!({"message": "no"})), answer(200, json!({"a": 1}))];
         let ours = [answer(201, json!({})), answer(200, json!({"a": 2}))];

@@ -1,4 +1,4 @@
-//! The differences that are known: one committed list (`known.yaml`), each with a reason. Pure.
+//! The known differences: a committed list (`known.yaml`), with a reason for each. Pure.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use crate::side::Answer;
 
 const LIST: &str = include_str!("../known.yaml");
 
-/// A kind of difference that is meant, or not worth mending. What is given must match wholly.
+/// A class of differences that is intended or not worth fixing. Every given pattern must match completely.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Known {
     /// A short name.
     pub name: String,
-    /// Why it is left.
+    /// Why it is accepted.
     pub reason: String,
     /// A [`Step::verb`].
     #[serde(default)]
@@ -29,13 +29,13 @@ pub struct Known {
     /// A [`Difference::pointer`].
     #[serde(default)]
     pub pointer: Option<Pattern>,
-    /// What the real server says, as text.
+    /// The real server's value, as text.
     #[serde(default)]
     pub real: Option<Pattern>,
-    /// What the embedded server says, as text.
+    /// The embedded server's value, as text.
     #[serde(default)]
     pub ours: Option<Pattern>,
-    /// What stands in the request's body.
+    /// The request's body, as text.
     #[serde(default)]
     pub body: Option<Pattern>,
     /// The message of the real server's answer.
@@ -43,7 +43,7 @@ pub struct Known {
     pub message: Option<Pattern>,
 }
 
-/// A regular expression for a whole text.
+/// A regular expression that must match a whole text.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Pattern(Regex);
@@ -57,7 +57,7 @@ impl TryFrom<String> for Pattern {
 }
 
 impl Known {
-    /// Whether this is the difference.
+    /// Returns whether this entry covers the difference.
     pub fn covers(&self, step: &Step, difference: &Difference, real: &Answer) -> bool {
         let text = |value: &Option<Value>| match value {
             Some(Value::String(text)) => text.clone(),
@@ -83,15 +83,15 @@ impl Known {
     }
 }
 
-/// The committed list.
+/// Returns the committed list.
 ///
 /// # Errors
-/// When the file is not what it has to be.
+/// When the file is invalid.
 pub fn list() -> Result<Vec<Known>, String> {
     serde_saphyr::from_str(LIST).map_err(|error| format!("crates/conformance/known.yaml: {error}"))
 }
 
-/// The list as a page of the documentation.
+/// Formats the list as a page of the documentation.
 pub fn page(list: &[Known]) -> String {
     let mut page = String::from(
         "# Where the embedded cluster answers otherwise than Kubernetes\n\n\

@@ -1,12 +1,12 @@
-//! Twin replay: the same requests to the embedded cluster and to a real API server, and what differs in the answers.
+//! Twin replay: sends the same requests to the embedded cluster and to a real API server, and compares the answers.
 //!
-//! How data walks: [`generate`] makes a [`program::Program`] of a seed; [`replay`] runs it on a [`side::Side`], in a
-//! namespace of its own; [`normal`] replaces what must differ (identities, times, resourceVersions) by what must not;
-//! [`compare`] finds the differences and tells the known from the others; [`shrink`] makes a program small that shows
-//! one; [`run`] does all this many times side by side. [`recorded`] keeps the real server's answers of some programs,
-//! so that the embedded cluster can be held against them where there is no real server.
+//! [`generate`] derives a [`program::Program`] from a seed. [`replay`] runs it on a [`side::Side`], in its own
+//! namespace. [`normal`] replaces values that always differ (identities, times, resourceVersions) by comparable ones.
+//! [`compare`] finds the differences and separates known from unknown ones. [`shrink`] reduces a program that shows a
+//! difference. [`run`] does all this for many programs concurrently. [`recorded`] stores the real server's answers to
+//! some programs, so that the embedded cluster can be compared with them without a real server.
 //!
-//! A tool for tests; nothing of the product depends on it.
+//! A tool for tests; the product does not depend on it.
 
 pub mod compare;
 pub mod generate;

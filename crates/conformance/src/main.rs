@@ -118,7 +118,7 @@ async fn walk(arguments: Arguments) -> Result<ExitCode, String> {
     Ok(code)
 }
 
-/// Runs a command beside the real server; its exit code is the command's.
+/// Runs a command while the real server runs. Returns the command's exit code.
 async fn with(binaries: &Path, controllers: bool, command: &[String]) -> Result<ExitCode, String> {
     let mut real = Real::start(binaries).await.map_err(|error| error.to_string())?;
     let (program, words) = command.split_first().ok_or("no command")?;

@@ -1,12 +1,15 @@
-//! Replaces what must differ between two servers by what must not. Pure.
+//! Replaces values that always differ between two servers by comparable ones. Pure.
 //!
-//! resourceVersions of objects become their rank among those that the program saw, so that their order is compared;
-//! those of lists and bookmarks, which count what others write too, only stay present. UIDs become their rank of
-//! appearance. Times of the run become `<now>`, generated names lose what was drawn, allocated addresses and ports
-//! their number. The order of several faults in one refusal is not compared, nor how often one is told: the real server
-//! takes some from maps and finds some twice. Nor is that of unknown fields after a JSON patch: it is the order in which
-//! the real server wrote down what was copied, that of its types' fields. Objects within messages, which it prints in the
-//! form of its internal types, are left out.
+//! - resourceVersions of objects become their rank among those in the program's answers, so that their order is
+//!   compared. Those of lists and bookmarks also count other clients' writes, so only their presence is compared.
+//! - UIDs become their rank of appearance.
+//! - Times of the run become `<now>`. Generated names lose their random part, and allocated addresses and ports their
+//!   number.
+//! - The order and the repetition of faults in one refusal are not compared: the real server iterates over maps for
+//!   some, and finds some twice.
+//! - The order of unknown fields after a JSON patch is not compared: in the real server, it depends on the field order
+//!   of Go types for copied values.
+//! - Objects within messages are removed, because the real server prints them in the form of its internal types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -18,7 +21,7 @@ use serde_json::{Map, Value};
 use crate::program::{Body, Program};
 use crate::side::Answer;
 
-/// Times so long after a program's begin, or a little before it, are times of the run.
+/// Times between `SKEW` before a program's start and `RUN` after it are times of the run.
 const RUN: SignedDuration = SignedDuration::from_hours(1);
 const SKEW: SignedDuration = SignedDuration::from_secs(10);
 
@@ -33,17 +36,17 @@ static NODE_PORT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(:|Duplicate value: |duplicate nodePort: \{[A-Z]+ )3\d{4}([/,\]} ]|$)").ok()
 });
 
-/// A flat object of an internal type, its fields in the order of that type.
+/// A flat object of an internal type, with its fields in the order of that type.
 static DUPLICATE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"Duplicate value: \{[^{}]*\}").ok());
-/// The volume of a pod's token, whose name is drawn.
+/// The volume of a pod's token; its name is random.
 static TOKEN_VOLUME: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new("kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}").ok());
 static ADDRESS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\b10\.96\.\d+\.\d+\b").ok());
 
-/// What stands before the list of fields that a strict reader does not know.
+/// The text before the list of unknown fields in a strict decoding error.
 const UNKNOWN: &str = "strict decoding error: ";
 
-/// What is replaced in one program's answers of one side.
+/// The replacements in one side's answers to a program.
 struct Run {
     began: Timestamp,
     namespace: String,
@@ -52,7 +55,7 @@ struct Run {
     generated: Vec<Regex>,
 }
 
-/// The answers of one side, ready to be compared.
+/// Returns the answers of one side in comparable form.
 pub fn normalise(program: &Program, answers: &[Answer], namespace: &str, began: Timestamp) -> Vec<Answer> {
     let mut versions = BTreeSet::new();
     for answer in answers {
@@ -80,7 +83,7 @@ pub fn normalise(program: &Program, answers: &[Answer], namespace: &str, began: 
     normal
 }
 
-/// Sorts the unknown fields that an answer tells of.
+/// Sorts the unknown fields in an answer's warnings and message.
 fn order_unknown(answer: &mut Answer) {
     if answer.warnings.iter().all(|warning| warning.starts_with("unknown field ")) {
         answer.warnings.sort_unstable();
@@ -103,7 +106,7 @@ fn with_sorted_fields(message: &str) -> String {
     format!("{start}{UNKNOWN}{}", fields.join(", "))
 }
 
-/// What names look like that are generated for this body.
+/// Returns a pattern of the names that are generated for this body.
 fn generated(body: &Body) -> Option<Regex> {
     let Body::Json(object) = body else { return None };
     let prefix = object.pointer("/metadata/generateName")?.as_str()?;
@@ -240,8 +243,8 @@ impl Run {
     }
 }
 
-/// Events without the bookmarks that tell a watcher how far it is: whether one comes before a watch ends is a matter
-/// of time. The one that ends what was there at first stays.
+/// Removes progress bookmarks from events: whether one arrives before a watch ends depends on timing. Keeps the
+/// bookmark that ends the initial events.
 fn without_progress(body: &Value) -> Value {
     let Value::Array(events) = body else { return body.clone() };
     let is_progress = |event: &&Value| {
@@ -256,7 +259,7 @@ fn manager_key(entry: &Map<String, Value>) -> String {
         .join(" ")
 }
 
-/// Sorts the causes of a refusal, and what its message says of them; one that is told twice counts once.
+/// Sorts the causes of a refusal, and the faults in its message, and removes duplicates.
 fn order_faults(body: &mut Value) {
     if body.get("kind").is_none_or(|kind| kind != "Status") {
         return;
@@ -285,7 +288,7 @@ fn order_faults(body: &mut Value) {
     }
 }
 
-/// A message without the whole objects that Kubernetes prints in the form of its internal types.
+/// Removes objects from a message that Kubernetes prints in the form of its internal types.
 fn without_dumps(message: &str) -> String {
     const VALUE: &str = "Invalid value: ";
     let message = match DUPLICATE.as_ref() {
@@ -309,7 +312,7 @@ fn without_dumps(message: &str) -> String {
     left
 }
 
-/// Where a printed object, list, map of Go or `null` ends with which a text begins.
+/// Returns the end of the printed object, list, Go map or `null` at the beginning of a text.
 fn dump_end(text: &str) -> Option<usize> {
     if text.starts_with("null") {
         return Some("null".len());
@@ -342,7 +345,7 @@ fn dump_end(text: &str) -> Option<usize> {
     None
 }
 
-/// Cells of a Table that say how old something is; events of a watch share the first one's columns.
+/// Masks the cells of a Table that show an age. Events of a watch share the first one's columns.
 fn mask_ages(body: &mut Value) {
     let mut ages = Vec::new();
     match body {
@@ -394,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_differ_is_replaced_and_its_order_kept() {
+    fn unstable_values_are_replaced_and_their_order_kept() {
         let seen = [
             json!({"metadata": {"name": "a-bcdfg", "namespace": "t-7", "resourceVersion": "41", "uid": "00000000-0000-0000-0000-000000000001",
                 "creationTimestamp": "2026-01-01T10:00:05Z", "annotations": {"t": "2020-01-01T10:00:05Z"}}}),
@@ -423,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn printed_objects_are_left_out_one_by_one() {
+    fn printed_objects_are_removed_one_by_one() {
         let message = r#"[a: Invalid value: {"b":"}","c":[1]}: no, d: Invalid value: "{\"e\":1}": no, f: Invalid value: "text": no]"#;
         let left = r#"[a: Invalid value: <object>: no, d: Invalid value: <object>: no, f: Invalid value: "text": no]"#;
         assert_eq!(without_dumps(message), left);

@@ -1,20 +1,20 @@
-//! A program: requests in order, which may refer to earlier answers.
+//! A program: a sequence of requests, which may refer to earlier answers.
 //!
-//! In paths, query values and bodies stands `${ns}` for the program's namespace, and `${rv:3}`, `${uid:3}`,
-//! `${name:3}`, `${continue:3}` for what step 3 was answered; where that step has no such answer, `missing`.
+//! In paths, query values and bodies, `${ns}` is the program's namespace, and `${rv:3}`, `${uid:3}`, `${name:3}` and
+//! `${continue:3}` are values from the answer to step 3, or `missing` if that answer has no such value.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What stands for something that an earlier step was not answered.
+/// Replaces a reference to a value that an earlier answer does not have.
 pub const MISSING: &str = "missing";
 
-/// Requests in order.
+/// A sequence of requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// What it was made of.
+    /// The seed that it was generated from.
     pub seed: u64,
     /// The requests.
     pub steps: Vec<Step>,
@@ -23,7 +23,7 @@ pub struct Program {
 /// One request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// By what other steps refer to this one; it stays when other steps are taken out.
+    /// Identifies this step in references; unaffected by the removal of other steps.
     pub id: u32,
     /// The HTTP method.
     pub method: String,
@@ -32,7 +32,7 @@ pub struct Step {
     /// The query.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub query: Vec<(String, String)>,
-    /// Headers beside those that every request has.
+    /// Headers in addition to those of every request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
     /// The body.
@@ -44,17 +44,16 @@ pub struct Step {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Body {
-    /// None.
+    /// No body.
     #[default]
     Nothing,
-    /// As it stands.
+    /// Text as it is.
     Text(String),
     /// JSON.
     Json(Value),
-    /// What an earlier step was answered, changed by the operations of a JSON patch; those that do not apply are left
-    /// out.
+    /// The answer to an earlier step, changed by JSON patch operations. Operations that do not apply are skipped.
     Answer {
-        /// Which step.
+        /// The step's id.
         of: u32,
         /// The operations.
         edits: Vec<Value>,
@@ -68,12 +67,12 @@ impl Body {
 }
 
 impl Step {
-    /// Whether the answer is a stream of events.
+    /// Returns whether the answer is a stream of events.
     pub fn is_watch(&self) -> bool {
         self.method == "GET" && self.query.iter().any(|(name, value)| name == "watch" && value != "0")
     }
 
-    /// The resource that the path is about, with its subresource: `pods`, `jobs.batch/status`.
+    /// Returns the resource of the path, with its subresource: `pods`, `jobs.batch/status`.
     pub fn resource(&self) -> String {
         let parts = self.path.trim_matches('/').split('/').collect::<Vec<_>>();
         let (group, rest) = match parts.as_slice() {
@@ -99,7 +98,7 @@ impl Step {
         }
     }
 
-    /// What kind of request it is, in a word or two: `GET`, `PATCH merge`, `WATCH`.
+    /// Returns the kind of request, in a word or two: `GET`, `PATCH merge`, `WATCH`.
     pub fn verb(&self) -> String {
         if self.is_watch() {
             return "WATCH".into();
@@ -117,17 +116,17 @@ impl Step {
     }
 }
 
-/// What refers to earlier answers, resolved for one side.
+/// The values of references on one side.
 #[derive(Debug, Default)]
 pub struct References {
     /// The program's namespace.
     pub namespace: String,
-    /// Bodies of answers, by step.
+    /// The bodies of answers, by step.
     pub answers: BTreeMap<u32, Value>,
 }
 
 impl References {
-    /// The text with its references replaced.
+    /// Replaces the references in a text.
     pub fn resolve(&self, text: &str) -> String {
         let mut resolved = String::new();
         let mut rest = text;
@@ -158,7 +157,7 @@ impl References {
         value.unwrap_or(MISSING).to_owned()
     }
 
-    /// The body's bytes.
+    /// Returns the body as text, with its references replaced.
     pub fn body(&self, body: &Body) -> Option<String> {
         match body {
             Body::Nothing => None,
@@ -169,7 +168,7 @@ impl References {
                 for edit in edits {
                     let edit = self.resolve(&Value::Array(vec![edit.clone()]).to_string());
                     let Ok(patch) = serde_json::from_str::<json_patch::Patch>(&edit) else { continue };
-                    // What does not apply is left out: json_patch leaves the value as it was.
+                    // If it does not apply, json_patch leaves the value unchanged.
                     let _ = json_patch::patch(&mut value, &patch);
                 }
                 Some(value.to_string())
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_names_its_resource() {
+    fn the_resource_of_a_path_is_found() {
         let resource = |path: &str| {
             Step {
                 id: 0,

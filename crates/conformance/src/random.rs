@@ -1,19 +1,19 @@
-//! Numbers that look random and are the same for the same seed on every machine and in every version: recorded
-//! programs are named by their seed.
+//! A random number generator that yields the same sequence for a seed on every machine and in every version, because
+//! recorded programs are named by their seed.
 //!
 //! `SplitMix64` of Steele, Lea and Flood (2014), which `java.util.SplittableRandom` uses.
 
-/// See the module.
+/// A reproducible random number generator.
 #[derive(Debug, Clone)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// A sequence that the seed decides.
+    /// Creates the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Self { state: seed };
-        // Seeds that follow one another are to have nothing in common.
+        // Consecutive seeds must lead to unrelated sequences.
         random.next();
         Self { state: random.next() ^ seed.rotate_left(32) }
     }
@@ -26,29 +26,29 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number less than `bound`; 0 where there is no such number.
+    /// Returns a number less than `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % bound).unwrap_or_default()
     }
 
-    /// True in `percent` of a hundred cases.
+    /// Returns true in `percent` of 100 cases.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// Picks one of the items.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there are none.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
 
-    /// One of these, each as often as its weight says.
+    /// Picks one of the items, with probabilities proportional to their weights.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there are none.
     pub fn weighted<'a, T>(&mut self, from: &'a [(usize, T)]) -> &'a T {
         let mut at = self.below(from.iter().map(|(weight, _)| weight).sum());
         let found = from.iter().find(|(weight, _)| {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_of_a_seed_stays_what_it_is() {
+    fn the_sequence_of_a_seed_never_changes() {
         let mut random = Random::new(7);
         let drawn = (0..6).map(|_| random.below(100)).collect::<Vec<_>>();
         let mut again = Random::new(7);

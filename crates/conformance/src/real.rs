@@ -1,4 +1,4 @@
-//! A real kube-apiserver with its etcd on free ports of loopback, for as long as the value lives.
+//! A real kube-apiserver with its etcd, on free loopback ports. They run as long as the value lives.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,54 +13,54 @@ use tokio::process::{Child, Command};
 
 use crate::side::{Asked, Side};
 
-/// How long the server may take until it is ready.
+/// How long the server may take to become ready.
 const START: Duration = Duration::from_secs(90);
 const STEP: Duration = Duration::from_millis(200);
-/// The admission plug-ins that are off, as the embedded server has no controllers in a run and these need them, or has
-/// not got the plug-in.
+/// Admission plug-ins to disable: they need controllers, which do not run here, or the embedded server does not have
+/// them.
 const PLUGINS_OFF: &str =
     "ResourceQuota,TaintNodesByCondition,PodTopologyLabels,StorageObjectInUseProtection";
 
-/// Those that make a Job's pods, and remove what is owned or has outlived its time.
+/// The controllers that create a Job's pods, and that remove owned and expired objects.
 const CONTROLLERS: &str =
     "job-controller,garbage-collector-controller,ttl-after-finished-controller,namespace-controller";
 
-/// A running pair of etcd and kube-apiserver; both end when it is dropped.
+/// Running processes of etcd and kube-apiserver; both end when it is dropped.
 pub struct Real {
-    /// How to ask it.
+    /// Sends requests to the server.
     pub side: Side,
-    /// How programs reach it.
+    /// The kubeconfig for programs.
     pub kubeconfig: PathBuf,
     processes: Vec<Child>,
     _folder: tempfile::TempDir,
 }
 
-/// Why there is no real server.
+/// Why the real server is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A program is not there.
+    /// A program is missing.
     #[error(
         "{path} is missing: `cargo xtask conformance` builds it, or --binaries names a folder that has it"
     )]
     NoProgram {
-        /// Where it was looked for.
+        /// The expected path.
         path: PathBuf,
     },
-    /// A file or a process.
+    /// A file or process operation failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
-    /// Certificates.
+    /// Certificates could not be created.
     #[error(transparent)]
     Tls(#[from] tls::Error),
-    /// The client.
+    /// The client could not be created.
     #[error("the client of the real server: {0}")]
     Client(String),
-    /// It did not get ready.
+    /// The server did not become ready.
     #[error("kube-apiserver was not ready after {START:?}; the end of its log:\n{log}")]
     NotReady {
         /// The log's last lines.
@@ -69,10 +69,10 @@ pub enum Error {
 }
 
 impl Real {
-    /// Starts `etcd` and `kube-apiserver` of a folder.
+    /// Starts `etcd` and `kube-apiserver` from a folder.
     ///
     /// # Errors
-    /// See [`Error`]; nothing is left running then.
+    /// See [`Error`]. Nothing is left running then.
     pub async fn start(binaries: &Path) -> Result<Self, Error> {
         for name in ["etcd", "kube-apiserver"] {
             let path = binaries.join(name);
@@ -102,10 +102,10 @@ impl Real {
         Ok(real)
     }
 
-    /// Starts the controllers that work on what an MPIJob owns.
+    /// Starts the controllers for objects that an MPIJob owns.
     ///
     /// # Errors
-    /// If `kube-controller-manager` is not there, or cannot be started.
+    /// When `kube-controller-manager` is missing or cannot be started.
     pub fn add_controllers(&mut self, binaries: &Path) -> Result<(), Error> {
         let path = binaries.join("kube-controller-manager");
         if !path.is_file() {
@@ -138,10 +138,10 @@ impl Real {
         Err(Error::NotReady { log: lines.into_iter().rev().collect::<Vec<_>>().join("\n") })
     }
 
-    /// Ends both, and returns when they are gone.
+    /// Ends all processes, and returns when they have ended.
     pub async fn stop(mut self) {
         for process in self.processes.iter_mut().rev() {
-            // One that ended by itself cannot be ended; either way it is gone.
+            // The call fails for a process that has already ended, which is fine.
             let _ = process.kill().await;
         }
     }

@@ -1,7 +1,7 @@
-//! The real server's answers to some programs, one program a line, so that the embedded server is held against them
-//! where no real one can be had.
+//! The real server's answers to some programs, one program per line, for checking the embedded server without a real
+//! one.
 //!
-//! Programs are recorded with their answers: a change of the generator does not make a record worthless.
+//! Programs are recorded along with their answers, so a change of the generator does not invalidate a record.
 
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
@@ -13,17 +13,17 @@ use crate::program::Program;
 use crate::run::Twins;
 use crate::side::Answer;
 
-/// A record's size at most, in bytes.
+/// The size limit of a record, in bytes.
 const MAX_SIZE: usize = 1_600_000;
-/// A program whose line is longer is left out: it would take the room of many.
+/// The length limit of a line, in bytes. A program with a longer line is skipped, because it takes the space of many.
 const MAX_LINE: usize = 12_000;
-/// Seeds of recorded programs begin here.
+/// The first seed of recorded programs.
 const FIRST_SEED: u64 = 1_000_000;
-/// Programs that are tried for a record at most, and how many at a time.
+/// The most programs tried for a record; the next constant is how many run concurrently.
 const MAX_TRIED: u64 = 4_000;
 const SIDE_BY_SIDE: usize = 16;
 
-/// A program and what the real server answers to it, normalised.
+/// A program and the real server's answers, normalized.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     /// The requests.
@@ -32,7 +32,7 @@ pub struct Record {
     pub answers: Vec<Answer>,
 }
 
-/// Records programs that the embedded server answers alike, but for known differences.
+/// Records programs that both servers answer alike, except for known differences.
 ///
 /// # Errors
 /// When a program cannot be run.
@@ -53,7 +53,7 @@ pub async fn record(twins: &Twins, programs: usize) -> Result<String, String> {
     Ok(text)
 }
 
-/// A program of which both servers say the same, with the real one's answers.
+/// Returns the record of a program with the real server's answers; `None` if it has unknown differences.
 async fn line(twins: &Twins, seed: u64) -> Result<Option<String>, String> {
     let program = generate::program(seed);
     if !twins.difference(&program).await?.unknown.is_empty() {
@@ -63,17 +63,17 @@ async fn line(twins: &Twins, seed: u64) -> Result<Option<String>, String> {
     serde_json::to_string(&Record { program, answers }).map(Some).map_err(|error| error.to_string())
 }
 
-/// Reads a record.
+/// Parses a record.
 ///
 /// # Errors
-/// Which line is not what it has to be.
+/// The first invalid line.
 pub fn read(text: &str) -> Result<Vec<Record>, String> {
     let line =
         |(index, line)| serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1));
     text.lines().enumerate().map(line).collect()
 }
 
-/// What the embedded server answers otherwise than is recorded, and not as is known.
+/// Returns the unknown differences between the embedded server's answers and the recorded ones.
 ///
 /// # Errors
 /// When the program cannot be run.

@@ -7,10 +7,10 @@ use serde_json::json;
 use crate::program::{Program, References, Step};
 use crate::side::{Answer, Asked, Side};
 
-/// Makes the program's namespace, and asks its requests one after the other.
+/// Creates the program's namespace, and sends its requests one after the other.
 ///
 /// # Errors
-/// When the namespace cannot be made.
+/// When the namespace cannot be created.
 pub async fn replay(program: &Program, side: &Side, namespace: &str) -> Result<Vec<Answer>, String> {
     make_namespace(side, namespace).await?;
     let mut references = References { namespace: namespace.to_owned(), ..References::default() };
@@ -33,10 +33,10 @@ async fn make_namespace(side: &Side, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes an object that programs rest on.
+/// Creates an object that programs depend on.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 pub async fn post(side: &Side, path: &str, object: &serde_json::Value) -> Result<(), String> {
     let asked = Asked {
         method: "POST".into(),

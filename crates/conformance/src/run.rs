@@ -1,4 +1,4 @@
-//! Many programs against both sides, side by side; what differs is grouped, and one of each group made small.
+//! Runs many programs against both sides concurrently, groups the differences, and shrinks one program per group.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,14 +21,14 @@ use crate::replay::{post, replay};
 use crate::side::{Answer, Asked, Side};
 use crate::{generate, shrink};
 
-/// How often a difference must show: what a real server answers one way now and another way then, in the order of a map
-/// of Go, is no difference.
+/// How often a difference must be seen. A real server's answer may vary, for example with the order of a Go map; that
+/// does not count as a difference.
 const TRIES: usize = 8;
-/// How long a definition's kinds may take until both servers serve them.
+/// How long both servers may take until they serve a definition's kinds.
 const SERVED: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(200);
 
-/// Both servers, with the test's definitions installed.
+/// Both servers, with the tests' definitions installed.
 pub struct Twins {
     real: Option<Real>,
     cluster: Cluster,
@@ -38,46 +38,46 @@ pub struct Twins {
     _folder: tempfile::TempDir,
 }
 
-/// What a run is to do.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// The first seed.
     pub seed: u64,
-    /// How many programs.
+    /// The number of programs.
     pub programs: u64,
-    /// How many at a time.
+    /// The number of concurrent programs.
     pub side_by_side: usize,
-    /// How many groups of differences are made small and shown.
+    /// The number of groups of differences to shrink and show.
     pub shown: usize,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Programs that ran.
+    /// The number of programs.
     pub programs: usize,
-    /// Requests in them, to one side.
+    /// The number of requests to each side.
     pub requests: usize,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
-    /// Known differences, and in how many programs each was met.
+    /// The number of programs with each known difference.
     pub known: BTreeMap<String, usize>,
-    /// Unknown ones by signature: how often, and one program.
+    /// The unknown differences by signature: count, seed of one program, and its difference.
     pub unknown: BTreeMap<String, (usize, u64, Difference)>,
-    /// Programs with an unknown difference.
+    /// The number of programs with an unknown difference.
     pub differing: usize,
 }
 
 impl Twins {
-    /// Starts the embedded server, and the real one of a folder of programs if one is given.
+    /// Starts the embedded server and, if a folder of programs is given, the real one.
     ///
     /// # Errors
-    /// When one does not start or does not take the definitions.
+    /// When a server does not start or rejects the definitions.
     pub async fn start(binaries: Option<&Path>, list: Vec<Known>) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut options = Options::new(folder.path().join("cluster"));
         options.controllers = false;
-        // Each program's namespace is made with the accounts that its pods name.
+        // Creates the service accounts that a program's pods use, along with its namespace.
         options.service_accounts = true;
         options.nodes = 0;
         let cluster = Cluster::start(options).await.map_err(|error| error.to_string())?;
@@ -93,19 +93,19 @@ impl Twins {
         Ok(Self { real, cluster, ours, list, namespaces: AtomicUsize::new(0), _folder: folder })
     }
 
-    /// The embedded server's normalised answers.
+    /// Returns the embedded server's normalized answers.
     ///
     /// # Errors
-    /// When the program's namespace cannot be made.
+    /// When the program's namespace cannot be created.
     pub async fn ours(&self, program: &Program) -> Result<Vec<Answer>, String> {
         let (began, namespace) = (Timestamp::now(), self.namespace(program));
         Ok(normalise(program, &replay(program, &self.ours, &namespace).await?, &namespace, began))
     }
 
-    /// Both servers' normalised answers, the real one's first.
+    /// Returns both servers' normalized answers, the real one's first.
     ///
     /// # Errors
-    /// When there is no real server, or the program's namespace cannot be made.
+    /// When there is no real server, or the program's namespace cannot be created.
     pub async fn both(&self, program: &Program) -> Result<(Vec<Answer>, Vec<Answer>), String> {
         let real = self.real.as_ref().ok_or("there is no real server in this run")?;
         let (began, namespace) = (Timestamp::now(), self.namespace(program));
@@ -115,7 +115,7 @@ impl Twins {
         Ok((normal(there?), normal(here?)))
     }
 
-    /// What differs in a program's answers, if it does so every time.
+    /// Returns the differences in the answers to a program, if they occur every time.
     ///
     /// # Errors
     /// As [`Twins::both`].
@@ -143,7 +143,7 @@ impl Twins {
         self.cluster.stop().await;
     }
 
-    /// The least program that shows a difference of this signature.
+    /// Shrinks the program of a seed to the smallest that shows a difference with this signature.
     pub async fn least(&self, seed: u64, signature: &str) -> Program {
         shrink::shrink(generate::program(seed), |program| async move {
             let Ok((real, ours)) = self.both(&program).await else { return false };
@@ -154,7 +154,7 @@ impl Twins {
     }
 }
 
-/// Runs programs of seeds that follow one another.
+/// Runs the programs of consecutive seeds.
 ///
 /// # Errors
 /// When a program cannot be run at all.
@@ -196,14 +196,14 @@ impl Report {
         entry.0 += 1;
     }
 
-    /// The groups of unknown differences, the most frequent first.
+    /// Returns the groups of unknown differences, the most frequent first.
     pub fn groups(&self) -> Vec<(&String, &(usize, u64, Difference))> {
         let mut groups = self.unknown.iter().collect::<Vec<_>>();
         groups.sort_by_key(|(_, (count, _, _))| std::cmp::Reverse(*count));
         groups
     }
 
-    /// A summary in a few lines.
+    /// Returns a summary in a few lines.
     pub fn summary(&self) -> String {
         let mut text = format!(
             "{} programs, {} requests to each server, {:.0} s: {} differ in {} ways\n",

@@ -1,4 +1,4 @@
-//! Makes a program small that shows a difference, as long as the difference stays.
+//! Shrinks a program that shows a difference, as long as the difference remains.
 
 use std::future::Future;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::program::{Body, Program};
 
-/// Smaller programs that are tried at most.
+/// The most smaller programs that are tried.
 const MAX_TRIALS: usize = 80;
 
-/// The smallest program that was found for which `shows` still holds.
+/// Returns the smallest program found for which `shows` is still true.
 pub async fn shrink<F, T>(program: Program, shows: F) -> Program
 where
     F: Fn(Program) -> T,
@@ -36,7 +36,7 @@ where
     }
 }
 
-/// Programs that have less, those first that have much less.
+/// Returns smaller programs, those with the most removed first.
 fn candidates(program: &Program) -> Vec<Program> {
     let with = |steps| Program { seed: program.seed, steps };
     let mut made = Vec::new();
@@ -65,7 +65,7 @@ fn candidates(program: &Program) -> Vec<Program> {
     made
 }
 
-/// Pointers to what may go: not what identifies an object.
+/// Returns pointers to what may be removed: everything except for what identifies an object.
 fn removable(body: &Value) -> Vec<String> {
     let mut found = crate::generate::pointers(body);
     found.retain(|pointer| {
@@ -75,7 +75,7 @@ fn removable(body: &Value) -> Vec<String> {
     found
 }
 
-/// Takes out what a pointer points at.
+/// Removes the value at a pointer.
 pub fn remove(value: &mut Value, pointer: &str) {
     let Some((parent, last)) = pointer.rsplit_once('/') else { return };
     match value.pointer_mut(parent) {
@@ -99,7 +99,7 @@ mod tests {
     use crate::program::Step;
 
     #[tokio::test]
-    async fn what_the_difference_does_not_need_goes() {
+    async fn shrinking_removes_what_the_difference_does_not_need() {
         let step = |id, body| Step {
             id,
             method: "POST".into(),

@@ -1,4 +1,4 @@
-//! One of the two servers: requests out, answers in.
+//! One of the two servers: sends requests and receives answers.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use kube::client::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How long one answer may take, the whole of a watch included.
+/// The timeout of an answer, including the whole of a watch.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Under this name requests are made, so that managers of fields are called the same on both sides.
+/// The user agent of requests. It is the same on both sides, because the names of field managers are derived from it.
 const USER_AGENT: &str = "twin/1";
 
-/// See the module.
+/// A server, with the client that reaches it.
 #[derive(Clone)]
 pub struct Side {
     client: Client,
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The HTTP code; 0 where there was no answer.
+    /// The HTTP code; 0 without an answer.
     pub code: u16,
     /// The texts of `Warning` headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -31,11 +31,11 @@ pub struct Answer {
     /// The media type.
     #[serde(rename = "type")]
     pub media: String,
-    /// The body; a string where it is no JSON, an array of events for a watch.
+    /// The body; a string if it is not JSON, an array of events for a watch.
     pub body: Value,
 }
 
-/// A request with everything resolved.
+/// A request with all references replaced.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// The HTTP method.
@@ -46,17 +46,17 @@ pub struct Asked {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Option<String>,
-    /// Whether events are answered.
+    /// Whether the answer is a stream of events.
     pub is_watch: bool,
 }
 
 impl Side {
-    /// A side that this client reaches.
+    /// Creates a side from a client.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// Asks, and waits for the whole answer.
+    /// Sends a request, and waits for the whole answer.
     pub async fn ask(&self, asked: &Asked) -> Answer {
         match tokio::time::timeout(PATIENCE, self.try_ask(asked)).await {
             Ok(Ok(answer)) => answer,
@@ -95,7 +95,7 @@ fn events(text: &str) -> Value {
     Value::Array(text.lines().map(parse).collect())
 }
 
-/// The text of `299 - "text"`.
+/// Returns the text of a `Warning` header: `299 - "text"`.
 fn warning(header: &str) -> String {
     let text = header.strip_prefix("299 - \"").and_then(|rest| rest.strip_suffix('"')).unwrap_or(header);
     text.replace("\\\"", "\"").replace("\\\\", "\\")

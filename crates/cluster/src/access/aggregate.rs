@@ -1,4 +1,4 @@
-//! The rules of a ClusterRole that is gathered from others.
+//! The rules of a ClusterRole that aggregates others.
 //!
 //! Rule: `pkg/controller/clusterroleaggregation/clusterroleaggregation_controller.go`.
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::Rule;
 use crate::objects::LabelSelector;
 
-/// The rules that a ClusterRole with an `aggregationRule` gets of all the ClusterRoles, in the order of their names and
-/// without repetition; `None` for a role that gathers nothing.
+/// Returns the rules that a ClusterRole with an `aggregationRule` gets from all ClusterRoles, in the order of their
+/// names and without duplicates; `None` for a role without one.
 pub fn gathered<'a>(role: &Value, all: impl Iterator<Item = &'a Value> + Clone) -> Option<Vec<Rule>> {
     let selectors = role["aggregationRule"]["clusterRoleSelectors"].as_array()?;
     let own = &role["metadata"]["name"];
@@ -33,7 +33,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn rules_are_gathered_by_label_in_the_order_of_names() {
+    fn rules_are_aggregated_by_label_in_the_order_of_names() {
         let rule = |verb: &str| json!({"verbs": [verb], "apiGroups": [""], "resources": ["pods"]});
         let role = |name: &str, label: &str, rules: Value| json!({"metadata": {"name": name, "labels": {(label): "true"}}, "rules": rules});
         let own = json!({"metadata": {"name": "own", "labels": {"to-own": "true"}}, "rules": [rule("old")],

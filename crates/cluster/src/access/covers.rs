@@ -1,19 +1,18 @@
-//! Whether rules allow all that other rules allow: nobody may grant what they may not do.
+//! Whether rules cover other rules: nobody may grant permissions that they do not have.
 //!
-//! Rules: `component-helpers/auth/rbac/validation/policy_comparator.go` (Covers), `pkg/registry/rbac/validation/rule.go`
-//! (ConfirmNoEscalation), `pkg/registry/rbac/validation/policy_compact.go`.
+//! Rules: `component-helpers/auth/rbac/validation/policy_comparator.go` (Covers),
+//! `pkg/registry/rbac/validation/rule.go` (ConfirmNoEscalation), `pkg/registry/rbac/validation/policy_compact.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rule::{ALL, Rule, url_covers};
 
-/// The parts of `wanted` that `own` does not allow, each about one verb of one resource or path; none when all of it is
-/// covered.
+/// Returns the parts of `wanted` that `own` does not cover, each with one verb and one resource or path.
 pub fn missing(own: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     wanted.iter().flat_map(broken_down).filter(|part| !own.iter().any(|rule| covers(rule, part))).collect()
 }
 
-/// What is missing, one line for each rule, sorted; verbs on the same thing share a line.
+/// Formats missing rules, one line per rule, sorted; verbs of the same resource or path share a line.
 pub fn described(missing: &[Rule]) -> Vec<String> {
     let mut verbs = BTreeMap::<Rule, BTreeSet<String>>::new();
     for rule in missing {
@@ -25,7 +24,7 @@ pub fn described(missing: &[Rule]) -> Vec<String> {
     lines.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// A rule as upstream's messages show it (`rbacv1helpers.CompactString`).
+/// Formats a rule as in upstream's messages (`rbacv1helpers.CompactString`).
 fn text(rule: &Rule) -> String {
     let Rule { api_groups, resources, non_resource_urls, resource_names, verbs } = rule;
     let parts = [
@@ -40,7 +39,7 @@ fn text(rule: &Rule) -> String {
     format!("{{{}}}", parts.join(", "))
 }
 
-/// A list as Go's `%q` writes it.
+/// Formats a list as Go's `%q` does.
 pub fn quoted(list: &[String]) -> String {
     let items = list.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>();
     format!("[{}]", items.join(" "))
@@ -74,7 +73,7 @@ fn broken_down(rule: &Rule) -> Vec<Rule> {
     parts
 }
 
-/// Whether `own` allows all of `part`, which is about one thing.
+/// Returns whether `own` covers `part`, which has one verb and one resource or path.
 fn covers(own: &Rule, part: &Rule) -> bool {
     let has = |list: &[String], wanted: &[String]| {
         wanted.iter().all(|item| list.iter().any(|own| own == ALL || own == item))
@@ -111,16 +110,16 @@ mod tests {
         Rule::of_role(&json!({ "rules": value }))
     }
 
-    /// The cases of `policy_comparator_test.go` in substance.
+    /// The substance of the cases of `policy_comparator_test.go`.
     #[test]
-    fn what_is_not_covered_is_named() {
+    fn uncovered_permissions_are_returned() {
         let rule = |verbs: &[&str], groups: &[&str], resources: &[&str]| json!({"verbs": verbs, "apiGroups": groups, "resources": resources});
         let named = |verbs: &[&str], names: &[&str]| json!({"verbs": verbs, "apiGroups": [""], "resources": ["pods"], "resourceNames": names});
         let url = |verbs: &[&str], urls: &[&str]| json!({"verbs": verbs, "nonResourceURLs": urls});
         let table = [
             (json!([rule(&["get"], &[""], &["pods"])]), json!([rule(&["get"], &[""], &["pods"])]), 0),
             (json!([rule(&["get"], &[""], &["pods"])]), json!([rule(&["get", "list"], &[""], &["pods"])]), 1),
-            // Two rules cover together.
+            // Two rules cover it together.
             (
                 json!([rule(&["get"], &[""], &["pods"]), rule(&["list"], &[""], &["pods"])]),
                 json!([rule(&["get", "list"], &[""], &["pods"])]),
@@ -131,7 +130,7 @@ mod tests {
                 json!([rule(&["get", "list"], &["", "a"], &["p", "q/r"])]),
                 0,
             ),
-            // A star is more than everything that is known by name.
+            // A star covers more than all known names.
             (json!([rule(&["get", "list"], &[""], &["pods"])]), json!([rule(&["*"], &[""], &["pods"])]), 1),
             (
                 json!([rule(&["get"], &[""], &["*/scale"])]),
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_as_upstream_tells_it() {
+    fn missing_permissions_are_described_as_upstream() {
         let wanted = json!([{"verbs": ["list", "get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]},
             {"verbs": ["get"], "nonResourceURLs": ["/x"]}]);
         assert_eq!(

@@ -1,8 +1,8 @@
-//! The roles and bindings that are there from the start, and how they are kept up at later starts.
+//! The default roles and bindings, and how they are reconciled at later starts.
 //!
 //! Rule: `plugin/pkg/auth/authorizer/rbac/bootstrappolicy`, `pkg/registry/rbac/rest/storage_rbac.go`; the table is
-//! `default_roles.txt`. What a person added stays, what is missing comes back, unless the object's annotation
-//! `rbac.authorization.kubernetes.io/autoupdate` says `false`.
+//! `default_roles.txt`. Additions by users are kept, and what is missing is restored, unless the object's annotation
+//! `rbac.authorization.kubernetes.io/autoupdate` is `false`.
 
 use serde_json::{Value, json};
 
@@ -13,12 +13,12 @@ const TABLE: &str = include_str!("default_roles.txt");
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// The default objects, with the rules of gathered roles filled in.
+/// Returns the default objects, with the rules of aggregated roles filled in.
 pub fn objects() -> Vec<(Kind, Value)> {
     let mut objects = read(TABLE);
     let roles = objects.iter().filter(|(kind, _)| *kind == Kind::ClusterRole).map(|(_, role)| role.clone());
     let mut roles = roles.collect::<Vec<_>>();
-    // `admin` gathers `edit`, which gathers `view`: as many rounds as there are roles to gather through.
+    // `admin` aggregates `edit`, which aggregates `view`: one round per level.
     for _ in 0..3 {
         let before = roles.clone();
         for role in &mut roles {
@@ -36,7 +36,7 @@ pub fn objects() -> Vec<(Kind, Value)> {
     objects
 }
 
-/// The next state of a default object that is there already; `None` when it needs no change.
+/// Returns the reconciled state of an existing default object; `None` if nothing changes.
 pub fn kept_up(present: &Value, wanted: &Value) -> Option<Value> {
     if present["metadata"]["annotations"][AUTO_UPDATE] == "false" {
         return None;
@@ -64,7 +64,7 @@ fn extend(list: &mut Value, more: impl Iterator<Item = Value>) {
     }
 }
 
-/// Reads the table's form.
+/// Parses the table.
 fn read(table: &str) -> Vec<(Kind, Value)> {
     let mut objects: Vec<(Kind, Value)> = Vec::new();
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -99,7 +99,7 @@ fn rule(words: &[&str]) -> Rule {
     }
 }
 
-/// Metadata of an object whose name may begin with a namespace, and whether it does.
+/// Returns the metadata of an object whose name may have a namespace prefix, and whether it has one.
 fn metadata(name: &str) -> (Value, bool) {
     let mut metadata = json!({"annotations": {AUTO_UPDATE: "true"}, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}});
     let (namespace, name) =
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_read_whole() {
+    fn the_whole_table_is_parsed() {
         let objects = objects();
         let count = |kind| objects.iter().filter(|(own, _)| *own == kind).count();
         assert_eq!(count(Kind::ClusterRole), 74);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn admin_holds_edit_and_edit_holds_view() {
+    fn admin_includes_edit_and_edit_includes_view() {
         let objects = objects();
         let rules = |name: &str| Rule::of_role(named(&objects, Kind::ClusterRole, name));
         let all_but_own = |more: &str, less: &str| covers::missing(&rules(more), &rules(less));
@@ -205,9 +205,9 @@ mod tests {
         assert!(!all_but_own("edit", "admin").is_empty() && !all_but_own("view", "edit").is_empty());
     }
 
-    /// CVE-2025-10725 and CVE-2025-12103 came of a role bound to everybody who is known.
+    /// CVE-2025-10725 and CVE-2025-12103 were caused by a role bound to all authenticated users.
     #[test]
-    fn everybody_who_is_known_gets_what_kubernetes_gives_and_no_more() {
+    fn authenticated_users_have_only_the_permissions_of_kubernetes() {
         let objects = objects();
         let mut found = Vec::new();
         for (_, object) in &objects {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_back_and_what_was_added_stays() {
+    fn missing_rules_are_restored_and_added_ones_kept() {
         let objects = objects();
         let wanted = named(&objects, Kind::ClusterRole, "system:basic-user");
         assert_eq!(kept_up(wanted, wanted), None);

@@ -1,7 +1,7 @@
-//! Roles and bindings as compiled: bindings by the subjects that they name, roles by their names.
+//! An index of roles and bindings: bindings by their subjects, roles by name.
 //!
-//! Objects come in one by one ([`Index::put`], [`Index::remove`]), parsed once; a question then looks only at the
-//! bindings that name the user or one of the user's groups. Rules: `pkg/registry/rbac/validation/rule.go`,
+//! Objects are added and removed one by one ([`Index::put`], [`Index::remove`]) and parsed once. A query looks only at
+//! the bindings with the user or one of the user's groups as subject. Rules: `pkg/registry/rbac/validation/rule.go`,
 //! `plugin/pkg/auth/authorizer/rbac/rbac.go`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,21 +11,21 @@ use serde_json::Value;
 
 use super::{Ask, Rule, UserInfo, account_name};
 
-/// What a role's name refers to.
+/// The kinds of RBAC objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// A ClusterRole.
     ClusterRole,
-    /// A Role of a namespace.
+    /// A Role in a namespace.
     Role,
     /// A ClusterRoleBinding.
     ClusterRoleBinding,
-    /// A RoleBinding of a namespace.
+    /// A RoleBinding in a namespace.
     RoleBinding,
 }
 
 impl Kind {
-    /// The kind of a resource's plural.
+    /// Returns the kind of a resource's plural.
     pub fn of_plural(plural: &str) -> Option<Self> {
         Some(match plural {
             "clusterroles" => Self::ClusterRole,
@@ -37,17 +37,17 @@ impl Kind {
     }
 }
 
-/// Whom a binding names.
+/// A subject of a binding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Subject {
     User(String),
     Group(String),
 }
 
-/// A binding, as far as questions need it.
+/// A binding, reduced to what queries need.
 #[derive(Debug)]
 struct Binding {
-    /// Whether a ClusterRole is meant.
+    /// Whether it refers to a ClusterRole.
     of_cluster: bool,
     role: String,
     subjects: Vec<Subject>,
@@ -60,7 +60,7 @@ struct Scope {
     by_subject: HashMap<Subject, BTreeSet<String>>,
 }
 
-/// See the module.
+/// An index of roles and bindings.
 #[derive(Debug, Default)]
 pub struct Index {
     cluster_roles: HashMap<String, Arc<[Rule]>>,
@@ -70,21 +70,21 @@ pub struct Index {
     namespaces: HashMap<String, Scope>,
 }
 
-/// An answer, with the reason that upstream gives.
+/// The decision about a request, with upstream's reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether it is allowed.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// By which binding, or what went wrong on the way; may be empty.
+    /// The binding that allows it, or errors on the way; may be empty.
     pub reason: String,
 }
 
-/// The rules that hold for a user somewhere, and the roles that are named and missing.
+/// The rules that apply to a user in a scope, and errors such as missing roles.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Every rule.
     pub rules: Vec<Rule>,
-    /// What went wrong.
+    /// The errors.
     pub errors: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl Scope {
         }
     }
 
-    /// The bindings that name the user, in the order of their names, each with the subject that does.
+    /// Returns the bindings with the user as a subject, ordered by name, each with the matching subject.
     fn of<'a>(&'a self, user: &UserInfo) -> impl Iterator<Item = (&'a str, &'a Binding, &'a Subject)> {
         let groups = user.groups.iter().map(|group| Subject::Group(group.clone()));
         let subjects = std::iter::once(Subject::User(user.name.clone())).chain(groups);
@@ -121,7 +121,7 @@ impl Scope {
 }
 
 impl Index {
-    /// Takes in an object; what was known under its name is replaced.
+    /// Adds an object, or replaces the one of this name.
     pub fn put(&mut self, kind: Kind, object: &Value) {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let (namespace, name) = (text("namespace"), text("name"));
@@ -141,7 +141,7 @@ impl Index {
         }
     }
 
-    /// Forgets an object.
+    /// Removes an object.
     pub fn remove(&mut self, kind: Kind, object: &Value) {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let (namespace, name) = (text("namespace"), text("name"));
@@ -169,7 +169,7 @@ impl Index {
         }
     }
 
-    /// Whether the user may do what is asked.
+    /// Decides whether the user is authorized.
     pub fn decide(&self, user: &UserInfo, ask: &Ask<'_>) -> Verdict {
         let mut errors = Vec::new();
         for (scope, namespace) in self.scopes(ask.namespace()) {
@@ -194,7 +194,7 @@ impl Index {
         Verdict { allowed: false, reason }
     }
 
-    /// Every rule that holds for the user in a namespace, or for the whole cluster when it is empty.
+    /// Returns every rule that applies to the user in a namespace, or in the whole cluster if it is empty.
     pub fn held(&self, user: &UserInfo, namespace: &str) -> Held {
         let mut held = Held::default();
         for (scope, namespace) in self.scopes(namespace) {
@@ -208,7 +208,7 @@ impl Index {
         held
     }
 
-    /// The rules of a role; `None` when it is not there. Where no namespace is given, it is a ClusterRole.
+    /// Returns the rules of a role, or of a ClusterRole without a namespace; `None` if it does not exist.
     pub fn role(&self, namespace: Option<&str>, name: &str) -> Option<&Arc<[Rule]>> {
         match namespace {
             Some(namespace) => self.roles.get(namespace)?.get(name),
@@ -254,7 +254,7 @@ impl Subject {
     }
 }
 
-/// `RBAC: allowed by …`, as `clusterRoleBindingDescriber` and `roleBindingDescriber` word it.
+/// Formats `RBAC: allowed by …`, worded as `clusterRoleBindingDescriber` and `roleBindingDescriber`.
 fn reason(name: &str, binding: &Binding, subject: &Subject, user: &UserInfo, namespace: &str) -> String {
     let by = if namespace.is_empty() {
         format!("ClusterRoleBinding {name:?}")
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_give_roles_to_their_subjects_where_they_stand() {
+    fn bindings_grant_roles_to_their_subjects_in_their_scope() {
         let index = index();
         let user = |name: &str, groups: &[&str]| UserInfo::known(name, groups);
         let table = [
@@ -314,7 +314,7 @@ mod tests {
             (user("u", &[]), ask("update", "a"), true),
             (user("u", &[]), ask("update", "b"), false),
             (user("u", &[]), ask("update", ""), false),
-            // A binding's account is of its own namespace unless it says otherwise.
+            // A service account in a binding is of the binding's namespace unless the subject names another.
             (UserInfo::account("a", "robot"), ask("update", "a"), true),
             (UserInfo::account("b", "robot"), ask("update", "a"), false),
             (UserInfo::account("b", "robot"), ask("get", "a"), true),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_worded_as_upstream_words_them() {
+    fn reasons_match_upstream() {
         let index = index();
         let reason = |user: UserInfo, ask: Ask<'_>| index.decide(&user, &ask).reason;
         assert_eq!(
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_gives_nothing_any_more() {
+    fn removed_objects_grant_nothing() {
         let mut index = index();
         let user = UserInfo::known("u", &[]);
         let named = |name: &str| json!({"metadata": {"namespace": "a", "name": name}});
@@ -356,7 +356,7 @@ mod tests {
             index.remove(Kind::RoleBinding, &named(name));
         }
         assert!(index.namespaces.is_empty() && index.roles.is_empty());
-        // A binding that is replaced leaves nothing of its old subjects behind.
+        // A replaced binding leaves nothing of its old subjects behind.
         let bind = |subject: &str| {
             json!({"metadata": {"name": "all"}, "roleRef": {"kind": "ClusterRole", "name": "reader"},
             "subjects": [{"kind": "User", "name": subject}]})

@@ -1,8 +1,8 @@
-//! Who may do what: role-based access control as pure rules.
+//! Role-based access control, as pure rules.
 //!
-//! [`rule`] says what one rule of a role allows, [`covers`] whether rules allow all that others do (so that nobody
-//! grants more than they have), [`index`] holds roles and bindings as compiled and answers for a user, [`aggregate`]
-//! gathers a ClusterRole from others, [`defaults`] are the roles and bindings that are there from the start.
+//! [`rule`] evaluates one rule of a role. [`covers`] checks whether rules cover other rules, so that nobody grants more
+//! than they have. [`index`] indexes roles and bindings and decides for a user. [`aggregate`] computes aggregated
+//! ClusterRoles. [`defaults`] has the default roles and bindings.
 //!
 //! Everything here is pure: no store, no request, no clock. Rules: `pkg/registry/rbac`,
 //! `plugin/pkg/auth/authorizer/rbac` and `component-helpers/auth/rbac` of Kubernetes 1.36.
@@ -22,16 +22,16 @@ use std::collections::BTreeMap;
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
-/// The group of everybody who is known.
+/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of nodes.
 pub const NODES: &str = "system:nodes";
-/// How the names of service accounts begin.
+/// The prefix of service accounts' user names.
 const ACCOUNT: &str = "system:serviceaccount:";
 /// The group of every service account.
 const ACCOUNTS: &str = "system:serviceaccounts";
 
-/// Who is asking (`authentication/user.Info`).
+/// The user of a request (`authentication/user.Info`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserInfo {
     /// The user's name.
@@ -40,40 +40,40 @@ pub struct UserInfo {
     pub uid: String,
     /// The user's groups.
     pub groups: Vec<String>,
-    /// What else the credential tells, e.g. the pod that a token is bound to.
+    /// Further facts from the credential, e.g. the pod that a token is bound to.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {
-    /// Somebody who is known by this name, in these groups and that of everybody who is known.
+    /// Returns an authenticated user with this name and these groups.
     pub fn known(name: impl Into<String>, groups: &[&str]) -> Self {
         let groups = groups.iter().chain([&AUTHENTICATED]).map(|group| (*group).to_owned()).collect();
         Self { name: name.into(), groups, ..Self::default() }
     }
 
-    /// The administrator.
+    /// Returns the administrator.
     pub fn admin() -> Self {
         Self::known("kubernetes-admin", &[MASTERS])
     }
 
-    /// A service account, in the groups that its namespace gives.
+    /// Returns a service account, with the groups of its namespace.
     pub fn account(namespace: &str, name: &str) -> Self {
         let own = format!("{ACCOUNTS}:{namespace}");
         Self::known(account_name(namespace, name), &[ACCOUNTS, &own])
     }
 
-    /// Whether the user is in a group.
+    /// Returns whether the user is in a group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)
     }
 }
 
-/// The name under which a service account is known as a user.
+/// Returns the user name of a service account.
 pub fn account_name(namespace: &str, name: &str) -> String {
     format!("{ACCOUNT}{namespace}:{name}")
 }
 
-/// The namespace and name of the service account that a user's name means, if it means one.
+/// Returns the namespace and name of the service account with this user name, if it is one.
 pub fn account_of(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(ACCOUNT)?.split_once(':')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_are_told_by_their_names() {
+    fn service_accounts_are_recognized_by_user_name() {
         assert_eq!(account_of("system:serviceaccount:ns:name"), Some(("ns", "name")));
         for other in
             ["name", "system:serviceaccount:ns", "system:serviceaccount::n", "system:serviceaccount:a:b:c"]

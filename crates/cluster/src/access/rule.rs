@@ -1,11 +1,11 @@
-//! One rule of a role, and whether it allows what is asked.
+//! A rule of a role, and whether it allows a request.
 //!
 //! Rules: `pkg/apis/rbac/v1/evaluation_helpers.go`, `plugin/pkg/auth/authorizer/rbac/rbac.go` (RuleAllows).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Everything, in verbs, groups, resources and paths.
+/// The wildcard for verbs, groups, resources and paths.
 pub const ALL: &str = "*";
 
 /// A `PolicyRule` of `rbac.authorization.k8s.io/v1`.
@@ -18,10 +18,10 @@ pub struct Rule {
     /// Resources, `pods` or `pods/log`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
     pub resources: Vec<String>,
-    /// Paths that are no resources.
+    /// Paths that are not resources.
     #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
     pub non_resource_urls: Vec<String>,
-    /// Names of objects; none means every one.
+    /// Names of objects; empty for all objects.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
     pub resource_names: Vec<String>,
     /// Verbs.
@@ -29,17 +29,18 @@ pub struct Rule {
     pub verbs: Vec<String>,
 }
 
-/// A list that may be `null`, as Go writes an empty one.
+/// Deserializes a list that may be `null`, as Go writes an empty one.
 fn list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     Ok(Option::<Vec<String>>::deserialize(from)?.unwrap_or_default())
 }
 
-/// What is asked (`authorizer.Attributes`).
+/// The attributes of a request (`authorizer.Attributes`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask<'a> {
-    /// Something of a resource.
+    /// A request for a resource.
     Resource {
-        /// get, list, watch, create, update, patch, delete, deletecollection, or one that only reviews know.
+        /// get, list, watch, create, update, patch, delete, deletecollection, or a verb that occurs only in access
+        /// reviews.
         verb: &'a str,
         /// The API group, empty for the core group.
         group: &'a str,
@@ -47,14 +48,14 @@ pub enum Ask<'a> {
         resource: &'a str,
         /// The subresource, or empty.
         subresource: &'a str,
-        /// The namespace; empty for all of them and for what stands in none.
+        /// The namespace; empty for all namespaces and for cluster-scoped resources.
         namespace: &'a str,
         /// The object's name, or empty.
         name: &'a str,
     },
-    /// A path that is no resource.
+    /// A request for a path that is not a resource.
     Path {
-        /// The method in lower case.
+        /// The HTTP method, in lower case.
         verb: &'a str,
         /// The path.
         path: &'a str,
@@ -62,7 +63,7 @@ pub enum Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// The namespace that is asked about, or empty.
+    /// Returns the namespace of the request, or an empty text.
     pub fn namespace(&self) -> &str {
         match self {
             Self::Resource { namespace, .. } => namespace,
@@ -72,13 +73,13 @@ impl Ask<'_> {
 }
 
 impl Rule {
-    /// The rules of a role or ClusterRole; what is no rule is left out.
+    /// Returns the rules of a Role or ClusterRole, without invalid ones.
     pub fn of_role(role: &Value) -> Vec<Self> {
         let rules = role["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
         rules.iter().filter_map(|rule| Self::deserialize(rule).ok()).collect()
     }
 
-    /// Whether the rule allows it.
+    /// Returns whether the rule allows the request.
     pub fn allows(&self, ask: &Ask<'_>) -> bool {
         match *ask {
             Ask::Resource { verb, group, resource, subresource, name, .. } => {
@@ -98,7 +99,7 @@ impl Rule {
             own == ALL
                 || match own.split_once('/') {
                     None => subresource.is_empty() && own == resource,
-                    // `*/scale` is the scale of everything.
+                    // `*/scale` is the scale subresource of every resource.
                     Some((of, part)) => {
                         !subresource.is_empty() && part == subresource && (of == ALL || of == resource)
                     }
@@ -111,7 +112,7 @@ fn has(list: &[String], wanted: &str) -> bool {
     list.iter().any(|own| own == ALL || own == wanted)
 }
 
-/// Whether a path, which may itself end in `*`, is within what a rule names.
+/// Returns whether a rule's path covers a path, which may itself end in `*`.
 pub fn url_covers(own: &str, path: &str) -> bool {
     own == ALL || own == path || own.ends_with('*') && path.starts_with(own.trim_end_matches('*'))
 }
@@ -142,7 +143,7 @@ mod tests {
         Ask::Resource { verb, group, resource, subresource, namespace: "ns", name }
     }
 
-    /// The cases of `TestRuleMatches` and `TestAuthorizer` in substance.
+    /// The substance of the cases of `TestRuleMatches` and `TestAuthorizer`.
     #[test]
     fn rules_allow_what_they_name() {
         let table = [
@@ -160,7 +161,7 @@ mod tests {
             (rule("update", "*", "pods/*", ""), ask("update", "", "pods/log", ""), false),
             (rule("get", "core", "pods", "a,b"), ask("get", "", "pods", "b"), true),
             (rule("get", "core", "pods", "a,b"), ask("get", "", "pods", "c"), false),
-            // A name that is not known yet, of a creation or a list, is not one of those named.
+            // A request without a name, as for create and list, does not match a rule with names.
             (rule("create,list", "core", "pods", "a"), ask("create", "", "pods", ""), false),
             (rule("create,list", "core", "pods", "a"), ask("list", "", "pods", ""), false),
         ];
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_matched_by_their_beginnings() {
+    fn paths_are_matched_by_prefix() {
         let rule = |urls: &[&str]| Rule {
             verbs: vec!["get".into()],
             non_resource_urls: urls.iter().map(|url| (*url).to_owned()).collect(),
@@ -190,7 +191,7 @@ mod tests {
             assert_eq!(rule(&[url]).allows(&ask(path)), allowed, "{url} {path}");
         }
         assert!(!rule(&["*"]).allows(&Ask::Path { verb: "post", path: "/x" }));
-        // Neither kind of rule says anything about the other.
+        // Rules for resources do not apply to paths, nor the other way round.
         let resource = Ask::Resource {
             verb: "get",
             group: "",

@@ -1,8 +1,8 @@
-//! Fills in the rules of ClusterRoles that are gathered from others by label.
+//! Fills in the rules of ClusterRoles that aggregate others by label.
 //!
-//! Rule: `pkg/controller/clusterroleaggregation`: every change of any ClusterRole is a reason to look at each that has
-//! an `aggregationRule`; only the rules are written, by server-side apply. What to gather is decided in
-//! [`crate::access::aggregate`].
+//! Rule: `pkg/controller/clusterroleaggregation`: any change of a ClusterRole leads to a check of every role with an
+//! `aggregationRule`. Only the rules are written, by server-side apply. [`crate::access::aggregate`] decides what to
+//! aggregate.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use super::{Error, allow};
 use crate::access::{Rule, aggregate};
 use crate::supervision::Scope;
 
-/// Roles worked on at once.
+/// Roles processed concurrently.
 const CONCURRENCY: usize = 2;
 /// The field manager of the rules.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(client: Client, scope: Scope) {
     let roles = Cache::<ClusterRole>::default();
     let queue: Arc<Queue<Key>> = Arc::default();
     let (to, all) = (queue.clone(), roles.clone());
     roles.on_change(&scope.stop, move |change| {
-        // A listener must not read its own cache: the role that changed asks for a round over all of them.
+        // A listener must not read its own cache, so enqueue the changed role; its step checks all roles.
         if let Some(role) = change.latest() {
             to.add(Key::of(role.as_ref()));
         }
@@ -52,7 +52,8 @@ async fn step(
             continue;
         }
         write(client, roles, role, &rules).await?;
-        // What gathers this one in turn is looked at when the change comes back; to be sure, after this round too.
+        // A role that aggregates this one is checked when the watch delivers the change, and to be sure also after this
+        // step.
         queue.add(key.clone());
     }
     Ok(None)

@@ -1,11 +1,11 @@
 //! One watch per kind, shared by every controller and the scheduler.
 //!
-//! Objects come in from a list followed by a watch, and from the replies to our own writes ([`Cache::learn`]); they go
-//! out as shared pointers and as [`Change`]s to listeners. Because a write's reply is learned at once, a controller
-//! that reads the cache sees at least its own writes: no bookkeeping of expected creations is needed.
+//! Objects arrive from a list followed by a watch, and from the replies to our own writes ([`Cache::learn`]). They are
+//! read as shared pointers and delivered to listeners as [`Change`]s. A write's reply enters the cache at once, so a
+//! controller that reads the cache sees at least its own writes, and needs no bookkeeping of expected creations.
 //!
-//! What it relies on: resourceVersions of one kind are numbers that grow with every commit, and a watch delivers them in
-//! order (KEP-5504 makes them comparable). What it must not do: call back into a listener's own cache from a listener.
+//! Relies on two facts: resourceVersions of one kind are numbers that grow with every commit, and a watch delivers them
+//! in order (KEP-5504 makes them comparable). A listener must not call back into its own cache.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -20,14 +20,14 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// First wait after a list or watch failed; doubles up to [`RETRY_MAX`].
+/// First wait after a failed list or watch; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 /// Longest wait between two attempts to list or watch.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// How long the server may keep one watch open, in seconds (kube refuses 295 and more).
 const WATCH_SECONDS: u32 = 290;
 
-/// Namespace (empty for a cluster-scoped object) and name.
+/// Namespace and name of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Empty for cluster-scoped objects.
@@ -37,12 +37,12 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key from its two parts.
+    /// Creates a key from its two parts.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// The key of an object.
+    /// Returns the key of an object.
     pub fn of<K: Resource>(object: &K) -> Self {
         let meta = object.meta();
         Self::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
@@ -59,17 +59,17 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// What happened to one object: `old` and `new` are its states before and after; one of them is always there.
+/// A change of one object: its states before and after. At least one of them is present.
 #[derive(Debug)]
 pub struct Change<K> {
-    /// None: the object was not held before.
+    /// `None` if the cache did not have the object.
     pub old: Option<Arc<K>>,
-    /// None: the object is gone.
+    /// `None` if the object is gone.
     pub new: Option<Arc<K>>,
 }
 
 impl<K> Change<K> {
-    /// The newest state known: the last one before it went, if it is gone.
+    /// Returns the newest known state; for an object that is gone, its last one.
     pub fn latest(&self) -> Option<&Arc<K>> {
         self.new.as_ref().or(self.old.as_ref())
     }
@@ -78,12 +78,12 @@ impl<K> Change<K> {
 type Hear<K> = dyn Fn(&Change<K>) + Send + Sync;
 
 struct Listener<K> {
-    /// It hears nothing after this.
+    /// Stops delivery to the listener.
     until: CancellationToken,
     hear: Box<Hear<K>>,
 }
 
-/// The objects of one kind as last seen.
+/// The objects of one kind, as last seen.
 pub struct Cache<K>(Arc<Inner<K>>);
 
 impl<K> Clone for Cache<K> {
@@ -100,7 +100,7 @@ impl<K> Debug for Cache<K> {
 
 struct Inner<K> {
     held: RwLock<Held<K>>,
-    /// Held while a change is made and told to the listeners, so that they hear changes in order.
+    /// Locked while a change is applied and delivered, so that listeners receive changes in order.
     order: Mutex<()>,
     listeners: RwLock<Vec<Listener<K>>>,
     filled: watch::Sender<bool>,
@@ -108,11 +108,11 @@ struct Inner<K> {
 
 struct Held<K> {
     objects: BTreeMap<Key, Arc<K>>,
-    /// The version that the watch has reached: anything at or below it has been delivered.
+    /// The version that the watch has reached. Everything up to it has been delivered.
     reached: u64,
 }
 
-/// The version of an object as a number; 0 where it has none.
+/// Returns the version of an object as a number; 0 if it has none.
 fn version<K: Resource>(object: &K) -> u64 {
     object.meta().resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
 }
@@ -129,17 +129,17 @@ impl<K: Resource> Default for Cache<K> {
 }
 
 impl<K: Resource> Cache<K> {
-    /// The object of this key.
+    /// Returns the object with this key.
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
         self.read().objects.get(key).cloned()
     }
 
-    /// Every object, ordered by namespace and name.
+    /// Returns every object, ordered by namespace and name.
     pub fn list(&self) -> Vec<Arc<K>> {
         self.read().objects.values().cloned().collect()
     }
 
-    /// Every object of one namespace, ordered by name.
+    /// Returns every object of one namespace, ordered by name.
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
         self.read()
             .objects
@@ -149,9 +149,9 @@ impl<K: Resource> Cache<K> {
             .collect()
     }
 
-    /// Calls `listener` for each object that is held, as if it came now, and then on every change, in order, until `until`
-    /// is cancelled. It must be quick: add a key to a queue, wake a task. If it panics, `until` is cancelled: whoever
-    /// listens has missed something and has to start again.
+    /// Calls `listener` for each cached object, as if it were new, and then for every change, in order, until `until`
+    /// is cancelled. The listener must be quick: add a key to a queue, wake a task. If it panics, `until` is cancelled,
+    /// because the listener missed a change and must start again.
     pub fn on_change(
         &self,
         until: &CancellationToken,
@@ -164,7 +164,7 @@ impl<K: Resource> Cache<K> {
         listeners.push(Listener { until: until.clone(), hear: Box::new(listener) });
     }
 
-    /// Calls `listener` for each object that is held, as if it came now.
+    /// Calls `listener` for each cached object, as if it were new.
     pub(crate) fn replay(&self, listener: impl Fn(&Change<K>)) {
         let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
         self.present(listener);
@@ -176,13 +176,13 @@ impl<K: Resource> Cache<K> {
         }
     }
 
-    /// Returns when the first list has been taken in.
+    /// Returns when the first list is in the cache.
     pub async fn filled(&self) {
         // The sender lives as long as the cache, so this cannot fail.
         let _ = self.0.filled.subscribe().wait_for(|filled| *filled).await;
     }
 
-    /// Takes in the reply to a write of ours, unless the watch has already come past it.
+    /// Stores the reply to one of our writes, unless the watch is already past it.
     pub fn learn(&self, object: K) {
         let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
         let new_version = version(&object);
@@ -215,21 +215,21 @@ impl<K: Resource> Cache<K> {
             if listener.until.is_cancelled() {
                 continue;
             }
-            // The others hear the change all the same.
+            // The other listeners still receive the change.
             if catch_unwind(AssertUnwindSafe(|| (listener.hear)(change))).is_err() {
                 listener.until.cancel();
             }
         }
     }
 
-    /// An added or modified object from the watch.
+    /// Applies an added or modified object from the watch.
     pub(crate) fn saw(&self, object: K) {
         let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
         let at = version(&object);
         let key = Key::of(&object);
         let mut held = self.write();
         held.reached = held.reached.max(at);
-        // The reply to our own write may have been taken in before.
+        // The reply to our own write may have been stored before.
         let known = held.objects.get(&key).is_some_and(|o| version(o.as_ref()) >= at && at > 0);
         drop(held);
         if !known {
@@ -237,25 +237,25 @@ impl<K: Resource> Cache<K> {
         }
     }
 
-    /// A deletion from the watch.
+    /// Applies a deletion from the watch.
     pub(crate) fn lost(&self, object: K) {
         let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
         let at = version(&object);
         let key = Key::of(&object);
         let mut held = self.write();
         held.reached = held.reached.max(at);
-        // A namesake created after the deletion may be held already.
+        // Another object of this name, created after the deletion, may be cached already.
         let newer = held.objects.get(&key).is_some_and(|o| version(o.as_ref()) > at && at > 0);
         let old = if newer { None } else { held.objects.remove(&key) };
         drop(held);
         if let Some(old) = old {
-            // Tell the last state as the deletion event carries it only if the uid is the same object's.
+            // The event's last state is that of the cached object only if the uid is the same.
             let last = if old.meta().uid == object.meta().uid { Arc::new(object) } else { old };
             self.tell(&Change { old: Some(last), new: None });
         }
     }
 
-    /// A full list taken at version `at`.
+    /// Replaces the content by a full list taken at version `at`.
     pub(crate) fn replaced(&self, objects: Vec<K>, at: u64) {
         let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
         let mut held = self.write();
@@ -285,8 +285,8 @@ impl<K: Resource> Cache<K> {
     }
 }
 
-/// Keeps `cache` equal to what `api` serves until `stop`. Lists once, then watches; lists again only after the server
-/// says that the history it needs is gone (410).
+/// Keeps `cache` in step with `api` until `stop`. Lists once, then watches. Lists again only if the server no longer
+/// has the required history (410).
 pub async fn follow<K>(api: Api<K>, cache: Cache<K>, stop: CancellationToken)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -307,7 +307,7 @@ where
     stop.run_until_cancelled(work).await;
 }
 
-/// Returns Ok when the server no longer has the history after our version; an error ends the watch likewise.
+/// Returns `Ok` when the server no longer has the history since our version. An error ends the watch, too.
 async fn list_then_watch<K>(api: &Api<K>, cache: &Cache<K>) -> Result<(), kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -355,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Names with versions held, for comparing.
+    /// Returns names and versions of the cached objects.
     fn held(cache: &Cache<ConfigMap>) -> Vec<String> {
         cache.list().iter().map(|o| format!("{}@{}", o.name_any(), o.resource_version().unwrap())).collect()
     }
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_reply_does_not_bring_back_the_dead() {
+    fn a_late_reply_does_not_restore_a_deleted_object() {
         let cache = Cache::default();
         cache.replaced(vec![], 5);
         cache.saw(map("b", 7));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_hear_each_change_once() {
+    fn listeners_receive_each_change_once() {
         let cache = Cache::default();
         let heard = Arc::new(Mutex::new(Vec::new()));
         let to = heard.clone();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_hears_what_is_there_and_its_panic_ends_it_alone() {
+    fn a_listener_receives_existing_objects_and_its_panic_stops_only_itself() {
         let cache = Cache::default();
         cache.replaced(vec![map("a", 3)], 5);
         let (bad, good) = (CancellationToken::new(), CancellationToken::new());

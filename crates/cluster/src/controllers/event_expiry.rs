@@ -1,4 +1,4 @@
-//! Removes Events an hour after they last happened, as an API server's `--event-ttl` does.
+//! Deletes Events an hour after their last occurrence, as an API server's `--event-ttl` does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,13 @@ use super::queue::{Queue, work};
 use super::{Error, refusal};
 use crate::supervision::Scope;
 
-/// How long an Event is kept after it last happened.
+/// How long an Event is kept after its last occurrence.
 const TTL: Duration = Duration::from_secs(3600);
-/// Deletions under way at once.
+/// Concurrent deletions.
 const CONCURRENCY: usize = 4;
 
-/// Runs until the scope's end. Events are followed here, by their metadata and last time only: nobody else reads them.
+/// Runs until the scope ends. Has its own watch of Events, limited to metadata and last time, because no other
+/// controller reads Events.
 pub async fn run(client: Client, scope: Scope) {
     let resource = ApiResource::erase::<Event>(&());
     let cache: Cache<Bare> = Cache::default();
@@ -36,7 +37,7 @@ pub async fn run(client: Client, scope: Scope) {
     );
 }
 
-/// How long the Event may still stay.
+/// Returns how much longer to keep the Event.
 fn remaining(event: &Bare, now: Timestamp) -> Duration {
     let created = event.metadata.creation_timestamp.as_ref().map(|t| t.0);
     let last = event.last_timestamp.as_ref().map(|t| t.0).max(created).unwrap_or(now);
@@ -61,7 +62,7 @@ async fn step(
     };
     match api.delete(&key.name, &DeleteParams::default().preconditions(precondition)).await {
         Ok(_) => Ok(None),
-        // It happened again meanwhile, or is gone.
+        // It occurred again meanwhile, or is gone.
         Err(error) if matches!(refusal(&error), Some(404 | 409)) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -73,7 +74,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_event_stays_an_hour_after_it_last_happened() {
+    fn an_event_is_kept_for_an_hour_after_its_last_occurrence() {
         let event = |last: Option<&str>| -> Bare {
             serde_json::from_value(json!({"metadata": {"creationTimestamp": "1970-01-01T00:00:00Z"},
                 "lastTimestamp": last}))

@@ -1,7 +1,7 @@
 //! Deletes finished Jobs `ttlSecondsAfterFinished` after their end.
 //!
-//! Rule: `pkg/controller/ttlafterfinished` of Kubernetes 1.36: the Job is read live before it is deleted, in the
-//! foreground, by its uid.
+//! Rule: `pkg/controller/ttlafterfinished` of Kubernetes 1.36: the Job is read live, then deleted by its uid in the
+//! foreground.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::queue::{Queue, work};
 use super::{Error, refusal};
 use crate::supervision::Scope;
 
-/// Jobs worked on at once.
+/// Jobs processed concurrently.
 const CONCURRENCY: usize = 4;
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(client: Client, jobs: Cache<Job>, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
@@ -32,7 +32,7 @@ pub async fn run(client: Client, jobs: Cache<Job>, scope: Scope) {
     work(queue, CONCURRENCY, scope, |key| step(&client, &jobs, key)).await;
 }
 
-/// How long the Job may still stay; None: for ever, or it is going already.
+/// Returns how much longer to keep the Job; `None` if forever, or if it is being deleted.
 fn remaining(job: &Job, now: Timestamp) -> Option<Duration> {
     let ttl = u64::try_from(job.spec.as_ref()?.ttl_seconds_after_finished?).ok()?;
     let ended = finished_condition(job)?.last_transition_time.as_ref()?.0;
@@ -51,7 +51,7 @@ async fn step(client: &Client, jobs: &Cache<Job>, key: Key) -> Result<Option<Dur
     let Some(live) = api.get_opt(&key.name).await? else { return Ok(None) };
     match remaining(&live, Timestamp::now()) {
         None => return Ok(None),
-        // The time was raised meanwhile.
+        // The TTL was raised meanwhile.
         Some(left) if !left.is_zero() => return Ok(Some(left)),
         Some(_) => {}
     }
@@ -69,7 +69,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_finished_job_stays_for_its_time() {
+    fn a_finished_job_is_kept_for_its_ttl() {
         let job = |ttl: serde_json::Value, condition: &str| -> Job {
             serde_json::from_value(
                 json!({"metadata": {}, "spec": {"template": {}, "ttlSecondsAfterFinished": ttl},

@@ -1,8 +1,8 @@
-//! Which kinds the API serves, custom ones included, and their metadata: one watch per kind, for the garbage collector
-//! and the namespace controller.
+//! The kinds that the API serves, custom ones included, and their objects' metadata: one watch per kind, for the
+//! garbage collector and the namespace controller.
 //!
-//! Kinds come in from discovery, asked at the start and whenever a CustomResourceDefinition changes. Kinds that a typed
-//! cache follows already are not followed twice. What it must not do: keep more of an object than its metadata.
+//! Kinds come from discovery, which runs at the start and whenever a CustomResourceDefinition changes. A kind that a
+//! typed cache follows is not followed again. Keeps only the metadata of objects.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,19 +21,19 @@ use tokio_util::sync::CancellationToken;
 use super::cache::{Cache, Change, follow};
 use super::queue::doubled;
 
-/// First wait after discovery failed; doubles up to [`RETRY_MAX`].
+/// First wait after a failed discovery; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(20);
-/// Longest wait after discovery failed.
+/// Longest wait after a failed discovery.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Any object, of which only the metadata is kept (and an Event's last time).
+/// An object of any kind, reduced to its metadata (and an Event's last time).
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bare {
     /// `metadata`.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// `lastTimestamp`, which Events have.
+    /// `lastTimestamp` of Events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_timestamp: Option<Time>,
 }
@@ -70,12 +70,12 @@ impl Resource for Bare {
 pub struct Served {
     /// Group, version, kind, plural.
     pub resource: ApiResource,
-    /// Its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
 }
 
 impl Served {
-    /// The API of this kind in `namespace`, or for the whole cluster where the kind knows no namespaces.
+    /// Returns the API of this kind in `namespace`, or for the whole cluster if the kind is not namespaced.
     pub fn api(&self, client: &Client, namespace: &str) -> Api<Bare> {
         if self.namespaced {
             Api::namespaced_with(client.clone(), namespace, &self.resource)
@@ -89,23 +89,23 @@ impl Served {
     }
 }
 
-/// A change of some object's metadata.
+/// A change of an object's metadata.
 pub struct MetaChange<'a> {
-    /// What kind of object.
+    /// The object's kind.
     pub served: &'a Arc<Served>,
-    /// None: it was not known before.
+    /// `None` if the object is new.
     pub old: Option<&'a ObjectMeta>,
-    /// None: it is gone.
+    /// `None` if the object is gone.
     pub new: Option<&'a ObjectMeta>,
 }
 
 /// A listener of changes, until its token is cancelled.
 type Listener = (CancellationToken, Arc<dyn Fn(&MetaChange) + Send + Sync>);
 type OnRenewal = (CancellationToken, Arc<dyn Fn() + Send + Sync>);
-/// Tells a listener of each object of a kind that is there, as if it came now.
+/// Calls a listener for each existing object of a kind, as if it were new.
 type Source = (CancellationToken, Arc<dyn Fn(&dyn Fn(&MetaChange)) + Send + Sync>);
 
-/// The kinds served now.
+/// The kinds currently served.
 #[derive(Clone, Default)]
 pub struct Kinds(Arc<Inner>);
 
@@ -121,19 +121,20 @@ struct Inner {
 }
 
 impl Kinds {
-    /// Every kind served.
+    /// Returns every served kind.
     pub fn all(&self) -> Vec<Arc<Served>> {
         self.0.served.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The kind of this name in the group of `api_version`, whatever version is asked for.
+    /// Returns the kind of this name in the group of `api_version`; the version is ignored.
     pub fn find(&self, api_version: &str, kind: &str) -> Option<Arc<Served>> {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         self.all().into_iter().find(|s| s.resource.kind == kind && s.resource.group == group)
     }
 
-    /// Calls `listener` for each object of any kind that is there, as if it came now, and on each change, until `until` is
-    /// cancelled; a change in the meantime may be heard first. A panic of the listener cancels `until`.
+    /// Calls `listener` for each existing object of any kind, as if it were new, and for each change, until `until` is
+    /// cancelled. A change that happens during this call may be delivered first. A panic of the listener cancels
+    /// `until`.
     pub fn on_change(
         &self,
         until: &CancellationToken,
@@ -147,12 +148,12 @@ impl Kinds {
         }
     }
 
-    /// Calls `listener` when the kinds were discovered again, until `until` is cancelled.
+    /// Calls `listener` after each further discovery, until `until` is cancelled.
     pub fn on_renewal(&self, until: &CancellationToken, listener: impl Fn() + Send + Sync + 'static) {
         add(&self.0.renewed, (until.clone(), Arc::new(listener)));
     }
 
-    /// Takes in the changes of a typed cache, so that its kind is not followed twice.
+    /// Delivers the changes of a typed cache, so that its kind is not followed again.
     pub fn share<K>(&self, cache: &Cache<K>, stop: &CancellationToken)
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
@@ -165,7 +166,7 @@ impl Kinds {
         self.listen(cache, &served, &stop.child_token());
     }
 
-    /// Passes on what a cache holds and what changes in it.
+    /// Delivers the objects of a cache and its changes.
     fn listen<K: Resource + Send + Sync + 'static>(
         &self,
         cache: &Cache<K>,
@@ -192,7 +193,7 @@ impl Kinds {
         });
     }
 
-    /// Keeps the kinds up to date, and follows each that no typed cache follows, until `stop`.
+    /// Keeps the kinds up to date, and follows each kind without a typed cache, until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
         let mut followed: BTreeMap<(String, String), CancellationToken> = BTreeMap::new();
         let mut failures = 0;
@@ -237,7 +238,7 @@ impl Kinds {
         });
         for kind in served {
             let id = kind.id();
-            // Events own nothing and are owned by nothing; they come and go in numbers.
+            // Skip Events: there are many, and they neither own nor are owned.
             if id.1 == "events" || typed.contains(&id) || followed.contains_key(&id) {
                 continue;
             }
@@ -255,7 +256,7 @@ impl Kinds {
     async fn follow_kind(self, client: Client, kind: Arc<Served>, stop: CancellationToken) {
         let cache: Cache<Bare> = Cache::default();
         let definitions = kind.resource.plural == "customresourcedefinitions";
-        // Beyond `stop`, up to the last word about the kind's objects.
+        // Outlives `stop`, so that the last changes of the kind's objects are still delivered.
         let until = CancellationToken::new();
         if definitions {
             let kinds = self.clone();
@@ -263,13 +264,13 @@ impl Kinds {
         }
         self.listen(&cache, &kind, &until);
         follow(Api::all_with(client, &kind.resource), cache.clone(), stop).await;
-        // The kind is no longer served, and with it its objects are gone.
+        // The kind is no longer served, so its objects are gone.
         cache.replaced(Vec::new(), u64::MAX);
         until.cancel();
     }
 }
 
-/// Adds to a list of what lasts until a token is cancelled, and drops what has not lasted.
+/// Adds an entry to a list, and removes entries whose token is cancelled.
 fn add<T>(list: &RwLock<Vec<(CancellationToken, T)>>, entry: (CancellationToken, T)) {
     let mut list = list.write().unwrap_or_else(PoisonError::into_inner);
     list.retain(|(until, _)| !until.is_cancelled());

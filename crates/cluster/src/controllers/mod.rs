@@ -1,8 +1,8 @@
-//! The controllers that a job needs, each an ordinary client of the API: no back door into the store.
+//! The controllers that jobs need. Each is an ordinary client of the API, without direct access to the store.
 //!
-//! Shape of each: observe (shared caches) → decide (pure) → apply. Changes come in through one shared watch per kind
-//! ([`Watches`]); requests go out through the client. What a controller must not do: list by itself, wait in a loop, or
-//! delete on the word of a cache alone where the deletion cannot be undone by a later step.
+//! Each has the same shape: observe (shared caches) → decide (pure) → apply. Changes arrive through one shared watch
+//! per kind ([`Watches`]); requests go out through the client. A controller must not list by itself or wait in a loop.
+//! It must not delete based on a cache alone if a later step cannot undo the deletion.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -46,19 +46,19 @@ use crate::access::UserInfo;
 use crate::scheduler;
 use crate::supervision::{Health, supervise};
 
-/// Why a step failed. Every failure is tried again after an exponential wait.
+/// Why a step failed. Every failed step is retried with exponential back-off.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API refused or did not answer.
+    /// The API refused the request or did not answer.
     #[error("{0}")]
     Api(#[from] kube::Error),
-    /// An object could not be written as JSON.
+    /// An object could not be encoded as JSON.
     #[error("cannot encode a request: {0}")]
     Encode(#[source] serde_json::Error),
 }
 
 impl Error {
-    /// The HTTP status code of a refusal.
+    /// Returns the HTTP status code of a refusal.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Api(error) => refusal(error),
@@ -67,7 +67,7 @@ impl Error {
     }
 }
 
-/// The HTTP status code with which the API refused a request.
+/// Returns the HTTP status code with which the API refused a request.
 pub(crate) fn refusal(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
@@ -75,7 +75,7 @@ pub(crate) fn refusal(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// Takes these refusals as an answer: what was asked for is so already, or no longer matters.
+/// Treats these status codes as success: the request is already fulfilled, or no longer matters.
 pub(crate) fn allow<T>(codes: &[u16], result: Result<T, kube::Error>) -> Result<(), Error> {
     match result {
         Ok(_) => Ok(()),
@@ -84,7 +84,7 @@ pub(crate) fn allow<T>(codes: &[u16], result: Result<T, kube::Error>) -> Result<
     }
 }
 
-/// The shared watches: one per kind, for controllers and scheduler alike.
+/// The shared watches: one per kind, for controllers and scheduler.
 #[derive(Clone, Debug, Default)]
 pub struct Watches {
     /// `batch/v1` Jobs.
@@ -118,7 +118,7 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Spares `kinds` the watches that are here already.
+    /// Shares these watches with `kinds`, so that it does not open its own.
     fn share(&self, kinds: &kinds::Kinds, stop: &CancellationToken) {
         kinds.share(&self.jobs, stop);
         kinds.share(&self.pods, stop);
@@ -167,61 +167,62 @@ where
     supervise(part, health, stop, |scope| follow(Api::all(client.clone()), cache.clone(), scope.stop)).await;
 }
 
-/// What the controllers need to know beyond the API.
+/// The configuration of the controllers.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The API's certificate authority in PEM, published in each namespace as ConfigMap `kube-root-ca.crt`; None: not
-    /// published.
+    /// The API's certificate authority in PEM, published in each namespace as ConfigMap `kube-root-ca.crt`; not
+    /// published if `None`.
     pub root_ca: Option<String>,
-    /// How long a node may give no sign of life, or be missing while it has pods, before it counts as lost.
+    /// How long a node may be silent, or missing while it has pods, before it counts as lost.
     pub node_grace: Duration,
-    /// Where directories for claims are made; None: no claim gets a new volume.
+    /// The folder for directories of claims; if `None`, no volumes are provisioned.
     pub volumes: Option<std::path::PathBuf>,
-    /// Where a controller's failures are recorded.
+    /// Records failures of controllers.
     pub health: Health,
 }
 
 impl Default for Options {
-    /// As kube-controller-manager: 40 s of grace (`--node-monitor-grace-period`, pod collector's `quarantineTime`).
+    /// The defaults of kube-controller-manager: 40 s of grace (`--node-monitor-grace-period`, pod collector's
+    /// `quarantineTime`).
     fn default() -> Self {
         Self { root_ca: None, node_grace: Duration::from_secs(40), volumes: None, health: Health::default() }
     }
 }
 
-/// A client for each controller, which comes in under the identity that it has in Kubernetes and with the rights of its
-/// default role (`access/default_roles.txt`); who adds a controller or a request looks there first.
+/// Creates a client per controller, with the identity that the controller has in Kubernetes and the rights of that
+/// identity's default role. A new controller, or a new kind of request, needs its rights in `access/default_roles.txt`.
 #[derive(Clone)]
 pub struct Clients(Arc<dyn Fn(UserInfo) -> Client + Send + Sync>);
 
 impl Clients {
-    /// Clients that `make` makes for a user.
+    /// Uses `make` to create a client for a user.
     pub fn new(make: impl Fn(UserInfo) -> Client + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
 
-    /// A client of the service account of this name in `kube-system`.
+    /// Returns a client for the service account of this name in `kube-system`.
     fn account(&self, name: &str) -> Client {
         (self.0)(UserInfo::account("kube-system", name))
     }
 
-    /// A client of a component that is no service account.
+    /// Returns a client for a component without a service account.
     fn user(&self, name: &str) -> Client {
         (self.0)(UserInfo::known(name, &[]))
     }
 }
 
 impl From<Client> for Clients {
-    /// The same client for all.
+    /// Uses the same client for all.
     fn from(client: Client) -> Self {
         Self::new(move |_| client.clone())
     }
 }
 
-/// Runs the shared watches, every controller and the scheduler until `stop`, each as a task of its own that is started
-/// again if it fails.
+/// Runs the shared watches, every controller and the scheduler until `stop`. Each is a separate task that is restarted
+/// if it fails.
 pub async fn run(clients: impl Into<Clients>, options: Options, stop: CancellationToken) {
     let clients = clients.into();
-    // It may list and watch everything, and write events.
+    // This identity may list and watch everything, and write Events.
     let client = clients.user("system:kube-controller-manager");
     let watches = Watches::default();
     let kinds = kinds::Kinds::default();
@@ -298,7 +299,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     );
 }
 
-/// What has outlived its time: finished Jobs and Events.
+/// Runs the controllers that delete expired objects: finished Jobs and Events.
 async fn expire(clients: &Clients, watches: &Watches, health: &Health, stop: &CancellationToken) {
     let finished = clients.account("ttl-after-finished-controller");
     let events = clients.account("event-expiry-controller");
@@ -312,7 +313,7 @@ async fn expire(clients: &Clients, watches: &Watches, health: &Health, stop: &Ca
     );
 }
 
-/// Deployments, ReplicaSets and ReplicationControllers.
+/// Runs the controllers of Deployments, ReplicaSets and ReplicationControllers.
 async fn replicate(
     clients: &Clients,
     watches: &Watches,

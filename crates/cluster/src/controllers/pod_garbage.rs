@@ -1,8 +1,8 @@
-//! Removes pods that no kubelet will ever remove: those of a node that does not exist, and those deleted before they
-//! got a node.
+//! Removes pods that no kubelet will remove: pods of a node that does not exist, and pods deleted before they were
+//! scheduled.
 //!
-//! Rules: `pkg/controller/podgc` of Kubernetes 1.36: a node must be missing for a while, and is read live before its pods
-//! go; the pod is first marked Failed, so that who waits for its end sees one.
+//! Rules: `pkg/controller/podgc` of Kubernetes 1.36: a node must be missing for a while, and is read live before its
+//! pods are removed. The pod is first marked Failed, so that observers see it end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use super::{Error, allow};
 use crate::scheduler::snapshot::{has_ended, node_name};
 use crate::supervision::Scope;
 
-/// It is gone, or a namesake took its place.
+/// Responses that need no retry: the object is gone, or another has its name.
 const SETTLED: [u16; 2] = [404, 409];
-/// Pods worked on at once.
+/// Pods processed concurrently.
 const CONCURRENCY: usize = 8;
 
-/// What the controller works with.
+/// The controller's dependencies.
 #[derive(Clone)]
 pub struct Hands {
     /// The API.
@@ -40,13 +40,13 @@ pub struct Hands {
 /// Why a pod is removed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Waif {
-    /// It was deleted before it got a node.
+    /// It was deleted before it was scheduled.
     Unscheduled,
     /// Its node does not exist.
     Homeless,
 }
 
-/// What the pod is, if nobody else sees to its end.
+/// Returns why the pod must be removed; `None` if a kubelet will do it.
 fn waif(pod: &Pod, node_exists: impl Fn(&str) -> bool) -> Option<Waif> {
     match node_name(pod) {
         None => pod.metadata.deletion_timestamp.is_some().then_some(Waif::Unscheduled),
@@ -54,7 +54,7 @@ fn waif(pod: &Pod, node_exists: impl Fn(&str) -> bool) -> Option<Waif> {
     }
 }
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<(Key, String)>> = Arc::default();
     let (to, nodes, quarantine) = (queue.clone(), hands.nodes.clone(), hands.quarantine);
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_pods_that_nobody_sees_to() {
+    fn only_pods_without_a_kubelet_are_removed() {
         let pod = |spec: Value, deleted: bool| -> Pod {
             let at = deleted.then_some("1970-01-01T00:00:00Z");
             let mut spec = spec;

@@ -1,8 +1,8 @@
-//! A work queue as client-go's: a key waits at most once, is worked on by at most one worker at a time, and comes back
-//! later after a failure.
+//! A work queue as client-go's: a key is queued at most once, is processed by at most one worker at a time, and is
+//! retried later after a failure.
 //!
-//! Keys come in by [`Queue::add`] and [`Queue::add_after`]; [`work`] takes them out and runs a step for each. The queue
-//! is bounded by the number of different keys, that is of live objects: it holds no payload.
+//! Keys enter through [`Queue::add`] and [`Queue::add_after`]; [`work`] takes them out and runs a step for each. The
+//! queue has no payload and is bounded by the number of different keys, that is, of live objects.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt::{Debug, Display};
@@ -17,14 +17,14 @@ use tokio::time::Instant;
 
 use crate::supervision::{Scope, contained};
 
-/// First wait before a failed key is tried again; doubles with each failure up to [`RETRY_MAX`].
+/// First wait before a failed key is retried; doubles with each failure up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(10);
-/// Longest wait before a failed key is tried again.
+/// Longest wait before a failed key is retried.
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// After this many failures in a row a warning is logged for each further one.
+/// Consecutive failures of a key before further ones are logged as warnings.
 const QUIET_FAILURES: u32 = 5;
-/// Longest delay. Whatever is due later is looked at again after this time, and then asks for the rest: delays come from
-/// fields of objects (`activeDeadlineSeconds`), which may hold more seconds than a clock can count.
+/// Longest delay. A key due later is processed after this time and must then request the rest. Delays come from fields
+/// of objects (`activeDeadlineSeconds`), which may hold more seconds than a clock can count.
 const DELAY_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// A de-duplicating, delaying queue of keys.
@@ -37,10 +37,10 @@ pub struct Queue<T> {
 #[derive(Debug)]
 struct State<T> {
     ready: VecDeque<T>,
-    /// Keys that must be worked on (again): in `ready`, or in `busy` and changed meanwhile.
+    /// Keys to process: in `ready`, or in `busy` and added again meanwhile.
     wanted: HashSet<T>,
     busy: HashSet<T>,
-    /// Keys due later, ordered by time; the number keeps two of one instant apart.
+    /// Keys due later, ordered by time. The number separates keys due at the same instant.
     later: BTreeMap<(Instant, u64), T>,
     due: HashMap<T, (Instant, u64)>,
     failures: HashMap<T, u32>,
@@ -69,13 +69,13 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for work on `key` as soon as a worker is free.
+    /// Enqueues `key` for the next free worker.
     pub fn add(&self, key: T) {
         self.state().want(key);
         self.wake.notify_one();
     }
 
-    /// Asks for work on `key` after `delay`, at most [`DELAY_MAX`]; an earlier request for the same key stands.
+    /// Enqueues `key` after `delay`, at most [`DELAY_MAX`]. An earlier delay of the same key stays in force.
     pub fn add_after(&self, key: T, delay: Duration) {
         let mut state = self.state();
         let at = Instant::now() + delay.min(DELAY_MAX);
@@ -93,7 +93,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         self.wake.notify_one();
     }
 
-    /// Waits for a key to work on.
+    /// Waits for a key to process.
     async fn take(&self) -> T {
         loop {
             let woken = self.wake.notified();
@@ -114,7 +114,7 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         }
     }
 
-    /// Work on `key` has ended well.
+    /// Marks the step for `key` as successful.
     fn done(&self, key: &T) {
         let mut state = self.state();
         state.failures.remove(key);
@@ -123,7 +123,8 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         self.wake.notify_one();
     }
 
-    /// Work on `key` has failed: it comes back after a wait. Returns the failures in a row and the wait.
+    /// Marks the step for `key` as failed and schedules a retry. Returns the number of consecutive failures and the
+    /// wait.
     fn failed(&self, key: &T) -> (u32, Duration) {
         let mut state = self.state();
         let count = state.failures.entry(key.clone()).or_insert(0);
@@ -163,14 +164,14 @@ impl<T: Clone + Eq + Hash> State<T> {
     }
 }
 
-/// `first` doubled `times` times, at most `max`.
+/// Returns `first` doubled `times` times, at most `max`.
 pub fn doubled(first: Duration, times: u32, max: Duration) -> Duration {
     first.checked_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX)).map_or(max, |wait| wait.min(max))
 }
 
-/// Runs `step` for each key of `queue`, up to `concurrency` at once, until the scope's end. A step may ask to be run again
-/// after a while by `Ok(Some(delay))`; an error brings the key back after an exponential wait, and so does a panic, which
-/// other keys do not notice.
+/// Runs `step` for each key of `queue`, up to `concurrency` at once, until the scope ends. `Ok(Some(delay))` runs the
+/// step again after the delay. An error or a panic leads to a retry with exponential back-off, and does not affect
+/// other keys.
 pub async fn work<T, F, R, E>(queue: Arc<Queue<T>>, concurrency: usize, scope: Scope, step: F)
 where
     T: Clone + Eq + Hash + Debug,
@@ -231,7 +232,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_waits_once_and_is_worked_on_once_at_a_time() {
+    async fn a_key_is_queued_once_and_processed_by_one_worker() {
         let queue = Queue::default();
         queue.add("a");
         queue.add("a");
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_earliest_of_two_delays_stands() {
+    async fn the_earlier_of_two_delays_wins() {
         let queue = Queue::default();
         let start = Instant::now();
         queue.add_after("a", Duration::from_secs(10));
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_come_back_ever_later_and_success_forgets() {
+    async fn failures_back_off_and_success_resets_the_delay() {
         let queue = Queue::default();
         queue.add("a");
         let mut waits = Vec::new();
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn steps_run_side_by_side_up_to_the_limit() {
+    async fn steps_run_concurrently_up_to_the_limit() {
         let queue = Arc::new(Queue::default());
         for n in 0..10 {
             queue.add(n);
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_step_that_panics_comes_back_and_keeps_nobody_from_theirs() {
+    async fn a_panicking_step_is_retried_and_does_not_block_others() {
         let queue = Arc::new(Queue::default());
         queue.add("bad");
         queue.add("good");

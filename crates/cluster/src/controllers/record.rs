@@ -1,8 +1,8 @@
-//! Events (core/v1), as client-go's recorder writes them: the same news about the same object counts up instead of
-//! filling the store.
+//! Records Events (core/v1), as client-go's recorder does: a repeated Event about an object increments a count instead
+//! of filling the store.
 //!
-//! Notes come in through a bounded channel and never hold up a controller: when it is full the note is dropped and the
-//! log says so. What it must not do: fail a reconciliation.
+//! Notes arrive through a bounded channel and never block a controller: if the channel is full, the note is dropped and
+//! the drop is logged. Recording never fails a reconciliation.
 
 use std::collections::HashMap;
 
@@ -17,35 +17,35 @@ use tokio_util::sync::CancellationToken;
 
 /// Notes waiting to be written.
 const WAITING_MAX: usize = 4096;
-/// Different notes remembered for counting up; the memory is emptied when it is full.
+/// Different notes remembered for counting; the memory is cleared when it is full.
 const REMEMBERED_MAX: usize = 4096;
-/// Bytes of a message that the API accepts (core/v1 Event validation).
+/// The longest message that the API accepts, in bytes (core/v1 Event validation).
 const MESSAGE_MAX: usize = 1024;
 
-/// News about an object.
+/// The content of an Event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
-    /// `Warning` instead of `Normal`.
+    /// Whether the type is `Warning` rather than `Normal`.
     pub warning: bool,
-    /// CamelCase, for machines.
+    /// CamelCase, for programs.
     pub reason: &'static str,
     /// For people.
     pub message: String,
 }
 
 impl Note {
-    /// News that things go as they should.
+    /// Creates a note of type `Normal`.
     pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self { warning: false, reason, message: message.into() }
     }
 
-    /// News that something is wrong.
+    /// Creates a note of type `Warning`.
     pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
         Self { warning: true, reason, message: message.into() }
     }
 }
 
-/// Where a controller puts its events.
+/// Accepts a controller's Events.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     component: &'static str,
@@ -53,14 +53,15 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder under the name `component` (`source.component` of its events), and the task that writes them.
+    /// Creates a recorder with the name `component` (`source.component` of its Events), and starts the task that writes
+    /// them.
     pub fn start(client: Client, component: &'static str, stop: CancellationToken) -> Self {
         let (to, from) = mpsc::channel(WAITING_MAX);
         tokio::spawn(async move { stop.run_until_cancelled(write_all(client, from)).await });
         Self { component, to }
     }
 
-    /// The same channel under another component's name.
+    /// Returns a recorder on the same channel with another component name.
     pub fn named(&self, component: &'static str) -> Self {
         Self { component, to: self.to.clone() }
     }
@@ -70,7 +71,7 @@ impl Recorder {
         self.note_ref(object.object_ref(&()), note);
     }
 
-    /// Records `note` about the object that `regarding` names.
+    /// Records `note` about the object in `regarding`.
     pub fn note_ref(&self, regarding: ObjectReference, note: Note) {
         if let Err(error) = self.to.try_send((self.component, regarding, note)) {
             tracing::warn!(%error, "event dropped");
@@ -78,7 +79,7 @@ impl Recorder {
     }
 }
 
-/// What makes two notes the same news.
+/// Identifies repetitions of an Event.
 type Sameness = (String, String, String, bool, &'static str, String);
 
 struct Written {
@@ -126,7 +127,7 @@ async fn write_one(
                 written.count += 1;
                 return Ok(());
             }
-            // Expired or deleted meanwhile: start a new one.
+            // Expired or deleted meanwhile: create a new one.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error),
         }
@@ -154,7 +155,7 @@ fn event(
     }
     Event {
         metadata: ObjectMeta {
-            // As client-go names them: object and time in hexadecimal.
+            // Named as by client-go: object and time in hexadecimal.
             name: Some(format!("{}.{nanoseconds:x}", regarding.name.as_deref().unwrap_or("unknown"))),
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()

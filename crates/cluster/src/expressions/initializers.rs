@@ -1,9 +1,10 @@
-//! Expressions that make objects, as mutating policies use them: `Object{spec: Object.spec{replicas: 3}}` and
-//! `[JSONPatch{op: "add", path: "/a", value: 1}]`.
+//! Expressions that create objects, for mutating policies: `Object{spec: Object.spec{replicas: 3}}` and `[JSONPatch{op:
+//! "add", path: "/a", value: 1}]`.
 //!
-//! Source: apiserver `pkg/cel/mutation`. kube-cel has no such values, so that an initializer is rewritten into a map
-//! with its type's name under a key that no field can have ([`TYPE`]). Its parser refuses optional fields
-//! (`?name: value`). The names of types must be the paths of the fields that they stand in (`CheckTypeNamesMatchFieldPathNames`).
+//! Source: apiserver `pkg/cel/mutation`. kube-cel does not support such values, so an initializer is rewritten to a map
+//! that has the name of its type under a key that no field can have ([`TYPE`]). kube-cel's parser rejects optional
+//! fields (`?name: value`). The names of types must match the paths of their fields
+//! (`CheckTypeNamesMatchFieldPathNames`).
 
 use kube_cel::cel::common::ast::{
     EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue, MapEntryExpr, MapExpr,
@@ -14,32 +15,32 @@ use serde_json::{Map as Fields, Number, Value};
 
 use super::{Variables, guarded, parse, with_room};
 
-/// The key under which a made object has its type's name.
+/// The key for the type name of a created object.
 const TYPE: &str = "\u{0}type";
 /// The type of a whole object.
 const OBJECT: &str = "Object";
-/// The type of an operation of a JSON patch.
+/// The type of a JSON patch operation.
 const OPERATION: &str = "JSONPatch";
-/// How deep what is made may be nested.
+/// The deepest nesting of a created object.
 const MAX_DEPTH: usize = 64;
 
-/// An expression that makes an object or the operations of a patch.
+/// An expression that creates an object or the operations of a patch.
 #[derive(Debug)]
 pub struct Maker {
-    /// As it was written, for what it may cost.
+    /// The expression as written, for bounding its cost.
     pub program: Program,
     rewritten: IdedExpr,
 }
 
-/// Whether initializers of this type are known.
+/// Returns whether initializers of this type are supported.
 pub(super) fn is_known(name: &str) -> bool {
     name == OBJECT || name == OPERATION || name.strip_prefix(OBJECT).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Compiles an expression that may make objects.
+/// Compiles an expression that may create objects.
 ///
 /// # Errors
-/// What does not parse, for a person.
+/// The parse error, for a person.
 pub fn compile(expression: &str) -> Result<Maker, String> {
     let program = parse(expression, true)?;
     let mut rewritten = program.expression().clone();
@@ -48,10 +49,10 @@ pub fn compile(expression: &str) -> Result<Maker, String> {
 }
 
 impl Variables {
-    /// Makes the object of an `ApplyConfiguration`.
+    /// Evaluates an `ApplyConfiguration` expression to an object.
     ///
     /// # Errors
-    /// What went wrong, for a person.
+    /// The reason, for a person.
     pub fn make_object(&self, maker: &Maker) -> Result<Value, String> {
         match self.make(maker)? {
             Cel::Map(map) if type_of(&map) == Some(OBJECT) => to_json(&Cel::Map(map), Some(OBJECT), 0),
@@ -61,10 +62,10 @@ impl Variables {
         }
     }
 
-    /// Makes the operations of a JSON patch.
+    /// Evaluates a JSON patch expression to a list of operations.
     ///
     /// # Errors
-    /// What went wrong, for a person.
+    /// The reason, for a person.
     pub fn make_operations(&self, maker: &Maker) -> Result<Value, String> {
         let Cel::List(items) = self.make(maker)? else {
             return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
@@ -90,7 +91,7 @@ fn to_operation(map: &Map) -> Result<Value, String> {
         let name = key_text(key);
         match name.as_str() {
             TYPE => {}
-            // An object stands for itself: its own type is where its path begins.
+            // A value's own type is the root of its paths.
             "value" => {
                 let root = match value {
                     Cel::Map(map) => type_of(map),
@@ -107,7 +108,7 @@ fn to_operation(map: &Map) -> Result<Value, String> {
     Ok(Value::Object(operation))
 }
 
-/// What is made of a type that is none of a made object.
+/// Returns a value's type name for messages: that of the initializer if it has one.
 fn shown(value: &Cel) -> String {
     match value {
         Cel::Map(map) => type_of(map).unwrap_or("map").to_owned(),
@@ -133,10 +134,10 @@ fn key_text(key: &Key) -> String {
     }
 }
 
-/// A value as JSON; the types of made objects are held against `path`, below which they stand.
+/// Converts a value to JSON. Created objects must have the type name `path`, extended by the path of their field.
 ///
 /// # Errors
-/// A type that is not the path, or a value that JSON does not have.
+/// When a type name does not match, or JSON cannot represent a value.
 pub fn to_json(value: &Cel, path: Option<&str>, depth: usize) -> Result<Value, String> {
     if depth > MAX_DEPTH {
         return Err("what was made is nested too deeply".to_owned());
@@ -176,7 +177,7 @@ pub fn to_json(value: &Cel, path: Option<&str>, depth: usize) -> Result<Value, S
     })
 }
 
-/// Rewrites every initializer within an expression, which is known to be shallow.
+/// Rewrites every initializer in an expression, whose depth has been checked.
 fn rewrite(expression: &mut IdedExpr) {
     if let Expr::Struct(made) = &mut expression.expr {
         let text = |text: &str| IdedExpr {
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_made_of_initializers() {
+    fn initializers_create_objects() {
         let made = |text: &str| compile(text).and_then(|maker| variables().make_object(&maker));
         let table = [
             (
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_made_of_initializers() {
+    fn initializers_create_operations() {
         let made = |text: &str| compile(text).and_then(|maker| variables().make_operations(&maker));
         let table = [
             ("[]", Ok(json!([]))),

@@ -1,15 +1,15 @@
-//! What containers do not see of the machine's files, though they run on them: the cluster's own folder, other people's
-//! home folders, and credentials in those that are left.
+//! Files of the machine that containers must not see: the cluster's own folder, other people's home folders, and
+//! credentials in the remaining homes.
 //!
-//! Choices only, made once when the node starts; the sandbox covers what of it is there when a container starts. In plain
-//! mode nothing is covered: a pod is a process of the owner.
+//! Only decides, once, when the node starts. The sandbox then hides those paths that exist when a container starts. In
+//! plain mode nothing is hidden, because a pod is an ordinary process of the owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::sandbox::protocol::Covered;
 
-/// Credentials of programs that people run, below a home folder.
+/// Credentials of common programs, relative to a home folder.
 const CREDENTIALS: [&str; 21] = [
     ".ssh",
     ".gnupg",
@@ -33,32 +33,33 @@ const CREDENTIALS: [&str; 21] = [
     ".config/git/credentials",
     ".local/share/keyrings",
 ];
-/// Where no person's home folder is; what a line of `/etc/passwd` says of a service is not covered.
+/// Top-level folders that hold no person's home. An `/etc/passwd` entry of a service with its home in one of them is
+/// ignored.
 const SYSTEM: [&str; 19] = [
     "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "media", "mnt", "nix", "opt", "proc", "run",
     "sbin", "srv", "sys", "tmp", "usr", "var",
 ];
-/// User ids of people begin here (`UID_MIN` of login.defs).
+/// The first user id of ordinary users (`UID_MIN` of login.defs).
 const FIRST_PERSON: u32 = 1000;
-/// The id of nobody.
+/// The user id of `nobody`.
 const NOBODY: u32 = 65534;
 
-/// What the choice depends on.
+/// The facts about the machine that the decision depends on.
 pub struct Machine {
     /// The text of `/etc/passwd`.
     pub accounts: String,
     /// The entries of `/home`.
     pub homes: Vec<PathBuf>,
-    /// Who the cluster belongs to: the user of this process, and the one who called sudo.
+    /// The users the cluster belongs to: the user of this process, and the one who called sudo.
     pub owners: Vec<u32>,
-    /// Their home folder, as the environment says.
+    /// The owner's home folder, from the environment.
     pub home: Option<PathBuf>,
-    /// What they work with: the working directory, and where programs are.
+    /// Folders the owner uses: the working directory and the directories in `PATH`.
     pub used: Vec<PathBuf>,
 }
 
 impl Machine {
-    /// This machine.
+    /// Reads the facts of this machine.
     pub fn look() -> Machine {
         let entries = std::fs::read_dir("/home").into_iter().flatten().flatten();
         let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
@@ -73,7 +74,7 @@ impl Machine {
     }
 }
 
-/// What is covered, given the cluster's own folders and the local environments that must stay visible.
+/// Returns what to hide, given the cluster's own folders and the local environments that must stay visible.
 pub fn covered(machine: &Machine, secret: Vec<PathBuf>, images: &BTreeMap<String, PathBuf>) -> Covered {
     let accounts: Vec<(u32, PathBuf)> = machine.accounts.lines().filter_map(account).collect();
     let is_owner = |uid: &u32| machine.owners.contains(uid);
@@ -98,7 +99,7 @@ pub fn covered(machine: &Machine, secret: Vec<PathBuf>, images: &BTreeMap<String
     Covered { secret, personal }
 }
 
-/// User id and home folder of a line of `/etc/passwd`.
+/// Returns the user id and home folder of a line of `/etc/passwd`.
 fn account(line: &str) -> Option<(u32, PathBuf)> {
     let mut fields = line.split(':');
     let uid = fields.nth(2)?.parse().ok()?;
@@ -109,7 +110,7 @@ fn is_person(uid: u32) -> bool {
     uid == 0 || (uid >= FIRST_PERSON && uid != NOBODY)
 }
 
-/// The folder is one of its own, and not one of the system's.
+/// Returns whether the path can be a person's home: absolute, not the root, not below a system folder.
 fn is_home(home: &Path) -> bool {
     let mut parts = home.components();
     let begins = parts.next() == Some(Component::RootDir);
@@ -139,13 +140,13 @@ mod tests {
         }
     }
 
-    /// The home folders that are covered as a whole.
+    /// The home folders that are hidden as a whole.
     fn homes(covered: &Covered) -> Vec<&PathBuf> {
         covered.personal.iter().filter(|path| !path.to_string_lossy().contains("/.")).collect()
     }
 
     #[test]
-    fn other_peoples_homes_are_covered_and_of_the_owners_only_credentials() {
+    fn other_homes_are_hidden_and_only_credentials_in_the_owners() {
         let found = covered(
             &machine(&[1000], "/home/ann", &["/usr/bin"]),
             paths(&["/home/ann/.odh"]),
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_owner_works_in_stays_visible() {
+    fn folders_that_the_owner_uses_stay_visible() {
         let images = BTreeMap::from([("i".to_owned(), PathBuf::from("/home/eve/environments/i"))]);
         let root = machine(&[0, 1000], "/root", &["/data/bob/bin"]);
         let found = covered(&root, Vec::new(), &images);

@@ -1,7 +1,7 @@
 //! A container's environment, command and arguments, as kubelet computes them.
 //!
-//! [`expand`] and the field lookups are pure; [`resolve`] reads the ConfigMaps and Secrets that are named. What is
-//! missing is a fault with kubelet's words, and the container waits in `CreateContainerConfigError`.
+//! [`expand`] and the field lookups are pure; [`resolve`] reads the referenced ConfigMaps and Secrets. Anything missing
+//! is an error in kubelet's words, and the container waits in `CreateContainerConfigError`.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, Pod, ResourceFieldSelector, Secret};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
@@ -9,7 +9,7 @@ use kube::api::Api;
 
 use crate::objects::Quantity;
 
-/// Variables in order; a later one of the same name replaces the earlier.
+/// Variables in order. Setting a name again replaces its value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Variables(pub Vec<(String, String)>);
 
@@ -23,14 +23,15 @@ impl Variables {
         }
     }
 
-    /// A variable's value.
+    /// Returns a variable's value.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What a local environment brings as an image's `ENV` would: the lines `NAME=value` of its file `etc/environment`
-/// (as in environment(5)), with `${DIR}` for the environment's own folder. Other lines say nothing.
+/// Returns the variables that a local environment sets, as an image's `ENV` would: the `NAME=value` lines of its file
+/// `etc/environment` (as in environment(5)), with `${DIR}` replaced by the environment's own folder. Other lines are
+/// ignored.
 pub fn of_local_environment(text: &str, directory: &str) -> Vec<(String, String)> {
     let assignments = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     assignments
@@ -40,10 +41,10 @@ pub fn of_local_environment(text: &str, directory: &str) -> Vec<(String, String)
         .collect()
 }
 
-/// Why an environment cannot be made.
+/// Why a container's environment cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
-    /// An object or key is missing, or a field is not offered.
+    /// An object or key is missing, or the field is not supported.
     #[error("{0}")]
     Missing(String),
     /// The API did not answer.
@@ -68,7 +69,7 @@ pub struct Facts {
     pub memory_bytes: u64,
 }
 
-/// Replaces `$(NAME)` by its value; `$$(NAME)` stays as `$(NAME)`, and an unknown name stays as it is
+/// Replaces `$(NAME)` by its value. `$$(NAME)` becomes `$(NAME)`, and a reference to an unknown name is left as it is
 /// (`k8s.io/kubernetes/third_party/forked/golang/expansion`).
 pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     let mut result = String::with_capacity(text.len());
@@ -92,10 +93,10 @@ pub fn expand(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     result + rest
 }
 
-/// Computes a container's variables on top of `base` (what an image would bring).
+/// Computes a container's variables on top of `base` (the variables of its image).
 ///
 /// # Errors
-/// What is missing.
+/// When a referenced object, key or field is missing, or the API does not answer.
 pub async fn resolve(
     client: &kube::Client,
     pod: &Pod,
@@ -177,10 +178,10 @@ async fn from_source(
     missing("this kind of valueFrom is not supported by this node".to_owned())
 }
 
-/// Reads a ConfigMap; absent and optional is `None`.
+/// Reads a ConfigMap. Returns `None` if it is absent and optional.
 ///
 /// # Errors
-/// Where it is absent and not optional.
+/// When it is absent and not optional.
 pub async fn config_map(
     client: &kube::Client,
     pod: &Pod,
@@ -195,10 +196,10 @@ pub async fn config_map(
     }
 }
 
-/// Reads a Secret; absent and optional is `None`.
+/// Reads a Secret. Returns `None` if it is absent and optional.
 ///
 /// # Errors
-/// Where it is absent and not optional.
+/// When it is absent and not optional.
 pub async fn secret(
     client: &kube::Client,
     pod: &Pod,
@@ -213,10 +214,10 @@ pub async fn secret(
     }
 }
 
-/// A field of the pod, as the downward API offers it.
+/// Returns a field of the pod, as the downward API offers it.
 ///
 /// # Errors
-/// Where it does not offer that field.
+/// When the downward API does not offer that field.
 pub fn field(pod: &Pod, facts: &Facts, path: &str) -> Result<String, EnvironmentError> {
     let meta = &pod.metadata;
     let subscript = |prefix: &str| path.strip_prefix(prefix)?.strip_prefix("['")?.strip_suffix("']");
@@ -247,10 +248,10 @@ pub fn field(pod: &Pod, facts: &Facts, path: &str) -> Result<String, Environment
     })
 }
 
-/// A resource of a container, divided and rounded up; the node's own amount where no limit is set.
+/// Returns a resource of a container, divided and rounded up. Without a limit it is the node's own amount.
 ///
 /// # Errors
-/// Where the container or resource is not known.
+/// When the container or the resource is unknown.
 pub fn resource(
     pod: &Pod,
     container: &Container,
@@ -287,14 +288,14 @@ pub fn resource(
     Ok(((amount + divisor - 1) / divisor).to_string())
 }
 
-/// An amount in thousand-millionths; zero where it is no quantity (the API has refused such long before).
+/// Returns an amount in billionths. Returns zero for an invalid quantity, which API validation has already rejected.
 pub fn nanos(amount: &Amount) -> i128 {
     amount.0.parse::<Quantity>().map_or(0, |quantity| quantity.nanos())
 }
 
-/// Plain mode: replaces the paths at which volumes would be mounted by where they really lie.
+/// Plain mode: replaces mount paths of volumes by the real paths of the volumes.
 ///
-/// `paths` holds (mount path, real path), longest first. Only whole path components count.
+/// `paths` holds (mount path, real path), longest first. Only whole path components are replaced.
 pub fn relocate(text: &str, paths: &[(String, String)]) -> String {
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     let mut result = String::with_capacity(text.len());
@@ -328,7 +329,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_local_environment_brings_variables_as_an_image_does() {
+    fn a_local_environment_sets_variables_as_an_image_does() {
         let text =
             "# what the wheel needs\nOPAL_PREFIX=${DIR}\nGREETING=\"a = b\"\n\nno assignment\n=nothing\n";
         let expected = [("OPAL_PREFIX", "/srv/env"), ("GREETING", "a = b")];
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_move_only_as_a_whole() {
+    fn only_whole_path_components_are_relocated() {
         let paths =
             [("/etc/mpi".to_owned(), "/run/v/0".to_owned()), ("/data".to_owned(), "/run/v/1".to_owned())];
         for (text, wanted) in [

@@ -1,6 +1,6 @@
-//! Events about pods, worded as kubelet's; a repeated event is counted, not written again.
+//! Records Events about pods, worded as kubelet's. A repeated Event is counted, not written again.
 //!
-//! Best effort by design: a full queue or a failed write loses an event, never a pod.
+//! Best effort: a full queue or a failed write loses an Event and never affects a pod.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::sync::{Mutex, mpsc};
 
-/// Events that may wait to be written; a hundred pods of two containers make six hundred.
+/// Events waiting to be written; a hundred pods of two containers make six hundred.
 const MAX_QUEUED: usize = 4096;
-/// Events whose count is remembered; beyond it counting starts anew.
+/// Distinct Events whose count is remembered. At this number the counts are cleared and start again from one.
 const MAX_REMEMBERED: usize = 8192;
-/// The component that kubelet's events name; dashboards filter by it.
+/// The component named in kubelet's Events; dashboards filter by it.
 const COMPONENT: &str = "kubelet";
 
 /// Something that happened to a pod.
@@ -31,25 +31,25 @@ struct Happening {
     message: String,
 }
 
-/// Where events are handed in.
+/// Accepts Events for recording.
 #[derive(Clone)]
 pub struct Events {
     queue: mpsc::Sender<(Happening, String, Timestamp)>,
 }
 
 impl Events {
-    /// Where events are handed in, and who writes them, to be driven by the caller.
+    /// Returns the recorder and its writer; the caller must run the writer.
     pub fn new(client: kube::Client) -> (Events, Writer) {
         let (queue, receiver) = mpsc::channel(MAX_QUEUED);
         (Events { queue }, Writer { client, queue: Arc::new(Mutex::new(receiver)) })
     }
 
-    /// Tells of something normal.
+    /// Records a `Normal` Event.
     pub fn normal(&self, pod: &Pod, container: Option<&str>, reason: &'static str, message: String) {
         self.tell(pod, container, false, reason, message);
     }
 
-    /// Tells of something that went wrong.
+    /// Records a `Warning` Event.
     pub fn warning(&self, pod: &Pod, container: Option<&str>, reason: &'static str, message: String) {
         self.tell(pod, container, true, reason, message);
     }
@@ -70,7 +70,7 @@ impl Events {
     }
 }
 
-/// Writes the events that are handed in.
+/// Writes the recorded Events to the API.
 #[derive(Clone)]
 pub struct Writer {
     client: kube::Client,
@@ -78,7 +78,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes events until nobody can hand in any; one call at a time has work to do.
+    /// Writes Events until every recorder is dropped. Concurrent calls wait for the first.
     pub async fn write_all(self) {
         let Writer { client, queue } = self;
         let mut queue = queue.lock().await;

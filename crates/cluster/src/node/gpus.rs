@@ -1,5 +1,5 @@
-//! Which of a node's simulated GPUs each pod has been given. No device stands behind a number: it makes the accounting
-//! visible to programs (`CUDA_VISIBLE_DEVICES`), nothing more.
+//! Tracks which of a node's simulated GPUs each pod has. The numbers refer to no real device: they only make the
+//! accounting visible to programs (`CUDA_VISIBLE_DEVICES`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 const RESOURCE: &str = "nvidia.com/gpu";
 
-/// The devices given away: by node, then by pod uid.
+/// The assigned devices, by node, then by pod uid.
 #[derive(Debug, Default)]
 pub struct Devices(BTreeMap<String, BTreeMap<String, Vec<u32>>>);
 
-/// How many GPUs the container asks for.
+/// Returns the number of GPUs that the container requests.
 pub fn wanted(container: &Container) -> u32 {
     let limits = container.resources.as_ref().and_then(|r| r.limits.as_ref());
     limits.and_then(|limits| limits.get(RESOURCE)).and_then(|count| count.0.parse().ok()).unwrap_or(0)
@@ -22,8 +22,9 @@ fn is_sidecar(container: &Container) -> bool {
 }
 
 impl Devices {
-    /// The numbers that the container named `name` gets of the node's `all`; none if it asks for none. Containers that
-    /// run side by side share nothing; init containers use what the others get later, as with a kubelet.
+    /// Returns the device numbers, out of the node's `all`, of the container named `name`; empty if it requests none.
+    /// Containers that run at the same time share no device. Init containers use devices that the other containers get
+    /// later, as with a kubelet.
     pub fn of(&mut self, node: &str, all: u32, uid: &str, spec: &PodSpec, name: &str) -> Vec<u32> {
         let init = || spec.init_containers.iter().flatten();
         let lasting: Vec<&Container> = init().filter(|c| is_sidecar(c)).chain(&spec.containers).collect();
@@ -42,8 +43,8 @@ impl Devices {
         pool.into_iter().take(count).collect()
     }
 
-    /// The pod's devices, the lowest free ones at the first call. The scheduler sees to it that they suffice; a pod bound
-    /// by hand gets what is left.
+    /// Returns the pod's devices; the first call assigns the lowest free ones. The scheduler ensures that there are
+    /// enough; a pod bound by hand gets what is left.
     fn pool(&mut self, node: &str, all: u32, uid: &str, count: u32) -> Vec<u32> {
         let pods = self.0.entry(node.to_owned()).or_default();
         if let Some(pool) = pods.get(uid) {
@@ -55,7 +56,7 @@ impl Devices {
         pool
     }
 
-    /// Takes back what the pod has.
+    /// Frees the pod's devices.
     pub fn release(&mut self, uid: &str) {
         for pods in self.0.values_mut() {
             pods.remove(uid);
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_given_once_and_taken_back() {
+    fn devices_are_assigned_once_and_released() {
         let mut devices = Devices::default();
         let two = spec(&[("prepare", 1)], &[("a", 1), ("b", 2), ("plain", 0)]);
         assert_eq!(devices.of("n", 8, "u1", &two, "prepare"), [0]);

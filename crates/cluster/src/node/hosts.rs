@@ -1,7 +1,7 @@
-//! Addresses and names of pods: who has which address, and the hosts file of each namespace.
+//! Assigns pod addresses, and keeps a hosts file per namespace.
 //!
-//! A hosts file is mounted into the namespace's containers, so it is changed in place: new names are appended by one
-//! write, and only when a pod goes is the text written anew (never empty in between).
+//! A hosts file is mounted into the namespace's containers, so it is changed in place: new names are appended in a
+//! single write, and the text is rewritten only when a pod goes. The file is never empty in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -9,15 +9,15 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The pods' addresses are 10.77.0.0/16, of which the first is left out.
+/// Pods have addresses from 10.77.0.0/16, without the network's first address.
 const NETWORK: [u8; 2] = [10, 77];
-/// As many pods as there are addresses.
+/// The most pods that can have an address at the same time.
 const MAX_ADDRESSES: u32 = (1 << 16) - 2;
-/// What every hosts file begins with, as kubelet writes it.
+/// The first lines of every hosts file, as kubelet writes them.
 const HEAD: &str =
     "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
 
-/// How a pod is called.
+/// The parts of a pod's name on the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodName {
     /// Its namespace.
@@ -42,7 +42,7 @@ impl PodName {
     }
 }
 
-/// All addresses and names of this node.
+/// The addresses and names of all pods on this node.
 #[derive(Debug)]
 pub struct Hosts {
     folder: PathBuf,
@@ -53,20 +53,20 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Keeps hosts files in `folder`, which must exist.
+    /// Creates an empty table that keeps its hosts files in `folder`, which must exist.
     pub fn new(folder: PathBuf) -> Hosts {
         Hosts { folder, used: BTreeSet::new(), next: 1, names: BTreeMap::new() }
     }
 
-    /// The hosts file of a namespace.
+    /// Returns the path of a namespace's hosts file.
     pub fn file(&self, namespace: &str) -> PathBuf {
         self.folder.join(namespace)
     }
 
-    /// Gives a pod an address and makes its names known; asked again, the same one.
+    /// Assigns an address to a pod and publishes its names. A repeated call returns the same address.
     ///
     /// # Errors
-    /// Where no address is left, or the hosts file cannot be written.
+    /// When no address is left, or the hosts file cannot be written.
     pub fn add(&mut self, uid: &str, name: PodName) -> io::Result<Ipv4Addr> {
         if let Some((address, _)) = self.names.get(&name.namespace).and_then(|pods| pods.get(uid)) {
             return Ok(*address);
@@ -75,7 +75,7 @@ impl Hosts {
             .map(|step| (self.next - 1 + step) % MAX_ADDRESSES + 1)
             .find(|number| !self.used.contains(number))
             .ok_or_else(|| io::Error::other("no pod address is left"))?;
-        // Onwards, so that an address is not soon given to another pod.
+        // Continue after this number, so that an address is not soon reused.
         self.next = number % MAX_ADDRESSES + 1;
         self.used.insert(number);
         let [.., high, low] = number.to_be_bytes();
@@ -89,7 +89,7 @@ impl Hosts {
         Ok(address)
     }
 
-    /// Forgets a pod.
+    /// Frees a pod's address and removes its names.
     pub fn remove(&mut self, namespace: &str, uid: &str) {
         let Some(pods) = self.names.get_mut(namespace) else { return };
         let Some((address, _)) = pods.remove(uid) else { return };
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_and_go_in_place() {
+    fn names_are_added_and_removed_in_place() {
         let dir = tempfile::tempdir().unwrap();
         let mut hosts = Hosts::new(dir.path().to_owned());
         let name = |hostname: &str| PodName {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_run_out_with_an_error_and_are_used_again() {
+    fn exhausted_addresses_are_an_error_and_freed_ones_are_reused() {
         let dir = tempfile::tempdir().unwrap();
         let mut hosts = Hosts::new(dir.path().to_owned());
         hosts.used = (1..=MAX_ADDRESSES).collect();

@@ -1,8 +1,8 @@
 //! Container logs: written in the CRI format (`time stream P|F text`, one file per container run), rotated, bounded,
-//! and read back as `kubectl logs` wants them.
+//! and read back with the options of `kubectl logs`.
 //!
-//! A run's log is a row of generations of which the newest few are kept. Readers hold open files, so rotation never
-//! cuts a reader off.
+//! A run's log is a sequence of generations, of which the newest few are kept. Readers keep their file open, so
+//! rotation never cuts a reader off.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,37 +21,37 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// A file that reached this size is put aside; kubelet's `containerLogMaxSize`.
+/// A file of this size is rotated; kubelet's `containerLogMaxSize`.
 const MAX_FILE_BYTES: u64 = 10 << 20;
 /// Files kept per container run; kubelet's `containerLogMaxFiles`.
 const MAX_FILES: u64 = 5;
-/// A longer line is written in pieces marked `P`; containerd's bound.
+/// A longer line is split into pieces tagged `P`; containerd's bound.
 const MAX_PIECE_BYTES: usize = 16 << 10;
-/// Read at once from a container.
+/// The most bytes of one read from a container.
 const READ_BYTES: usize = 32 << 10;
-/// The most that one pipe can hold for a process without privileges (`/proc/sys/fs/pipe-max-size`).
+/// The pipe capacity that an unprivileged process may set (`/proc/sys/fs/pipe-max-size`).
 const MAX_PIPE_BYTES: usize = 1 << 20;
-/// Listeners to one container's output at a time.
+/// Simultaneous listeners to one container's output.
 const MAX_TAPS: usize = 32;
-/// Pieces of output that may wait for one listener; then the container waits too, for a while.
+/// Pieces of output queued for one listener. When the queue is full, the container waits for up to [`TAP_PATIENCE`].
 const MAX_TAPPED_CHUNKS: usize = 16;
-/// How long a container waits for a listener that takes nothing, before that is cut off.
+/// How long a container waits for a listener that reads nothing, before the listener is disconnected.
 const TAP_PATIENCE: Duration = Duration::from_secs(10);
-/// Lines read between two looks at the rest of the world.
+/// Lines that one step of a reader returns at most.
 const LINES_PER_STEP: usize = 512;
 
-/// Which lines are wanted (`v1.PodLogOptions`).
+/// Which lines to read (`v1.PodLogOptions`).
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// Stay while the container runs.
+    /// Keep reading while the container runs.
     pub follow: bool,
     /// Only this many of the last lines.
     pub tail_lines: Option<u64>,
-    /// Only lines from then on.
+    /// Only lines from this time on.
     pub since: Option<Timestamp>,
     /// Begin each line with its time.
     pub timestamps: bool,
-    /// No more than this many bytes.
+    /// At most this many bytes.
     pub limit_bytes: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ pub struct RunLog {
     taps: Mutex<Vec<Tap>>,
 }
 
-/// One of a container's two outputs.
+/// One of a container's two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     /// Standard output, or a terminal.
@@ -74,7 +74,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// Its name in a log file.
+    /// Returns its name in a log file.
     fn name(self) -> &'static str {
         match self {
             Output::Out => "stdout",
@@ -83,7 +83,7 @@ impl Output {
     }
 }
 
-/// Somebody who gets the output as it comes.
+/// A listener that receives the output as it is written.
 #[derive(Debug, Clone)]
 struct Tap {
     output: Output,
@@ -113,10 +113,10 @@ fn generation_path(path: &Path, generation: u64, newest: u64) -> PathBuf {
 }
 
 impl RunLog {
-    /// Begins the log of one run at `path` (ending in `.log`), making its folder.
+    /// Creates the log of one run at `path` (ending in `.log`), and its folder.
     ///
     /// # Errors
-    /// Where the file cannot be made.
+    /// When the file cannot be created.
     pub fn create(path: PathBuf) -> io::Result<Arc<RunLog>> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
@@ -131,8 +131,8 @@ impl RunLog {
         }))
     }
 
-    /// The logs of the last `count` runs that lie in a container's folder, oldest first: those of an earlier process of
-    /// this node. They are complete, since the containers have ended with that process.
+    /// Returns the logs of the last `count` runs in a container's folder, oldest first, as an earlier process of this
+    /// node left them. They are complete, because the containers ended with that process.
     pub fn recall(folder: &Path, count: usize) -> Vec<Arc<RunLog>> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
         let names: Vec<String> =
@@ -158,7 +158,7 @@ impl RunLog {
         logs
     }
 
-    /// Removes its files; whoever is reading may read on.
+    /// Removes its files. Current readers can continue to read.
     pub fn remove(&self) {
         let newest = self.state.borrow().generation;
         for generation in (newest + 1).saturating_sub(MAX_FILES)..=newest {
@@ -166,10 +166,11 @@ impl RunLog {
         }
     }
 
-    /// Takes two pipes' worth of output until both end, then closes the log. A terminal has only one.
+    /// Reads the container's two pipes until both end, then closes the log. A terminal has only one pipe.
     ///
-    /// `ended` is cancelled when the container's process has ended. Others may hold its pipes open for longer; what it
-    /// wrote itself is in the pipes by then, and is in the log when [`RunLog::drained`] answers.
+    /// Cancel `ended` when the container's process has ended. Other processes may keep its pipes open longer.
+    /// Everything the container itself wrote is in the pipes by then, and [`RunLog::drained`] returns once it is in the
+    /// log.
     pub async fn collect(
         self: Arc<Self>,
         out: pipe::Receiver,
@@ -192,20 +193,20 @@ impl RunLog {
         lock(&self.taps).clear();
     }
 
-    /// Waits until all that the container's process wrote is in the log.
+    /// Waits until everything that the container's process wrote is in the log.
     pub async fn drained(&self) {
         // The sender lives as long as we do.
         let _ = self.state.subscribe().wait_for(|state| state.drained || state.closed).await;
     }
 
-    /// Waits until there will be no more of it.
+    /// Waits until nothing more will be written.
     pub async fn closed(&self) {
         // The sender lives as long as we do.
         let _ = self.state.subscribe().wait_for(|state| state.closed).await;
     }
 
-    /// The output from now on, as it comes; it ends with the run, or when nobody takes it for [`TAP_PATIENCE`].
-    /// `None` where too many listen already.
+    /// Returns the output from now on, as it is written. The stream ends with the run, or when the listener reads
+    /// nothing for [`TAP_PATIENCE`]. Returns `None` if there are already too many listeners.
     pub fn tap(&self, output: Output) -> Option<mpsc::Receiver<Bytes>> {
         let (queue, receiver) = mpsc::channel(MAX_TAPPED_CHUNKS);
         let mut taps = lock(&self.taps);
@@ -233,7 +234,7 @@ impl RunLog {
         let mut left = MAX_PIPE_BYTES;
         loop {
             let count = if drained.is_some() && ended.is_cancelled() {
-                // Not through the runtime, which knows of a pipe only what it was told last.
+                // Read directly: the runtime's readiness of a pipe may be out of date.
                 let count = nix::unistd::read(&pipe, &mut chunk).unwrap_or(0);
                 left = left.saturating_sub(count);
                 if count == 0 || left == 0 {
@@ -245,7 +246,7 @@ impl RunLog {
                 tokio::select! {
                     read = pipe.read(&mut chunk) => match read {
                         Ok(count @ 1..) => count,
-                        // A terminal ends with an error when nobody has it open any more.
+                        // A terminal returns an error once no process has it open.
                         Ok(_) | Err(_) => break,
                     },
                     () = ended.cancelled(), if drained.is_some() => 0,
@@ -260,7 +261,7 @@ impl RunLog {
         drained.into_iter().for_each(|tell| tell());
     }
 
-    /// Writes what there is of a line that will not be ended.
+    /// Writes the rest of a line that has no end.
     fn end_line(&self, output: Output, line: &mut Vec<u8>) {
         if !line.is_empty() {
             let _ = self.write(output.name(), false, line);
@@ -268,8 +269,8 @@ impl RunLog {
         }
     }
 
-    /// Adds to a line, writing it where it is whole or too long. A full disk must not end the container: its log has a
-    /// gap then.
+    /// Appends to the current line, and writes it when it is complete or too long. A full disk must not end the
+    /// container; its log has a gap instead.
     fn take(&self, output: Output, line: &mut Vec<u8>, mut piece: &[u8]) {
         while !piece.is_empty() {
             let room = MAX_PIECE_BYTES - line.len();
@@ -322,10 +323,10 @@ impl RunLog {
         Ok(())
     }
 
-    /// Reads the log.
+    /// Returns the selected lines as a stream.
     ///
     /// # Errors
-    /// Where it cannot be opened.
+    /// When the log cannot be opened.
     pub fn read(self: &Arc<Self>, wanted: Wanted) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
         let mut reader = Reader::open(Arc::clone(self), wanted)?;
         if let Some(count) = reader.wanted.tail_lines {
@@ -342,7 +343,7 @@ impl RunLog {
         Ok(stream.boxed())
     }
 
-    /// The end of the log as text, for a termination message: at most `lines` lines and `bytes` bytes.
+    /// Returns the end of the log, for a termination message: at most `lines` lines and `bytes` bytes.
     pub fn last_words(self: &Arc<Self>, lines: usize, bytes: usize) -> String {
         let Ok(mut reader) = Reader::open(Arc::clone(self), Wanted::default()) else { return String::new() };
         if reader.skip_to_tail(lines).is_err() {
@@ -354,16 +355,16 @@ impl RunLog {
     }
 }
 
-/// A place in a log.
+/// A reader's position in a log.
 struct Reader {
     log: Arc<RunLog>,
     wanted: Wanted,
     changes: watch::Receiver<LogState>,
     file: BufReader<File>,
     generation: u64,
-    /// Whether the next piece begins a line.
+    /// Whether the next piece starts a line.
     at_line_start: bool,
-    /// A record of which only a part has been written yet.
+    /// A record of which only a part has been written so far.
     unfinished: Vec<u8>,
     /// Lines read ahead to find the tail.
     pending: VecDeque<Vec<u8>>,
@@ -373,7 +374,7 @@ struct Reader {
 impl Reader {
     fn open(log: Arc<RunLog>, wanted: Wanted) -> io::Result<Reader> {
         let mut changes = log.state.subscribe();
-        // Under the writer's lock, so that no rotation comes between the number and the file.
+        // Hold the writer's lock, so that no rotation happens between reading the number and opening the file.
         let guard = lock(&log.file);
         let newest = changes.borrow_and_update().generation;
         let generation = (newest + 1).saturating_sub(MAX_FILES);
@@ -392,7 +393,7 @@ impl Reader {
         })
     }
 
-    /// The next piece of text that is wanted; `None` at the present end.
+    /// Returns the next selected piece, or `None` at the current end.
     fn piece(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             self.file.read_until(b'\n', &mut self.unfinished)?;
@@ -422,7 +423,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Turns a record into the text wanted, or nothing where it is too old or garbled.
+    /// Returns the text of a record, or `None` if it is too old or malformed.
     fn select(&mut self, record: &[u8]) -> Option<Vec<u8>> {
         let mut parts = record.splitn(4, |byte| *byte == b' ');
         let time = std::str::from_utf8(parts.next()?).ok()?;
@@ -460,7 +461,7 @@ impl Reader {
             if self.wanted.limit_bytes.is_some_and(|limit| self.sent >= limit) {
                 return Ok(None);
             }
-            // Seen before the reading, so that what is written during it wakes us again.
+            // Mark as seen before reading, so that lines written during the read wake us again.
             let closed = self.changes.borrow_and_update().closed;
             let mut text: Vec<u8> = self.pending.drain(..).flatten().collect();
             for _ in 0..LINES_PER_STEP {
@@ -483,10 +484,10 @@ impl Reader {
     }
 }
 
-/// A pipe for a process to write and for us to read.
+/// Creates a pipe: the sender for a process, the receiver for us.
 ///
 /// # Errors
-/// Where the process has no descriptors left.
+/// When the process is out of file descriptors.
 pub fn output_pipe() -> io::Result<(OwnedFd, pipe::Receiver)> {
     let (sender, receiver) = pipe::pipe()?;
     Ok((sender.into_blocking_fd()?, receiver))
@@ -502,7 +503,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_come_back_as_asked_for() {
+    async fn lines_are_selected_by_options() {
         let dir = tempfile::tempdir().unwrap();
         let log = RunLog::create(dir.path().join("0.log")).unwrap();
         for number in 0..10 {
@@ -544,13 +545,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_words_are_there_though_another_process_holds_the_pipe() {
+    async fn the_last_output_is_logged_even_if_another_process_holds_the_pipe() {
         let dir = tempfile::tempdir().unwrap();
         let log = RunLog::create(dir.path().join("0.log")).unwrap();
         let (container, receiver) = output_pipe().unwrap();
         let survivor = container.try_clone().unwrap();
         let ended = CancellationToken::new();
-        // Nothing of it has been read when the container ends: a busy machine.
+        // Nothing has been read yet when the container ends, as on a busy machine.
         File::from(container).write_all(b"first\nlast").unwrap();
         ended.cancel();
         let collecting = tokio::spawn(Arc::clone(&log).collect(receiver, None, ended));
@@ -563,7 +564,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn old_files_go() {
+    async fn old_log_files_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let log = RunLog::create(dir.path().join("0.log")).unwrap();
         let line = vec![b'x'; 5 << 20];

@@ -1,7 +1,8 @@
-//! What the node and its containers use, as rates over a short window: what metrics-server reads from a kubelet.
+//! CPU and memory usage of the node and its containers, as metrics-server reads it from a kubelet. CPU is a rate over a
+//! short window.
 //!
-//! Retention is two samples of each running container. They are taken every [`PERIOD`] and forgotten with the container;
-//! a rate is taken from the older of them, or from the container's start, to the moment of the question.
+//! Keeps two samples of each running container. Samples are taken every [`PERIOD`] and dropped with the container. A
+//! rate covers the time from the older sample, or from the container's start, to the query.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -13,19 +14,19 @@ use super::sandbox::usage::Usage;
 use super::{LocalNode, lock};
 use crate::apiserver::kubelet::{NodeUsage, PodUsage, Used};
 
-/// Between two samples; a rate is over one to two of them.
+/// Time between two samples; a rate covers one to two of them.
 pub const PERIOD: Duration = Duration::from_secs(10);
-/// Nanoseconds of one tick of `/proc/stat`.
+/// Nanoseconds per tick of `/proc/stat`.
 const TICK_NANOS: u64 = 10_000_000;
 
-/// Processor time at a moment.
+/// Total CPU time at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sample {
     at: Timestamp,
     cpu_nanos: u64,
 }
 
-/// The last two samples of something.
+/// The last two samples of a container or of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Samples {
     older: Sample,
@@ -33,7 +34,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Of something that begins now with this much processor time used.
+    /// Starts sampling at the given time and total CPU time.
     pub fn new(at: Timestamp, cpu_nanos: u64) -> Samples {
         let sample = Sample { at, cpu_nanos };
         Samples { older: sample, newer: sample }
@@ -43,7 +44,7 @@ impl Samples {
         self.older = std::mem::replace(&mut self.newer, Sample { at, cpu_nanos });
     }
 
-    /// Thousand-millionths of a processor from the older sample until now.
+    /// Returns the usage in billionths of a CPU, from the older sample until now.
     fn rate(&self, at: Timestamp, cpu_nanos: u64) -> u64 {
         let nanos = at.duration_since(self.older.at).as_nanos().max(1);
         let used = u128::from(cpu_nanos.saturating_sub(self.older.cpu_nanos)) * 1_000_000_000;
@@ -51,7 +52,7 @@ impl Samples {
     }
 }
 
-/// Samples by the sandbox's number of a container; that of the machine is 0.
+/// Samples by the sandbox's container number; 0 is the machine.
 pub type Sampled = Mutex<HashMap<u64, Samples>>;
 
 /// Takes samples until dropped.
@@ -74,19 +75,19 @@ pub async fn sample(node: Arc<LocalNode>) {
     }
 }
 
-/// Processor time that the machine has not idled, from `/proc/stat`.
+/// Returns the machine's non-idle CPU time, from `/proc/stat`.
 fn machine_cpu_nanos() -> u64 {
     busy_ticks(&std::fs::read_to_string("/proc/stat").unwrap_or_default()) * TICK_NANOS
 }
 
-/// user, nice, system, irq, softirq and steal of the first line; neither idle nor waiting for disks.
+/// Adds user, nice, system, irq, softirq and steal of the first line; not idle or iowait.
 fn busy_ticks(stat: &str) -> u64 {
     let fields = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
     let numbers: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
     [0, 1, 2, 5, 6, 7].iter().filter_map(|index| numbers.get(*index)).sum()
 }
 
-/// Memory that is not available, in bytes.
+/// Returns the memory that is not available, in bytes.
 fn machine_memory_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kibibytes = |name: &str| {
@@ -98,8 +99,8 @@ fn machine_memory_bytes() -> u64 {
 }
 
 impl LocalNode {
-    /// What the node of this name and its pods use. Where the machine poses as several nodes, each has used what its
-    /// pods have; a single one has used what the machine has.
+    /// Returns the usage of the node of this name and of its pods. If the machine poses as several nodes, a node's
+    /// usage is that of its pods; the usage of a single node is that of the machine.
     pub(super) async fn usage_of(&self, node: &str) -> Option<NodeUsage> {
         let usage = self.sandbox.measure().await.ok()?;
         let time = Timestamp::now();
@@ -160,12 +161,12 @@ mod tests {
         assert_eq!(samples.rate(at(110), 5_000_000_000), 500_000_000);
         samples.take(at(120), 5_000_000_000);
         assert_eq!(samples.rate(at(120), 5_000_000_000), 0);
-        // A clock that jumps back, or a counter that does, makes no rate.
+        // A clock or counter that goes backwards gives a rate of zero.
         assert_eq!(samples.rate(at(115), 0), 0);
     }
 
     #[test]
-    fn a_machine_that_waits_is_not_busy() {
+    fn idle_and_iowait_do_not_count_as_busy() {
         assert_eq!(busy_ticks("cpu  1 2 3 1000 500 4 5 6 7 8\ncpu0 9 9 9"), 21);
         assert_eq!(busy_ticks(""), 0);
     }

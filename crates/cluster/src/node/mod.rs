@@ -1,8 +1,8 @@
 //! The node: runs pods as local processes, with the semantics of a kubelet.
 //!
-//! An ordinary client of the API: it registers its nodes, watches pods that are bound to them, and gives each a task of
-//! its own ([`pod`]), which has containers run by the [`sandbox`] process and reports what becomes of them ([`status`]).
-//! It never reaches into the API server's store, and never touches the machine's own network or file system.
+//! It is an ordinary client of the API: it registers its nodes and watches the pods bound to them. Each pod has its own
+//! task ([`pod`]), which runs containers through the [`sandbox`] process and reports their state ([`status`]). The node
+//! never accesses the API server's store, and never touches the machine's own network or file system.
 
 mod covered;
 mod environment;
@@ -57,42 +57,43 @@ use self::sandbox::protocol::{Begin, User};
 use self::streams::LiveContainers;
 use crate::supervision::{Health, supervise};
 
-/// The user of containers that name none, where the caller is root and has no other id to lend. Not one that a machine
-/// gives to a person: that account's shell, home and lock would be the container's (sshd refuses a locked account).
+/// The user of containers that name none, if the caller is root and has no other id to offer. It must not belong to a
+/// person on any machine, or the container would get that account's shell, home and lock (sshd refuses a locked
+/// account).
 const DEFAULT_UID: u32 = 65532;
-/// The node's address, as pods' status shows it; the machine's own addresses are nobody's business.
+/// The node's address in pods' status. The machine's real addresses are not exposed.
 const HOST_IP: &str = "127.0.0.1";
-/// Where programs are looked for if the caller has no `PATH`.
+/// The search path for programs if the caller has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Runs of a container whose logs are kept: the present one and the one before.
+/// Runs of a container whose logs are kept: the current one and the previous one.
 const KEPT_RUNS: usize = 2;
-/// As much of a local environment's `etc/environment` is read.
+/// The most bytes read of a local environment's `etc/environment`.
 const MAX_ENVIRONMENT_BYTES: u64 = 64 * 1024;
 
-/// What a node is to be like.
+/// The configuration of a node.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// The directory for volumes, logs and the like; it must exist and be private to the caller.
+    /// The directory for volumes, logs and the like. It must exist and be private to the caller.
     pub state: PathBuf,
-    /// Folders of the cluster whose files no pod sees.
+    /// Folders of the cluster that are hidden from pods.
     pub secret: Vec<PathBuf>,
-    /// Image names and the local environments that stand for them.
+    /// Maps image names to local environments.
     pub images: BTreeMap<String, PathBuf>,
-    /// How many nodes the machine poses as. Each shows an equal share of it.
+    /// The number of nodes that the machine poses as. Each has an equal share of it.
     pub nodes: u32,
-    /// GPUs per node; no device stands behind them.
+    /// Simulated GPUs per node.
     pub gpus: u32,
-    /// Between two heartbeats.
+    /// Time between two heartbeats.
     pub heartbeat: std::time::Duration,
     /// How pods are isolated.
     pub mode: ModeChoice,
-    /// The beginning of the command that runs this program into [`sandbox_main`].
+    /// The command (argv) that runs this program into [`sandbox_main`].
     pub sandbox_program: Vec<OsString>,
-    /// Where failures of the node's parts are recorded.
+    /// Records failures of the node's parts.
     pub health: Health,
 }
 
-/// Why there is no node.
+/// Why a node could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// Its directory cannot be used.
@@ -103,7 +104,7 @@ pub enum NodeError {
         /// Why.
         source: io::Error,
     },
-    /// Its sandbox process does not start, or the mode asked for is not possible.
+    /// Its sandbox process does not start, or the requested mode is not possible.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     /// The API refused its registration.
@@ -111,7 +112,7 @@ pub enum NodeError {
     Register(#[from] kube::Error),
 }
 
-/// A running node. [`NodeHandle::stop`] ends it; dropping it ends it too, but does not wait.
+/// A running node. [`NodeHandle::stop`] ends it and waits; dropping it ends it without waiting.
 pub struct NodeHandle {
     node: Arc<LocalNode>,
     api: Option<TcpListener>,
@@ -120,27 +121,28 @@ pub struct NodeHandle {
 }
 
 impl NodeHandle {
-    /// How pods are isolated, and why not better.
+    /// Returns how pods are isolated, and why not more strictly.
     pub fn mode(&self) -> Mode {
         self.node.mode.clone()
     }
 
-    /// The names under which the node is registered.
+    /// Returns the names under which the node is registered.
     pub fn names(&self) -> &[String] {
         &self.node.names
     }
 
-    /// Where pods knock for the API, in their own network; once, and nothing where they have no such network.
+    /// Returns the listener for API connections from the pods' own network. Only the first call returns it, and only if
+    /// pods have such a network.
     pub fn take_api_listener(&mut self) -> Option<TcpListener> {
         self.api.take()
     }
 
-    /// Who answers for logs.
+    /// Returns the kubelet API: logs, exec, attach, port forwarding and usage.
     pub fn kubelet(&self) -> Arc<dyn Kubelet> {
         Arc::clone(&self.node) as Arc<dyn Kubelet>
     }
 
-    /// Ends every pod's processes and returns when nothing of them is left. The API is not told: it ends too.
+    /// Ends the processes of all pods and returns when none is left. The API is not updated, because it ends too.
     pub async fn stop(self) {
         self.stop.cancel();
         self.tasks.close();
@@ -157,10 +159,10 @@ impl Drop for NodeHandle {
     }
 }
 
-/// By pod uid and container name: the logs of the last runs, oldest first.
+/// The logs of the last runs, oldest first, by pod uid and container name.
 type Logs = HashMap<(String, String), Vec<Arc<RunLog>>>;
 
-/// What all pods of the node share.
+/// The state that all pods of the node share.
 pub struct LocalNode {
     client: kube::Client,
     sandbox: Sandbox,
@@ -171,12 +173,12 @@ pub struct LocalNode {
     /// Nodes without power.
     dark: Mutex<power::Dark>,
     devices: Mutex<gpus::Devices>,
-    /// A node has power again: its heartbeat is due.
+    /// Notified when a node has power again and its heartbeat is due.
     pulse: tokio::sync::Notify,
     images: BTreeMap<String, PathBuf>,
-    /// Folders that no pod sees, free of links.
+    /// Folders hidden from pods, with symbolic links resolved.
     secret: Vec<PathBuf>,
-    /// Where the directories of claims are.
+    /// The folder of the directories behind claims.
     claims: PathBuf,
     runtime: PathBuf,
     log_folder: PathBuf,
@@ -192,13 +194,13 @@ pub struct LocalNode {
     logs: Mutex<Logs>,
     /// The containers that run now.
     live: LiveContainers,
-    /// Processes that run beside them for clients.
+    /// The number of processes that run beside containers for clients.
     processes: AtomicUsize,
-    /// By uid of the pods that have a sandbox: cancelled when it goes.
+    /// The pods that have a sandbox, by uid. The token is cancelled when the sandbox is removed.
     sandboxes: Mutex<HashMap<String, CancellationToken>>,
-    /// What containers have used a while ago.
+    /// Earlier usage samples of containers.
     sampled: metrics::Sampled,
-    /// This node, for what goes on where its caller does not.
+    /// A reference to this node, for tasks that outlive the call that starts them.
     own: Weak<LocalNode>,
 }
 
@@ -206,10 +208,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the node: its sandbox, its registration, its watch. Returns when it is registered.
+/// Starts the node: its sandbox, its registration and its watch. Returns when the node is registered.
 ///
 /// # Errors
-/// See [`NodeError`]; nothing is left running then.
+/// See [`NodeError`]. Nothing is left running then.
 pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandle, NodeError> {
     let runtime = options.state.join("run");
     let unusable = |source| NodeError::State { path: runtime.clone(), source };
@@ -230,7 +232,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     let covered = covered::covered(&covered::Machine::look(), secret.clone(), &images);
     let begin = Begin { mode: options.mode, runtime: runtime.clone(), cgroup, covered };
     let (sandbox, mode) = Sandbox::begin(&options.sandbox_program, begin).await?;
-    // Without one, names of pods stand in hosts files all the same.
+    // Without a name server, pods are still found through hosts files.
     let isolates = mode.kind.isolates();
     let sockets = opened(isolates, services::listen(&sandbox), "pods have no name server").await;
     let api = opened(isolates, services::listen_for_api(&sandbox), "pods cannot reach the API").await;
@@ -274,7 +276,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
     Ok(NodeHandle { node, api, stop, tasks })
 }
 
-/// Starts what the node does for as long as it runs.
+/// Starts the tasks that run as long as the node.
 fn start_parts(
     node: &Arc<LocalNode>,
     writer: events::Writer,
@@ -311,10 +313,11 @@ fn start_parts(
     }
 }
 
-/// Something that the node does for as long as it runs, until its token is cancelled.
+/// A task that runs as long as the node, until its token is cancelled.
 type Part = Box<dyn Fn(Arc<LocalNode>, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What is opened in the pods' own network, where they have one and it can be; else pods go on without it.
+/// Awaits something to open in the pods' own network. Returns `None` if pods have no such network or opening fails;
+/// pods then run without it.
 async fn opened<T, E: std::fmt::Display>(
     isolates: bool,
     opening: impl Future<Output = Result<T, E>>,
@@ -326,8 +329,8 @@ async fn opened<T, E: std::fmt::Display>(
     opening.await.map_err(|why| tracing::warn!(%why, "{lack}")).ok()
 }
 
-/// What runs where a container names no command, as an image's `ENTRYPOINT`: the lines of the local environment's file
-/// `etc/entrypoint`, with `${DIR}` for its own folder.
+/// Returns the command of a container that names none, as an image's `ENTRYPOINT`: the lines of the local environment's
+/// file `etc/entrypoint`, with `${DIR}` replaced by its own folder.
 fn entry_of(directory: &Path) -> Vec<String> {
     use std::io::Read as _;
     let Ok(file) = std::fs::File::open(directory.join("etc/entrypoint")) else { return Vec::new() };
@@ -344,13 +347,13 @@ fn entry_of(directory: &Path) -> Vec<String> {
     }
 }
 
-/// The absolute entries of the node's own `PATH`.
+/// Returns the absolute entries of the node's own `PATH`.
 fn own_path() -> Vec<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':').filter(|entry| entry.starts_with('/')).map(str::to_owned).collect()
 }
 
-/// The variables of a local environment; one without the file, or with a file of unreasonable size, brings none.
+/// Returns the variables of a local environment; empty if the file is missing or too large.
 fn brought_by(directory: &Path) -> Vec<(String, String)> {
     use std::io::Read as _;
     let Ok(file) = std::fs::File::open(directory.join("etc/environment")) else { return Vec::new() };
@@ -364,29 +367,30 @@ fn brought_by(directory: &Path) -> Vec<(String, String)> {
     }
 }
 
-/// An image's name without tag and digest.
+/// Returns an image's name without tag and digest.
 fn repository_of(image: &str) -> &str {
     let name = image.split('@').next().unwrap_or(image);
     let last = name.rfind('/').map_or(0, |slash| slash + 1);
     name[last..].find(':').map_or(name, |colon| &name[..last + colon])
 }
 
-/// Bytes in lower-case hexadecimal.
+/// Encodes bytes in lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl LocalNode {
-    /// The local environment that an image name stands for.
+    /// Returns the local environment mapped to an image name.
     fn environment_of(&self, image: &str) -> Option<&PathBuf> {
-        // A name without a tag is that with the tag `latest`.
+        // A name without a tag means the tag `latest`.
         let untagged = || image.strip_suffix(":latest").and_then(|name| self.images.get(name));
         let tagged = || self.images.get(&format!("{image}:latest"));
         self.images.get(image).or_else(untagged).or_else(tagged)
     }
 
-    /// The folders that containers find programs in besides the machine's usual ones: the local environments of all images,
-    /// since one may use what another brings, and the node's own `PATH`. Those that exist, parents before children.
+    /// Returns the folders in which containers find programs besides the machine's usual ones: the local environments
+    /// of all images, since one may use what another provides, and the node's own `PATH`. Contains only existing
+    /// folders, parents before children.
     fn program_folders(&self) -> BTreeSet<PathBuf> {
         let environments = self.images.values().cloned();
         environments
@@ -395,8 +399,8 @@ impl LocalNode {
             .collect()
     }
 
-    /// Why a container of this image cannot be started: its repository is mapped by other tags than this one, so that this one is
-    /// a slip, or an image that nobody brought. Of a repository that is not mapped at all nothing is known.
+    /// Returns why the image cannot be pulled: its repository is mapped, but under other tags only. The tag is then a
+    /// typo, or an image that was not provided. Returns `None` for repositories that are not mapped at all.
     fn pull_fault(&self, image: &str) -> Option<String> {
         if self.environment_of(image).is_some() {
             return None;
@@ -413,12 +417,12 @@ impl LocalNode {
         })
     }
 
-    /// What runs where a container of this image names no command.
+    /// Returns the command of a container of this image that names none.
     fn entry(&self, image: &str) -> Vec<String> {
         self.environment_of(image).map(|directory| entry_of(directory)).unwrap_or_default()
     }
 
-    /// What stands in a container's `imageID`: no digest, since nothing was pulled.
+    /// Returns a container's `imageID`. It has no digest, because nothing was pulled.
     fn image_id(&self, image: &str) -> String {
         match self.environment_of(image) {
             Some(directory) => format!("local:{}", directory.display()),
@@ -451,7 +455,7 @@ impl LocalNode {
         }
     }
 
-    /// As whom a container runs that names no user.
+    /// Returns the user of a container that names none.
     fn default_user(&self) -> User {
         let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
         match self.mode.kind {
@@ -460,13 +464,14 @@ impl LocalNode {
         }
     }
 
-    /// The group that volumes shall belong to, where this node may change owners.
+    /// Returns the group that owns the pod's volumes, if this node may change owners.
     fn owner_group(&self, spec: &PodSpec) -> Option<u32> {
         let group = spec.security_context.as_ref().and_then(|context| context.fs_group);
         group.and_then(|group| u32::try_from(group).ok()).filter(|_| self.mode.kind == ModeKind::Root)
     }
 
-    /// The variables that an image would bring. Nothing of the caller's environment but `LANG` and its `PATH`.
+    /// Returns the variables that an image would set. Of the caller's environment, only `LANG` and `PATH` are passed
+    /// on.
     fn base_variables(&self, pod: &Pod, container: &Container, user: &User, temporary: &Path) -> Variables {
         let mut variables = Variables::default();
         let mut path = own_path();
@@ -496,26 +501,26 @@ impl LocalNode {
             variables.set("CUDA_VISIBLE_DEVICES", devices);
         }
         if user.uid == 0 {
-            // An image made for root would have them.
+            // An image made for root would set these.
             variables.set("OMPI_ALLOW_RUN_AS_ROOT", "1");
             variables.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         }
         if !self.mode.kind.isolates() {
-            // Of daemons that share a machine's name, Open MPI 5 takes some for one node's, and not the same on each
-            // rank: in its hierarchical collectives the ranks then wait for each other for ever.
+            // Daemons here share the machine's name. Open MPI 5 takes some of them for one node's, and not the same
+            // ones on each rank. In its hierarchical collectives the ranks then wait for each other forever.
             variables.set("OMPI_MCA_coll", "^han");
             variables.set("ODH_LAUNCH_REGISTRY", self.registry(pod).display().to_string());
             variables.set("ODH_POD_NAME", pod::hostname(pod));
             variables.set("TMPDIR", temporary.display().to_string());
-            // Ranks of two pods have one host name here, and Open MPI would have them share memory that lies in two
-            // folders: it must use the network between all of them.
+            // Ranks of two pods have the same host name here, so Open MPI would use shared memory between them, but its
+            // files are in two different folders. It must use the network between all ranks.
             variables.set("OMPI_MCA_pml", "ob1");
             variables.set("OMPI_MCA_btl", "tcp,self");
         }
         variables
     }
 
-    /// The numbers of the container's simulated GPUs, as `CUDA_VISIBLE_DEVICES` has them; empty if it has none.
+    /// Returns the container's simulated GPUs as `CUDA_VISIBLE_DEVICES`; empty if it has none.
     fn devices_of(&self, pod: &Pod, container: &Container) -> String {
         let (Some(spec), Some(uid)) = (pod.spec.as_ref(), pod.metadata.uid.as_deref()) else {
             return String::new();
@@ -525,7 +530,7 @@ impl LocalNode {
         numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
     }
 
-    /// Plain mode: the directory in which the namespace's launch agents tell where they listen.
+    /// Plain mode: returns the directory where the namespace's launch agents publish their listening addresses.
     fn registry(&self, pod: &Pod) -> PathBuf {
         let folder =
             self.runtime.join("registry").join(pod.metadata.namespace.as_deref().unwrap_or_default());
@@ -533,7 +538,7 @@ impl LocalNode {
         folder
     }
 
-    /// The folder of all that lives as long as a pod's containers.
+    /// Returns the folder of everything that lives as long as a pod's containers.
     fn pod_folder(&self, uid: &str) -> PathBuf {
         self.runtime.join("pods").join(uid)
     }
@@ -551,7 +556,7 @@ impl LocalNode {
     fn begin_log(&self, pod: &Pod, container: &str, restarts: i32) -> io::Result<Arc<RunLog>> {
         let folder = self.pod_log_folder(pod).join(container);
         let key = (pod.metadata.uid.clone().unwrap_or_default(), container.to_owned());
-        // Of runs before this node's own start only the files know.
+        // Runs before this node's start are known only from their files.
         let known = lock(&self.logs).contains_key(&key);
         let before = if known { Vec::new() } else { RunLog::recall(&folder, KEPT_RUNS) };
         let log = RunLog::create(folder.join(format!("{restarts}.log")))?;

@@ -1,10 +1,10 @@
-//! How far pods are isolated on this machine: the wish, what was really possible, and why nothing stronger was.
+//! The isolation of pods on this machine: the requested mode, the mode in force, and why no stronger one is possible.
 //!
-//! Values only: the choice itself is made by the sandbox process, which tries (see `sandbox::choose`).
+//! Values only. The sandbox process chooses the mode by trying (see `sandbox::choose`).
 
 use serde::{Deserialize, Serialize};
 
-/// The mode that the caller asks for.
+/// The mode that the caller requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModeChoice {
@@ -32,7 +32,7 @@ pub enum ModeKind {
 }
 
 impl ModeKind {
-    /// The word that stands in annotations, flags and messages.
+    /// Returns the name used in annotations, flags and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             ModeKind::Rootless => "rootless",
@@ -41,7 +41,7 @@ impl ModeKind {
         }
     }
 
-    /// Whether pods have namespaces of their own.
+    /// Returns whether pods have their own namespaces.
     pub fn isolates(self) -> bool {
         self != ModeKind::Plain
     }
@@ -53,13 +53,13 @@ impl std::fmt::Display for ModeKind {
     }
 }
 
-/// What the node really uses.
+/// The isolation that the node actually uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mode {
     /// The isolation in force.
     pub kind: ModeKind,
-    /// Why no stronger mode is in force, or `None` where the strongest is.
+    /// Why no stronger mode is in force; `None` if it is the strongest.
     pub reason: Option<String>,
-    /// Whether memory and CPU limits are enforced by cgroups; if not, why not.
+    /// Whether cgroups enforce memory and CPU limits; the error says why not.
     pub limits: Result<(), String>,
 }

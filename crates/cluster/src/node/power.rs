@@ -1,8 +1,9 @@
-//! The power of a virtual node: cut by an annotation on its Node, as if somebody had pulled the plug.
+//! Simulated power outages: an annotation on a Node cuts its power, as if the machine had been unplugged.
 //!
-//! A node without power sends no heartbeat and reports nothing: its pods' processes are killed at once, and the API goes
-//! on showing what it last heard, until the node life cycle says otherwise. With power again the node starts what is
-//! still bound to it, as a kubelet does after a reboot. What it must not do: tell the API about a pod of a dark node.
+//! A node without power sends no heartbeat and reports nothing. Its pods' processes are killed at once, and the API
+//! keeps their last reported state until the node lifecycle controller acts. With power again, the node starts the pods
+//! still bound to it, as a kubelet does after a reboot. Nothing about the pods of a node without power may be reported
+//! to the API.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::{LocalNode, lock};
 /// Pods of nodes without power, by uid, as last seen.
 pub type Parked = HashMap<String, Arc<Pod>>;
 
-/// The annotation asks for the power to be off.
+/// Returns whether the annotation asks for the power to be off.
 pub fn is_off(node: &Node) -> bool {
     let annotations = node.metadata.annotations.as_ref();
     annotations
@@ -23,11 +24,11 @@ pub fn is_off(node: &Node) -> bool {
         .is_some_and(|power| power == api::POWER_OFF)
 }
 
-/// The nodes that have no power.
+/// The names of the nodes without power.
 #[derive(Debug, Default)]
 pub struct Dark(BTreeSet<String>);
 
-/// What a look at a Node changes.
+/// A change of a node's power.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Switch {
     /// Its power is cut.
@@ -37,12 +38,12 @@ pub enum Switch {
 }
 
 impl Dark {
-    /// The node has no power.
+    /// Returns whether the node has no power.
     pub fn contains(&self, name: &str) -> bool {
         self.0.contains(name)
     }
 
-    /// Takes in what the Node asks for; None: nothing changes.
+    /// Applies the Node's annotation. Returns `None` if nothing changes.
     pub fn obey(&mut self, name: &str, node: &Node) -> Option<Switch> {
         match is_off(node) {
             true => self.0.insert(name.to_owned()).then_some(Switch::Off),
@@ -51,7 +52,7 @@ impl Dark {
     }
 }
 
-/// Kills everything that runs for these pods, without a word to the API.
+/// Kills everything that runs for these pods, without reporting it to the API.
 pub async fn kill(node: &LocalNode, uids: &[String]) {
     join_all(uids.iter().map(|uid| async move {
         let _ = node.sandbox.remove_pod(uid).await;
@@ -60,7 +61,7 @@ pub async fn kill(node: &LocalNode, uids: &[String]) {
     .await;
 }
 
-/// The node that a pod is bound to.
+/// Returns the node that a pod is bound to.
 pub fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }

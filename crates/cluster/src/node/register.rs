@@ -1,4 +1,4 @@
-//! The node's registration: Node objects with what the machine has, and Leases as heartbeats.
+//! Registers the nodes: Node objects with the machine's capacity, and Leases as heartbeats.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use serde_json::json;
 use super::environment::Facts;
 use super::{LocalNode, lock};
 
-/// kubelet's `nodeLeaseDurationSeconds`; the lease is renewed every quarter of it.
+/// kubelet's `nodeLeaseDurationSeconds`. The lease is renewed four times in this period.
 const LEASE_SECONDS: i32 = 40;
-/// Between two renewals, unless the cluster wants them sooner.
+/// Time between two renewals, unless the cluster is configured with a shorter one.
 pub const RENEWAL: Duration = Duration::from_secs(10);
 /// Nodes in one rack.
 const RACK: usize = 2;
-/// Every so many renewals the whole status is written too; kubelet's `nodeStatusReportFrequency` is five minutes.
+/// Renewals per update of the whole status; kubelet's `nodeStatusReportFrequency` is five minutes.
 const RENEWALS_PER_STATUS: u32 = 30;
-/// Pods per node. kubelet's default of 110 is for machines whose pods are heavier.
+/// Pods per node. kubelet's default of 110 assumes heavier pods.
 const MAX_PODS: u32 = 500;
-/// Where leases of nodes live.
+/// The namespace of the nodes' Leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
-/// The Kubernetes release whose kubelet this node stands for.
+/// The kubelet version that the nodes report.
 const KUBELET_VERSION: &str = "v1.36.0";
 
-/// What each of `nodes` nodes has of the machine.
+/// Returns each node's share of the machine's resources.
 pub fn machine_facts(host_ip: &str, nodes: u32) -> Facts {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -51,12 +51,13 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// Whole processors as such, else thousandths.
+/// Formats whole CPUs as such, otherwise as millis.
 fn cpu(millis: u64) -> String {
     if millis.is_multiple_of(1000) { (millis / 1000).to_string() } else { format!("{millis}m") }
 }
 
-/// Rack and zone of the node at `position` of `count`: two nodes to a rack, half of the racks to each of two zones.
+/// Returns the rack and zone of the node at `position` of `count`: two nodes per rack, half of the racks in each of two
+/// zones.
 fn place_of(position: usize, count: usize) -> (String, String) {
     let racks = count.div_ceil(RACK);
     let rack = position / RACK;
@@ -121,7 +122,7 @@ fn status(node: &LocalNode, name: &str, since: Timestamp) -> NodeStatus {
     }
 }
 
-/// Go's names of architectures, which Kubernetes uses.
+/// Returns Go's name of the architecture, as Kubernetes uses it.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -170,10 +171,10 @@ fn node_object(node: &LocalNode, name: &str) -> Node {
     }
 }
 
-/// Makes or renews the Node objects.
+/// Creates or updates the Node objects.
 ///
 /// # Errors
-/// What the API answers.
+/// Errors of the API.
 pub async fn register(node: &Arc<LocalNode>) -> Result<(), kube::Error> {
     let api: Api<Node> = Api::all(node.client.clone());
     for name in &node.names {
@@ -182,7 +183,7 @@ pub async fn register(node: &Arc<LocalNode>) -> Result<(), kube::Error> {
             Err(kube::Error::Api(answer)) if answer.is_already_exists() => {
                 let patch = json!({"metadata": {"labels": object.metadata.labels, "annotations": object.metadata.annotations}});
                 let known = api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
-                // Of a time before this process: it stays without power until somebody gives it back.
+                // The Node is from an earlier process and has no power: it stays off until the annotation changes.
                 if lock(&node.dark).obey(name, &known).is_some() {
                     continue;
                 }
@@ -206,7 +207,7 @@ async fn write_status(
     api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop)
 }
 
-/// Renews leases, and rarely the status, until dropped.
+/// Renews the Leases, and every so often the status, until dropped.
 pub async fn heartbeat(node: Arc<LocalNode>) {
     let since = Timestamp::now();
     let nodes: Api<Node> = Api::all(node.client.clone());
@@ -267,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn racks_fill_zones() {
+    fn nodes_are_spread_over_racks_and_zones() {
         let places = |count: usize| -> Vec<String> {
             (0..count).map(|n| place_of(n, count)).map(|(rack, zone)| format!("{zone}/{rack}")).collect()
         };
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_shared_out() {
+    fn cpus_are_divided_among_nodes() {
         assert_eq!((cpu(2000), cpu(666)), ("2".to_owned(), "666m".to_owned()));
         let (whole, part) = (machine_facts("", 1), machine_facts("", 4));
         assert_eq!(part.cpu_millis, whole.cpu_millis / 4);

@@ -1,4 +1,4 @@
-//! A pod's status from what is known of its containers. Pure: the clock comes in, nothing goes out but the value.
+//! Computes a pod's status from the state of its containers. Pure: the caller passes the time.
 //!
 //! Phases and conditions follow kubelet (`pkg/kubelet/kubelet_pods.go` `getPhase`, `pkg/kubelet/status/generate.go`).
 
@@ -13,47 +13,47 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::environment::nanos;
 
-/// The condition on pods whose limits nobody enforces.
+/// The condition of pods whose resource limits are not enforced.
 pub const LIMITS_NOT_ENFORCED: &str = "LimitsNotEnforced";
 
-/// Where a container stands.
+/// The state of a container.
 #[derive(Debug, Clone, PartialEq)]
 pub enum State {
-    /// Not running; why, and more about it.
+    /// Not running: reason and message.
     Waiting(&'static str, Option<String>),
-    /// Running since then.
+    /// Running since the given time.
     Running(Timestamp),
     /// Ended.
     Terminated(Box<ContainerStateTerminated>),
 }
 
-/// What is known of one container.
+/// The record of one container.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerRecord {
     /// Its name.
     pub name: String,
-    /// The image it names.
+    /// The image in its spec.
     pub image: String,
-    /// What that name stands for here.
+    /// The local meaning of that image name.
     pub image_id: String,
-    /// Where it stands.
+    /// Its current state.
     pub state: State,
-    /// How the run before ended.
+    /// How the previous run ended.
     pub last: Option<ContainerStateTerminated>,
-    /// How often it was started again.
+    /// The number of restarts.
     pub restarts: i32,
-    /// Whether it runs and its readiness probe, if any, says so.
+    /// Whether it runs and its readiness probe, if any, has succeeded.
     pub ready: bool,
     /// Whether it runs and its startup probe and postStart hook, if any, have passed.
     pub started: bool,
-    /// The present or last run's id.
+    /// The id of the current or last run.
     pub id: Option<String>,
-    /// An init container that keeps running.
+    /// Whether it is an init container that keeps running.
     pub sidecar: bool,
 }
 
 impl ContainerRecord {
-    /// A container that has not started.
+    /// Creates the record of a container that has not started.
     pub fn new(container: &Container, image_id: String, waiting: &'static str) -> ContainerRecord {
         ContainerRecord {
             name: container.name.clone(),
@@ -107,32 +107,32 @@ impl ContainerRecord {
     }
 }
 
-/// What is known of a pod.
+/// The record of a pod.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PodRecord {
     /// Init containers, in order.
     pub init: Vec<ContainerRecord>,
-    /// Containers.
+    /// Regular containers.
     pub main: Vec<ContainerRecord>,
-    /// Its address, once its sandbox is there.
+    /// Its address, once its sandbox exists.
     pub address: Option<Ipv4Addr>,
     /// The node's address.
     pub host_ip: String,
-    /// When the node took it on.
+    /// When the node accepted it.
     pub start_time: Option<Timestamp>,
-    /// Whether its sandbox is there.
+    /// Whether its sandbox exists.
     pub sandbox: bool,
-    /// Whether it is over: nothing will be started any more.
+    /// Whether it is over: nothing will be started again.
     pub over: bool,
-    /// Why it failed as a whole (reason, message), whatever its containers did.
+    /// Why the pod as a whole failed (reason, message), whatever its containers did.
     pub verdict: Option<(String, String)>,
     /// Why limits are not enforced.
     pub limits_missing: Option<String>,
-    /// The conditions as last reported: times move on change only.
+    /// The conditions last reported. Transition times change only with the condition's status.
     pub conditions: Vec<PodCondition>,
 }
 
-/// The status to report.
+/// Computes the status to report.
 pub fn compute(pod: &Pod, record: &PodRecord, now: Timestamp) -> PodStatus {
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
@@ -246,19 +246,19 @@ fn conditions(pod: &Pod, record: &PodRecord, phase: &str, now: Timestamp) -> Vec
             since(condition, &record.conditions, now)
         })
         .collect();
-    // Those of the scheduler and of controllers stay as they are.
+    // Keep conditions of the scheduler and of controllers as they are.
     result.extend(others.filter(|condition| !own.contains(&condition.type_.as_str())).cloned());
     result
 }
 
-/// Keeps the time of a condition whose status has not changed.
+/// Keeps the transition time of a condition whose status has not changed.
 fn since(mut condition: PodCondition, before: &[PodCondition], now: Timestamp) -> PodCondition {
     let old = before.iter().find(|old| old.type_ == condition.type_ && old.status == condition.status);
     condition.last_transition_time = old.and_then(|old| old.last_transition_time.clone()).or(Some(Time(now)));
     condition
 }
 
-/// `pkg/apis/core/v1/helper/qos`: Guaranteed where every container's limits equal its requests, for both resources.
+/// `pkg/apis/core/v1/helper/qos`: Guaranteed if every container's limits equal its requests, for both resources.
 fn qos_class(spec: &PodSpec) -> &'static str {
     let containers: Vec<&Container> =
         spec.containers.iter().chain(spec.init_containers.iter().flatten()).collect();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_keep_their_time_and_those_of_others() {
+    fn unchanged_and_foreign_conditions_are_kept() {
         let running = State::Running(Timestamp::UNIX_EPOCH);
         let mut record = record(&[running.clone(), running]);
         let first = compute(&pod("Never"), &record, Timestamp::UNIX_EPOCH).conditions.unwrap();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_service_follow_upstream() {
+    fn qos_classes_follow_upstream() {
         for (resources, wanted) in [
             (json!({}), "BestEffort"),
             (json!({"requests": {"cpu": "1"}}), "Burstable"),

@@ -1,8 +1,8 @@
-//! Processes that a person talks to: exec and attach, and connections into a pod, as a kubelet offers them.
+//! Interactive processes: exec, attach, and connections into a pod, as a kubelet offers them.
 //!
-//! Comes in: what the API server was asked ([`Kubelet`](crate::apiserver::kubelet::Kubelet)). Goes out: a
-//! [`Process`] with its streams, a queue each. Nothing of WebSockets or SPDY is known here. Every process ends with its
-//! container at the latest; when a client goes away, its terminal hangs up, or its pipes close, as under containerd.
+//! Takes requests of the API server ([`Kubelet`](crate::apiserver::kubelet::Kubelet)) and returns a [`Process`] with a
+//! queue per stream. Independent of WebSockets and SPDY. Every process ends with its container at the latest. When a
+//! client goes away, its terminal hangs up or its pipes close, as under containerd.
 
 use std::collections::HashMap;
 use std::io;
@@ -29,14 +29,14 @@ use super::sandbox::resize_terminal;
 use super::{LocalNode, lock};
 use crate::apiserver::kubelet::{ConnectRequest, ExecRequest, Process, Resize, StreamError, StreamRequest};
 
-/// Processes that may run beside containers at a time, for clients; the rest are refused.
+/// Simultaneous processes beside containers for clients; further ones are refused.
 const MAX_PROCESSES: usize = 256;
-/// Pieces of input that may wait for a process.
+/// Pieces of input queued for a process.
 const MAX_QUEUED_INPUT: usize = 16;
-/// How long a connection into a pod may take to come about.
+/// Timeout for opening a connection into a pod.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A container that runs now, as far as its clients need it.
+/// A running container, as its clients need it.
 pub struct Live {
     /// Its node.
     pub node: String,
@@ -44,29 +44,29 @@ pub struct Live {
     pub namespace: String,
     /// The pod's name.
     pub pod: String,
-    /// How to run something beside it.
+    /// The data for running a process beside it.
     pub target: Target,
     /// Its output.
     pub log: Arc<RunLog>,
-    /// Its standard input, if it has one; the first client takes it where the container wants only one.
+    /// Its standard input, if it has one. If the container accepts only one client, the first takes it.
     pub input: Mutex<Option<mpsc::Sender<Bytes>>>,
     /// Whether only the first client may write (`stdinOnce`).
     pub input_once: bool,
-    /// The other end of its terminal, if it has one.
+    /// The other end of its terminal, if any.
     pub terminal: Option<Arc<OwnedFd>>,
 }
 
-/// The containers that run now, by the pod's uid and their own name.
+/// The running containers, by the pod's uid and the container's name.
 pub type LiveContainers = Mutex<HashMap<(String, String), Arc<Live>>>;
 
-/// Keeps a container known for as long as it is not dropped.
+/// Keeps a container registered until dropped.
 pub struct Known<'a> {
     live: &'a LiveContainers,
     key: (String, String),
 }
 
 impl<'a> Known<'a> {
-    /// Makes a container known.
+    /// Registers a container.
     pub fn new(node: &'a LocalNode, key: (String, String), container: Live) -> Known<'a> {
         let samples = Samples::new(Timestamp::now(), 0);
         lock(&node.sampled).insert(container.target.process, samples);
@@ -81,9 +81,9 @@ impl Drop for Known<'_> {
     }
 }
 
-/// Both ends of what a process reads and writes: the sandbox's, to go along with a request, and ours.
+/// Both ends of a process's streams: the sandbox's, sent with a request, and ours.
 pub struct Ends {
-    /// What kind of streams they are.
+    /// The kind of streams.
     pub streams: Streams,
     /// The sandbox's ends.
     pub descriptors: Vec<OwnedFd>,
@@ -92,23 +92,23 @@ pub struct Ends {
     terminal: Option<OwnedFd>,
 }
 
-/// Our ends, once the process runs.
+/// Our ends, once the process has started.
 pub struct Connected {
-    /// Where its input goes.
+    /// Its standard input.
     pub input: Option<pipe::Sender>,
-    /// Its output, or all that its terminal shows.
+    /// Its standard output, or everything that its terminal shows.
     pub output: pipe::Receiver,
-    /// Its errors, without a terminal.
+    /// Its standard error, without a terminal.
     pub error: Option<pipe::Receiver>,
-    /// The other end of its terminal.
+    /// The other end of its terminal, if any.
     pub terminal: Option<Arc<OwnedFd>>,
 }
 
 impl Ends {
-    /// Makes them.
+    /// Creates both ends.
     ///
     /// # Errors
-    /// Where this process has no descriptors left.
+    /// When this process is out of file descriptors.
     pub fn make(input: bool, terminal: bool) -> io::Result<Ends> {
         if terminal {
             let Handed { ours, theirs } = Handed::new()?;
@@ -126,10 +126,10 @@ impl Ends {
         Ok(Ends { streams: Streams::All, descriptors, input: Some(sender), outputs, terminal: None })
     }
 
-    /// Ours, once the sandbox has said that the process runs.
+    /// Returns our ends, after the sandbox has reported that the process runs.
     ///
     /// # Errors
-    /// Where there is no terminal after all.
+    /// When there is no terminal after all.
     pub fn connect(mut self) -> io::Result<Connected> {
         let Some(socket) = self.terminal else {
             let output = self.outputs.pop().ok_or_else(|| io::Error::other("no standard output"))?;
@@ -138,14 +138,14 @@ impl Ends {
         let other = receive_descriptor(&socket).map_err(io::Error::other)?;
         let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK);
         nix::fcntl::fcntl(&other, flags)?;
-        // A terminal can be waited for as a pipe can; "unchecked" means only that it need not be one.
+        // A terminal can be polled like a pipe; "unchecked" only skips the check that it is one.
         let output = pipe::Receiver::from_owned_fd_unchecked(other.try_clone()?)?;
         let input = pipe::Sender::from_owned_fd_unchecked(other.try_clone()?)?;
         Ok(Connected { input: Some(input), output, error: None, terminal: Some(Arc::new(other)) })
     }
 }
 
-/// A queue whose pieces are written to a process until it takes no more or nobody can send any more.
+/// Returns a queue whose pieces are written to a process, until the process stops reading or all senders are dropped.
 pub fn feed(mut input: pipe::Sender) -> mpsc::Sender<Bytes> {
     let (sender, mut receiver) = mpsc::channel::<Bytes>(MAX_QUEUED_INPUT);
     tokio::spawn(async move {
@@ -158,13 +158,13 @@ pub fn feed(mut input: pipe::Sender) -> mpsc::Sender<Bytes> {
     sender
 }
 
-/// What a process writes; if nobody wants it, it is read and dropped, so that the process goes on.
+/// Returns a process's output. Unwanted output is read and discarded, so that the process can continue.
 fn chunks(mut pipe: pipe::Receiver, wanted: bool) -> Option<BoxStream<'static, Bytes>> {
     if !wanted {
         tokio::spawn(async move { tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await });
         return None;
     }
-    // An error is how a terminal ends.
+    // A terminal ends with an error.
     let readable = ReaderStream::new(pipe).take_while(|chunk| futures::future::ready(chunk.is_ok()));
     Some(readable.filter_map(|chunk| futures::future::ready(chunk.ok())).boxed())
 }
@@ -182,7 +182,7 @@ fn resizer(terminal: Option<Arc<OwnedFd>>) -> Option<Resize> {
     }))
 }
 
-/// Counts a process for as long as it runs.
+/// Counts a process as long as it runs.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -210,7 +210,7 @@ impl LocalNode {
     /// Runs a command beside a container.
     ///
     /// # Errors
-    /// Where the container does not run, or the command cannot be run.
+    /// When the container is not running, or the command cannot be run.
     pub(super) async fn exec_for(self: Arc<Self>, request: ExecRequest) -> Result<Process, StreamError> {
         let ExecRequest { stream, command } = request;
         let live = self.live(&stream)?;
@@ -218,7 +218,7 @@ impl LocalNode {
         let (started, starting) = tokio::sync::oneshot::channel();
         let (exit, ended) = tokio::sync::oneshot::channel();
         let node = Arc::clone(&self);
-        // A task of its own: it goes on where the client does not.
+        // A separate task, so that it outlives the client.
         tokio::spawn(async move {
             let Some(_counted) = Counted::new(&node.processes) else {
                 let _ = started.send(Err(busy()));
@@ -272,10 +272,10 @@ impl LocalNode {
         Ok((running, process))
     }
 
-    /// Takes part in what a container reads and writes.
+    /// Attaches to a container's standard streams.
     ///
     /// # Errors
-    /// Where it does not run, or too many take part already.
+    /// When it is not running, or already has too many listeners.
     pub(super) fn attach_to(&self, request: &StreamRequest) -> Result<Process, StreamError> {
         let live = self.live(request)?;
         let listen =
@@ -302,7 +302,7 @@ impl LocalNode {
             stderr,
             resize: resizer(live.terminal.clone()).filter(|_| request.tty),
             ended: Box::pin(async move {
-                // An attachment ends with the container's output; how the container ended stands in the pod's status.
+                // An attachment ends with the container's output. The pod's status says how the container ended.
                 live.log.closed().await;
                 None
             }),
@@ -312,7 +312,7 @@ impl LocalNode {
     /// Connects to a port inside a pod.
     ///
     /// # Errors
-    /// Where the pod does not run, or nothing listens.
+    /// When the pod is not running, or nothing listens.
     pub(super) async fn connect_to(&self, request: ConnectRequest) -> Result<TcpStream, StreamError> {
         let timeout_millis = u64::try_from(CONNECT_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         let spec = ConnectSpec { pod: request.uid, address: None, port: request.port, timeout_millis };

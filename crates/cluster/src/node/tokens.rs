@@ -1,7 +1,9 @@
-//! Service accounts' tokens in projected volumes: asked of the API for the pod alone, and renewed long before they end.
+//! Service account tokens in projected volumes: requested from the API for one pod, and renewed well before they
+//! expire.
 //!
-//! Rule: `pkg/kubelet/token/token_manager.go`: a token is renewed when four fifths of its time have passed, or a day.
-//! Nothing is kept in memory: when a token is due stands in the token. It goes into the volume's file and nowhere else.
+//! Rule: `pkg/kubelet/token/token_manager.go`: a token is renewed when 80 % of its lifetime, or 24 hours, have passed.
+//! The token itself says when it is due, so nothing is kept in memory. It is stored in the volume's file and nowhere
+//! else.
 
 use std::path::Path;
 
@@ -14,15 +16,15 @@ use serde_json::Value;
 
 use super::volumes::{Place, VolumeError};
 
-/// How long a token is good that does not say, in seconds.
+/// The lifetime of a token that specifies none, in seconds.
 const DEFAULT_SECONDS: i64 = 60 * 60;
-/// A token is renewed after this long whatever its time, in seconds.
+/// The age at which a token is renewed at the latest, in seconds.
 const MAX_AGE_SECONDS: i64 = 24 * 60 * 60;
 
-/// The token of a projection: the one in the volume unless it is due, else a new one.
+/// Returns a projection's token: the one in the volume unless it is due, otherwise a new one.
 ///
 /// # Errors
-/// When the API gives none.
+/// When the API issues none.
 pub async fn token(
     place: &Place<'_>,
     volume: &Volume,
@@ -57,13 +59,13 @@ pub async fn token(
         .ok_or_else(|| VolumeError::Refused("failed to fetch token: the answer has none".to_owned()))
 }
 
-/// Whether a volume, whose files lie below `folder`, holds a token that is due.
+/// Returns whether a volume, whose files are below `folder`, has a token that is due.
 pub fn holds_due(volume: &Volume, folder: &Path) -> bool {
     let sources = volume.projected.iter().flat_map(|source| source.sources.iter().flatten());
     let mut tokens = sources.filter_map(|part| part.service_account_token.as_ref());
     tokens.any(|source| {
         let file = folder.join(&volume.name).join("..data").join(&source.path);
-        // What is not there yet is being made.
+        // A missing file is just being created.
         std::fs::read_to_string(file).is_ok_and(|token| is_due(&token, now()))
     })
 }
@@ -72,7 +74,8 @@ fn now() -> i64 {
     jiff::Timestamp::now().as_second()
 }
 
-/// Whether a token is to be renewed at the time `now`, in seconds since 1970; what is no token is.
+/// Returns whether to renew a token at the time `now`, in seconds since 1970. Anything that is not a valid token is
+/// renewed.
 fn is_due(token: &str, now: i64) -> bool {
     let claims = || {
         let text = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
@@ -90,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_due_after_four_fifths_of_its_time_or_a_day() {
+    fn a_token_is_due_after_80_percent_of_its_lifetime_or_a_day() {
         let token = |made: i64, ends: i64| {
             format!("x.{}.x", URL_SAFE_NO_PAD.encode(format!("{{\"iat\":{made},\"exp\":{ends}}}")))
         };

@@ -1,7 +1,8 @@
-//! A pod's volumes, made as directories outside and mounted (or, in plain mode, named) by its containers.
+//! Creates a pod's volumes as directories of the machine. Containers mount them or, in plain mode, use their real
+//! paths.
 //!
-//! ConfigMaps, Secrets, projected and downward volumes are written as kubelet's atomic writer does: a dated folder,
-//! `..data` pointing at it, and a link per entry, so that an update is seen as a whole or not at all.
+//! ConfigMap, Secret, projected and downward API volumes are written as kubelet's atomic writer does: a dated folder, a
+//! link `..data` to it, and a link per entry. So an update becomes visible as a whole or not at all.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,32 +20,32 @@ use kube::Api;
 use super::environment::{self, EnvironmentError, Facts};
 use super::tokens;
 
-/// The mode of files where none is given (`v1.ConfigMapVolumeSourceDefaultMode`).
+/// The default mode of files (`v1.ConfigMapVolumeSourceDefaultMode`).
 const DEFAULT_FILE_MODE: i32 = 0o644;
 
-/// A volume that is there.
+/// An existing volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ready {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     /// Whether its kind is always read-only.
     pub read_only: bool,
-    /// Whether this node made it; anything else is a path of the machine that somebody named.
+    /// Whether this node created it; otherwise it is a path of the machine that a user named.
     pub own: bool,
-    /// `emptyDir` of medium `Memory`: to be backed by memory, with its size in bytes where limited.
+    /// `emptyDir` of medium `Memory`: mount it in memory, with the size limit in bytes, if any.
     pub memory: Option<Option<u64>>,
 }
 
-/// Why a volume is not there; the text goes into the `FailedMount` event.
+/// Why a volume could not be created; the text goes into the `FailedMount` Event.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
-    /// Something it names is missing, or its kind is not supported here.
+    /// Something it references is missing, or its kind is not supported here.
     #[error("{0}")]
     Refused(String),
-    /// A named object is missing or the API did not answer.
+    /// A referenced object is missing, or the API did not answer.
     #[error("{0}")]
     Reference(#[from] EnvironmentError),
-    /// The state directory.
+    /// The state directory could not be read or written.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -53,31 +54,31 @@ fn refused<T>(message: String) -> Result<T, VolumeError> {
     Err(VolumeError::Refused(message))
 }
 
-/// Files of a volume: path, bytes, mode.
+/// Files of a volume: bytes and mode by path.
 type Files = BTreeMap<String, (Vec<u8>, i32)>;
 
-/// Where and for whom volumes are made.
+/// The context in which volumes are created.
 pub struct Place<'a> {
     /// The API.
     pub client: &'a kube::Client,
     /// The pod.
     pub pod: &'a Pod,
-    /// What the downward API needs.
+    /// The facts for the downward API.
     pub facts: &'a Facts,
     /// The folder that holds the pod's volumes.
     pub folder: &'a Path,
-    /// The group that shall own them, where the node may change owners.
+    /// The group that owns them, if the node may change owners.
     pub group: Option<u32>,
-    /// Folders of the cluster, to which no path of the machine may lead.
+    /// Folders of the cluster, which no host path may lead to.
     pub secret: &'a [PathBuf],
-    /// Where the directories of claims are.
+    /// The folder of the directories behind claims.
     pub claims: &'a Path,
 }
 
-/// Makes a volume, or brings it up to date.
+/// Creates or updates a volume.
 ///
 /// # Errors
-/// What is missing or not supported.
+/// When something is missing or not supported.
 pub async fn prepare(volume: &Volume, place: &Place<'_>) -> Result<Ready, VolumeError> {
     let path = place.folder.join(&volume.name);
     let ready = |read_only| Ready { path: path.clone(), read_only, own: true, memory: None };
@@ -110,7 +111,7 @@ pub async fn prepare(volume: &Volume, place: &Place<'_>) -> Result<Ready, Volume
     Ok(ready(true))
 }
 
-/// Where the volume of a claim lies, and whether it may only be read.
+/// Returns the path of a claim's volume, and whether it is read-only.
 async fn claimed(name: &str, place: &Place<'_>) -> Result<(PathBuf, bool), VolumeError> {
     let namespace = place.pod.metadata.namespace.as_deref().unwrap_or_default();
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(place.client.clone(), namespace);
@@ -126,7 +127,7 @@ async fn claimed(name: &str, place: &Place<'_>) -> Result<(PathBuf, bool), Volum
     let read_only = spec.access_modes.iter().flatten().all(|mode| mode == "ReadOnlyMany");
     if let Some(source) = volume.host_path {
         let path = PathBuf::from(&source.path);
-        // The cluster's own directory for the claim is in a folder that is otherwise kept from pods.
+        // The cluster's own directory for the claim is in a folder that is otherwise hidden from pods.
         let own = path.parent() == Some(place.claims);
         check_host_path(&source, if own { &[] } else { place.secret })?;
         return Ok((path, read_only));
@@ -141,7 +142,7 @@ async fn claimed(name: &str, place: &Place<'_>) -> Result<(PathBuf, bool), Volum
     refused("volumes of claims must be hostPath or local directories on this node".to_owned())
 }
 
-/// Whether a volume's files follow changes of the object `kind` named `name`.
+/// Returns whether a volume's files depend on the object of this kind and name.
 pub fn follows(volume: &Volume, kind: &str, name: &str) -> bool {
     let projected = || volume.projected.iter().flat_map(|source| source.sources.iter().flatten());
     match kind {
@@ -242,7 +243,7 @@ fn select(
         return Ok(());
     };
     for item in items {
-        // One key may stand at several paths: a public key as itself and as the list of who may log in.
+        // One key may have several paths: an SSH public key is also the list of authorized keys.
         match entries.get(&item.key) {
             Some(bytes) => {
                 files.insert(item.path.clone(), (bytes.clone(), item.mode.unwrap_or(mode)));
@@ -275,7 +276,7 @@ fn add_downward<'a>(
     Ok(())
 }
 
-/// Whether a path leads into one of the folders, or would if it were made.
+/// Returns whether a path leads into one of the folders, or would if it were created.
 fn leads_into(path: &Path, folders: &[PathBuf]) -> bool {
     let there = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
     there.is_some_and(|(part, real)| {
@@ -292,7 +293,7 @@ fn check_host_path(source: &HostPathVolumeSource, secret: &[PathBuf]) -> Result<
     let kind = source.type_.as_deref().unwrap_or_default();
     let fault = |what: &str| refused(format!("hostPath type check failed: {} is not {what}", source.path));
     match kind {
-        // An empty type means no check; container runtimes make the directory.
+        // An empty type means no check; container runtimes create the directory.
         "" | "DirectoryOrCreate" if !path.exists() => fs::create_dir_all(path)?,
         "FileOrCreate" if !path.exists() => fs::write(path, "")?,
         _ => {}
@@ -315,10 +316,10 @@ fn check_host_path(source: &HostPathVolumeSource, secret: &[PathBuf]) -> Result<
     }
 }
 
-/// Makes a directory with exactly this mode.
+/// Creates a directory with exactly this mode.
 ///
 /// # Errors
-/// What the file system answers.
+/// Errors of the file system.
 pub fn make_directory(path: &Path, mode: u32, group: Option<u32>) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;
     let sticky = if group.is_some() { 0o2000 } else { 0 };
@@ -328,7 +329,7 @@ pub fn make_directory(path: &Path, mode: u32, group: Option<u32>) -> io::Result<
     fs::set_permissions(path, fs::Permissions::from_mode(mode | sticky))
 }
 
-/// Writes the files as one new version (`k8s.io/kubernetes/pkg/volume/util/atomic_writer.go`).
+/// Writes the files as a new version (`k8s.io/kubernetes/pkg/volume/util/atomic_writer.go`).
 fn write_atomically(folder: &Path, files: &Files, group: Option<u32>) -> Result<(), VolumeError> {
     let data = folder.join("..data");
     let old = fs::read_link(&data).ok();
@@ -349,7 +350,7 @@ fn write_atomically(folder: &Path, files: &Files, group: Option<u32>) -> Result<
         let mode = *mode as u32 & 0o777;
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&target)?;
         io::Write::write_all(&mut &file, bytes)?;
-        // A group that is to read them may, as kubelet's fsGroup does.
+        // Give the group read access, as kubelet's fsGroup does.
         let mode = if group.is_some() { mode | 0o440 } else { mode };
         chown(&target, None, group)?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
@@ -379,7 +380,7 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// One link per first path component; links of entries that are gone go too.
+/// Creates one link per first path component, and removes links of entries that no longer exist.
 fn link_entries(folder: &Path, files: &Files) -> io::Result<()> {
     let wanted: std::collections::BTreeSet<&str> =
         files.keys().filter_map(|path| path.split('/').next()).collect();
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_replaces_the_one_before_as_a_whole() {
+    fn a_new_version_replaces_the_previous_one_atomically() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path();
         write_atomically(folder, &files(&[("a", "1"), ("deep/b", "2")]), None).unwrap();
@@ -418,7 +419,7 @@ mod tests {
         write_atomically(folder, &files(&[("a", "3"), ("c", "4")]), None).unwrap();
         assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "3");
         assert!(!folder.join("deep").exists() && folder.join("c").exists());
-        // One version, `..data`, and two links.
+        // The version, `..data`, and two links.
         assert_eq!(fs::read_dir(folder).unwrap().count(), 4);
         let before = fs::read_link(folder.join("..data")).unwrap();
         write_atomically(folder, &files(&[("a", "3"), ("c", "4")]), None).unwrap();
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_may_have_several_names() {
+    fn one_key_may_have_several_paths() {
         let item = |path: &str| KeyToPath { key: "k".into(), path: path.into(), mode: None };
         let mut files = Files::new();
         let entries = BTreeMap::from([("k".to_owned(), b"v".to_vec())]);
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn no_entry_leaves_its_volume() {
+    fn no_entry_is_written_outside_its_volume() {
         let dir = tempfile::tempdir().unwrap();
         for path in ["../a", "/a", "a/../../b"] {
             assert!(write_atomically(dir.path(), &files(&[(path, "x")]), None).is_err(), "{path}");

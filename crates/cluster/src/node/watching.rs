@@ -1,7 +1,8 @@
-//! From the API to pods' tasks: which pods are ours, what is wished of each, and which mounted ConfigMaps changed.
+//! Follows the API and drives the pods' tasks: which pods are ours, the desired state of each, and which mounted
+//! ConfigMaps and Secrets changed.
 //!
-//! One watch for all nodes that the machine poses as. A pod's task is started when the pod is first seen bound to one
-//! of them and ends by itself; what is wished of it is passed on and never decided here.
+//! One watch for all nodes that the machine poses as. A pod's task starts when the pod is first seen bound to one of
+//! them, and ends by itself. This module passes the desired state on and decides nothing about it.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -24,15 +25,15 @@ use super::pod::{self, Wish};
 use super::power::{self, Parked, Switch, node_of};
 use super::{LocalNode, lock, tokens, volumes};
 
-/// How often it is looked whether mounted tokens are due; the shortest-lived are good for ten minutes.
+/// Interval of the check for mounted tokens that are due; the shortest lifetime is ten minutes.
 const TOKENS_LOOK: Duration = Duration::from_secs(60);
 
 type Wishes = HashMap<String, (watch::Sender<Wish>, tokio::task::AbortHandle)>;
 
-/// The pods' tasks, which outlive a watch that has failed.
+/// The pods' tasks; they survive a failed watch.
 pub type Followed = Arc<Mutex<(Wishes, Parked)>>;
 
-/// Follows pods until dropped; pods' tasks live until `stop`.
+/// Follows pods until dropped. Pods' tasks run until `stop`.
 pub async fn follow_pods(
     node: Arc<LocalNode>,
     tasks: TaskTracker,
@@ -100,7 +101,7 @@ fn is_over(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Cuts a node's power or gives it back, if its Node asks for a change.
+/// Cuts or restores a node's power if its Node requests it.
 async fn switch(
     node: &Arc<LocalNode>,
     tasks: &TaskTracker,
@@ -137,7 +138,7 @@ async fn switch(
     }
 }
 
-/// The API has let go of a pod that a node without power could not take down.
+/// Cleans up after a pod that was removed from the API while its node had no power to take it down.
 fn forget(node: &LocalNode, pod: &Pod) {
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     lock(&node.hosts).remove(pod.metadata.namespace.as_deref().unwrap_or_default(), &uid);
@@ -171,7 +172,7 @@ fn see(
     }
     if is_over(&pod) {
         if pod.metadata.deletion_timestamp.is_some() {
-            // Of a time before this process: nothing runs, and only we may let it go.
+            // From before this process started: nothing runs, and only the node can remove the pod.
             let client = node.client.clone();
             tasks.spawn(async move { pod::delete(&client, &pod).await });
         }
@@ -202,7 +203,7 @@ fn see(
     wishes.insert(uid, (sender, task.abort_handle()));
 }
 
-/// Brings mounted copies of a ConfigMap or Secret up to date.
+/// Updates mounted copies of a ConfigMap or Secret.
 fn refresh(node: &Arc<LocalNode>, wishes: &Wishes, kind: &str, changed: &ObjectMeta) {
     let (Some(name), Some(namespace)) = (&changed.name, &changed.namespace) else { return };
     renew(node, wishes, |pod, volume, _| {
@@ -210,7 +211,7 @@ fn refresh(node: &Arc<LocalNode>, wishes: &Wishes, kind: &str, changed: &ObjectM
     });
 }
 
-/// Makes those volumes anew that `is_meant` means: of which pod, which, and where their files lie.
+/// Rewrites the volumes selected by `is_meant`, which gets the pod, the volume and the folder of the pod's volumes.
 fn renew(node: &Arc<LocalNode>, wishes: &Wishes, is_meant: impl Fn(&Pod, &Volume, &Path) -> bool) {
     for (uid, (wish, _)) in wishes {
         let pod = Arc::clone(&wish.borrow().pod);
@@ -235,7 +236,7 @@ fn renew(node: &Arc<LocalNode>, wishes: &Wishes, is_meant: impl Fn(&Pod, &Volume
                 claims: &node.claims,
             };
             for volume in meant {
-                // Not there yet: its pod is just being prepared and will read the new text itself.
+                // A missing volume belongs to a pod in preparation, which will read the new text itself.
                 if folder.join(&volume.name).join("..data").exists()
                     && let Err(error) = volumes::prepare(&volume, &place).await
                 {

@@ -1,8 +1,8 @@
-//! How long ago, as kubectl prints it (`apimachinery/pkg/util/duration.HumanDuration`).
+//! Ages, as kubectl prints them (`apimachinery/pkg/util/duration.HumanDuration`).
 
 use jiff::Timestamp;
 
-/// A span in seconds as `5s`, `2m30s`, `15m`, `3h5m`, `12h`, `2d3h`, `15d`, `2y34d`, `10y`.
+/// Formats seconds as `5s`, `2m30s`, `15m`, `3h5m`, `12h`, `2d3h`, `15d`, `2y34d`, `10y`.
 pub fn human_duration(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
@@ -12,7 +12,7 @@ pub fn human_duration(seconds: i64) -> String {
         if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{small_unit}") }
     };
     match seconds {
-        // Clocks may differ by a second or two.
+        // Tolerate clocks that differ slightly.
         ..-1 => "<invalid>".to_owned(),
         -1..0 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),
@@ -27,7 +27,7 @@ pub fn human_duration(seconds: i64) -> String {
     }
 }
 
-/// The time since `then`, or `<unknown>` where `then` is no time.
+/// Returns the time since `then`, or `<unknown>` if `then` is not a time.
 pub fn since(then: Option<&str>, now: Timestamp) -> String {
     match then.and_then(|t| t.parse::<Timestamp>().ok()) {
         Some(then) => human_duration(now.as_second() - then.as_second()),
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_read_as_in_kubectl() {
+    fn durations_are_formatted_as_in_kubectl() {
         let cases = [
             (-2, "<invalid>"),
             (-1, "0s"),

@@ -1,5 +1,6 @@
-//! The two versions of a HorizontalPodAutoscaler. It is stored as `autoscaling/v2`; `v1` has one number where `v2` has
-//! a list of metrics (`pkg/apis/autoscaling/v1/conversion.go`). Metrics that `v1` has no words for are not shown by it.
+//! Conversion between the two versions of a HorizontalPodAutoscaler. It is stored as `autoscaling/v2`. Where `v2` has a
+//! list of metrics, `v1` has a single number (`pkg/apis/autoscaling/v1/conversion.go`) and omits metrics that it cannot
+//! express.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use super::kinds::Kind;
 const PERCENT: &str = "targetCPUUtilizationPercentage";
 const CURRENT: &str = "currentCPUUtilizationPercentage";
 
-/// Turns an autoscaler of one version into the same one of the other; anything else stays as it is.
+/// Converts an autoscaler to the other version. Leaves any other object as it is.
 pub fn convert_autoscaler(to: &Kind, object: &mut Value) {
     if !to.is("autoscaling", "HorizontalPodAutoscaler") || to.matches(object) {
         return;
@@ -54,7 +55,7 @@ mod tests {
     use crate::objects::builtin_kinds;
 
     #[test]
-    fn the_share_of_a_processor_is_said_in_both_versions() {
+    fn cpu_utilization_is_converted_between_versions() {
         let kind = |version: &str| {
             let mut kinds = builtin_kinds().iter();
             kinds.find(|k| k.is("autoscaling", "HorizontalPodAutoscaler") && k.version == version).unwrap()

@@ -1,8 +1,8 @@
-//! CustomResourceDefinitions: their defaults, what is wrong with them, and the kinds that they make.
+//! CustomResourceDefinitions: their defaults, validation, and the kinds that they define.
 //!
 //! Rules of `apiextensions-apiserver/pkg/apis/apiextensions/validation` and of structural schemas
-//! (`pkg/apiserver/schema/validation.go`, KEP-1693). Conversion webhooks are refused here, as nothing calls them;
-//! several versions of one CRD share one shape (conversion strategy None).
+//! (`pkg/apiserver/schema/validation.go`, KEP-1693). Conversion webhooks are rejected, because this server does not
+//! call them: all versions of a CRD have the same shape (conversion strategy None).
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::kinds::{Column, Kind, ScalePaths};
 use super::names;
 use crate::schema::{self, MAX_DEPTH, Schema, SchemaError};
 
-/// Keywords of JSON schema that a structural schema has no use for.
+/// JSON schema keywords that structural schemas do not support.
 const FORBIDDEN_KEYWORDS: &[&str] = &[
     "definitions",
     "dependencies",
@@ -28,7 +28,7 @@ const FORBIDDEN_KEYWORDS: &[&str] = &[
     "$ref",
     "additionalItems",
 ];
-/// How many versions one CRD may have; more make no sense and cost memory.
+/// The most versions of a CRD; more would only cost memory.
 const MAX_VERSIONS: usize = 100;
 
 /// Fills in the defaults of a CRD: names, list kind, conversion, stored versions.
@@ -46,7 +46,7 @@ pub(super) fn default_crd(crd: &mut Value) {
     }
 }
 
-/// The status that a CRD has once its names are accepted and it is served; `now` is RFC 3339.
+/// Returns the status of a CRD whose names are accepted and that is served. `now` is RFC 3339.
 pub fn established_status(crd: &Value, now: &str) -> Value {
     let mut stored: Vec<Value> = crd["status"]["storedVersions"].as_array().cloned().unwrap_or_default();
     let storage = versions(crd).find(|v| v["storage"] == true).map(|v| v["name"].clone());
@@ -79,12 +79,12 @@ fn text<'v>(object: &'v Value, field: &str) -> &'v str {
     object[field].as_str().unwrap_or_default()
 }
 
-/// Everything that is wrong with a CRD.
+/// Returns every fault of a CRD.
 pub fn validate_crd(crd: &Value) -> Vec<FieldFault> {
     judge(crd, true)
 }
 
-/// As [`validate_crd`]; compiling the CEL rules is by far the slowest part and can be left out.
+/// As [`validate_crd`], optionally without compiling the CEL rules, which is by far the slowest part.
 fn judge(crd: &Value, with_rules: bool) -> Vec<FieldFault> {
     let (spec, mut faults) = (&crd["spec"], Vec::new());
     group_and_names(crd, &mut faults);
@@ -199,7 +199,7 @@ fn version_list(crd: &Value, with_rules: bool, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Versions without their schemas, for messages.
+/// Returns versions without their schemas, for messages.
 fn summary(versions: &Value) -> Value {
     let short = |v: &Value| json!({"name": v["name"], "served": v["served"], "storage": v["storage"]});
     versions.as_array().map(|all| all.iter().map(short).collect()).unwrap_or_default()
@@ -253,7 +253,7 @@ fn scale(scale: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// What is wrong with a schema: structure first, then patterns, defaults and rules.
+/// Validates a schema: its structure first, then patterns, defaults and rules.
 fn validate_schema(source: &Value, path: &str, with_rules: bool, faults: &mut Vec<FieldFault>) {
     let before = faults.len();
     Structural { faults }.node(source, path, Place { root: true, value_only: false }, 0);
@@ -285,11 +285,11 @@ fn validate_schema(source: &Value, path: &str, with_rules: bool, faults: &mut Ve
     }
 }
 
-/// Where in a schema a node stands.
+/// The position of a node in its schema.
 #[derive(Clone, Copy)]
 struct Place {
     root: bool,
-    /// Inside `allOf`, `anyOf`, `oneOf` or `not`, where only conditions on values may stand.
+    /// Inside `allOf`, `anyOf`, `oneOf` or `not`, which may contain only conditions on values.
     value_only: bool,
 }
 
@@ -321,7 +321,7 @@ impl Structural<'_> {
         self.children(map, path, place, depth);
     }
 
-    /// Rules on a node that gives a value its shape.
+    /// Validates a node that defines the shape of a value.
     fn shape(&mut self, map: &Map<String, Value>, path: &str, place: Place) {
         let kind = map.get("type").and_then(Value::as_str).unwrap_or_default();
         let flag = |key: &str| map.get(key) == Some(&Value::Bool(true));
@@ -415,7 +415,7 @@ impl Structural<'_> {
         }
     }
 
-    /// Rules on a node that only puts conditions on a value.
+    /// Validates a node that only imposes conditions on a value.
     fn condition(&mut self, map: &Map<String, Value>, path: &str) {
         for keyword in
             ["description", "type", "default", "title", "additionalProperties", "nullable", "example"]
@@ -453,7 +453,7 @@ impl Structural<'_> {
         let below = Place { root: false, value_only: true };
         for junctor in ["allOf", "anyOf", "oneOf"] {
             if either && junctor == "anyOf" {
-                // `anyOf: [{type: integer}, {type: string}]` is how generators spell int-or-string.
+                // Generators write int-or-string as `anyOf: [{type: integer}, {type: string}]`.
                 continue;
             }
             for (index, schema) in
@@ -468,7 +468,7 @@ impl Structural<'_> {
     }
 }
 
-/// What an update of a CRD may not change: its scope and names once accepted, and versions still stored.
+/// Validates an update of a CRD: scope and names are immutable once accepted, and stored versions must remain.
 pub fn validate_crd_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     for path in ["/spec/group", "/spec/scope", "/spec/names/kind", "/spec/names/plural"] {
@@ -492,14 +492,14 @@ pub fn validate_crd_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// The kinds that a valid CRD makes, one for each served version; the preferred one first.
+/// Returns the kinds that a valid CRD defines, one per served version, the preferred one first.
 ///
 /// # Errors
-/// What is wrong with the CRD.
+/// The CRD's faults.
 pub fn kinds_of_crd(crd: &Value) -> Result<Vec<Kind>, Vec<FieldFault>> {
     let mut defaulted = crd.clone();
     default_crd(&mut defaulted);
-    // A rule that does not compile was refused when the CRD was written; evaluating one refuses the object.
+    // Writing the CRD already rejected rules that do not compile. Should one remain, its evaluation rejects the object.
     let faults = judge(&defaulted, false);
     if !faults.is_empty() {
         return Err(faults);
@@ -573,7 +573,8 @@ fn column(column: &Value) -> Column {
     }
 }
 
-/// The order of versions (`apimachinery/pkg/version.CompareKubeAwareVersionStrings`): v10, v2, v1, v2beta1, v1alpha1, others.
+/// Returns a sort key of a version (`apimachinery/pkg/version.CompareKubeAwareVersionStrings`): v10, v2, v1, v2beta1,
+/// v1alpha1, others.
 pub fn version_rank(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
     let other = (0, 0, 0, std::cmp::Reverse(version.to_owned()));
     let Some(rest) = version.strip_prefix('v') else { return other };
@@ -602,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crd_makes_kinds() {
+    fn a_crd_defines_kinds() {
         let kinds = kinds_of_crd(&crd(json!({"type": "object", "properties": {"spec": {"type": "object"}}})))
             .unwrap();
         let kind = &kinds[0];
@@ -623,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mpijob_crds_rules_are_judged() {
+    fn the_rules_of_the_mpijob_crd_are_evaluated() {
         let crd = serde_json::to_value(api::mpijob_crd()).unwrap();
         let kind = kinds_of_crd(&crd).unwrap_or_else(|faults| panic!("{faults:?}")).remove(0);
         let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});

@@ -1,7 +1,5 @@
-//! Defaults of built-in kinds, as `kubernetes/pkg/apis/*/v1/defaults.go` sets them when an object is decoded.
-//!
-//! An object comes in as it was sent and goes out with what it left unsaid. A kind of a CRD takes the defaults of its
-//! schema. Calling it twice changes nothing more.
+//! Defaults of built-in kinds, as `kubernetes/pkg/apis/*/v1/defaults.go` sets them when an object is decoded. A custom
+//! kind's defaults come from its schema. Idempotent.
 
 use std::sync::LazyLock;
 
@@ -80,15 +78,14 @@ fn set(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// As [`set`], for fields whose empty text is one too: pointers of Go.
+/// As [`set`], but keeps an empty string. For fields that are pointers in Go.
 fn set_absent(object: &mut Value, field: &str, value: Value) {
     if object.get(field).is_none_or(Value::is_null) {
         set(object, field, value);
     }
 }
 
-/// The phase of an object that has none.
-/// The labels and annotations of an object that have no value: where they stand, and their names.
+/// Returns the labels and annotations of an object that are null: the field, and their names.
 pub fn null_labels(object: &Value) -> Vec<(&'static str, String)> {
     let of = |field: &'static str| {
         let texts = object["metadata"][field].as_object().into_iter().flatten();
@@ -97,9 +94,9 @@ pub fn null_labels(object: &Value) -> Vec<(&'static str, String)> {
     of("labels").chain(of("annotations")).collect()
 }
 
-/// An object as it is read from the store, if that is not how it was written: a new claim is written without its phase
-/// (`persistentvolumeclaimStrategy.PrepareForCreate`), bytes that are `null` are read as none, and so are labels of a
-/// custom object.
+/// Returns an object as it is read from the store, if that differs from how it was written. A new claim is written
+/// without its phase (`persistentvolumeclaimStrategy.PrepareForCreate`). Bytes that are `null` are read as empty, and
+/// so are null labels and annotations of a custom object.
 pub fn read_back(kind: &Kind, written: &Value) -> Option<Value> {
     if !kind.is_builtin() {
         let nulls = null_labels(written);
@@ -132,7 +129,7 @@ fn status_phase(object: &mut Value, phase: &str) {
     set(&mut object["status"], "phase", json!(phase));
 }
 
-/// As [`set`], for numbers whose zero means unset.
+/// As [`set`], for numbers where zero means unset.
 fn set_number(object: &mut Value, field: &str, value: i64) {
     if object.is_object() && object[field].as_i64().unwrap_or_default() == 0 {
         object[field] = json!(value);
@@ -155,7 +152,7 @@ fn pod(object: &mut Value) {
     }
     set(spec, "enableServiceLinks", json!(true));
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
-        // Not in templates (`Convert_v1_Pod_To_core_Pod`).
+        // Does not apply to templates (`Convert_v1_Pod_To_core_Pod`).
         spec["terminationGracePeriodSeconds"] = json!(1);
     }
     if spec["hostNetwork"] == true {
@@ -172,8 +169,9 @@ fn pod(object: &mut Value) {
     }
 }
 
-/// A field that stands for the first item of a list, from before there was the list: where both are given and differ, it
-/// is the only item; what it is then follows from the list (`Convert_v1_PodStatus_To_core_PodStatus` and back).
+/// Synchronizes a singular field with the list that superseded it. If both are set and the list's first item differs,
+/// the list becomes that one value; then the field is set from the list (`Convert_v1_PodStatus_To_core_PodStatus` and
+/// back).
 fn first_of_list(
     object: &mut Value,
     one: &str,
@@ -191,7 +189,7 @@ fn first_of_list(
     let first = first(&object[list][0]).as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     match first {
         Some(first) => object[one] = json!(first),
-        // An item without text leaves the field without it.
+        // Remove the field if the first item has no text.
         None => {
             object.as_object_mut().map(|map| map.remove(one));
         }
@@ -211,7 +209,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-/// Pods stay 300 s on a node that is not ready or unreachable (admission plugin `DefaultTolerationSeconds`).
+/// Lets a pod stay 300 s on a node that is not ready or unreachable (admission plugin `DefaultTolerationSeconds`).
 pub fn tolerate_unreachable_nodes(pod: &mut Value) {
     let spec = &mut pod["spec"];
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
@@ -232,7 +230,7 @@ pub fn tolerate_unreachable_nodes(pod: &mut Value) {
     }
 }
 
-/// Defaults of a pod's spec, in a Pod and in templates.
+/// Sets the defaults of a pod's spec, in a Pod or a template.
 fn pod_spec(spec: &mut Value) {
     set(spec, "dnsPolicy", json!("ClusterFirst"));
     set(spec, "restartPolicy", json!("Always"));
@@ -240,7 +238,7 @@ fn pod_spec(spec: &mut Value) {
     set(spec, "terminationGracePeriodSeconds", json!(30));
     set(spec, "schedulerName", json!("default-scheduler"));
     if let Some(account) = spec["serviceAccountName"].as_str().filter(|a| !a.is_empty()).map(str::to_owned) {
-        // The deprecated alias stays in step.
+        // Keep the deprecated alias in sync.
         spec["serviceAccount"] = json!(account);
     } else if let Some(account) = spec["serviceAccount"].as_str().filter(|a| !a.is_empty()).map(str::to_owned)
     {
@@ -256,7 +254,7 @@ fn pod_spec(spec: &mut Value) {
     }
 }
 
-/// Whether a text is the reference of an image (`distribution/reference`, `ParseNormalizedNamed`).
+/// Returns whether a text is an image reference (`distribution/reference`, `ParseNormalizedNamed`).
 fn is_image(text: &str) -> bool {
     const PATH: &str = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*";
     const DOMAIN: &str = r"(?:(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?";
@@ -267,7 +265,7 @@ fn is_image(text: &str) -> bool {
     });
     let Some([path, whole]) = REFERENCE.as_ref() else { return true };
     let is_hash = text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    // With what is left out the name has a bound (`NameTotalLengthMax`).
+    // The bound includes the domain that is implied (`NameTotalLengthMax`).
     const MAX_NAME: usize = 255;
     const OWN_DOMAIN: usize = "docker.io/library/".len();
     let name = text.split('@').next().unwrap_or_default();
@@ -283,7 +281,7 @@ fn is_image(text: &str) -> bool {
 
 fn container(container: &mut Value) {
     let image = container["image"].as_str().unwrap_or_default();
-    // A reference that is none has no tag either (`parsers.ParseImageName`).
+    // An invalid reference has no tag either (`parsers.ParseImageName`).
     let latest = is_image(image) && image_tag(image) == "latest";
     set(container, "imagePullPolicy", json!(if latest { "Always" } else { "IfNotPresent" }));
     set(container, "terminationMessagePath", json!("/dev/termination-log"));
@@ -326,7 +324,7 @@ fn http_get(action: &mut Value) {
     }
 }
 
-/// The tag of an image's name: `latest` where neither tag nor digest is given, empty with a digest only.
+/// Returns the tag of an image's name: `latest` without tag and digest, empty with only a digest.
 pub(super) fn image_tag(image: &str) -> &str {
     let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
     let last = name.rsplit('/').next().unwrap_or(name);
@@ -464,7 +462,7 @@ fn secret(object: &mut Value) {
     }
 }
 
-/// The label that names it.
+/// Sets the label with the namespace's name.
 pub(super) fn namespace(object: &mut Value) {
     if let Some(name) = object["metadata"]["name"].as_str().filter(|n| !n.is_empty()).map(str::to_owned) {
         object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(name);
@@ -569,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_gets_what_kubernetes_gives() {
+    fn a_pod_gets_the_defaults_of_kubernetes() {
         let pod = defaulted(
             "",
             "Pod",
@@ -591,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn images_have_tags() {
+    fn the_tag_of_an_image_is_parsed() {
         let cases = [
             ("a", "latest"),
             ("a:1", "1"),
@@ -606,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_gets_what_kubernetes_gives() {
+    fn a_job_gets_the_defaults_of_kubernetes() {
         let job = defaulted(
             "batch",
             "Job",
@@ -633,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_get_theirs() {
+    fn other_kinds_get_their_defaults() {
         let secret = defaulted("", "Secret", json!({"stringData": {"a": "b"}, "data": {"c": "ZA=="}}));
         assert_eq!(secret, json!({"type": "Opaque", "data": {"a": "Yg==", "c": "ZA=="}}));
         let service =

@@ -1,34 +1,34 @@
-//! A fault in one field of an object, and the `Status` that tells a client of all of them.
+//! Faults of an object's fields, and the `Status` that reports them.
 //!
-//! Text and causes are those of `apimachinery/pkg/util/validation/field/errors.go` and
-//! `apimachinery/pkg/api/errors` (`NewInvalid`), so that clients that read messages see what they know.
-//! Data comes in as paths and values, goes out as text or as a `Status` object; nothing is looked up.
+//! Messages and causes are those of `apimachinery/pkg/util/validation/field/errors.go` and
+//! `apimachinery/pkg/api/errors` (`NewInvalid`), so that clients that read messages recognize them. Input is paths and
+//! values, output a text or a `Status` object.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// How many faults of one object are reported; the rest are counted only.
+/// The most faults of one object that are reported; the rest are only counted.
 pub const MAX_FAULTS: usize = 256;
-/// How many bytes of an offending value are quoted.
+/// The most bytes quoted of a faulty value.
 const MAX_QUOTED_BYTES: usize = 4096;
 
-/// Why a field is at fault (`field.ErrorType`).
+/// The kind of fault (`field.ErrorType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A value that must be there is not.
+    /// A required value is missing.
     Required,
-    /// The value is malformed or out of bounds.
+    /// The value is malformed or out of range.
     Invalid,
-    /// The value is of the wrong JSON type.
+    /// The value has the wrong JSON type.
     TypeInvalid,
-    /// The value is none of an enumeration.
+    /// The value is not in an enumeration.
     NotSupported,
-    /// The value is not allowed here or now.
+    /// The value is not allowed in this context.
     Forbidden,
-    /// The value stands twice where it must be unique.
+    /// The value occurs twice where it must be unique.
     Duplicate,
-    /// What the value refers to is not there.
+    /// The value refers to something that does not exist.
     NotFound,
     /// The value has too many characters or bytes.
     TooLong,
@@ -38,12 +38,12 @@ pub enum Reason {
     TooMany,
     /// The list has too few items.
     TooFew,
-    /// The fault is ours.
+    /// An internal error of the server.
     Internal,
 }
 
 impl Reason {
-    /// The machine-readable cause, e.g. `FieldValueInvalid`.
+    /// Returns the machine-readable cause, e.g. `FieldValueInvalid`.
     pub fn cause(self) -> &'static str {
         match self {
             Reason::Required => "FieldValueRequired",
@@ -61,7 +61,7 @@ impl Reason {
         }
     }
 
-    /// Parses a CRD rule's `reason`; anything else is `Invalid`.
+    /// Parses the `reason` of a CRD's rule; anything unknown is `Invalid`.
     pub fn of_rule(reason: Option<&str>) -> Reason {
         match reason {
             Some("FieldValueRequired") => Reason::Required,
@@ -95,21 +95,21 @@ impl Reason {
     }
 }
 
-/// One fault: where, why, what stood there, and what would do.
+/// A fault of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldFault {
     /// The field, e.g. `spec.containers[0].name`.
     pub path: String,
-    /// Why.
+    /// The kind of fault.
     pub reason: Reason,
-    /// What stood there; `None` where it is not to be shown.
+    /// The faulty value; `None` if it must not be shown.
     pub value: Option<Value>,
-    /// What is wrong with it, for a person.
+    /// What is wrong, for a person.
     pub detail: String,
 }
 
 impl FieldFault {
-    /// A fault of any reason.
+    /// Creates a fault of any kind.
     pub fn new(
         path: impl Into<String>,
         reason: Reason,
@@ -119,43 +119,43 @@ impl FieldFault {
         FieldFault { path: path.into(), reason, value, detail: detail.into() }
     }
 
-    /// A value that must be there is not.
+    /// A required value is missing.
     pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(path, Reason::Required, None, detail)
     }
 
-    /// A malformed value.
+    /// The value is malformed or out of range.
     pub fn invalid(path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(path, Reason::Invalid, Some(value.into()), detail)
     }
 
-    /// A value that is not allowed here or now.
+    /// The value is not allowed in this context.
     pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(path, Reason::Forbidden, None, detail)
     }
 
-    /// A value that stands twice.
+    /// The value occurs twice.
     pub fn duplicate(path: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(path, Reason::Duplicate, Some(value.into()), "")
     }
 
-    /// What the value refers to is not there.
+    /// The value refers to something that does not exist.
     pub fn not_found(path: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(path, Reason::NotFound, Some(value.into()), "")
     }
 
-    /// A string longer than `max_bytes`.
+    /// The string is longer than `max_bytes`.
     pub fn too_long(path: impl Into<String>, max_bytes: usize) -> Self {
         Self::new(path, Reason::TooLong, None, format!("may not be more than {max_bytes} bytes"))
     }
 
-    /// A list or map with `actual` items where `max` are allowed.
+    /// The list or map has `actual` items, more than `max`.
     pub fn too_many(path: impl Into<String>, actual: usize, max: u64) -> Self {
         let items = if max == 1 { "item" } else { "items" };
         Self::new(path, Reason::TooMany, Some(actual.into()), format!("must have at most {max} {items}"))
     }
 
-    /// A value that is none of `supported`.
+    /// The value is not one of `supported`.
     pub fn not_supported(path: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         let detail = if quoted.is_empty() {
@@ -166,7 +166,7 @@ impl FieldFault {
         Self::new(path, Reason::NotSupported, Some(value.into()), detail)
     }
 
-    /// The text without the path, as in a `Status` cause.
+    /// Returns the message without the path, as in a `Status` cause.
     pub fn body(&self) -> String {
         let mut text = self.reason.title().to_string();
         if let (true, Some(value)) = (self.reason.shows_value(), &self.value) {
@@ -187,7 +187,7 @@ impl fmt::Display for FieldFault {
     }
 }
 
-/// A value's JSON type as Go's `encoding/json` names it.
+/// Returns a value's JSON type, as Go's `encoding/json` names it.
 pub fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -199,7 +199,7 @@ pub fn json_kind(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go prints it (`%v`).
+/// Formats a value as Go does (`%v`).
 pub fn printed(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -226,7 +226,7 @@ fn quote_value(value: &Value) -> String {
     text
 }
 
-/// The `Status` (code 422, reason `Invalid`) that reports `faults` of the object `name` of `kind`.
+/// Returns the `Status` (code 422, reason `Invalid`) that reports `faults` of the object `name` of `kind`.
 pub fn invalid_status(group: &str, kind: &str, name: &str, faults: &[FieldFault]) -> Value {
     let causes: Vec<Value> = faults
         .iter()
@@ -245,7 +245,7 @@ pub fn invalid_status(group: &str, kind: &str, name: &str, faults: &[FieldFault]
     })
 }
 
-/// One fault as it is; several, each once, in brackets, as `errors.Aggregate` prints them.
+/// Formats one fault as it is, and several distinct ones in brackets, as `errors.Aggregate` does.
 fn aggregate(faults: &[FieldFault]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for fault in faults.iter().take(MAX_FAULTS) {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_that_of_field_errors() {
+    fn messages_match_upstream_field_errors() {
         let cases = [
             (FieldFault::required("spec.a", ""), "spec.a: Required value"),
             (

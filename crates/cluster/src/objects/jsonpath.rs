@@ -1,14 +1,14 @@
-//! The part of JSONPath that CRDs use: dots, names in brackets, positions, wildcards and equality filters
+//! The subset of JSONPath that CRDs use: dots, names in brackets, positions, wildcards and equality filters
 //! (`.status.conditions[?(@.type=="Ready")].status`), as in `client-go/util/jsonpath`.
 //!
-//! A path is parsed once and then finds values in objects. A path that does not parse is reported; one that finds
-//! nothing finds nothing.
+//! A path is parsed once and can then be evaluated on many objects. An invalid path is an error; a path without a match
+//! returns nothing.
 
 use serde_json::Value;
 
-/// How many bytes a path may have.
+/// The longest path, in bytes.
 const MAX_BYTES: usize = 4096;
-/// How many values one path may find in one object.
+/// The most values that one path returns.
 const MAX_FOUND: usize = 10_000;
 
 /// One step of a path.
@@ -16,15 +16,15 @@ const MAX_FOUND: usize = 10_000;
 enum Step {
     /// A field.
     Field(String),
-    /// A position; negative ones count from the end.
+    /// A position; negative positions count from the end.
     At(i64),
-    /// Positions from (inclusive) to (exclusive).
+    /// Positions from the first (inclusive) to the second (exclusive).
     Range(Option<i64>, Option<i64>),
     /// All fields or items.
     All,
-    /// The items in which a path has (or has not) a value.
+    /// The items for which the path's value equals (or does not equal) the given one.
     Filter { path: Vec<Step>, equal: bool, value: Value },
-    /// The items in which a path finds anything.
+    /// The items for which the path has a value.
     Exists(Vec<Step>),
 }
 
@@ -34,7 +34,7 @@ pub struct JsonPath {
     steps: Vec<Step>,
 }
 
-/// Why a path was not understood.
+/// The path is invalid or not supported.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unrecognized JSON path {0:?}")]
 pub struct BadPath(String);
@@ -51,12 +51,12 @@ impl JsonPath {
         steps(inner).map(|steps| JsonPath { steps }).ok_or_else(bad)
     }
 
-    /// All values that the path leads to, in order.
+    /// Returns all values at the path, in order.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
         find(&self.steps, object)
     }
 
-    /// The field names of a path of plain fields, such as those of `selectableFields` and `scale`.
+    /// Returns the field names if the path has only plain fields, as in `selectableFields` and `scale`.
     pub fn fields(&self) -> Option<Vec<&str>> {
         self.steps
             .iter()
@@ -75,7 +75,7 @@ fn steps(mut rest: &str) -> Option<Vec<Step>> {
             continue;
         }
         let Some(after) = rest.strip_prefix('.') else {
-            // A first name needs no dot.
+            // The first name needs no dot.
             if !steps.is_empty() {
                 return None;
             }
@@ -83,7 +83,7 @@ fn steps(mut rest: &str) -> Option<Vec<Step>> {
             continue;
         };
         if after.starts_with('.') {
-            // Recursive descent is not used by CRDs and not supported.
+            // CRDs do not use recursive descent, so it is not supported.
             return None;
         }
         if after.is_empty() || after.starts_with('[') {
@@ -95,7 +95,7 @@ fn steps(mut rest: &str) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// Reads a name up to the next dot or bracket; a backslash quotes a dot.
+/// Parses a name up to the next dot or bracket; a backslash escapes a dot.
 fn field<'t>(text: &'t str, steps: &mut Vec<Step>) -> Option<&'t str> {
     let mut name = String::new();
     let mut quoted = false;
@@ -120,7 +120,7 @@ fn field<'t>(text: &'t str, steps: &mut Vec<Step>) -> Option<&'t str> {
     Some(&text[end..])
 }
 
-/// Where the bracket that was opened closes.
+/// Returns the position of the matching closing bracket.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0_usize, None);
     for (at, c) in text.char_indices() {

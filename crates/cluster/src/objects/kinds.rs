@@ -1,8 +1,8 @@
 //! The kinds that are served: names, verbs, subresources, schemas, columns.
 //!
-//! Built-in kinds are a table ([`builtin_kinds`]); kinds of a CustomResourceDefinition come from
-//! [`super::kinds_of_crd`]. Names are those of Kubernetes' discovery documents (`kubernetes/api/discovery`, v1.36).
-//! Only what is served honestly stands here.
+//! Built-in kinds are in a table ([`builtin_kinds`]); kinds of a CustomResourceDefinition come from
+//! [`super::kinds_of_crd`]. Names are those of Kubernetes' discovery documents (`kubernetes/api/discovery`, v1.36). The
+//! table contains only kinds that are really supported.
 
 mod apps;
 mod recorded;
@@ -24,36 +24,36 @@ pub const ALL_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 /// The verbs of a namespace, which has no `deletecollection`.
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
-/// The verbs of a kind that is only asked, never kept.
+/// The verbs of a kind that is only evaluated and never stored.
 const ASK: &[&str] = &["create"];
-/// The verbs of a stream, which is opened by GET or POST.
+/// The verbs of a stream, which GET or POST opens.
 const CONNECT: &[&str] = &["create", "get"];
 /// The verbs of the `status` and `scale` subresources.
 const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
 
-/// A part of an object, or an action on it, with a path of its own.
+/// A part of an object, or an action on it, with its own path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subresource {
     /// Its name, e.g. `status`.
     pub name: String,
-    /// What it takes and gives: group, version and kind.
+    /// The kind of its requests and responses: group, version and kind.
     pub takes: (String, String, String),
     /// Its verbs.
     pub verbs: &'static [&'static str],
 }
 
-/// Paths into an object that its `scale` subresource reads and writes.
+/// The paths that an object's `scale` subresource reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
-    /// Where the wanted number stands, e.g. `.spec.replicas`.
+    /// The path of the desired number of replicas, e.g. `.spec.replicas`.
     pub spec_replicas: String,
-    /// Where the present number stands.
+    /// The path of the current number of replicas.
     pub status_replicas: String,
-    /// Where the selector stands, in its text form.
+    /// The path of the selector, in its text form.
     pub label_selector: Option<String>,
 }
 
-/// One printer column of a kind made by a CRD.
+/// A printer column of a custom kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The heading.
@@ -62,15 +62,15 @@ pub struct Column {
     pub kind: String,
     /// The OpenAPI format, often empty.
     pub format: String,
-    /// What it shows.
+    /// What the column shows.
     pub description: String,
-    /// 0 is always shown, more only with `-o wide`.
+    /// 0 is always shown, greater values only with `-o wide`.
     pub priority: i64,
-    /// Where the value stands.
+    /// The path of the value.
     pub json_path: String,
 }
 
-/// Which rules of names, defaults and validation hold for a kind beyond its schema.
+/// The rule for names of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// RFC 1123 subdomain, 253 bytes.
@@ -92,35 +92,36 @@ pub struct Kind {
     pub version: String,
     /// The kind, e.g. `MPIJob`.
     pub kind: String,
-    /// The kind of its lists.
+    /// The kind of lists.
     pub list_kind: String,
     /// The resource's name in paths, e.g. `mpijobs`.
     pub plural: String,
-    /// The name of one, in lower case.
+    /// The singular name, in lower case.
     pub singular: String,
     /// Short names.
     pub short_names: Vec<String>,
     /// Categories, e.g. `all`.
     pub categories: Vec<String>,
-    /// Whether objects stand in a namespace.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
-    /// Verbs on the objects themselves.
+    /// The verbs of the objects themselves.
     pub verbs: &'static [&'static str],
     /// Subresources.
     pub subresources: Vec<Subresource>,
-    /// Paths of the `scale` subresource, for a kind of a CRD.
+    /// Paths of the `scale` subresource, for a custom kind.
     pub scale: Option<ScalePaths>,
-    /// Printer columns of a kind of a CRD; built-in kinds have theirs in `table`.
+    /// Printer columns of a custom kind; those of built-in kinds are in `table`.
     pub columns: Vec<Column>,
-    /// JSON paths on which field selectors may select (KEP-4358), for a kind of a CRD.
+    /// JSON paths that field selectors support (KEP-4358), for a custom kind.
     pub selectable_fields: Vec<String>,
-    /// How objects may be named.
+    /// The rule for names of objects.
     pub name_rule: NameRule,
-    /// Group and plural under which objects are stored; differs for `events.k8s.io`, which are core events.
+    /// Group and plural under which objects are stored. They differ for `events.k8s.io`, whose objects are stored as
+    /// core Events.
     pub storage: (String, String),
-    /// Whether it is the version that is stored.
+    /// Whether this is the stored version.
     pub stored_version: bool,
-    /// A warning for clients of a deprecated version.
+    /// The warning for clients of a deprecated version.
     pub deprecation: Option<String>,
     stored_schema: Option<Arc<Schema>>,
     make_schema: Option<MakeSchema>,
@@ -134,7 +135,7 @@ impl fmt::Debug for Kind {
 }
 
 impl Kind {
-    /// A kind with the given names, its own storage and all verbs, and nothing else yet.
+    /// Creates a kind with the given names, its own storage and all verbs.
     pub fn new(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
         Kind {
             group: group.to_owned(),
@@ -161,7 +162,7 @@ impl Kind {
         }
     }
 
-    /// The folder in which Kubernetes keeps the objects, as its messages tell it.
+    /// Returns the storage path of objects in Kubernetes, which appears in messages.
     pub fn storage_folder(&self) -> String {
         let (group, plural) = (self.storage.0.as_str(), self.storage.1.as_str());
         match (group, plural) {
@@ -177,64 +178,64 @@ impl Kind {
         }
     }
 
-    /// Gives the kind the schema `schema`.
+    /// Sets the kind's schema.
     #[must_use]
     pub fn with_schema(mut self, schema: Schema) -> Kind {
         let cell = OnceLock::new();
-        // A fresh cell takes its first value.
+        // Cannot fail: the cell is empty.
         let _ = cell.set(Arc::new(schema));
         self.schema = Arc::new(cell);
         self
     }
 
-    /// Gives a version of a CRD the schema of the version in which its objects are stored.
+    /// Sets the schema of the CRD's stored version.
     #[must_use]
     pub fn with_stored_schema(mut self, schema: Option<&Arc<Schema>>) -> Kind {
         self.stored_schema = schema.cloned();
         self
     }
 
-    /// The schema of the version in which objects are stored, where that is another one.
+    /// Returns the schema of the stored version, if that is another version.
     pub fn stored_schema(&self) -> Option<&Schema> {
         self.stored_schema.as_deref()
     }
 
-    /// The kind's schema; a built-in kind's is made when first asked for.
+    /// Returns the kind's schema. That of a built-in kind is built on first use.
     pub fn schema(&self) -> &Arc<Schema> {
         self.schema.get_or_init(|| Arc::new(self.make_schema.map_or_else(Schema::anything, |make| make())))
     }
 
-    /// `group/version`, or `version` alone for the core group.
+    /// Returns `group/version`, or `version` alone for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// `plural.group`, or `plural` alone for the core group; the name in messages and RBAC.
+    /// Returns `plural.group`, or `plural` alone for the core group; used in messages and RBAC.
     pub fn resource_name(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// Whether the kind is built in rather than made by a CRD.
+    /// Returns whether the kind is built in, not defined by a CRD.
     pub fn is_builtin(&self) -> bool {
         self.make_schema.is_some()
     }
 
-    /// Whether objects are kept, rather than answered at once and forgotten.
+    /// Returns whether objects are stored, not just evaluated.
     pub fn is_stored(&self) -> bool {
         self.verbs.contains(&"get")
     }
 
-    /// The subresource of that name.
+    /// Returns the subresource of that name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    /// Whether `group` and `kind` are these.
+    /// Returns whether the kind has this group and name.
     pub fn is(&self, group: &str, kind: &str) -> bool {
         self.group == group && self.kind == kind
     }
 
-    /// Whether `object` says that it is of this kind and version.
+    /// Returns whether `object` has this kind and version.
     pub fn matches(&self, object: &Value) -> bool {
         object["kind"] == self.kind.as_str() && object["apiVersion"] == self.api_version().as_str()
     }
@@ -289,7 +290,7 @@ impl Kind {
     }
 }
 
-/// All built-in kinds, in the order of discovery.
+/// Returns all built-in kinds, in the order of discovery.
 pub fn builtin_kinds() -> &'static [Arc<Kind>] {
     static KINDS: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
         let groups = [
@@ -306,7 +307,7 @@ pub fn builtin_kinds() -> &'static [Arc<Kind>] {
     &KINDS
 }
 
-/// A built-in kind by group and kind.
+/// Returns a built-in kind by group and kind.
 pub fn builtin_kind(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
     builtin_kinds().iter().find(|k| k.is(group, kind))
 }
@@ -470,7 +471,7 @@ fn extension_kinds() -> Vec<Kind> {
     ]
 }
 
-/// Kinds that are asked and answered, never kept.
+/// Kinds that are evaluated and never stored.
 fn review_kinds() -> Vec<Kind> {
     const WHO: &str = "authentication.k8s.io";
     const MAY: &str = "authorization.k8s.io";
@@ -509,7 +510,7 @@ fn review_kinds() -> Vec<Kind> {
     ]
 }
 
-/// Kinds that only subresources take: `Binding`, `Eviction`, `TokenRequest`, `Scale`.
+/// Returns the kinds that only subresources use: `Binding`, `Eviction`, `TokenRequest`, `Scale`.
 pub fn subresource_kinds() -> &'static [Arc<Kind>] {
     static KINDS: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
         let made = vec![

@@ -1,5 +1,5 @@
-//! What the server itself does to an object as it is created and updated: which parts a request may write, which
-//! status a new object has, when `metadata.generation` moves, and the two faces of events.
+//! The server's own changes to an object when it is created and updated: the parts that a request may write, the
+//! initial status, `metadata.generation`, and conversion between the two versions of Events.
 //!
 //! Rules of the strategies in `kubernetes/pkg/registry/*/strategy.go` and
 //! `apiextensions-apiserver/pkg/registry/customresource`. Nothing is validated here.
@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 use super::kinds::Kind;
 use super::metadata;
 
-/// The label that ties pods to their job.
+/// The label that connects pods to their Job.
 pub const JOB_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 const JOB_NAME_LABEL: &str = "batch.kubernetes.io/job-name";
 
-/// Prepares a defaulted object for its creation: status of its own, generation 1, generated selector.
+/// Prepares a defaulted object for creation: initial status, generation 1, generated selector.
 ///
-/// `metadata.uid` must be set before: a Job's selector is made of it.
+/// `metadata.uid` must be set, because a Job's selector contains it.
 pub fn prepare_create(kind: &Kind, object: &mut Value) {
     if kind.subresource("status").is_some() && !keeps_status(kind) {
         let status = first_status(kind, object);
@@ -40,17 +40,18 @@ pub fn prepare_create(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// A status as Go writes it: with what is never left out.
+/// Completes a status with the fields that Go always writes.
 fn fill_status(kind: &Kind, object: &mut Value) {
     let status = object.get_mut("status").map(Value::take).unwrap_or_default();
     let mut alone = json!({"status": status});
-    // It was made here, of the right types; what the client sent was decoded before.
+    // Cannot fail: the status was built here, and the client's part was decoded before.
     if kind.schema().normalize(&mut alone).is_ok() {
         object["status"] = alone["status"].take();
     }
 }
 
-/// A kubelet registers its node with a status; every other status is the server's.
+/// Returns whether a new object keeps the client's status: a kubelet registers its node with one, every other initial
+/// status is the server's.
 fn keeps_status(kind: &Kind) -> bool {
     kind.is("", "Node")
 }
@@ -68,7 +69,8 @@ fn first_status(kind: &Kind, object: &Value) -> Option<Value> {
     })
 }
 
-/// A new pod's status; one with gates says from the start why it is not scheduled (`registry/core/pod/strategy.go`).
+/// Returns a new pod's status. With scheduling gates, it says at once why the pod is not scheduled
+/// (`registry/core/pod/strategy.go`).
 fn pod_status(pod: &Value) -> Value {
     let mut status = json!({"phase": "Pending", "qosClass": super::qos::class(pod)});
     if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
@@ -79,7 +81,7 @@ fn pod_status(pod: &Value) -> Value {
     status
 }
 
-/// Whether the kind counts changes of its spec.
+/// Returns whether the kind counts changes of its spec.
 fn has_generation(kind: &Kind) -> bool {
     !kind.is_builtin()
         || matches!(
@@ -108,7 +110,7 @@ fn has_generation(kind: &Kind) -> bool {
 }
 
 fn prepare_namespace(object: &mut Value) {
-    // Its name may have been generated only now.
+    // Its name may have been generated after defaulting.
     super::defaults::namespace(object);
     let finalizers = &mut object["spec"]["finalizers"];
     let all = finalizers.as_array().cloned().unwrap_or_default();
@@ -119,7 +121,7 @@ fn prepare_namespace(object: &mut Value) {
     }
 }
 
-/// Labels a job's pods and selects them by the job's UID (`registry/batch/job/strategy.go`).
+/// Labels a Job's pods with its UID, and selects them by it (`registry/batch/job/strategy.go`).
 fn generate_selector(job: &mut Value) {
     if job["spec"]["manualSelector"] == true {
         return;
@@ -132,7 +134,7 @@ fn generate_selector(job: &mut Value) {
     add_absent(&mut job["spec"]["selector"]["matchLabels"], &[(JOB_UID_LABEL, &uid)]);
 }
 
-/// Adds the entries that a map does not have yet.
+/// Adds the entries that are missing in a map.
 fn add_absent(map: &mut Value, entries: &[(&str, &String)]) {
     if !map.is_object() {
         *map = Value::Object(Map::new());
@@ -144,8 +146,8 @@ fn add_absent(map: &mut Value, entries: &[(&str, &String)]) {
     }
 }
 
-/// Prepares an update: what `subresource` (or the main resource, for `None`) may not write is taken from `old`; the
-/// generation moves if what it counts changed.
+/// Prepares an update: restores from `old` what `subresource` (or the main resource, for `None`) may not write, and
+/// increments the generation if a counted field changed.
 pub fn prepare_update(kind: &Kind, subresource: Option<&str>, new: &mut Value, old: &Value) {
     if kind.is_builtin() || subresource.is_none() {
         metadata::carry_over(new, old);
@@ -157,7 +159,7 @@ pub fn prepare_update(kind: &Kind, subresource: Option<&str>, new: &mut Value, o
                 new["status"]["qosClass"] = old["status"]["qosClass"].clone();
             }
             if kind.is("", "Pod") {
-                // Old kubelets spoil it (`podStatusStrategy.PrepareForUpdate`).
+                // Old kubelets corrupt it (`podStatusStrategy.PrepareForUpdate`).
                 match old["metadata"].get("ownerReferences") {
                     Some(owners) => new["metadata"]["ownerReferences"] = owners.clone(),
                     None => {
@@ -177,7 +179,7 @@ pub fn prepare_update(kind: &Kind, subresource: Option<&str>, new: &mut Value, o
         let before = old["metadata"]["generation"].as_i64().unwrap_or_default();
         let labels = |object: &Value| object["metadata"]["labels"].clone();
         let changed = match (kind.group.as_str(), kind.kind.as_str()) {
-            // It is never counted on.
+            // Its generation never changes.
             ("scheduling.k8s.io", "PriorityClass") => false,
             ("discovery.k8s.io", "EndpointSlice") => {
                 spec_changed(kind, new, old) || labels(new) != labels(old)
@@ -227,7 +229,8 @@ fn keep_all_but_status(kind: &Kind, new: &mut Value, old: &Value) {
     }
 }
 
-/// Whether anything that the generation counts changed: all but metadata and, where it is a subresource, status.
+/// Returns whether a field that the generation counts changed: everything except metadata and a status that is a
+/// subresource.
 fn spec_changed(kind: &Kind, new: &Value, old: &Value) -> bool {
     let counts = |name: &str| {
         name != "metadata"
@@ -241,7 +244,7 @@ fn spec_changed(kind: &Kind, new: &Value, old: &Value) -> bool {
     counted(new) != counted(old)
 }
 
-/// The fields that core events and `events.k8s.io` events name differently.
+/// The fields with different names in core Events and `events.k8s.io` Events.
 const EVENT_FIELDS: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -252,7 +255,7 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("count", "deprecatedCount"),
 ];
 
-/// Turns an event of one group into the same event of the other; objects of any other kind stay as they are.
+/// Converts an Event to the other group. Leaves any other object as it is.
 pub fn convert_event(to: &Kind, event: &mut Value) {
     if to.kind != "Event" || to.matches(event) {
         return;
@@ -275,7 +278,7 @@ mod tests {
     use crate::objects::builtin_kind;
 
     #[test]
-    fn status_is_the_servers() {
+    fn the_server_sets_the_initial_status() {
         let pod = builtin_kind("", "Pod").unwrap();
         let mut object =
             json!({"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"phase": "Running"}});
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_status_leaves_all_else() {
+    fn a_custom_status_update_changes_nothing_else() {
         let kind = Kind::new("g", "v1", "K", "ks", true).with_status();
         let old = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n", "generation": 3, "labels": {"a": "b"}}, "spec": {"x": 1}});
         let mut new = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n", "resourceVersion": "5"}, "spec": {"x": 2}, "status": {"y": 1}});
@@ -330,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn events_have_two_faces() {
+    fn events_are_converted_between_groups() {
         let new = builtin_kind("events.k8s.io", "Event").unwrap();
         let core = builtin_kind("", "Event").unwrap();
         let event = json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"name": "p"}, "message": "m", "count": 2, "reason": "R"});

@@ -1,6 +1,6 @@
-//! What `metadata` may hold, on create and on update.
+//! Validation of `metadata` on create and update.
 //!
-//! Rules and texts of `apimachinery/pkg/api/validation/objectmeta.go`.
+//! Rules and messages of `apimachinery/pkg/api/validation/objectmeta.go`.
 
 use serde_json::Value;
 
@@ -9,14 +9,14 @@ use super::kinds::{Kind, NameRule};
 use super::names;
 
 const MAX_MANAGER_BYTES: usize = 128;
-/// Finalizers that Kubernetes itself knows.
+/// Finalizers defined by Kubernetes itself.
 pub(super) const STANDARD_FINALIZERS: &[&str] = &["orphan", "foregroundDeletion", "kubernetes"];
-/// What an update may not change.
+/// Fields that an update may not change.
 const IMMUTABLE: &[&str] = &["name", "namespace", "uid", "creationTimestamp"];
-/// What the server keeps from before where an update leaves it out.
+/// Fields that keep their value if an update omits them.
 const KEPT: &[&str] = &["namespace", "uid", "creationTimestamp", "selfLink"];
 
-/// Faults of `object`'s metadata.
+/// Returns the faults of `object`'s metadata.
 pub fn validate(kind: &Kind, object: &Value) -> Vec<FieldFault> {
     let meta = &object["metadata"];
     let text = |field: &str| meta[field].as_str().unwrap_or_default();
@@ -26,7 +26,7 @@ pub fn validate(kind: &Kind, object: &Value) -> Vec<FieldFault> {
         faults.push(FieldFault::required("metadata.name", "name or generateName is required"));
     }
     if !generate.is_empty() {
-        // A prefix may end as no name may: a letter stands for what is generated.
+        // A prefix may end in characters that a name may not: append a letter in place of the generated part.
         let sample = format!("{}a", generate.trim_end_matches(['-', '.']));
         let judged = names::by_rule(kind.name_rule, &sample);
         faults.extend(judged.into_iter().map(|f| FieldFault::invalid("metadata.generateName", generate, f)));
@@ -60,7 +60,7 @@ pub fn validate(kind: &Kind, object: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// Faults of the metadata of an object within another, which need not have a name.
+/// Returns the faults of the metadata of an embedded object, which need not have a name.
 pub fn validate_embedded(metadata: &Value, path: &str) -> Vec<FieldFault> {
     let mut meta = if metadata.is_object() { metadata.clone() } else { serde_json::json!({}) };
     if meta["name"].as_str().unwrap_or_default().is_empty() {
@@ -77,7 +77,7 @@ pub fn validate_embedded(metadata: &Value, path: &str) -> Vec<FieldFault> {
 
 fn owners(owners: &Value, faults: &mut Vec<FieldFault>) {
     let mut controller: Option<String> = None;
-    // Kubernetes names the list, not the item.
+    // Kubernetes reports the list, not the item.
     let path = "metadata.ownerReferences";
     for owner in owners.as_array().into_iter().flatten() {
         for (field, text) in [
@@ -87,7 +87,7 @@ fn owners(owners: &Value, faults: &mut Vec<FieldFault>) {
             ("uid", "must not be empty"),
         ] {
             let given = owner[field].as_str().unwrap_or_default();
-            // What is no group and version has no version (`schema.FromAPIVersionAndKind`).
+            // An invalid group and version has no version (`schema.FromAPIVersionAndKind`).
             if given.is_empty() || (field == "apiVersion" && given.matches('/').count() > 1) {
                 faults.push(FieldFault::invalid(format!("{path}.{field}"), given, text));
             }
@@ -119,7 +119,7 @@ fn finalizers(kind: &Kind, finalizers: &Value, faults: &mut Vec<FieldFault>) {
     for name in &all {
         faults.extend(names::qualified_name(name).into_iter().map(|f| FieldFault::invalid(path, *name, f)));
     }
-    // Custom kinds are only warned of, events and the kinds that are judged without the core group's rules not asked.
+    // Custom kinds only get a warning. Events, and kinds that are not validated by the core group's rules, are exempt.
     let must_be_qualified = kind.is_builtin()
         && kind.kind != "Event"
         && !matches!(
@@ -135,7 +135,7 @@ fn finalizers(kind: &Kind, finalizers: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Finalizers have a domain, but for those of Kubernetes (`validateKubeFinalizerName`).
+/// Validates that finalizers have a domain, except for those of Kubernetes (`validateKubeFinalizerName`).
 pub fn qualified_finalizers(finalizers: &Value, faults: &mut Vec<FieldFault>) {
     for (index, name) in finalizers.as_array().into_iter().flatten().filter_map(Value::as_str).enumerate() {
         if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
@@ -163,7 +163,7 @@ fn managers(fields: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Faults of what an update does to metadata. Call [`carry_over`] before.
+/// Returns the faults of an update's changes to metadata. Call [`carry_over`] first.
 pub fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     let (new, old) = (&new["metadata"], &old["metadata"]);
     let mut faults = Vec::new();
@@ -199,7 +199,7 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// Keeps what the server decides: identity where the update leaves it out, deletion and generation always.
+/// Restores what the server controls: identity if the update omits it, deletion and generation always.
 pub fn carry_over(new: &mut Value, old: &Value) {
     let old = &old["metadata"];
     let Some(object) = new.as_object_mut() else { return };
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_judged() {
+    fn metadata_is_validated() {
         assert!(
             faults(json!({"name": "a.b", "namespace": "n", "labels": {"a/b": "c"}, "finalizers": ["x.y/z"]}))
                 .is_empty()

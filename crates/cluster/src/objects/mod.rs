@@ -1,11 +1,11 @@
-//! What the API server knows of objects, as pure functions: kinds, names, defaults, validation, selectors, tables,
+//! The API server's knowledge of objects, as pure functions: kinds, names, defaults, validation, selectors, tables,
 //! CustomResourceDefinitions, OpenAPI.
 //!
-//! Data comes in as JSON values (and, where needed, the present time) and goes out as JSON values, texts or
-//! [`FieldFault`]s. Nothing here does IO, reads the clock or keeps state.
+//! Input is JSON values (and the current time if needed), output is JSON values, texts or [`FieldFault`]s. Nothing here
+//! does IO, reads the clock or keeps state.
 //!
-//! The walk of a write through these functions: [`decode`] (types, canonical values, unknown fields) →
-//! [`default_object`] → [`prepare_create`] or [`prepare_update`] → [`validate_create`] or [`validate_update`].
+//! A write passes through [`decode`] (types, canonical values, unknown fields) → [`default_object`] →
+//! [`prepare_create`] or [`prepare_update`] → [`validate_create`] or [`validate_update`].
 
 mod age;
 mod autoscaler;
@@ -53,11 +53,11 @@ pub use table::{IncludeObject, table};
 pub use validation::{validate_create, validate_update};
 pub use warnings::warnings;
 
-/// Brings the metadata of a custom kind's object into form, which is typed as that of built-in kinds is; unknown fields
-/// stay for the kind's own schema to drop.
+/// Decodes the metadata of a custom kind's object, which has the same type as that of built-in kinds. Leaves unknown
+/// fields for the kind's own schema to drop.
 ///
 /// # Errors
-/// What is not of its type.
+/// When a value has the wrong type.
 pub fn decode_metadata(metadata: &mut Value) -> Result<(), String> {
     if metadata.is_null() {
         return Ok(());
@@ -75,7 +75,7 @@ pub fn decode_metadata(metadata: &mut Value) -> Result<(), String> {
     decoded.map_err(|error| error.to_string().replace(".metadata.", "."))
 }
 
-/// What is wrong with the type and metadata of an object within another (`objectmeta.validateEmbeddedResource`).
+/// Returns the faults of the type and metadata of an embedded object (`objectmeta.validateEmbeddedResource`).
 pub fn embedded_faults(object: &Value, path: &str) -> Vec<FieldFault> {
     let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     let mut faults = Vec::new();
@@ -109,13 +109,13 @@ pub fn embedded_faults(object: &Value, path: &str) -> Vec<FieldFault> {
     faults
 }
 
-/// Brings an object that a client sent into the kind's form: unknown fields are dropped, and for built-in kinds types
-/// are checked and values made canonical, as decoding into Go types does.
+/// Decodes a client's object: drops unknown fields, and for built-in kinds checks types and makes values canonical, as
+/// decoding into Go types does.
 ///
 /// Returns the paths of unknown fields, for `fieldValidation` Warn (`unknown field "spec.foo"`) and Strict.
 ///
 /// # Errors
-/// Where a built-in kind's object cannot be decoded: a bad request, 400.
+/// When a built-in kind's object cannot be decoded: bad request, 400.
 pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let unknown = kind.schema().prune(object);
     if kind.is_builtin() {
@@ -126,8 +126,8 @@ pub fn decode(kind: &Kind, object: &mut Value) -> Result<Vec<String>, DecodeErro
     Ok(unknown)
 }
 
-/// The same for an object that a server-side apply or a strategic merge patch made: Kubernetes turns it into Go types by
-/// another way, which has other words and lets whole numbers overflow.
+/// As [`decode`], for the result of a server-side apply or a strategic merge patch. Kubernetes converts those to Go
+/// types in another way, with other messages, where integers overflow.
 ///
 /// # Errors
 /// As [`decode`], as a text.

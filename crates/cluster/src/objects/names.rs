@@ -1,13 +1,13 @@
-//! What names, labels, annotations and their kin may look like.
+//! Validation of names, labels, annotations and similar texts.
 //!
-//! Patterns and texts of `apimachinery/pkg/util/validation` and `pkg/api/validation`.
+//! Patterns and messages of `apimachinery/pkg/util/validation` and `pkg/api/validation`.
 
 use serde_json::{Map, Value};
 
 use super::fault::FieldFault;
 use super::kinds::NameRule;
 
-/// Bytes of all annotations of one object.
+/// The limit for all annotations of one object, in bytes.
 pub const MAX_ANNOTATIONS_BYTES: usize = 256 << 10;
 const SUBDOMAIN_BYTES: usize = 253;
 const LABEL_BYTES: usize = 63;
@@ -22,7 +22,7 @@ const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric charac
 const ENV_NAME: &str =
     "a valid environment variable name must consist only of printable ASCII characters other than '='";
 
-/// As [`too_long`], in the words of `util/validation`.
+/// As [`too_long`], worded as in `util/validation`.
 fn too_many(characters: usize) -> String {
     format!("must be no more than {characters} characters")
 }
@@ -37,7 +37,7 @@ fn label_shape(text: &str) -> bool {
     !bytes.is_empty() && bytes.iter().all(inner) && bytes[0] != b'-' && bytes[bytes.len() - 1] != b'-'
 }
 
-/// What is wrong with a lowercase RFC 1123 subdomain; nothing if it is one.
+/// Returns the faults of a lowercase RFC 1123 subdomain.
 pub fn subdomain(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > SUBDOMAIN_BYTES {
@@ -49,7 +49,7 @@ pub fn subdomain(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a domain that a pod's names are looked up in (`IsDNS1123SubdomainWithUnderscore`).
+/// Returns the faults of a DNS search domain (`IsDNS1123SubdomainWithUnderscore`).
 pub fn search_domain(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > SUBDOMAIN_BYTES {
@@ -68,7 +68,7 @@ pub fn search_domain(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with what names begin with that are subdomains (`NameIsDNSSubdomain` of a prefix).
+/// Returns the faults of a prefix of names that are subdomains (`NameIsDNSSubdomain` of a prefix).
 pub fn prefix(text: &str) -> Vec<String> {
     match text.strip_suffix('-').filter(|kept| !kept.is_empty()) {
         Some(kept) => subdomain(&format!("{}a", &kept[..kept.len() - 1])),
@@ -76,7 +76,7 @@ pub fn prefix(text: &str) -> Vec<String> {
     }
 }
 
-/// What is wrong with a lowercase RFC 1123 label.
+/// Returns the faults of a lowercase RFC 1123 label.
 pub fn label(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > LABEL_BYTES {
@@ -89,7 +89,7 @@ pub fn label(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with an RFC 1035 label.
+/// Returns the faults of an RFC 1035 label.
 pub fn label_1035(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > LABEL_BYTES {
@@ -101,7 +101,7 @@ pub fn label_1035(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a path segment (`path.IsValidPathSegmentName`).
+/// Returns the faults of a path segment (`path.IsValidPathSegmentName`).
 pub fn path_segment(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text == "." || text == ".." {
@@ -115,7 +115,7 @@ pub fn path_segment(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a name of a kind that has this rule.
+/// Returns the faults of a name under this rule.
 pub fn by_rule(rule: NameRule, text: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => subdomain(text),
@@ -132,7 +132,7 @@ fn token_shape(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
-/// What is wrong with a qualified name such as a label's key: `[prefix/]name`.
+/// Returns the faults of a qualified name, such as a label's key: `[prefix/]name`.
 pub fn qualified_name(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let name = match text.split_once('/') {
@@ -163,7 +163,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a label's value.
+/// Returns the fault of a label's value.
 pub fn label_value(text: &str) -> Option<String> {
     if text.len() > LABEL_BYTES {
         Some(too_long(LABEL_BYTES))
@@ -174,7 +174,7 @@ pub fn label_value(text: &str) -> Option<String> {
     }
 }
 
-/// What is wrong with a key of a ConfigMap or Secret.
+/// Returns the faults of a key of a ConfigMap or Secret.
 pub fn config_key(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > SUBDOMAIN_BYTES {
@@ -191,18 +191,18 @@ pub fn config_key(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with an environment variable's name.
+/// Returns the fault of an environment variable's name.
 pub fn env_name(text: &str) -> Option<&'static str> {
     let good = !text.is_empty() && text.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'=');
     (!good).then_some(ENV_NAME)
 }
 
-/// What is wrong with a port's number.
+/// Returns the fault of a port number.
 pub fn port(number: i64) -> Option<&'static str> {
     (!(1..=65_535).contains(&number)).then_some("must be between 1 and 65535, inclusive")
 }
 
-/// What is wrong with a port's name (RFC 6335).
+/// Returns the faults of a port's name (RFC 6335).
 pub fn port_name(text: &str) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if text.len() > 15 {
@@ -223,7 +223,7 @@ pub fn port_name(text: &str) -> Vec<&'static str> {
     faults
 }
 
-/// Faults of a map of labels.
+/// Returns the faults of a map of labels.
 pub fn labels(labels: &Value, path: &str) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     for (key, value) in labels.as_object().into_iter().flatten() {
@@ -235,7 +235,7 @@ pub fn labels(labels: &Value, path: &str) -> Vec<FieldFault> {
     faults
 }
 
-/// Faults of a map of annotations.
+/// Returns the faults of a map of annotations.
 pub fn annotations(annotations: &Value, path: &str) -> Vec<FieldFault> {
     let none = Map::new();
     let annotations = annotations.as_object().unwrap_or(&none);
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_judged() {
+    fn names_are_validated() {
         assert!(subdomain("a.b-c.1").is_empty() && label("1-a").is_empty() && label_1035("a-1").is_empty());
         for bad in ["", "A", "a_b", "-a", "a-", "a..b", ".a", &"a".repeat(254)] {
             assert!(!subdomain(bad).is_empty(), "{bad}");

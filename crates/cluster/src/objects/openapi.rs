@@ -1,7 +1,7 @@
-//! OpenAPI schemas of the kinds that are served, for `kubectl explain` and for clients that merge or validate.
+//! OpenAPI schemas of the served kinds, for `kubectl explain` and for clients that merge or validate.
 //!
-//! Made from the same schemas by which objects are judged, with the extensions that Kubernetes adds
-//! (KEP-2896): group, version and kind; list types; merge keys. Paths are the API server's to add.
+//! Built from the schemas that validate objects, with Kubernetes' extensions (KEP-2896): group, version and kind; list
+//! types; merge keys. The API server adds the paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::schema::{Additional, ListType, Node, NodeId, Property, Schema, builti
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-/// How many definitions one document may have.
+/// The most definitions in one document.
 const MAX_DEFINITIONS: usize = 4096;
 
-/// Which of the two forms is written.
+/// The OpenAPI version to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     V2,
@@ -35,17 +35,18 @@ impl Form {
     }
 }
 
-/// The `components.schemas` of an OpenAPI v3 document about these kinds.
+/// Returns the `components.schemas` of an OpenAPI v3 document for these kinds.
 pub fn v3_schemas<'k>(kinds: impl IntoIterator<Item = &'k Kind>) -> Value {
     definitions(kinds, Form::V3)
 }
 
-/// The `definitions` of an OpenAPI v2 document about these kinds.
+/// Returns the `definitions` of an OpenAPI v2 document for these kinds.
 pub fn v2_definitions<'k>(kinds: impl IntoIterator<Item = &'k Kind>) -> Value {
     definitions(kinds, Form::V2)
 }
 
-/// The name of a kind's schema: that of its type, or its group turned round for a kind of a CRD.
+/// Returns the name of a kind's schema: that of its type, or for a custom kind its group reversed, with version and
+/// kind.
 pub fn schema_name(kind: &Kind) -> String {
     let schema = kind.schema();
     if let Some(name) = &schema.node(schema.root()).definition {
@@ -79,15 +80,15 @@ fn definitions<'k>(kinds: impl IntoIterator<Item = &'k Kind>, form: Form) -> Val
     Value::Object(all)
 }
 
-/// A CRD's schema as it stands there, with the fields that every object has.
+/// Returns a CRD's schema with the fields that every object has.
 fn custom(source: &Value, form: Form) -> Value {
     let mut schema = source.clone();
     if form == Form::V2 {
         if source["x-kubernetes-preserve-unknown-fields"] == true {
-            // With any field named, kubectl would call all others unknown (apiextensions `openapi/builder`).
+            // If any field were listed, kubectl would report all others as unknown (apiextensions `openapi/builder`).
             return json!({"type": "object"});
         }
-        // Version 2 has no junctors; a validating client would misread what is left of them.
+        // Version 2 has no such combinators; a validating client would misread the schema with only some of them.
         for keyword in ["allOf", "anyOf", "oneOf", "not", "nullable"] {
             schema.as_object_mut().map(|map| map.remove(keyword));
         }
@@ -101,7 +102,7 @@ fn custom(source: &Value, form: Form) -> Value {
     schema
 }
 
-/// Adds a built-in type and all that it refers to.
+/// Adds a built-in type and all types that it refers to.
 fn add_types(schema: &Schema, form: Form, all: &mut Map<String, Value>) {
     let mut queue = vec![schema.root()];
     let mut seen = BTreeSet::new();
@@ -123,7 +124,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// A node in place: a reference where its type has a name of its own.
+    /// Returns the schema of a node: a reference if its type has a name of its own.
     fn child(&mut self, id: NodeId, property: Option<&Property>, depth: usize) -> Value {
         let description = property.and_then(|p| p.description.as_deref());
         let mut out = match &self.schema.node(id).definition {
@@ -188,7 +189,7 @@ impl Writer<'_> {
         out
     }
 
-    /// Types that are written otherwise in the two forms; true if nothing is left to say.
+    /// Writes types that differ between the two versions. Returns whether the schema is complete.
     fn scalar(&self, node: &Node, out: &mut Value) -> bool {
         if !node.quantity && !node.int_or_string {
             return false;
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
     use crate::objects::{builtin_kind, builtin_kinds};
 
-    /// Every reference of a document leads to a definition of it.
+    /// Collects the references of a document that have no definition in it.
     fn unresolved(document: &Value, prefix: &str, value: &Value, out: &mut Vec<String>) {
         match value {
             Value::Object(map) => {

@@ -1,7 +1,7 @@
-//! What a pod asks for as a whole, from its containers (`component-helpers/resource/helpers.go`).
+//! The total resources of a pod, computed from its containers (`component-helpers/resource/helpers.go`).
 //!
-//! Containers add up; an init container counts while it runs, beside the sidecars that started before it; what the pod
-//! itself says of CPU and memory (KEP-2837) wins over both.
+//! Containers add up. An init container counts while it runs, together with the sidecars that started before it. CPU
+//! and memory of the pod itself (KEP-2837) override both.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use serde_json::Value;
 
 use super::quantity::Quantity;
 
-/// Amounts by the resource's name.
+/// Amounts by resource name.
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// Resources that a pod may ask for as a whole.
+/// Resources that can be specified for the pod as a whole.
 const OF_PODS: [&str; 2] = ["cpu", "memory"];
 
-/// What a pod requests.
+/// Returns the total requests of a pod.
 pub fn pod_requests(pod: &Value) -> Amounts {
     total(pod, "requests")
 }
 
-/// What a pod is limited to, as far as its containers are.
+/// Returns the total limits of a pod, as far as its containers have limits.
 pub fn pod_limits(pod: &Value) -> Amounts {
     total(pod, "limits")
 }
 
-/// The amounts of a JSON map; what is no quantity is left out.
+/// Returns the amounts of a JSON map, without invalid quantities.
 pub fn amounts(map: &Value) -> Amounts {
     let entries = map.as_object().into_iter().flatten();
     entries.filter_map(|(name, value)| Some((name.clone(), Quantity::of(value).ok()?))).collect()
 }
 
-/// Adds amounts to others.
+/// Adds `more` to `to`.
 pub fn add(to: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         let sum = to.get(name).map_or(*amount, |known| known.plus(*amount));

@@ -1,10 +1,10 @@
-//! A pod's quality of service, from its containers' requests and limits (`pkg/apis/core/v1/helper/qos`).
+//! A pod's quality of service class, from its containers' requests and limits (`pkg/apis/core/v1/helper/qos`).
 
 use serde_json::Value;
 
 use super::quantity::Quantity;
 
-/// `Guaranteed`, `Burstable` or `BestEffort`.
+/// Returns `Guaranteed`, `Burstable` or `BestEffort`.
 pub fn class(pod: &Value) -> &'static str {
     let spec = &pod["spec"];
     let containers: Vec<&Value> = ["containers", "initContainers"]
@@ -38,7 +38,7 @@ mod tests {
     use super::class;
 
     #[test]
-    fn classes_are_upstreams() {
+    fn qos_classes_match_upstream() {
         let pod = |resources| json!({"spec": {"containers": [{"resources": resources}]}});
         assert_eq!(class(&pod(json!({}))), "BestEffort");
         assert_eq!(class(&pod(json!({"requests": {"cpu": "1"}}))), "Burstable");

@@ -1,7 +1,7 @@
 //! Resource quantities (`500m`, `1Gi`, `2e3`): parsed exactly, compared, and written in canonical form.
 //!
-//! Rules of `apimachinery/pkg/api/resource`: no value beyond ±(2^63-1), nothing finer than a nano-unit (rounded away
-//! from zero), the canonical form loses no precision and has the largest suffix that leaves a whole number.
+//! Rules of `apimachinery/pkg/api/resource`: values are within ±(2^63-1), and anything finer than a nano-unit is
+//! rounded away from zero. The canonical form loses no precision and has the largest suffix that leaves a whole number.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +11,15 @@ use serde_json::Value;
 /// Nano-units in one unit.
 const NANOS: i128 = 1_000_000_000;
 const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
-/// How many bytes a quantity may have.
+/// The longest quantity, in bytes.
 const MAX_BYTES: usize = 128;
-/// No power of ten beyond this makes a difference.
+/// Greater powers of ten make no difference.
 const MAX_POWER: i64 = 100;
 /// The letters of all suffixes.
 const SUFFIX_LETTERS: &str = "eEinumkKMGTP";
 /// The power of ten of a nano-unit.
 const SMALLEST: i32 = -9;
-/// The greatest power of two that upstream reads without large numbers.
+/// The greatest power of two that upstream's fast path parses.
 const QUICK_BINARY: u32 = 40;
 const DECIMAL: &[(&str, i32)] = &[
     ("E", 18),
@@ -35,16 +35,16 @@ const DECIMAL: &[(&str, i32)] = &[
 ];
 const BINARY: &[(&str, u32)] = &[("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
 
-/// Why a text is no quantity; the texts are upstream's.
+/// Why a text is not a quantity; the messages are upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAQuantity {
-    /// It has not the form of one.
+    /// It does not have the form of a quantity.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Form,
-    /// It has no number.
+    /// It has no valid number.
     #[error("unable to parse numeric part of quantity")]
     Number,
-    /// Its suffix is none.
+    /// It has no valid suffix.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
@@ -93,44 +93,44 @@ impl Quantity {
         }
     }
 
-    /// The amount in nano-units.
+    /// Returns the amount in nano-units.
     pub fn nanos(&self) -> i128 {
         self.nanos
     }
 
-    /// The amount in thousandths, rounded up.
+    /// Returns the amount in thousandths, rounded away from zero.
     pub fn millis(&self) -> i128 {
         divide_up(self.nanos, 1_000_000)
     }
 
-    /// The amount in whole units, rounded up.
+    /// Returns the amount in whole units, rounded away from zero.
     pub fn units(&self) -> i128 {
         divide_up(self.nanos, NANOS)
     }
 
-    /// Whether it is less than nothing.
+    /// Returns whether the amount is negative.
     pub fn is_negative(&self) -> bool {
         self.nanos < 0
     }
 
-    /// Whether it is a whole number of units.
+    /// Returns whether the amount is a whole number of units.
     pub fn is_whole(&self) -> bool {
         self.nanos % NANOS == 0
     }
 
-    /// The sum, bounded as every quantity is.
+    /// Returns the sum, within the bounds of quantities.
     #[must_use]
     pub fn plus(self, other: Quantity) -> Quantity {
         Quantity { nanos: (self.nanos + other.nanos).clamp(-MAX_NANOS, MAX_NANOS), form: self.form }
     }
 
-    /// The difference, bounded as every quantity is.
+    /// Returns the difference, within the bounds of quantities.
     #[must_use]
     pub fn less(self, other: Quantity) -> Quantity {
         Quantity { nanos: (self.nanos - other.nanos).clamp(-MAX_NANOS, MAX_NANOS), form: self.form }
     }
 
-    /// Nothing.
+    /// Returns zero.
     pub fn zero() -> Quantity {
         Quantity { nanos: 0, form: Form::Decimal }
     }
@@ -156,7 +156,7 @@ impl FromStr for Quantity {
             return Err(NotAQuantity::Form);
         }
         let (exponent, binary, form) = scale(suffix)?;
-        // Without a digit it is nothing, unless the suffix asks for more than a quick look (`ParseQuantity`).
+        // A text without digits is zero, unless its suffix prevents upstream's fast path (`ParseQuantity`).
         if whole.is_empty() && fraction.is_empty() && (exponent < SMALLEST || binary > QUICK_BINARY) {
             return Err(NotAQuantity::Number);
         }
@@ -166,18 +166,18 @@ impl FromStr for Quantity {
     }
 }
 
-/// The digits at the beginning, and the rest.
+/// Splits a text after its leading digits.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// Whether a text may be a suffix at all: letters of suffixes, then perhaps a whole number.
+/// Returns whether a text has the form of a suffix: suffix letters, then an optional integer.
 fn is_suffix(text: &str) -> bool {
     let number = text.trim_start_matches(|c: char| SUFFIX_LETTERS.contains(c));
     digits(number.strip_prefix(['-', '+']).unwrap_or(number)).1.is_empty()
 }
 
-/// The power of ten, the power of two and the form that a suffix stands for.
+/// Returns a suffix's power of ten, power of two, and form.
 fn scale(suffix: &str) -> Result<(i32, u32, Form), NotAQuantity> {
     if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
         return Ok((*power, 0, Form::Decimal));
@@ -191,11 +191,11 @@ fn scale(suffix: &str) -> Result<(i32, u32, Form), NotAQuantity> {
     Ok((power, 0, Form::Exponent))
 }
 
-/// `whole.fraction` × 10^`exponent` × 2^`binary` in nano-units, rounded up and capped.
+/// Returns `whole.fraction` × 10^`exponent` × 2^`binary` in nano-units, rounded up and bounded.
 fn scaled(whole: &str, fraction: &str, exponent: i32, binary: u32) -> i128 {
     let digits = format!("{whole}{fraction}");
     let digits = digits.trim_start_matches('0');
-    // Digits below the decimal point of a nano-unit.
+    // The power of ten that converts the digits to nano-units.
     let shift = exponent + 9 - i32::try_from(fraction.len()).unwrap_or(i32::MAX);
     if digits.is_empty() {
         return 0;
@@ -218,7 +218,8 @@ fn scaled(whole: &str, fraction: &str, exponent: i32, binary: u32) -> i128 {
     (mantissa + up).min(MAX_NANOS)
 }
 
-/// As [`scaled`] for binary suffixes, whose numbers have few fractional digits in practice; finer ones are rounded up.
+/// As [`scaled`] for binary suffixes. Such numbers have few fractional digits in practice; further digits are rounded
+/// up.
 fn scaled_binary(digits: &str, shift: i32, binary: u32) -> i128 {
     const KEPT_DIGITS: usize = 18;
     let (digits, shift) = if digits.len() > KEPT_DIGITS {
@@ -274,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn canonical_form_is_upstreams() {
+    fn the_canonical_form_matches_upstream() {
         let cases = [
             ("0", "0"),
             ("0.5", "500m"),
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_compare_across_forms() {
+    fn amounts_in_different_forms_are_comparable() {
         let q = |t: &str| t.parse::<Quantity>().unwrap();
         assert!(q("1Gi") > q("1G") && q("1000m") == q("1") && q("1e3") == q("1k"));
         assert_eq!((q("1500m").units(), q("1500m").millis(), q("1n").millis()), (2, 1500, 1));
@@ -337,7 +338,7 @@ mod tests {
                 let again: Quantity = quantity.to_string().parse().unwrap();
                 // Binary amounts are rounded up to whole units when written.
                 prop_assert!(again == quantity || again.units() == quantity.units(), "{} {}", text, quantity);
-                // One written without a suffix is read as a decimal amount; from there on the text stays.
+                // Without a suffix it is parsed as a decimal amount; after that, the text is stable.
                 let text = again.to_string();
                 prop_assert_eq!(text.parse::<Quantity>().unwrap().to_string(), text);
             }

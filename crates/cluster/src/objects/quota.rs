@@ -1,7 +1,7 @@
-//! What objects use of a ResourceQuota. Pure.
+//! Computes an object's usage of a ResourceQuota. Pure.
 //!
-//! Source: `kubernetes/pkg/quota/v1/evaluator/core` and `install` (which resources each kind counts for), `generic`
-//! (scopes). Any kind counts as `count/PLURAL.GROUP`; Events count for nothing.
+//! Source: `kubernetes/pkg/quota/v1/evaluator/core` and `install` (the resources of each kind), `generic` (scopes).
+//! Every kind counts as `count/PLURAL.GROUP`, except Events, which are not counted.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -10,9 +10,9 @@ use super::pod_resources::{self, Amounts};
 use super::quantity::Quantity;
 use super::{LabelSelector, qos};
 
-/// Kinds of the core group that also count under their own name.
+/// Core kinds that are also counted under their own name.
 const NAMED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
-/// What pods count for beside huge pages and extended resources.
+/// The resources of pods besides huge pages and extended resources.
 const OF_PODS: [&str; 10] = [
     "cpu",
     "memory",
@@ -25,15 +25,15 @@ const OF_PODS: [&str; 10] = [
     "limits.ephemeral-storage",
     "pods",
 ];
-/// What each container must say once a quota counts it.
+/// Resources that each container must specify if a quota counts them.
 const TO_BE_SAID: [&str; 6] =
     ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
-/// Ends the names of resources that are counted by StorageClass.
+/// The middle of names of resources that are counted per StorageClass.
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
-/// The old way to name a claim's class.
+/// The deprecated annotation for a claim's class.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// What a quota counts objects of.
+/// A resource whose objects a quota counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted<'a> {
     /// The API group.
@@ -55,12 +55,12 @@ impl Counted<'_> {
         self.group.is_empty() && self.plural == plural
     }
 
-    /// Whether nothing counts it.
+    /// Returns whether the resource is never counted.
     pub fn is_ignored(self) -> bool {
         self.plural == "events" && matches!(self.group, "" | "events.k8s.io")
     }
 
-    /// Whether objects of this kind count for the resource of that name.
+    /// Returns whether objects of this resource count towards the quota resource of that name.
     pub fn counts_for(self, name: &str) -> bool {
         if self.is_ignored() {
             return false;
@@ -86,7 +86,7 @@ impl Counted<'_> {
         }
     }
 
-    /// What one object uses.
+    /// Returns the usage of one object.
     pub fn usage(self, object: &Value, now: Timestamp) -> Amounts {
         let mut used = Amounts::from([(self.count_name(), whole(1))]);
         match self.plural {
@@ -101,7 +101,7 @@ impl Counted<'_> {
         used
     }
 
-    /// Whether an object is within all scopes of a quota. Only pods have scopes.
+    /// Returns whether an object is in all scopes of a quota. Only pods have scopes.
     pub fn is_in_scope(self, quota: &Value, object: &Value) -> bool {
         let spec = &quota["spec"];
         let mut plain = spec["scopes"].as_array().into_iter().flatten();
@@ -115,7 +115,7 @@ impl Counted<'_> {
             })
     }
 
-    /// What an object must say but does not, since these resources are counted (`Constraints`).
+    /// Returns what an object must specify but does not, given the resources that a quota counts (`Constraints`).
     pub fn unsaid(self, resources: &[&str], object: &Value) -> Option<String> {
         let spec = &object["spec"];
         if !self.is("pods") || spec["resources"].is_object() {
@@ -147,7 +147,7 @@ fn whole(number: u64) -> Quantity {
     Quantity::of(&number.into()).unwrap_or_else(|_| Quantity::zero())
 }
 
-/// `requests.` of a resource that is not Kubernetes' own.
+/// Returns whether `name` is `requests.` of huge pages or of an extended resource.
 fn is_extended_request(name: &str) -> bool {
     let Some(resource) = name.strip_prefix("requests.") else { return false };
     resource.starts_with("hugepages-")
@@ -172,7 +172,7 @@ fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {
     used
 }
 
-/// Whether a pod's resources are free: it has ended, or its node has had the time to end it (`QuotaV1Pod`).
+/// Returns whether a pod's resources are free: it has ended, or its node has had enough time to end it (`QuotaV1Pod`).
 fn is_over(pod: &Value, now: Timestamp) -> bool {
     if matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded")) {
         return true;
@@ -255,7 +255,7 @@ fn selects_class(term: &Value, class: Option<&str>) -> bool {
         .is_ok_and(|selector| selector.matches_labels(&labels))
 }
 
-/// Whether a pod's affinity is about pods of other namespaces.
+/// Returns whether a pod's affinity refers to pods of other namespaces.
 fn looks_elsewhere(spec: &Value) -> bool {
     ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
         let affinity = &spec["affinity"][kind];
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_objects_use() {
+    fn objects_use_quota_resources() {
         let now = Timestamp::from_second(1000).unwrap();
         let pod = json!({"spec": {"containers": [{"resources": {
             "requests": {"cpu": "1", "nvidia.com/gpu": "2"}, "limits": {"cpu": "2", "nvidia.com/gpu": "2"}}}]}});
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn which_names_count() {
+    fn resources_count_under_their_quota_names() {
         let yes = [
             "pods",
             "count/pods",
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_and_what_must_be_said() {
+    fn scopes_and_required_fields_are_checked() {
         let pod = json!({"spec": {"priorityClassName": "high", "containers": [{"name": "a"},
             {"name": "b", "resources": {"requests": {"cpu": "1"}}}]}});
         let scoped = |scopes: Value| PODS.is_in_scope(&json!({"spec": {"scopes": scopes}}), &pod);

@@ -1,7 +1,7 @@
-//! Label and field selectors: parsed from a request (or from an object), matched against objects.
+//! Label and field selectors: parsed from a request or an object, and matched against objects.
 //!
-//! Syntax and texts of `apimachinery/pkg/labels` and `pkg/fields`; which fields can be selected is per kind, as in
-//! Kubernetes' registries, or as a CRD's `selectableFields` say (KEP-4358).
+//! Syntax and messages of `apimachinery/pkg/labels` and `pkg/fields`. The selectable fields depend on the kind, as in
+//! Kubernetes' registries, or on a CRD's `selectableFields` (KEP-4358).
 
 use std::fmt;
 
@@ -11,59 +11,59 @@ use super::jsonpath::JsonPath;
 use super::kinds::Kind;
 use super::names;
 
-/// How many bytes a selector may have.
+/// The longest selector, in bytes.
 pub const MAX_BYTES: usize = 64 << 10;
 
-/// Why a selector was not understood.
+/// Why a selector could not be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// A label selector with a requirement that is none.
+    /// A label selector with an invalid requirement.
     #[error("unable to parse requirement: {0}")]
     Label(String),
-    /// A label selector that does not parse.
+    /// A label selector with invalid syntax.
     #[error("{0}")]
     Syntax(String),
-    /// A field on which no kind without fields of its own can be selected.
+    /// An unknown field, for a kind without selectable fields of its own.
     #[error("{0:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")]
     Unknown(String),
-    /// A field selector that does not parse.
+    /// A field selector with invalid syntax.
     #[error("invalid selector: '{0}'; can't understand '{1}'")]
     Field(String, String),
-    /// A value of a field selector with a backslash before anything but `,`, `=` and a backslash.
+    /// A field selector's value with a backslash before anything but `,`, `=` or a backslash.
     #[error("invalid field selector: invalid escape sequence: {0}")]
     Escape(String),
-    /// A value of a field selector with a `,` or `=` without a backslash before it.
+    /// A field selector's value with an unescaped `,` or `=`.
     #[error("invalid field selector: unescaped character in value: {}", u32::from(*.0))]
     Unescaped(char),
-    /// A field on which Jobs cannot be selected.
+    /// A field that Jobs do not support.
     #[error("field label {0:?} not supported for Job")]
     OfJob(String),
-    /// A field on which this kind cannot be selected.
+    /// A field that this kind does not support.
     #[error("field label not supported: {0}")]
     Unsupported(String),
-    /// A selector longer than is allowed.
+    /// A selector beyond [`MAX_BYTES`].
     #[error("the selector is too long")]
     TooLong,
 }
 
-/// What is asked of one label.
+/// A condition on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// It is there with one of these values.
+    /// The label exists with one of these values.
     In(Vec<String>),
-    /// It is not there, or with none of these values.
+    /// The label does not exist, or has none of these values.
     NotIn(Vec<String>),
-    /// It is there.
+    /// The label exists.
     Exists,
-    /// It is not there.
+    /// The label does not exist.
     Absent,
-    /// It is a whole number greater than this.
+    /// The label is an integer greater than this.
     Greater(i64),
-    /// It is a whole number less than this.
+    /// The label is an integer less than this.
     Less(i64),
 }
 
-/// What is asked of an object's labels; all must hold.
+/// Conditions on an object's labels, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<(String, Operator)>,
@@ -71,7 +71,7 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// Selects everything.
+    /// Returns a selector that selects everything.
     pub fn everything() -> LabelSelector {
         LabelSelector::default()
     }
@@ -97,7 +97,7 @@ impl LabelSelector {
         Ok(LabelSelector { requirements, nothing: false })
     }
 
-    /// Reads `{matchLabels, matchExpressions}`; an absent selector selects nothing, an empty one everything.
+    /// Parses `{matchLabels, matchExpressions}`. An absent selector selects nothing, an empty one everything.
     pub fn of(selector: &Value) -> Result<LabelSelector, SelectorError> {
         if selector.is_null() {
             return Ok(LabelSelector { requirements: Vec::new(), nothing: true });
@@ -130,7 +130,7 @@ impl LabelSelector {
         Ok(LabelSelector { requirements, nothing: false })
     }
 
-    /// Reads a map of labels, all of which must be there, as in a Service's `spec.selector`.
+    /// Reads a map of labels that must all match, as in a Service's `spec.selector`.
     pub fn of_map(labels: &Value) -> LabelSelector {
         let requirements = labels
             .as_object()
@@ -141,17 +141,17 @@ impl LabelSelector {
         LabelSelector { requirements, nothing: false }
     }
 
-    /// Whether everything is selected.
+    /// Returns whether it selects everything.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty() && !self.nothing
     }
 
-    /// Whether `object`'s labels are selected.
+    /// Returns whether it selects `object` by its labels.
     pub fn matches(&self, object: &Value) -> bool {
         self.matches_labels(&object["metadata"]["labels"])
     }
 
-    /// Whether these labels are selected.
+    /// Returns whether it selects these labels.
     pub fn matches_labels(&self, labels: &Value) -> bool {
         !self.nothing && self.requirements.iter().all(|(key, operator)| holds(operator, labels.get(key)))
     }
@@ -277,7 +277,7 @@ fn label_values(key: &str, text: &str) -> Result<Vec<String>, SelectorError> {
     inner.split(',').map(|v| label_value(key, v.trim())).collect()
 }
 
-/// What is asked of an object's fields; all must hold.
+/// Conditions on an object's fields, all of which must hold.
 #[derive(Clone, Debug, Default)]
 pub struct FieldSelector {
     requirements: Vec<FieldRequirement>,
@@ -291,7 +291,8 @@ struct FieldRequirement {
 }
 
 impl FieldSelector {
-    /// Parses `a=b,c!=d` (also `==`; a backslash quotes `,`, `=` and itself) and checks that `kind` has these fields.
+    /// Parses `a=b,c!=d` (also `==`; a backslash escapes `,`, `=` and itself), and checks that `kind` supports these
+    /// fields.
     pub fn parse(kind: &Kind, text: &str) -> Result<FieldSelector, SelectorError> {
         let selector = FieldSelector::read(text)?;
         let unknown = selector.requirements.iter().find(|required| !selectable(kind, &required.field));
@@ -303,7 +304,7 @@ impl FieldSelector {
         })
     }
 
-    /// Parses a selector of whichever kind, e.g. before the kind is known.
+    /// Parses a selector without checking its fields, e.g. before the kind is known.
     pub fn read(text: &str) -> Result<FieldSelector, SelectorError> {
         if text.len() > MAX_BYTES {
             return Err(SelectorError::TooLong);
@@ -320,7 +321,7 @@ impl FieldSelector {
         Ok(FieldSelector { requirements })
     }
 
-    /// The same, of objects with this name only.
+    /// Returns a selector with the additional condition that objects have this name.
     #[must_use]
     pub fn named(mut self, name: &str) -> FieldSelector {
         let field = "metadata.name".to_owned();
@@ -328,23 +329,23 @@ impl FieldSelector {
         self
     }
 
-    /// Whether everything is selected.
+    /// Returns whether it selects everything.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The value that a field must equal, e.g. the one name that `metadata.name=x` asks for.
+    /// Returns the value that a field must equal, e.g. the name in `metadata.name=x`.
     pub fn exact(&self, field: &str) -> Option<&str> {
         self.requirements.iter().find(|r| r.equal && r.field == field).map(|r| r.value.as_str())
     }
 
-    /// Whether `object` is selected.
+    /// Returns whether it selects `object`.
     pub fn matches(&self, kind: &Kind, object: &Value) -> bool {
         self.requirements.iter().all(|r| (field_text(kind, object, &r.field) == r.value) == r.equal)
     }
 }
 
-/// Whether the kind has a conversion of field labels of its own, which words its refusals otherwise
+/// Returns whether the kind has its own conversion of field labels, whose messages differ
 /// (`pkg/apis/*/v1/conversion.go`, `runtime.DefaultMetaV1FieldSelectorConversion`).
 fn converts_fields(kind: &Kind) -> bool {
     !kind.is_builtin()
@@ -389,7 +390,7 @@ fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     None
 }
 
-/// A value without its backslashes (`fields.UnescapeValue`).
+/// Removes a value's escapes (`fields.UnescapeValue`).
 fn unquote(text: &str) -> Result<String, SelectorError> {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars();
@@ -408,7 +409,7 @@ fn unquote(text: &str) -> Result<String, SelectorError> {
     Ok(out)
 }
 
-/// The fields of a built-in kind on which it can be selected beyond name and namespace, and where they stand.
+/// Returns the selectable fields of a built-in kind besides name and namespace, with their JSON pointers.
 fn fields_of(kind: &Kind) -> &'static [(&'static str, &'static str)] {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => &[
@@ -466,7 +467,7 @@ fn selectable(kind: &Kind, field: &str) -> bool {
         || kind.selectable_fields.iter().any(|path| path.trim_start_matches('.') == field)
 }
 
-/// A field as text: empty where absent, `false`/`0` for absent flags and counts.
+/// Returns a field as text; absent fields are empty, or `false` or `0` for flags and counts.
 fn field_text(kind: &Kind, object: &Value, field: &str) -> String {
     let value = match field {
         "metadata.name" => object.pointer("/metadata/name"),

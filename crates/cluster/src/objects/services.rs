@@ -1,8 +1,8 @@
-//! Cluster IPs, IP families and node ports of Services: what a service wants to be given, and what of the fields about
-//! it follows from the others.
+//! Cluster IPs, IP families and node ports of Services: what to allocate for a Service, and which of these fields
+//! follow from others.
 //!
-//! Rules: `pkg/registry/core/service/storage/{storage,alloc}.go` and `service/strategy.go`, for a cluster with IPv4
-//! addresses for services alone. Pure: what is free is known to whoever allocates (`apiserver/services.rs`).
+//! Rules: `pkg/registry/core/service/storage/{storage,alloc}.go` and `service/strategy.go`, for a cluster with only
+//! IPv4 Service addresses. Pure: the allocator (`apiserver/services.rs`) knows what is free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,30 +12,29 @@ use serde_json::{Map, Value, json};
 use super::fault::FieldFault;
 use super::validation;
 
-/// What a service must be given, in the order in which Kubernetes gives it.
+/// What to allocate for a Service, in Kubernetes' order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Wants {
-    /// A cluster IP: one that is named, or any.
+    /// A cluster IP: a specific or any one.
     pub address: Option<Option<String>>,
-    /// Node ports, by the index of the port.
+    /// Node ports, by index of the port.
     pub ports: Vec<(usize, PortWish)>,
-    /// A port for health checks: one that is named, or any.
+    /// A health check port: a specific or any one.
     pub health: Option<Option<i64>>,
 }
 
-/// A node port that a port of a service wants.
+/// A requested node port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortWish {
-    /// Any that is free.
+    /// Any free port.
     Any,
-    /// This one.
+    /// A specific port.
     This(i64),
-    /// The one that an earlier port of the same service has got.
+    /// The port of an earlier entry of the same Service.
     As(usize),
 }
 
-/// Fills in what follows without allocating, and says what is to be allocated; `old` is the present state, for an
-/// update.
+/// Sets the fields that need no allocation, and returns what to allocate. `old` is the current state, for an update.
 ///
 /// # Errors
 /// The faults of fields that contradict each other or the cluster.
@@ -48,7 +47,7 @@ pub fn prepare(new: &mut Value, old: Option<&Value>) -> Result<Wants, Vec<FieldF
     Ok(wants(&new["spec"], old.map_or(&Value::Null, |old| &old["spec"])))
 }
 
-/// Takes out of an updated service what its new type does not have, as long as the writer left it as it was
+/// Removes fields of an updated Service that its new type does not have, if the client left them unchanged
 /// (`dropTypeDependentFields`).
 pub fn drop_dependent(new: &mut Value, old: &Value) {
     let (spec, old) = (&mut new["spec"], &old["spec"]);
@@ -82,7 +81,7 @@ pub fn drop_dependent(new: &mut Value, old: &Value) {
     }
 }
 
-/// Takes out what a service that is a mere name has no use for (`defaultOnReadInternalTrafficPolicy`).
+/// Removes fields that an ExternalName Service does not use (`defaultOnReadInternalTrafficPolicy`).
 pub fn drop_unused(service: &mut Value) {
     if is_named(&service["spec"])
         && let Some(fields) = service["spec"].as_object_mut()
@@ -91,20 +90,21 @@ pub fn drop_unused(service: &mut Value) {
     }
 }
 
-/// The cluster IPs that a service holds.
+/// Returns the cluster IPs of a Service.
 pub fn addresses(service: &Value) -> impl Iterator<Item = &str> {
     let all = service["spec"]["clusterIPs"].as_array().into_iter().flatten().filter_map(Value::as_str);
     all.filter(|address| *address != "None")
 }
 
-/// The ports on nodes that a service holds.
+/// Returns the node ports of a Service.
 pub fn held_ports(service: &Value) -> BTreeSet<i64> {
     let mut ports = node_ports(&service["spec"]);
     ports.extend(service["spec"]["healthCheckNodePort"].as_i64().filter(|port| *port != 0));
     ports
 }
 
-/// The first node port that two ports of one protocol have, as Kubernetes prints it; it looks when a service changes.
+/// Returns the first node port that two ports of one protocol share, formatted as in Kubernetes, which checks for it
+/// when a Service changes.
 pub fn shared_port(service: &Value) -> Option<String> {
     let spec = &service["spec"];
     let mut seen = BTreeSet::new();
@@ -114,7 +114,7 @@ pub fn shared_port(service: &Value) -> Option<String> {
         .find(|port| !seen.insert(port.clone()))
 }
 
-/// Whether a service can be reached from outside of the cluster (`ExternallyAccessible`).
+/// Returns whether a Service can be reached from outside the cluster (`ExternallyAccessible`).
 pub fn is_reached_from_outside(spec: &Value) -> bool {
     let has_external = spec["externalIPs"].as_array().is_some_and(|list| !list.is_empty());
     match spec["type"].as_str() {
@@ -124,7 +124,7 @@ pub fn is_reached_from_outside(spec: &Value) -> bool {
     }
 }
 
-/// Whether a load balancer asks on a port of its own whether there are endpoints (`NeedsHealthCheck`).
+/// Returns whether a load balancer needs a separate port to check for local endpoints (`NeedsHealthCheck`).
 pub fn needs_health_port(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local"
 }
@@ -172,7 +172,7 @@ fn set_texts(spec: &mut Value, field: &str, list: &[String]) {
     }
 }
 
-/// Whoever writes a service back without what it was given means to keep that (`patchAllocatedValues`).
+/// Keeps allocated values that a client omits on update (`patchAllocatedValues`).
 fn keep_allocated(new: &mut Value, old: &Value) {
     if !is_named(old) && !is_named(new) {
         if validation::text(new, "clusterIP").is_empty() && !validation::text(old, "clusterIP").is_empty() {
@@ -204,7 +204,7 @@ fn keep_allocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// `clusterIP` and `clusterIPs` say the same; who writes the one alone means both (`normalizeClusterIPs`).
+/// Synchronizes `clusterIP` and `clusterIPs`: a client that sets only the first sets both (`normalizeClusterIPs`).
 fn pair_addresses(new: &mut Value, old: Option<&Value>) {
     let (address, list) = (validation::text(new, "clusterIP").to_owned(), texts(new, "clusterIPs"));
     let Some(old) = old else {
@@ -224,7 +224,7 @@ fn pair_addresses(new: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Which families of addresses the service has, and how many (`initIPFamilyFields`).
+/// Sets the IP families of a Service and their policy (`initIPFamilyFields`).
 fn set_families(new: &mut Value, old: Option<&Value>) -> Result<(), Vec<FieldFault>> {
     if is_named(&new["spec"]) {
         return Ok(());
@@ -282,7 +282,7 @@ fn refuse(faults: Vec<FieldFault>) -> Result<(), Vec<FieldFault>> {
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// A service that prefers two families stays as it is while nothing about them changes.
+/// Returns whether a Service that prefers dual-stack keeps its families, because nothing about them changes.
 fn is_settled(new: &Value, old: Option<&Value>) -> bool {
     let Some(old) = old else { return false };
     let prefers =
@@ -295,7 +295,7 @@ fn is_settled(new: &Value, old: Option<&Value>) -> bool {
         && texts(new, "ipFamilies") == texts(old, "ipFamilies")
 }
 
-/// A second address or family goes only when the policy says so.
+/// Releases the second address and family if the policy says so; removing them otherwise is a fault.
 fn release_second(new: &mut Value, old: &Value) -> Vec<FieldFault> {
     let (policy, mut faults) = (new["ipFamilyPolicy"].clone(), Vec::new());
     for (field, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
@@ -312,7 +312,7 @@ fn release_second(new: &mut Value, old: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// The families that the addresses are of.
+/// Derives the families from the addresses.
 fn infer_families(spec: &mut Value, policy: &str) -> Vec<FieldFault> {
     let (addresses, mut families, mut faults) =
         (texts(spec, "clusterIPs"), texts(spec, "ipFamilies"), vec![]);
@@ -351,7 +351,7 @@ fn wants(spec: &Value, old: &Value) -> Wants {
 
 fn wanted_address(spec: &Value, old: &Value) -> Option<Option<String>> {
     let first = texts(spec, "clusterIPs").into_iter().next().filter(|address| !address.is_empty());
-    // Only a name has to get one when it changes (`updateClusterIPs`).
+    // On update, only an ExternalName Service can still need one (`updateClusterIPs`).
     let had_its_chance = !old.is_null() && !is_named(old);
     if is_named(spec) || first.as_deref() == Some("None") || had_its_chance {
         return None;
@@ -370,7 +370,7 @@ fn wanted_ports(spec: &Value, old: &Value) -> Vec<(usize, PortWish)> {
         if wanted == 0 && !gets_node_ports(spec) {
             continue;
         }
-        // Ports that differ in their protocol alone share a node port (`initNodePorts`).
+        // Ports that differ only in their protocol share a node port (`initNodePorts`).
         match by_port.get(&own) {
             Some((first, given)) if is_new && (wanted == 0 || wanted == *given) => {
                 if wanted == 0 {
@@ -403,7 +403,7 @@ fn wanted_health(spec: &Value, old: &Value) -> Option<Option<i64>> {
     is_due.then(|| Some(number(spec, "healthCheckNodePort")).filter(|port| *port != 0))
 }
 
-/// Writes a cluster IP into a service that is to have it.
+/// Writes an allocated cluster IP to a Service.
 pub fn give_address(service: &mut Value, address: &str) {
     service["spec"]["clusterIP"] = address.into();
     let mut list = texts(&service["spec"], "clusterIPs");
@@ -414,7 +414,7 @@ pub fn give_address(service: &mut Value, address: &str) {
     set_texts(&mut service["spec"], "clusterIPs", &list);
 }
 
-/// Writes a node port into a service's port.
+/// Writes an allocated node port to a Service's port.
 pub fn give_port(service: &mut Value, index: usize, port: i64) {
     if let Some(fields) = service["spec"]["ports"].get_mut(index).and_then(Value::as_object_mut) {
         let fields: &mut Map<String, Value> = fields;
@@ -433,14 +433,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_service_wants_an_address_and_one_family() {
+    fn a_new_service_needs_an_address_and_one_family() {
         let (spec, wants) = prepared(json!({"type": "ClusterIP", "ports": [{"port": 80}]}));
         assert_eq!(wants.unwrap(), Wants { address: Some(None), ..Wants::default() });
         assert_eq!((&spec["ipFamilies"], &spec["ipFamilyPolicy"]), (&json!(["IPv4"]), &json!("SingleStack")));
     }
 
     #[test]
-    fn a_headless_service_wants_nothing_and_has_two_families_without_a_selector() {
+    fn a_headless_service_needs_no_allocation_and_has_two_families_without_a_selector() {
         let (spec, wants) = prepared(json!({"type": "ClusterIP", "clusterIP": "None"}));
         assert_eq!(wants.unwrap(), Wants::default());
         assert_eq!(spec["ipFamilies"], json!(["IPv4", "IPv6"]));
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_one_number_share_a_node_port() {
+    fn equal_ports_of_different_protocols_share_a_node_port() {
         let ports = json!([{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 80, "nodePort": 30080}]);
         let (_, wants) = prepared(json!({"type": "NodePort", "ports": ports}));
         assert_eq!(
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_is_kept_until_the_type_has_no_use_for_it() {
+    fn allocated_values_are_kept_until_the_type_no_longer_needs_them() {
         let old = json!({"spec": {"type": "NodePort", "clusterIP": "10.96.1.1", "clusterIPs": ["10.96.1.1"], "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack", "externalTrafficPolicy": "Cluster", "ports": [{"port": 80, "nodePort": 30001}]}});
         let mut new = json!({"spec": {"type": "NodePort", "externalTrafficPolicy": "Cluster", "ports": [{"port": 81}]}});
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_cannot_give_is_refused() {
+    fn unsupported_families_are_rejected() {
         let faults = |spec| prepared(spec).1.unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(
             faults(json!({"type": "ClusterIP", "ipFamilyPolicy": "RequireDualStack"})),

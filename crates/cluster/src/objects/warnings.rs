@@ -1,6 +1,6 @@
-//! What Kubernetes tells a writer of an object that is right but unwise (`WarningsOnCreate`, `WarningsOnUpdate`).
+//! Warnings for valid but questionable objects, as in Kubernetes (`WarningsOnCreate`, `WarningsOnUpdate`).
 //!
-//! Objects come in decoded and judged; texts go out. Nothing is looked up.
+//! Input is a decoded and validated object, output the texts; nothing else is looked up.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use super::{metadata, names};
 
 const PEM: &str = "-----BEGIN ";
 
-/// What is said of a new state; `old` is the one before, for an update.
+/// Returns the warnings for a new state; `old` is the previous one, for an update.
 pub fn warnings(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     if !kind.is_builtin() {
         return finalizers(new, old);
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Service") => of_service(&new["spec"]),
-        // Changes of pods are too frequent for that.
+        // Not on updates of pods, which are too frequent.
         ("", "Pod") if old.is_none() => {
             let hostname = names::label(new["metadata"]["name"].as_str().unwrap_or_default());
             let mut texts = Vec::new();
@@ -42,7 +42,7 @@ pub fn warnings(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// What a service says that has no effect (`pkg/api/service/warnings.go`).
+/// Returns warnings for fields of a Service without effect (`pkg/api/service/warnings.go`).
 fn of_service(spec: &Value) -> Vec<String> {
     let is_there = |field: &str| match &spec[field] {
         Value::Array(list) => !list.is_empty(),
@@ -79,7 +79,7 @@ fn of_service(spec: &Value) -> Vec<String> {
     said.iter().filter(|(is_so, _)| *is_so).map(|(_, text)| (*text).to_owned()).collect()
 }
 
-/// What a pod says that has no effect (`pkg/api/pod/warnings.go`), as far as it is met.
+/// Returns warnings for fields of a pod without effect (the more common ones of `pkg/api/pod/warnings.go`).
 fn of_pod(spec: &Value, path: &str) -> Vec<String> {
     let list = |field: &str| spec[field].as_array().into_iter().flatten();
     let mut texts = Vec::new();
@@ -115,7 +115,7 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
     texts
 }
 
-/// Variables of a container that are set again without a word of what they were.
+/// Warns about variables of a container that are set again without a reference to the previous value.
 fn hidden_variables(container: &Value, path: &str, texts: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     for (index, variable) in container["env"].as_array().into_iter().flatten().enumerate() {
@@ -130,10 +130,10 @@ fn hidden_variables(container: &Value, path: &str, texts: &mut Vec<String>) {
     }
 }
 
-/// A file of a volume: its path, and where it comes from.
+/// A file of a volume: its path and its source.
 type File = (String, String);
 
-/// Files of one volume that lie on each other (`warningsForOverlappingVirtualPaths`).
+/// Warns about files of one volume whose paths overlap (`warningsForOverlappingVirtualPaths`).
 fn overlaps(volume: &Value, texts: &mut Vec<String>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let files = |source: &Value, of: &str| -> Vec<File> {
@@ -185,18 +185,18 @@ fn overlaps(volume: &Value, texts: &mut Vec<String>) {
     texts.extend(empty.map(|_| format!("volume {} (Projected) has no sources provided", volume["name"])));
 }
 
-/// Whether one path is the other or lies within it.
+/// Returns whether the paths are equal or one contains the other.
 fn overlap(one: &str, other: &str) -> bool {
     let (one, other) = (format!("{one}/"), format!("{other}/"));
     one.len() > 1 && other.len() > 1 && (one.starts_with(&other) || other.starts_with(&one))
 }
 
-/// A file as it is named in a warning.
+/// Formats a file for a warning.
 fn shown((path, of): &File) -> String {
     if of.is_empty() { format!("{path:?}") } else { format!("{path:?} ({of})") }
 }
 
-/// New finalizers of a custom resource (`validateKubeFinalizerName`).
+/// Warns about new finalizers of a custom object (`validateKubeFinalizerName`).
 fn finalizers(new: &Value, old: Option<&Value>) -> Vec<String> {
     let of = |object: &Value| {
         let list = object["metadata"]["finalizers"].as_array().into_iter().flatten();
@@ -216,7 +216,7 @@ fn finalizers(new: &Value, old: Option<&Value>) -> Vec<String> {
     texts
 }
 
-/// A TLS Secret whose certificate or key is no PEM (`tls.X509KeyPair`); what is within is not read.
+/// Warns about a TLS Secret whose certificate or key is not PEM (`tls.X509KeyPair`). The content is not parsed.
 fn certificate(secret: &Value) -> Option<String> {
     if secret["type"] != "kubernetes.io/tls" {
         return None;
@@ -238,7 +238,7 @@ mod tests {
     use crate::objects::builtin_kind;
 
     #[test]
-    fn only_new_finalizers_of_custom_kinds_are_spoken_of() {
+    fn only_new_finalizers_of_custom_kinds_lead_to_warnings() {
         let kind = Kind::new("example.com", "v1", "Widget", "widgets", true);
         let object = |names: &[&str]| json!({"metadata": {"finalizers": names}});
         let new = object(&["plain", "orphan", "example.com/f"]);

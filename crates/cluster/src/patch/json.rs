@@ -1,10 +1,9 @@
-//! JSON patch as kube-apiserver applies it: RFC 6902 with the habits of its library (`evanphx/json-patch` v4), and its
-//! bounds on the number of operations and on how much `copy` may add up to. Besides, no operation may put a value where
-//! it would be nested deeper than an object may be ([`MAX_DEPTH`]), so that a deep object is never built, and what
-//! the operations look at and shift is bounded, so that a patch ends soon.
+//! JSON patch as in kube-apiserver: RFC 6902 with the peculiarities of its library (`evanphx/json-patch` v4), and its
+//! limits on operations and copied bytes. In addition, no operation may exceed the depth limit of objects
+//! ([`MAX_DEPTH`]), so a deep object is never built, and the work of a patch is bounded.
 //!
-//! Habits: a field that is not there reads as `null`, so it can be replaced, copied and compared with `null`; places
-//! from a list's end count from -1; what stands before the first `/` of a path is not looked at.
+//! Peculiarities: an absent field reads as `null`, so it can be replaced, copied and compared with `null`; negative
+//! positions count from a list's end, starting at -1; anything before the first `/` of a path is ignored.
 
 use serde_json::{Map, Value};
 
@@ -12,14 +11,14 @@ use super::PatchError;
 use crate::extent::{Extent, MAX_DEPTH};
 use crate::objects::json_kind;
 
-/// How many operations one patch may have (`apiserver/pkg/endpoints/handlers/patch.go`).
+/// The most operations of one patch (`apiserver/pkg/endpoints/handlers/patch.go`).
 pub const MAX_OPERATIONS: usize = 10_000;
-/// How many bytes all `copy` operations of one patch may add, so that doubling cannot blow an object up.
+/// The most bytes that all `copy` operations of one patch add, so that repeated doubling cannot inflate an object.
 pub const MAX_COPIED_BYTES: usize = 3 << 20;
-/// How many values all operations of one patch may look at to measure them, and shift within lists.
+/// The most values that all operations of one patch visit to measure them, or shift within lists.
 const MAX_WORK: usize = 1 << 26;
 
-/// What the operations of one patch have used up.
+/// The resources that the operations of one patch have used.
 #[derive(Default)]
 struct Spent {
     copied_bytes: usize,
@@ -45,7 +44,7 @@ impl Spent {
         Err(PatchError::TooLarge("the operations of the JSON patch take too long".to_owned()))
     }
 
-    /// Measures a value that is to be put at a path; the path has a level for each step.
+    /// Measures a value to be put at a path; each step of the path is one level of depth.
     fn put(&mut self, value: &Value, path: &str) -> Result<Extent, PatchError> {
         let extent = Extent::of(value);
         self.work(extent.nodes)?;
@@ -61,7 +60,7 @@ impl Spent {
 /// Applies the operations of `patch`, a JSON array, in order; all or none.
 ///
 /// # Errors
-/// Where the patch is malformed, too large, or an operation does not fit the object.
+/// When the patch is malformed or too large, or an operation does not fit the object.
 pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Some(operations) = patch.as_array() else {
         return Err(PatchError::Malformed(format!(
@@ -84,7 +83,7 @@ pub fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     Ok(patched)
 }
 
-/// An operation's fields; those that have to be texts are.
+/// Returns an operation's fields, after checking that those that must be texts are.
 fn fields(operation: &Value) -> Result<&Map<String, Value>, PatchError> {
     let malformed = |found: &str, into: &str| {
         PatchError::Malformed(format!("error decoding patch: json: cannot unmarshal {found} into Go {into}"))
@@ -143,7 +142,7 @@ fn operate(object: &mut Value, operation: &Map<String, Value>, spent: &mut Spent
     }
 }
 
-/// The map or list in which a path ends, and the last step into it (`findObject`).
+/// Returns the map or list at the end of a path, and the path's last step (`findObject`).
 fn holder<'v>(object: &'v mut Value, path: &str) -> Result<(&'v mut Value, String), PatchError> {
     let missing = || misfit(format!("the object has no {path}"));
     let steps = path.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
@@ -161,7 +160,7 @@ fn holder<'v>(object: &'v mut Value, path: &str) -> Result<(&'v mut Value, Strin
     if at.is_object() || at.is_array() { Ok((at, last)) } else { Err(missing()) }
 }
 
-/// A position in a list of this length; it may be the one behind the last.
+/// Returns a position in a list of this length; it may be the one after the last item.
 fn position(step: &str, length: usize) -> Option<usize> {
     let index = step.parse::<i64>().ok()?;
     let from_end = i64::try_from(length).ok()?.checked_add(index)?;
@@ -176,7 +175,7 @@ fn add(object: &mut Value, path: &str, value: Value, spent: &mut Spent) -> Resul
         }
         Value::Array(items) if last == "-" => items.push(value),
         Value::Array(items) => {
-            // Counted from the end, -1 is behind the last item.
+            // For `add`, -1 is the position after the last item.
             let length = items.len() + usize::from(last.starts_with('-'));
             let at = position(&last, length).filter(|at| *at <= items.len());
             let at = at.ok_or_else(|| misfit(format!("error in add for path: '{path}'")))?;
@@ -204,7 +203,7 @@ fn take(object: &mut Value, path: &str, spent: &mut Spent) -> Result<Value, Patc
     taken.ok_or_else(|| misfit(format!("error in remove for path: '{path}'")))
 }
 
-/// What stands at a path; a field that is not there is `null`.
+/// Returns the value at a path; `null` for an absent field.
 fn read<'v>(object: &'v mut Value, path: &str) -> Result<&'v Value, PatchError> {
     let (holder, last) = holder(object, path)?;
     match holder {
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn misfits_are_refused() {
+    fn operations_that_do_not_fit_are_rejected() {
         let object = json!({"a": [1, 2]});
         let cases = [
             (json!({}), 400),
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_cannot_blow_an_object_up() {
+    fn copies_cannot_inflate_an_object() {
         let mut operations = vec![json!({"op": "add", "path": "/a", "value": ["x".repeat(1000)]})];
         for _ in 0..40 {
             operations.push(json!({"op": "copy", "from": "/a", "path": "/a/-"}));
@@ -336,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_looks_at_too_much_is_refused() {
+    fn a_patch_with_too_much_work_is_rejected() {
         let object = json!({"a": vec![0; 100_000], "b": {}});
         let back_and_forth = [
             json!({"op": "move", "from": "/a", "path": "/b/a"}),

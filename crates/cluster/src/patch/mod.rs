@@ -1,8 +1,8 @@
-//! Patches: what an object becomes when a client sends a change rather than a whole.
+//! Patches: compute the new object when a client sends a change instead of a whole object.
 //!
-//! JSON patch (RFC 6902), JSON merge patch (RFC 7396), strategic merge patch
-//! (`apimachinery/pkg/util/strategicpatch`) and server-side apply ([`apply`], KEP-555). The object before and the patch
-//! come in, the object after goes out; defaults, pruning and validation are for the caller to do on the outcome.
+//! JSON patch (RFC 6902), JSON merge patch (RFC 7396), strategic merge patch (`apimachinery/pkg/util/strategicpatch`)
+//! and server-side apply ([`apply`], KEP-555). Input is the old object and the patch, output the new object. The caller
+//! applies defaults, pruning and validation to the result.
 
 pub mod apply;
 mod json;
@@ -16,22 +16,22 @@ pub use strategic::strategic;
 /// Why a patch was not applied; [`PatchError::code`] is the HTTP status.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PatchError {
-    /// The patch is no patch of its type.
+    /// The patch is not valid for its type.
     #[error("{0}")]
     Malformed(String),
     /// The configuration does not fit the kind's schema.
     #[error("{0}")]
     Untyped(String),
-    /// The patch contradicts itself or the kind's schema: Kubernetes does not tell that from a fault of its own.
+    /// The patch contradicts itself or the kind's schema. Kubernetes reports this as an internal error.
     #[error("{0}")]
     Confused(String),
-    /// The patch does not fit the object: where it does not.
+    /// The patch does not fit the object; says where.
     #[error("the server rejected our request due to an error in our request")]
     Inapplicable(String),
     /// The patch is too large, or makes the object too large.
     #[error("{0}")]
     TooLarge(String),
-    /// This type of patch is not for this kind.
+    /// This kind does not support this type of patch.
     #[error(
         "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
     )]
@@ -39,7 +39,7 @@ pub enum PatchError {
 }
 
 impl PatchError {
-    /// The HTTP status code that says so.
+    /// Returns the HTTP status code of the error.
     pub fn code(&self) -> u16 {
         match self {
             PatchError::Malformed(_) => 400,
@@ -50,7 +50,7 @@ impl PatchError {
         }
     }
 
-    /// The `reason` of the `Status`.
+    /// Returns the `reason` of the `Status`.
     pub fn reason(&self) -> &'static str {
         match self {
             PatchError::Malformed(_) => "BadRequest",
@@ -65,7 +65,7 @@ impl PatchError {
 /// Applies a JSON merge patch (RFC 7396): maps are merged, `null` deletes, everything else replaces.
 ///
 /// # Errors
-/// Where the patch is not an object: the outcome would not be one either.
+/// When the patch is not an object, because then the result would not be one either.
 pub fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     if !patch.is_object() {
         return Err(PatchError::Malformed("a merge patch must be a JSON object".to_owned()));

@@ -1,10 +1,10 @@
-//! Strategic merge patch: a merge patch that knows which lists are maps by a key.
+//! Strategic merge patch: a merge patch that also merges lists by a key.
 //!
-//! Follows `apimachinery/pkg/util/strategicpatch/patch.go` step by step, so that a patch that contradicts itself is
-//! answered alike: fields marked `merge` are merged by their merge key (or as sets of scalars), all other lists are
-//! replaced; directives `$patch: replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/<field>` and
-//! `$setElementOrder/<field>`. Merge keys come from the kind's schema; kinds of a CRD have none and take no such patch.
-//! Depth is bounded by the schema module's `MAX_DEPTH`.
+//! Follows `apimachinery/pkg/util/strategicpatch/patch.go` step by step, so that contradictory patches get the same
+//! response. Fields marked `merge` are merged by their merge key (or as sets of scalars); all other lists are replaced.
+//! Directives: `$patch: replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/<field>` and
+//! `$setElementOrder/<field>`. Merge keys come from the kind's schema; custom kinds have none and do not support such
+//! patches. The schema module's `MAX_DEPTH` bounds depth.
 
 use serde_json::{Map, Value};
 
@@ -23,8 +23,8 @@ type List = Vec<Value>;
 /// Applies a strategic merge patch to an object of a built-in kind.
 ///
 /// # Errors
-/// [`PatchError::Unsupported`] for a kind of a CRD; otherwise where a directive is unknown, a merge key is missing, or
-/// an order contradicts the patch.
+/// [`PatchError::Unsupported`] for a custom kind; otherwise when a directive is unknown, a merge key is missing, or an
+/// order contradicts the patch.
 pub fn strategic(kind: &Kind, object: &Value, patch: &Value) -> Result<Value, PatchError> {
     if !kind.is_builtin() {
         return Err(PatchError::Unsupported);
@@ -42,7 +42,7 @@ fn malformed(text: impl Into<String>) -> PatchError {
     PatchError::Malformed(text.into())
 }
 
-/// What Kubernetes does not tell from a fault of its own.
+/// Creates an error that Kubernetes reports as an internal error.
 fn confused(text: impl Into<String>) -> PatchError {
     PatchError::Confused(text.into())
 }
@@ -51,7 +51,7 @@ struct Merger<'a> {
     schema: &'a Schema,
 }
 
-/// A field that is being merged: its strategy, its own schema or that of its items, and how deep it is.
+/// A field being merged: its strategy, its schema or that of its items, and its depth.
 struct Field {
     strategy: PatchStrategy,
     node: Option<NodeId>,
@@ -112,7 +112,7 @@ impl Merger<'_> {
         Ok(object)
     }
 
-    /// What is known of a map's field (`LookupPatchMetadataForStruct`).
+    /// Returns the strategy and schema of a map's field (`LookupPatchMetadataForStruct`).
     fn field(&self, node: Option<NodeId>, name: &str, depth: usize) -> Result<Field, PatchError> {
         let node = node.map(|id| self.schema.node(id)).filter(|node| !node.properties.is_empty());
         let Some(node) = node else {
@@ -132,7 +132,7 @@ impl Merger<'_> {
         Ok(Field { strategy: property.strategy.clone(), node: Some(property.node), depth })
     }
 
-    /// The same for a list, with the schema of its items (`LookupPatchMetadataForSlice`).
+    /// As [`Merger::field`] for a list, with the schema of its items (`LookupPatchMetadataForSlice`).
     fn list_field(&self, node: Option<NodeId>, name: &str, depth: usize) -> Result<Field, PatchError> {
         let field = self.field(node, name, depth)?;
         let list = field.node.map(|id| self.schema.node(id)).filter(|node| node.kind == Some(Type::Array));
@@ -142,7 +142,7 @@ impl Merger<'_> {
         Ok(Field { node: list.items, ..field })
     }
 
-    /// Merges the lists that come with a `$setElementOrder`, and takes them out of the patch (`mergePatchIntoOriginal`).
+    /// Merges the lists that have a `$setElementOrder`, and removes them from the patch (`mergePatchIntoOriginal`).
     fn ordered_lists(
         &self,
         object: &mut Object,
@@ -212,7 +212,7 @@ impl Merger<'_> {
         in_order(first, others, &patch, &server, key, kind)
     }
 
-    /// Merges items that are no directives (`mergeSliceWithoutSpecialElements`).
+    /// Merges items without directives (`mergeSliceWithoutSpecialElements`).
     fn objects(&self, mut old: List, new: List, key: &str, field: &Field) -> Result<List, PatchError> {
         for item in new {
             let Value::Object(item) = item else { continue };
@@ -229,14 +229,14 @@ impl Merger<'_> {
     }
 }
 
-/// What a list holds.
+/// The kind of a list's elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Element {
     Map,
     Scalar,
 }
 
-/// What both lists hold (`sliceElementType`).
+/// Returns the kind of both lists' elements (`sliceElementType`).
 fn element_kind(old: &[Value], new: &[Value]) -> Result<Element, PatchError> {
     let mut first = None;
     for item in old.iter().chain(new) {
@@ -260,7 +260,7 @@ fn element_kind(old: &[Value], new: &[Value]) -> Result<Element, PatchError> {
     }
 }
 
-/// The list that a directive is about.
+/// Returns the list that a directive refers to.
 fn list_of(name: &str) -> Option<&str> {
     let (directive, list) = name.split_once('/')?;
     matches!(directive, DELETE_FROM_LIST | ELEMENT_ORDER).then_some(list)
@@ -284,7 +284,7 @@ fn no_merge_key(item: &Object, key: &str) -> PatchError {
 
 const MAP: &str = "map[string]interface {}";
 
-/// A value's type as Go names it.
+/// Returns a value's type as Go names it.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
@@ -297,7 +297,7 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// Obeys a `$patch` of a map (`handleDirectiveInMergeMap`).
+/// Applies the `$patch` directive of a map (`handleDirectiveInMergeMap`).
 fn directed(directive: &Value, mut patch: Object) -> Result<Object, PatchError> {
     match directive.as_str() {
         Some("replace") => Ok(patch),
@@ -318,7 +318,7 @@ fn bad_directive(directive: &Value, patch: Object) -> PatchError {
     confused(format!("unknown patch type: {text} in map: {}", printed(&Value::Object(patch))))
 }
 
-/// Clears the fields that `$retainKeys` does not name (`applyRetainKeysDirective`).
+/// Removes the fields that `$retainKeys` does not list (`applyRetainKeysDirective`).
 fn retain_keys(object: &mut Object, patch: &mut Object) -> Result<(), PatchError> {
     let Some(keep) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || malformed("invalid patch format of retainKeys");
@@ -334,7 +334,7 @@ fn retain_keys(object: &mut Object, patch: &mut Object) -> Result<(), PatchError
     Ok(())
 }
 
-/// Obeys the `$patch` of items, and takes these out (`mergeSliceWithSpecialElements`).
+/// Applies the `$patch` directives of items, and removes those items (`mergeSliceWithSpecialElements`).
 fn obey_directives(mut old: List, new: List, key: &str) -> Result<(List, List), PatchError> {
     let (mut plain, mut is_replaced) = (List::new(), false);
     for item in new {
@@ -358,7 +358,7 @@ fn obey_directives(mut old: List, new: List, key: &str) -> Result<(List, List), 
     Ok(if is_replaced { (plain, List::new()) } else { (old, plain) })
 }
 
-/// The first item with this value of its key (`findMapInSliceBasedOnKeyValue`).
+/// Returns the position of the first item with this value of its key (`findMapInSliceBasedOnKeyValue`).
 fn find(items: &[Value], key: &str, value: &Value) -> Result<Option<usize>, PatchError> {
     for (at, item) in items.iter().enumerate() {
         let Some(item) = item.as_object() else {
@@ -371,7 +371,7 @@ fn find(items: &[Value], key: &str, value: &Value) -> Result<Option<usize>, Patc
     Ok(None)
 }
 
-/// Every item that is patched must stand in the order, and in that order (`validatePatchWithSetOrderList`).
+/// Checks that the order contains every patched item, in the same order (`validatePatchWithSetOrderList`).
 fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -412,7 +412,7 @@ fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), PatchE
     Ok(())
 }
 
-/// Which items have their key in `by`, and which not (`partitionMapsByPresentInList`).
+/// Splits items by whether `by` contains their key (`partitionMapsByPresentInList`).
 fn partition(items: List, by: &[Value], key: &str) -> Result<(List, List), PatchError> {
     let (mut present, mut others) = (List::new(), List::new());
     for item in items {
@@ -426,7 +426,7 @@ fn partition(items: List, by: &[Value], key: &str) -> Result<(List, List), Patch
     Ok((present, others))
 }
 
-/// A new value without fields that are `null`, in lists too.
+/// Removes fields that are `null` from a new value, also within lists.
 fn without_nulls(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -439,7 +439,7 @@ fn without_nulls(mut value: Value) -> Value {
     value
 }
 
-/// A new value without the maps that carry a `$patch`; nothing if it is one (`removeDirectives`).
+/// Removes maps with a `$patch` from a new value. Returns `None` if the value itself is one (`removeDirectives`).
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -453,7 +453,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// Each value once; in the place of one that comes again stands the last (`deduplicateScalars`).
+/// Removes duplicates; the list's last item moves to the place of each removed one (`deduplicateScalars`).
 fn without_repetition(mut items: List) -> List {
     let mut at = 0;
     while at + 1 < items.len() {
@@ -470,7 +470,7 @@ fn without_repetition(mut items: List) -> List {
     items
 }
 
-/// Where an item stands in a list, by its key or by itself (`index`).
+/// Returns the position of an item in a list, by its key or its value (`index`).
 fn position(list: &[Value], item: &Value, key: &str, kind: Element) -> Option<usize> {
     let is_same = |other: &&Value| match kind {
         Element::Map => other.get(key) == item.get(key),
@@ -479,7 +479,7 @@ fn position(list: &[Value], item: &Value, key: &str, kind: Element) -> Option<us
     list.iter().position(|other| is_same(&other))
 }
 
-/// Puts the patched items in the order of the patch and the others in the server's, and one list into the other
+/// Sorts the patched items by the patch's order and the others by the server's, then merges both lists
 /// (`normalizeElementOrder`).
 fn in_order(
     patched: List,
@@ -507,8 +507,8 @@ fn in_order(
     }
 }
 
-/// Sorts items by their place in `order`; one that has none goes before those ahead of it, as the sort by insertion
-/// there takes it to be less (`normalizeSliceOrder`).
+/// Sorts items by their position in `order`. As in upstream's insertion sort, an item that is not in `order` counts as
+/// less than those before it (`normalizeSliceOrder`).
 fn sorted(items: List, order: &[Value], key: &str, kind: Element) -> Result<List, PatchError> {
     if kind == Element::Map {
         for item in items.iter().chain(order) {
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_are_obeyed() {
+    fn directives_are_applied() {
         let cases = [
             (
                 json!({"spec": {"containers": [{"name": "a", "$patch": "delete"}]}}),
@@ -682,8 +682,8 @@ mod tests {
         }
 
         proptest! {
-            /// A patch without directives says what is to be, so saying it twice changes nothing more, and all of it
-            /// is there afterwards.
+            /// A patch without directives describes the desired result: repeating it changes nothing, and the result
+            /// contains all of it.
             #[test]
             fn a_patch_can_be_repeated(object in spec(), patch in spec()) {
                 let kind = builtin_kind("", "Pod").unwrap();
@@ -695,7 +695,7 @@ mod tests {
                 }
             }
 
-            /// Hostile patches are refused or applied, never worse.
+            /// Hostile patches are rejected or applied, but never cause a panic.
             #[test]
             fn no_directive_panics(
                 directive in prop_oneof![Just("$patch"), Just("$retainKeys"), Just("$setElementOrder/containers"), Just("$deleteFromPrimitiveList/finalizers")],

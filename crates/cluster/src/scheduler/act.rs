@@ -1,4 +1,4 @@
-//! What follows from a decision: bindings, words, evictions, each in a task of its own.
+//! Carries out decisions: bindings, status reports and evictions, each in its own task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use crate::controllers::queue::doubled;
 use crate::controllers::record::Note;
 use crate::controllers::volumes::decide::SELECTED_NODE;
 
-/// First wait after a binding was refused; doubles up to [`RETRY_MAX`].
+/// First wait after a refused binding; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
-/// Longest wait after a binding was refused.
+/// Longest wait after a refused binding.
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// Longest time that room is held for an incomplete gang (`scheduleTimeoutSeconds` may ask for less), as
-/// scheduler-plugins' `permitWaitingTimeSeconds` bounds it.
+/// Longest time that room is held for an incomplete gang (`scheduleTimeoutSeconds` may request less); the bound of
+/// scheduler-plugins' `permitWaitingTimeSeconds`.
 const HOLD_MAX: Duration = Duration::from_mins(10);
 
-/// Gives the pod to the node.
+/// Assumes that the pod is on the node, and binds it there.
 pub fn assume_and_bind(scheduler: &Arc<Scheduler>, pod: Arc<Pod>, node: String, tasks: &mut JoinSet<()>) {
     scheduler.memory().assumed.insert(uid(&pod).to_owned(), node.clone());
     let scheduler = scheduler.clone();
     tasks.spawn(async move {
         let Ok(slot) = scheduler.slots.acquire().await else { return };
         let result = bind::bind(&scheduler.hands.client, &pod, &node).await;
-        // A refused pod waits before the next try; it must not keep others from theirs.
+        // Free the slot first: a refused pod waits before it is retried, and must not block other requests.
         drop(slot);
         match result {
             Ok(()) => {
@@ -44,7 +44,7 @@ pub fn assume_and_bind(scheduler: &Arc<Scheduler>, pod: Arc<Pod>, node: String, 
     });
 }
 
-/// Gives the place back and tries again after a while.
+/// Undoes the assumption and retries after a wait.
 async fn not_bound(scheduler: &Scheduler, pod: &Pod, error: &Error) {
     let gone = matches!(error.code(), Some(404));
     let wait = {
@@ -62,7 +62,7 @@ async fn not_bound(scheduler: &Scheduler, pod: &Pod, error: &Error) {
     scheduler.wake.notify_one();
 }
 
-/// Tells claims which node the first pod that uses them will run on.
+/// Annotates claims with the node on which the first pod that uses them will run.
 pub fn select_node(
     scheduler: &Arc<Scheduler>,
     claims: Vec<Arc<PersistentVolumeClaim>>,
@@ -84,18 +84,18 @@ pub fn select_node(
     }
 }
 
-/// What a pod is to be told, beside why it has no node.
+/// What to write to a pod's `nominatedNodeName`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Nomination {
-    /// As it is.
+    /// Leave it as it is.
     Keep,
-    /// No node is being cleared for it.
+    /// Clear it: no node is being cleared for the pod.
     None,
-    /// This node is being cleared for it.
+    /// Set it: this node is being cleared for the pod.
     Node(String),
 }
 
-/// Tells a pod why it has no node, once.
+/// Reports on a pod why it has no node. A repeated reason is reported once.
 pub fn tell_unschedulable(
     scheduler: &Arc<Scheduler>,
     pod: Arc<Pod>,
@@ -118,7 +118,7 @@ pub fn tell_unschedulable(
     });
 }
 
-/// Tells a pod that its gates hold it back, once.
+/// Reports once on a pod that its scheduling gates block it.
 pub fn tell_gated(scheduler: &Arc<Scheduler>, pod: &Arc<Pod>, tasks: &mut JoinSet<()>) {
     let why = "Scheduling is blocked due to non-empty scheduling gates";
     let known = scheduler.memory().told.insert(uid(pod).to_owned(), why.to_owned());
@@ -135,14 +135,14 @@ async fn tell(scheduler: &Scheduler, pod: &Pod, reason: &str, why: &str, nominat
         Ok(None) => {}
         Err(error) => {
             tracing::debug!(pod = pod.name_any(), %error, "condition PodScheduled not written");
-            // Say it again next time.
+            // Report it again next time.
             scheduler.memory().told.remove(uid(pod));
         }
     }
 }
 
-/// Clears nodes for pods: names each pod's node in its status, then has the victims leave, gracefully. Until both are
-/// written the pods are not looked at again.
+/// Clears nodes for pods: writes each pod's node to its status, then deletes the victims gracefully. The pods are not
+/// scheduled again until both are done.
 pub fn clear(
     scheduler: &Arc<Scheduler>,
     nominated: &[Placed],
@@ -157,7 +157,7 @@ pub fn clear(
         scheduler.memory().clearing.insert(uid(pod).to_owned(), name(*position));
         holds.push((pod.clone(), name(*position)));
     }
-    // Whom an event names as the one who came: the first of those told, of a gang its first member.
+    // The pod named in the victims' Events; for a gang, its first nominated member.
     let Some(preemptor) = nominated.first().map(|(pod, _)| uid(pod).to_owned()) else { return };
     let victims: Vec<(Arc<Pod>, String)> = candidates
         .into_iter()
@@ -204,7 +204,7 @@ async fn push_aside(scheduler: &Scheduler, victim: &Pod, node: &str, preemptor: 
     }
 }
 
-/// Says of a gang that it waits, on its PodGroup and once; starts the time that room may be held for it.
+/// Reports once per reason on a gang's PodGroup that the gang waits, and starts the timeout for holding its room.
 pub fn tell_gang(
     scheduler: &Arc<Scheduler>,
     of: &Membership,

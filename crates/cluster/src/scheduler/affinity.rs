@@ -1,7 +1,7 @@
 //! Affinity and anti-affinity between pods. Pure.
 //!
 //! Rules: `pkg/scheduler/framework/plugins/interpodaffinity` of Kubernetes 1.36. Topology pairs (label key, value) are
-//! counted once per pod to place, then each node is a look-up.
+//! counted once per pod to place; after that, each node needs only a lookup.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,23 @@ use super::filter::Refusal;
 use super::selectors::labels_match;
 use super::snapshot::NodeView;
 
-/// Labels of each namespace, for `namespaceSelector`.
+/// The labels of each namespace, for `namespaceSelector`.
 pub type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
 
 type Pair = (String, String);
 
-/// What the pods already placed mean for one pod to place.
+/// The constraints that placed pods impose on a pod to place.
 #[derive(Debug, Default)]
 pub struct AffinityView {
-    /// Topology keys of required affinity, each with the values where fitting pods run.
+    /// Topology keys of required affinity, each with the values of the topologies where matching pods run.
     near: Vec<(String, BTreeSet<String>)>,
-    /// Nobody fits the affinity yet, but the pod itself does: the first of a group may go anywhere.
+    /// Whether no placed pod matches the affinity but the pod itself does: the first pod of a group may go anywhere.
     first_of_group: bool,
-    /// Pairs that the pod's own anti-affinity rules out.
+    /// Pairs that the pod's own anti-affinity excludes.
     away: BTreeSet<Pair>,
-    /// Pairs that the anti-affinity of pods already there rules out.
+    /// Pairs that the anti-affinity of placed pods excludes.
     unwelcome: BTreeSet<Pair>,
-    /// Preference for each pair.
+    /// The preference for each pair.
     preferred: BTreeMap<Pair, i64>,
 }
 
@@ -49,7 +49,7 @@ fn preferred(pod: &Pod, anti: bool) -> impl Iterator<Item = &WeightedPodAffinity
     near.into_iter().chain(away).flatten()
 }
 
-/// Does `other` fit the term of `owner`?
+/// Returns whether `other` matches the term of `owner`.
 fn fits(term: &PodAffinityTerm, owner: &Pod, other: &Pod, namespaces: &Namespaces) -> bool {
     let empty = BTreeMap::new();
     let own = owner.metadata.namespace.as_deref().unwrap_or("");
@@ -72,7 +72,7 @@ fn pair(node: &NodeView, key: &str) -> Option<Pair> {
 }
 
 impl AffinityView {
-    /// Looks at every pod placed so far, on behalf of `pod`.
+    /// Evaluates every placed pod with respect to `pod`.
     pub fn of(pod: &Pod, nodes: &[NodeView], namespaces: &Namespaces) -> Self {
         let mut view = Self::default();
         let near: Vec<_> = required(pod, false).collect();
@@ -97,7 +97,7 @@ impl AffinityView {
 
     fn prefer(&mut self, pod: &Pod, other: &Pod, node: &NodeView, namespaces: &Namespaces) {
         for (anti, sign) in [(false, 1), (true, -1)] {
-            // The wish of either side counts.
+            // Preferences of both pods count.
             for (owner, target) in [(pod, other), (other, pod)] {
                 for wish in preferred(owner, anti) {
                     let term = &wish.pod_affinity_term;
@@ -111,7 +111,7 @@ impl AffinityView {
         }
     }
 
-    /// None: the pods already placed allow this node.
+    /// Returns why placed pods exclude this node; `None` if they allow it.
     pub fn refusal(&self, node: &NodeView) -> Option<Refusal> {
         let near = self.near.iter().all(|(key, values)| {
             node.label(key).is_some_and(|value| self.first_of_group || values.contains(value))
@@ -128,7 +128,7 @@ impl AffinityView {
             .then(|| Refusal::by_pods("node(s) didn't satisfy existing pods anti-affinity rules"))
     }
 
-    /// The sum of the wishes for this node; higher is better.
+    /// Returns the sum of the preferences for this node; higher is better.
     pub fn preference(&self, node: &NodeView) -> i64 {
         let here = self.preferred.iter().filter(|((key, value), _)| node.label(key) == Some(value.as_str()));
         here.map(|(_, weight)| weight).sum()

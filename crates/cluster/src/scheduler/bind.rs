@@ -1,4 +1,4 @@
-//! The scheduler's writes: a pod's binding, the condition that says why it has none, and the going of one that makes room.
+//! The scheduler's writes: bindings, the condition `PodScheduled`, and the deletion of preempted pods.
 
 use k8s_openapi::api::core::v1::{Binding, ObjectReference, PersistentVolumeClaim, Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,7 +12,7 @@ use super::preempt::BY_SCHEDULER;
 use crate::controllers::Error;
 use crate::controllers::volumes::decide::SELECTED_NODE;
 
-/// Gives `pod` to `node` (`POST …/pods/<name>/binding`); the uid keeps a namesake from getting it.
+/// Binds `pod` to `node` (`POST …/pods/<name>/binding`). The uid prevents binding another pod of this name.
 pub async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let name = pod.name_any();
@@ -33,7 +33,7 @@ pub async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets `PodScheduled=False` and the node that is cleared for the pod; None if the pod says so already or is gone.
+/// Writes `PodScheduled=False` and the nominated node. Returns `None` if nothing changes or the pod is gone.
 pub async fn write_condition(
     client: &Client,
     pod: &Pod,
@@ -53,7 +53,7 @@ pub async fn write_condition(
     if known.is_some_and(same) && same_node {
         return Ok(None);
     }
-    // The time is that of the transition to False, not of a new message.
+    // The transition time changes with the status, not with the message.
     let since =
         known.and_then(|c| c.last_transition_time.clone()).unwrap_or_else(|| Time(jiff::Timestamp::now()));
     let mut patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [{
@@ -69,8 +69,8 @@ pub async fn write_condition(
     patched(client, pod, patch).await
 }
 
-/// Has a pod leave its node for a more important one: the condition `DisruptionTarget`, then a graceful deletion.
-/// Returns its states; none if it is gone already.
+/// Preempts a pod: sets the condition `DisruptionTarget`, then deletes the pod gracefully. Returns the pod's new
+/// states; empty if it is already gone.
 pub async fn push_aside(client: &Client, victim: &Pod) -> Result<Vec<Pod>, Error> {
     let patch = json!({"metadata": {"uid": victim.uid()}, "status": {"conditions": [{
         "type": "DisruptionTarget", "status": "True", "reason": BY_SCHEDULER,
@@ -88,7 +88,7 @@ pub async fn push_aside(client: &Client, victim: &Pod) -> Result<Vec<Pod>, Error
     Ok(states)
 }
 
-/// Tells a claim which node the first pod that uses it will run on.
+/// Annotates a claim with the node on which the first pod that uses it will run.
 pub async fn select_node(
     client: &Client,
     claim: &PersistentVolumeClaim,
@@ -100,7 +100,7 @@ pub async fn select_node(
     Ok(api.patch(&claim.name_any(), &PatchParams::default(), &patch).await?)
 }
 
-/// None: the pod is gone.
+/// Patches a pod's status. Returns `None` if the pod is gone.
 async fn patched(client: &Client, pod: &Pod, patch: Value) -> Result<Option<Pod>, Error> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     match api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await {

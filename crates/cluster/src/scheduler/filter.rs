@@ -1,7 +1,7 @@
-//! May this pod run on this node, and if not, why: the filters of kube-scheduler that look at one node. Pure.
+//! Whether a pod may run on a node, and if not, why: kube-scheduler's filters that look at a single node. Pure.
 //!
-//! Reasons are kube-scheduler's own words (`pkg/scheduler/framework/plugins/*`, Kubernetes 1.36): people and programs
-//! read them. Order is upstream's; the first filter that refuses speaks.
+//! The reasons are kube-scheduler's own (`pkg/scheduler/framework/plugins/*`, Kubernetes 1.36), because people and
+//! programs read them. The order of the filters is upstream's; the first refusal is reported.
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, Taint};
 
@@ -17,32 +17,32 @@ const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// Why a node cannot take a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// In kube-scheduler's words.
+    /// The reasons, in kube-scheduler's words.
     pub reasons: Vec<String>,
-    /// Removing other pods from the node would not help (`UnschedulableAndUnresolvable`).
+    /// Whether removing other pods from the node would not help (`UnschedulableAndUnresolvable`).
     pub final_: bool,
-    /// It holds for every node alike and is said once (upstream's `PreFilter`).
+    /// Whether it applies to all nodes and is reported once (upstream's `PreFilter`).
     pub of_all: bool,
 }
 
 impl Refusal {
-    /// One reason; removing other pods would not help.
+    /// Creates a refusal with one reason that removing other pods would not resolve.
     pub fn fixed(reason: &str) -> Self {
         Self { reasons: vec![reason.to_owned()], final_: true, of_all: false }
     }
 
-    /// No node will do, whatever it is like.
+    /// Creates a refusal that applies to all nodes.
     pub fn of_all(reason: &str) -> Self {
         Self { of_all: true, ..Self::fixed(reason) }
     }
 
-    /// One reason that other pods cause.
+    /// Creates a refusal with one reason that other pods cause.
     pub fn by_pods(reason: &str) -> Self {
         Self { reasons: vec![reason.to_owned()], final_: false, of_all: false }
     }
 }
 
-/// What all nodes are asked on behalf of one pod.
+/// A pod to place, with the data that filters and scores need.
 pub struct Question<'a> {
     /// The pod to place.
     pub pod: &'a Pod,
@@ -52,15 +52,15 @@ pub struct Question<'a> {
     pub requests: &'a Amounts,
     /// Its host ports.
     pub ports: &'a [HostPort],
-    /// What pods elsewhere mean for it.
+    /// The constraints from other pods.
     pub affinity: &'a AffinityView,
-    /// How its peers are spread.
+    /// The distribution of its peers.
     pub spread: &'a SpreadView,
-    /// Where its volumes are.
+    /// The constraints from its volumes.
     pub volumes: &'a VolumeView,
 }
 
-/// None: the node can take the pod.
+/// Returns why the node cannot take the pod; `None` if it can.
 pub fn refusal(question: &Question, node: &NodeView) -> Option<Refusal> {
     let of_all = question.volumes.nowhere.clone();
     of_all
@@ -82,7 +82,7 @@ fn unschedulable(spec: &PodSpec, node: &NodeView) -> Option<Refusal> {
     (closed && !tolerated).then(|| Refusal::fixed("node(s) were unschedulable"))
 }
 
-/// The pod tolerates every taint of the node that has one of these effects.
+/// Returns whether the pod tolerates every taint of the node with one of these effects.
 pub fn tolerates_all(spec: &PodSpec, node: &NodeView, effects: &[&str]) -> bool {
     let taints = node.node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default();
     taints
@@ -92,12 +92,12 @@ pub fn tolerates_all(spec: &PodSpec, node: &NodeView, effects: &[&str]) -> bool 
 }
 
 fn untolerated(spec: &PodSpec, node: &NodeView) -> Option<Refusal> {
-    // Since 1.34 without the taint's key: a node's taints are not the pod owner's business.
+    // Since 1.34 without the taint's key, so that a node's taints are not disclosed to the pod's owner.
     (!tolerates_all(spec, node, &["NoSchedule", "NoExecute"]))
         .then(|| Refusal::fixed("node(s) had untolerated taint(s)"))
 }
 
-/// `nodeSelector` and required node affinity allow the node.
+/// Returns whether `nodeSelector` and required node affinity allow the node.
 pub fn selects(spec: &PodSpec, node: &NodeView) -> bool {
     let empty = std::collections::BTreeMap::new();
     let labels = node.node.metadata.labels.as_ref().unwrap_or(&empty);

@@ -1,9 +1,8 @@
-//! Gangs: pods that get their nodes together or not at all. Pure.
+//! Gangs: pods that are placed together or not at all. Pure.
 //!
-//! A gang is what a PodGroup of Volcano or of scheduler-plugins names. A trial places every waiting member on a copy of
-//! the nodes; it counts only when enough of them fit, so a gang never holds part of its room and two gangs cannot
-//! wait for each other. Reasons are in the words of the engine: Volcano's gang plug-in, scheduler-plugins'
-//! coscheduling.
+//! A gang is defined by a PodGroup of Volcano or scheduler-plugins. A trial places every waiting member on a copy of
+//! the nodes, and counts only if enough of them fit. So a gang never holds part of its room, and two gangs cannot wait
+//! for each other. Reasons are worded as by the engine: Volcano's gang plug-in, scheduler-plugins' coscheduling.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::controllers::cache::Key;
 const VOLCANO_ANNOTATIONS: [&str; 2] = ["scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"];
 const PLUGINS_LABEL: &str = "scheduling.x-k8s.io/pod-group";
 
-/// Whose PodGroup it is.
+/// The scheduler that defines a PodGroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Engine {
     /// `scheduling.volcano.sh/v1beta1`.
@@ -29,10 +28,10 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Every engine known.
+    /// Every known engine.
     pub const ALL: [Self; 2] = [Self::Volcano, Self::Plugins];
 
-    /// The API group of its PodGroup.
+    /// Returns the API group of its PodGroup.
     pub fn group(self) -> &'static str {
         match self {
             Self::Volcano => "scheduling.volcano.sh",
@@ -40,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// `spec.schedulerName` of the pods that its scheduler would take.
+    /// Returns the values of `spec.schedulerName` that its scheduler handles.
     pub fn scheduler_names(self) -> &'static [&'static str] {
         match self {
             Self::Volcano => &["volcano"],
@@ -49,16 +48,16 @@ impl Engine {
     }
 }
 
-/// Which PodGroup a pod names.
+/// A pod's reference to a PodGroup.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Membership {
-    /// Whose PodGroup.
+    /// The engine that defines the PodGroup.
     pub engine: Engine,
     /// Its namespace and name.
     pub key: Key,
 }
 
-/// The gang that the pod names; Volcano's annotation counts only for Volcano's scheduler name, as there.
+/// Returns the gang of a pod. As in Volcano, its annotation counts only with Volcano's scheduler name.
 pub fn membership(pod: &Pod) -> Option<Membership> {
     let meta = &pod.metadata;
     let scheduler = pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).unwrap_or_default();
@@ -72,53 +71,53 @@ pub fn membership(pod: &Pod) -> Option<Membership> {
     Some(Membership { engine, key })
 }
 
-/// How it stands with a gang before a trial.
+/// The state of a gang before a trial.
 #[derive(Clone, Debug)]
 pub struct Gang<'a> {
-    /// Which.
+    /// The PodGroup.
     pub of: &'a Membership,
     /// `spec.minMember`.
     pub min_member: usize,
-    /// Members that have a node or have succeeded.
+    /// The number of members that have a node or have succeeded.
     pub settled: usize,
-    /// Members that wait, in order.
+    /// The waiting members, in order.
     pub waiting: &'a [Arc<Pod>],
 }
 
-/// A member and the position of its node.
+/// A pod and the position of its node in the snapshot.
 pub type Placed = (Arc<Pod>, usize);
 
-/// What becomes of a gang's members in this cycle.
+/// The decision for a gang in this cycle.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Enough fit: these are bound, the others are pods like any other.
+    /// Enough members fit: bind these, and treat the rest like any other pods.
     Bind {
-        /// With their nodes.
+        /// Members with their nodes.
         placed: Vec<Placed>,
-        /// Beyond what fits.
+        /// Members that do not fit.
         rest: Vec<Arc<Pod>>,
     },
-    /// Enough will fit when the victims are gone: room is held for these members.
+    /// Enough members will fit once the victims are gone: hold room for these members.
     Clear {
-        /// With the nodes that they shall get.
+        /// Members with their future nodes.
         nominated: Vec<Placed>,
-        /// Whom it costs.
+        /// The pods to preempt.
         victims: Vec<Candidate>,
-        /// What each member is told.
+        /// The message for each member.
         told: Vec<(Arc<Pod>, String)>,
     },
-    /// Nobody is bound.
+    /// Bind no member.
     Wait {
-        /// What each member is told.
+        /// The message for each member.
         told: Vec<(Arc<Pod>, String)>,
-        /// What is said of the gang as a whole.
+        /// The message for the gang as a whole.
         why: String,
-        /// Victims are on their way: the room that is held for members stays held.
+        /// Whether victims are still terminating, so that members keep the room held for them.
         hopeful: bool,
     },
 }
 
-/// Tries to place the gang; `nodes` is a snapshot with everything placed so far.
+/// Tries to place the gang. `nodes` is a snapshot that includes everything placed so far.
 pub fn judge(
     gang: &Gang,
     nodes: &[NodeView],
@@ -147,7 +146,7 @@ pub fn judge(
     make_room(gang, trial, placed, refused, budgets, around)
 }
 
-/// What preemption could do for the members that did not fit, all of them together.
+/// Tries preemption for all members that did not fit.
 fn make_room(
     gang: &Gang,
     mut trial: Vec<NodeView>,
@@ -159,7 +158,7 @@ fn make_room(
     let fitting: Vec<Arc<Pod>> = placed.iter().map(|(pod, _)| pod.clone()).collect();
     let (mut victims, mut told, mut hopeful) = (Vec::new(), Vec::new(), false);
     for (pod, _) in &refused {
-        // Room made for an earlier member may have served this one too.
+        // Room made for an earlier member may be enough for this one, too.
         let refusals = match place(pod, &trial, around) {
             Placement::On(position) => {
                 trial[position].place(pod.clone());
@@ -216,7 +215,7 @@ fn too_few(gang: &Gang, there: usize, nodes: usize) -> Verdict {
     Verdict::Wait { told, why: whole(gang, 0), hopeful: false }
 }
 
-/// What a member is told that would fit while others do not.
+/// Returns the message for a member that fits although others do not.
 fn held_back(gang: &Gang, rejected: Option<&Pod>, fitting: usize) -> String {
     match gang.of.engine {
         Engine::Volcano => pending(gang, fitting),
@@ -228,7 +227,7 @@ fn held_back(gang: &Gang, rejected: Option<&Pod>, fitting: usize) -> String {
     }
 }
 
-/// Volcano's count of a gang that is not ready.
+/// Returns Volcano's counts for a gang that is not ready.
 fn pending(gang: &Gang, fitting: usize) -> String {
     let waiting = gang.waiting.len();
     let mut counts = format!("{waiting} Pending");
@@ -246,7 +245,7 @@ fn pending(gang: &Gang, fitting: usize) -> String {
     format!("pod group is not ready, {counts}, {} minAvailable{detail}", gang.min_member)
 }
 
-/// What is said of the gang as a whole, in its events and conditions.
+/// Returns the message for the gang as a whole, for its Events and conditions.
 fn whole(gang: &Gang, fitting: usize) -> String {
     let waiting = gang.waiting.len();
     let all = gang.settled + waiting;

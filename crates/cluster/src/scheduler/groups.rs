@@ -1,7 +1,7 @@
-//! PodGroups of the engines whose CustomResourceDefinition is installed: followed while they are served, and their status
-//! written as the engine would.
+//! Follows the PodGroups of each engine whose CustomResourceDefinition is installed, and writes their status as the
+//! engine would.
 //!
-//! What it must not do: make PodGroups, or follow a kind that is not there.
+//! Must not create PodGroups, or follow a kind that is not served.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -25,14 +25,14 @@ use crate::controllers::queue::{Queue, work};
 use crate::controllers::{Error, allow};
 use crate::supervision::Scope;
 
-/// Statuses written at once.
+/// Statuses written concurrently.
 const CONCURRENCY: usize = 4;
 
-/// What is read of a PodGroup's spec; the fields have the same names in both engines.
+/// The fields read from a PodGroup's spec; both engines use these names.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupSpec {
-    /// As many members are bound together; none or 0 means one.
+    /// The number of members to bind together; 0 or unset means one.
     #[serde(default)]
     pub min_member: i32,
     /// scheduler-plugins: how long room may be held for an incomplete gang.
@@ -49,38 +49,39 @@ struct Followed {
     stop: CancellationToken,
 }
 
-/// The PodGroups served now.
+/// The PodGroups currently served.
 #[derive(Clone, Default)]
 pub struct Groups(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     followed: RwLock<BTreeMap<Engine, Followed>>,
-    /// What is said of each gang that waits.
+    /// The message for each waiting gang.
     said: Mutex<HashMap<Membership, String>>,
     queue: Arc<Queue<Membership>>,
 }
 
 impl Groups {
-    /// The engine's PodGroup is installed, and its pods are therefore ours.
+    /// Returns whether the engine's PodGroup is installed, so that this scheduler handles its pods.
     pub fn serves(&self, engine: Engine) -> bool {
         self.0.followed.read().unwrap_or_else(PoisonError::into_inner).contains_key(&engine)
     }
 
-    /// The PodGroup of a gang.
+    /// Returns the PodGroup of a gang.
     pub fn get(&self, of: &Membership) -> Option<Arc<PodGroup>> {
         let followed = self.0.followed.read().unwrap_or_else(PoisonError::into_inner);
         followed.get(&of.engine)?.cache.get(&of.key)
     }
 
-    /// A reference for events about the PodGroup.
+    /// Returns a reference to the PodGroup, for Events.
     pub fn reference(&self, of: &Membership) -> Option<ObjectReference> {
         let followed = self.0.followed.read().unwrap_or_else(PoisonError::into_inner);
         let engine = followed.get(&of.engine)?;
         Some(kube::Resource::object_ref(engine.cache.get(&of.key)?.as_ref(), &engine.resource))
     }
 
-    /// Keeps what is said of a gang as a whole (None: it waits no longer); true if that is news.
+    /// Stores the message for a gang as a whole; `None` means that it no longer waits. Returns whether the message
+    /// changed.
     pub fn say(&self, of: &Membership, why: Option<&str>) -> bool {
         let mut said = self.0.said.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match why {
@@ -94,7 +95,8 @@ impl Groups {
         news
     }
 
-    /// Follows the PodGroups of every engine that `kinds` knows, as they come and go; wakes `wake` on each change.
+    /// Follows the PodGroups of every engine in `kinds`, as their kinds are installed and removed. Notifies `wake` on
+    /// each change.
     pub fn watch(&self, client: &Client, kinds: &Kinds, wake: &Arc<Notify>, stop: &CancellationToken) {
         let (groups, client, wake, until) = (self.clone(), client.clone(), wake.clone(), stop.clone());
         let known = kinds.clone();
@@ -138,7 +140,7 @@ impl Groups {
         wake.notify_one();
     }
 
-    /// Keeps the status of every PodGroup up to date until the scope's end.
+    /// Keeps the status of every PodGroup up to date until the scope ends.
     pub async fn report(self, client: Client, pods: Cache<Pod>, scope: Scope) {
         let to = self.0.queue.clone();
         pods.on_change(&scope.stop, move |change| {
@@ -183,7 +185,7 @@ impl Groups {
         let api: Api<PodGroup> = Api::namespaced_with(client.clone(), &of.key.namespace, &resource);
         let patch = json!({"metadata": {"uid": group.uid()}, "status": wanted});
         let written = api.patch_status(&of.key.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-        // A CRD without the status subresource keeps its status in the object.
+        // Without the status subresource, the status is part of the object.
         let written = match written {
             Err(kube::Error::Api(status)) if status.code == 404 || status.code == 405 => {
                 api.patch(&of.key.name, &PatchParams::default(), &Patch::Merge(&patch)).await
@@ -198,14 +200,14 @@ fn key_of(group: &PodGroup) -> Key {
     Key::new(group.namespace().unwrap_or_default(), group.name_any())
 }
 
-/// Everything in `wanted` stands in `present`.
+/// Returns whether `present` already contains everything in `wanted`.
 fn is_there(present: &Value, wanted: &Value) -> bool {
     let mut merged = present.clone();
     json_patch::merge(&mut merged, wanted);
     merged == *present
 }
 
-/// The status that the engine would write. Pure.
+/// Returns the status that the engine would write. Pure.
 ///
 /// Rules: Volcano `pkg/scheduler/framework/{session,job_updater}.go` (phases, conditions `Unschedulable` and
 /// `Scheduled`); scheduler-plugins `pkg/controllers/podgroup_controller.go`.
@@ -251,7 +253,7 @@ fn status(
     status
 }
 
-/// None: they say so already.
+/// Returns Volcano's conditions; `None` if nothing changes.
 fn volcano_conditions(
     mut conditions: Vec<Value>,
     said: Option<&str>,
@@ -267,7 +269,7 @@ fn volcano_conditions(
     if known.is_some_and(|c| c["reason"] == reason && c["message"].as_str().unwrap_or("") == message) {
         return None;
     }
-    // Only one of the two holds; the other is turned, as a reader expects of a condition.
+    // Only one of the two conditions may be True, as readers expect; set the other to False.
     for other in conditions.iter_mut().filter(|c| c["type"] != type_ && c["status"] == "True") {
         other["status"] = "False".into();
         other["lastTransitionTime"] = json!(Time(now));

@@ -1,14 +1,14 @@
-//! The scheduler: gives pods a node. Pods whose `schedulerName` is another's are left alone; those of Volcano and of
-//! scheduler-plugins are ours where their PodGroup is installed.
+//! The scheduler: assigns pods to nodes. Ignores pods with another `schedulerName`, except for those of Volcano and
+//! scheduler-plugins if their PodGroup is installed.
 //!
-//! Pods and nodes come in through the shared caches. A cycle takes a snapshot, places every waiting pod in order of
-//! priority ([`place`](place::place), pure) and every gang together or not at all ([`gang::judge`], pure), assumes each
-//! placement at once, and leaves the bindings to tasks that run side by side, so that a hundred pods do not wait for one
-//! another. A pod that fits nowhere may push less important ones aside ([`preempt::preempt`], pure); else it is told why
-//! and is tried again when something changes that could help; nothing is polled.
+//! Pods and nodes come from the shared caches. A cycle takes a snapshot and places every waiting pod in order of
+//! priority ([`place`](place::place), pure), and every gang together or not at all ([`gang::judge`], pure). Each
+//! placement is assumed at once. Concurrent tasks send the bindings, so that a hundred pods do not wait for one
+//! another. A pod that fits nowhere may preempt less important ones ([`preempt::preempt`], pure). Otherwise the reason
+//! is reported on it, and it is retried when something changes that could help. Nothing is polled.
 //!
-//! What it must not do: place a pod from a view that lacks its own earlier placements, or the room that is held for a
-//! pod whose victims are leaving.
+//! The scheduler must not place a pod based on a view that lacks its own earlier placements, or the room held for a pod
+//! whose victims are terminating.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,9 +53,9 @@ use order::Unit;
 use place::{Help, Placement, Surroundings};
 use snapshot::NodeView;
 
-/// Requests (bindings, statuses) under way at once.
+/// Concurrent requests (bindings, statuses).
 const CONCURRENCY: usize = 32;
-/// What the scheduler works with.
+/// The scheduler's dependencies.
 #[derive(Clone)]
 pub struct Hands {
     /// The API.
@@ -66,34 +66,34 @@ pub struct Hands {
     pub nodes: Cache<Node>,
     /// For `namespaceSelector`.
     pub namespaces: Cache<Namespace>,
-    /// Whom preemption spares first.
+    /// Budgets that preemption tries not to violate.
     pub budgets: Cache<PodDisruptionBudget>,
     /// Claims of pods.
     pub claims: Cache<PersistentVolumeClaim>,
-    /// What claims are bound to.
+    /// Volumes that claims are bound to.
     pub volumes: Cache<PersistentVolume>,
-    /// How claims are bound.
+    /// Classes that define how claims are bound.
     pub classes: Cache<StorageClass>,
-    /// PodGroups, where an engine's are installed.
+    /// PodGroups of the installed engines.
     pub groups: Groups,
-    /// Which kinds are served.
+    /// The kinds currently served.
     pub kinds: Kinds,
-    /// For events.
+    /// Records Events.
     pub recorder: Recorder,
 }
 
-/// What is known beyond the caches, by pod uid.
+/// State beyond the caches, by pod uid.
 #[derive(Default)]
 struct Memory {
-    /// Node of each pod whose binding is under way or not yet seen in the cache.
+    /// The node of each pod whose binding is in progress or not yet in the cache.
     assumed: BTreeMap<String, String>,
-    /// What was last said about each pod that fits nowhere.
+    /// The last message for each pod that fits nowhere.
     told: HashMap<String, String>,
-    /// Bindings refused in a row.
+    /// Consecutive refused bindings.
     refused: HashMap<String, u32>,
-    /// Node of each pod whose victims are being told to go.
+    /// The node of each pod whose victims are being deleted.
     clearing: HashMap<String, String>,
-    /// Since when each gang with a timeout waits.
+    /// When each gang with a timeout started to wait.
     waiting_since: HashMap<Membership, Instant>,
 }
 
@@ -110,7 +110,7 @@ impl Scheduler {
     }
 }
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(hands: Hands, scope: Scope) {
     let wake = Arc::new(Notify::new());
     wake::listen(&hands, &wake, &scope.stop);
@@ -139,7 +139,8 @@ async fn schedule(hands: Hands, wake: Arc<Notify>, scope: Scope) {
         tokio::select! {
             () = scope.stop.cancelled() => return,
             () = wake.notified() => cycle(&scheduler, &mut tasks),
-            // What a task of ours was to take back stays in the memory: only a new one is right again.
+            // After a panic the memory may keep state that the task would have removed, so restart with a new
+            // scheduler.
             Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
                 if let Err(error) = ended && let Ok(panic) = error.try_into_panic() {
                     std::panic::resume_unwind(panic);
@@ -149,7 +150,7 @@ async fn schedule(hands: Hands, wake: Arc<Notify>, scope: Scope) {
     }
 }
 
-/// One look at everything that waits.
+/// One pass over all waiting pods.
 struct Cycle<'a> {
     scheduler: &'a Arc<Scheduler>,
     pods: Vec<Arc<Pod>>,
@@ -159,7 +160,7 @@ struct Cycle<'a> {
     tasks: &'a mut JoinSet<()>,
 }
 
-/// Places every waiting pod.
+/// Tries to place every waiting pod.
 fn cycle(scheduler: &Arc<Scheduler>, tasks: &mut JoinSet<()>) {
     let hands = &scheduler.hands;
     let pods = hands.pods.list();
@@ -197,7 +198,7 @@ fn cycle(scheduler: &Arc<Scheduler>, tasks: &mut JoinSet<()>) {
     }
 }
 
-/// What pods with claims need to know; nothing where no pod has one.
+/// Returns claims, volumes and classes; empty if no waiting pod has a claim.
 fn storage(hands: &Hands, waiting: &[Arc<Pod>]) -> volumes::Storage {
     if !waiting.iter().any(|pod| claim_names(pod).next().is_some()) {
         return volumes::Storage::default();
@@ -209,13 +210,13 @@ fn storage(hands: &Hands, waiting: &[Arc<Pod>]) -> volumes::Storage {
     }
 }
 
-/// The pod waits, and no other scheduler will take it.
+/// Returns whether the pod waits and this scheduler handles it.
 fn is_ours(hands: &Hands, pod: &Pod) -> bool {
     let served = |engine: Option<gang::Engine>| engine.is_none_or(|engine| hands.groups.serves(engine));
     order::is_waiting(pod) && order::scheduler_of(pod).is_ok_and(served)
 }
 
-/// The gang of the pod; scheduler-plugins' label without a PodGroup of that name counts for nothing, as there.
+/// Returns the gang of a pod. As in scheduler-plugins, its label counts only if a PodGroup of that name exists.
 fn gang_of(hands: &Hands, pod: &Pod) -> Option<Membership> {
     gang::membership(pod)
         .filter(|of| of.engine == gang::Engine::Volcano || hands.groups.get(of).is_some())
@@ -224,7 +225,7 @@ fn gang_of(hands: &Hands, pod: &Pod) -> Option<Membership> {
 
 impl Cycle<'_> {
     fn settle(&mut self, unit: Unit) {
-        // Victims are being told to go: the room is held, and there is nothing to decide before that is done.
+        // Victims are being deleted: hold the room, and decide nothing until that is done.
         let clearing: Vec<Option<String>> = {
             let memory = self.scheduler.memory();
             unit.pods.iter().map(|pod| memory.clearing.get(uid(pod)).cloned()).collect()
@@ -241,7 +242,7 @@ impl Cycle<'_> {
         }
     }
 
-    /// Counts the pod as being on the node, so that nobody after it in order gets the room.
+    /// Counts the pod as being on the node, so that no later pod gets the room.
     fn hold(&mut self, pod: &Arc<Pod>, node: Option<&str>) {
         if let Some(node) = self.nodes.iter_mut().find(|n| Some(n.name()) == node) {
             node.place(pod.clone());
@@ -253,7 +254,7 @@ impl Cycle<'_> {
         self.nodes[position].place(pod.clone());
         let waiting = volumes::VolumeView::of(&pod, self.around.storage).waiting;
         if !waiting.is_empty() {
-            // Its claims get their volumes first; their change brings it back.
+            // Its claims get their volumes first; the change of the claims leads to another cycle.
             act::select_node(self.scheduler, waiting, &name, self.tasks);
             return;
         }
@@ -282,7 +283,7 @@ impl Cycle<'_> {
             }
             Err(help) => {
                 let why = place::explain(&refusals, &help);
-                // Still waiting for victims to go: the room stays held.
+                // Victims are still terminating: keep holding the room.
                 let keeps = help == Help::NotEligible(preempt::TERMINATING);
                 let held = place::nominated_node(&pod).filter(|_| keeps).map(str::to_owned);
                 self.hold(&pod, held.as_deref());
@@ -334,7 +335,7 @@ impl Cycle<'_> {
         }
     }
 
-    /// The member has a node, or has done its work.
+    /// Returns whether a member of the gang has a node and has not failed.
     fn is_settled(&self, pod: &Pod, of: &Membership) -> bool {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
         let placed =
@@ -345,8 +346,8 @@ impl Cycle<'_> {
             && gang::membership(pod).as_ref() == Some(of)
     }
 
-    /// Tells the members of a gang why they wait. Room held for them is given back when no victim is on its way any
-    /// more (`hopeful`), or after the gang's timeout.
+    /// Reports to a gang's members why they wait. Releases the room held for them when no victim is terminating any
+    /// more (not `hopeful`), or after the gang's timeout.
     fn keep_waiting(
         &mut self,
         of: &Membership,
@@ -377,7 +378,7 @@ impl Cycle<'_> {
     }
 }
 
-/// Drops what is remembered of pods that no longer wait.
+/// Drops the state of pods that no longer wait.
 fn forget(memory: &mut Memory, waiting: &[Arc<Pod>]) {
     let still: std::collections::HashSet<&str> = waiting.iter().map(|pod| uid(pod)).collect();
     memory.assumed.retain(|uid, _| still.contains(uid.as_str()));

@@ -1,4 +1,4 @@
-//! Which pods wait for a node, and who comes first. Pure.
+//! Which pods wait for a node, and in which order they are placed. Pure.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use super::gang::{Engine, Membership};
 use super::place::nominated_node;
 use super::snapshot::{has_ended, node_name};
 
-/// `spec.schedulerName` of the pods that are always ours; also what the API puts where none is given.
+/// The `spec.schedulerName` that this scheduler always handles; also the API's default.
 pub const OWN_NAME: &str = "default-scheduler";
 
-/// Whose pod it is by `spec.schedulerName`: None is ours always, an engine's is ours where that engine's PodGroup is
-/// served, an Err is another scheduler's.
+/// Returns the scheduler of a pod by its `spec.schedulerName`. `Ok(None)` is always this scheduler. An engine's pods
+/// are handled if that engine's PodGroup is served. `Err` means another scheduler.
 pub fn scheduler_of(pod: &Pod) -> Result<Option<Engine>, ()> {
     match pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).unwrap_or(OWN_NAME) {
         OWN_NAME => Ok(None),
@@ -20,7 +20,7 @@ pub fn scheduler_of(pod: &Pod) -> Result<Option<Engine>, ()> {
     }
 }
 
-/// The pod may be ours and has no node yet.
+/// Returns whether this scheduler may handle the pod and the pod has no node yet.
 pub fn is_waiting(pod: &Pod) -> bool {
     scheduler_of(pod).is_ok()
         && node_name(pod).is_none()
@@ -28,17 +28,17 @@ pub fn is_waiting(pod: &Pod) -> bool {
         && !has_ended(pod)
 }
 
-/// Somebody holds the pod back (`spec.schedulingGates`).
+/// Returns whether scheduling gates block the pod (`spec.schedulingGates`).
 pub fn is_gated(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty())
 }
 
-/// `spec.priority`, which admission sets from the PriorityClass.
+/// Returns `spec.priority`, which admission sets from the PriorityClass.
 pub fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|s| s.priority).unwrap_or(0)
 }
 
-/// Higher priority first, then those for whom a node was cleared, then older first, then by name.
+/// Sorts by priority (highest first), then pods with a nominated node first, then by age (oldest first), then by name.
 pub fn sort(pods: &mut [Arc<Pod>]) {
     pods.sort_by_cached_key(|pod| {
         let meta = &pod.metadata;
@@ -51,14 +51,14 @@ pub fn sort(pods: &mut [Arc<Pod>]) {
 /// Pods that are placed together or not at all.
 #[derive(Debug)]
 pub struct Unit {
-    /// None: a pod of its own.
+    /// `None` for a pod without a gang.
     pub gang: Option<Membership>,
-    /// At least one, in order.
+    /// At least one pod, in order.
     pub pods: Vec<Arc<Pod>>,
 }
 
-/// Gathers the pods of a gang at the place of its first; the order stays otherwise. `membership` says whether a pod
-/// belongs to a gang that counts.
+/// Groups the pods of a gang at the position of its first pod, and otherwise keeps the order. `membership` returns a
+/// pod's gang, if it counts.
 pub fn units(pods: Vec<Arc<Pod>>, membership: impl Fn(&Pod) -> Option<Membership>) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     let mut places = std::collections::BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The scheduler's decision for one pod: where it goes, or what each node says against it. Pure and deterministic.
+//! The scheduler's decision for one pod: its node, or each node's reason against it. Pure and deterministic.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +12,27 @@ use super::snapshot::{NodeView, host_ports};
 use super::spread::SpreadView;
 use super::volumes::{Storage, VolumeView};
 
-/// Where a pod goes.
+/// Where to place a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Placement {
     /// The position of the node in the snapshot.
     On(usize),
-    /// Nowhere now: what each node says, in the snapshot's order.
+    /// Nowhere now: each node's refusal, in the snapshot's order.
     Nowhere(Vec<Refusal>),
 }
 
-/// What preemption can do for a pod that fits nowhere.
+/// The result of preemption for a pod that fits nowhere.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Help {
-    /// It makes room: the sentence ends with the reasons.
+    /// Preemption makes room; the message ends with the reasons.
     Yes,
-    /// The pod may not preempt; why.
+    /// The pod may not preempt others, with the reason.
     NotEligible(&'static str),
-    /// What each node says to it, in the snapshot's order.
+    /// Preemption does not help: each node's reasons, in the snapshot's order.
     None(Vec<Vec<String>>),
 }
 
-/// What stays the same while pods are placed.
+/// The objects that stay the same while pods are placed.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// Labels of namespaces.
@@ -41,7 +41,7 @@ pub struct Surroundings<'a> {
     pub storage: &'a Storage,
 }
 
-/// Finds a node for `pod`.
+/// Selects a node for `pod`.
 pub fn place(pod: &Pod, nodes: &[NodeView], around: Surroundings) -> Placement {
     ask(pod, nodes, around, |question| {
         let mut fitting = Vec::new();
@@ -52,7 +52,7 @@ pub fn place(pod: &Pod, nodes: &[NodeView], around: Surroundings) -> Placement {
                 Some(refusal) => refusals.push(refusal),
             }
         }
-        // A node that others were cleared from for this pod goes before all others.
+        // A node that was cleared for this pod takes precedence.
         let nominated = nominated_node(pod);
         let promised = fitting.iter().copied().find(|i| nominated == Some(nodes[*i].name()));
         match promised.or_else(|| best(question, nodes, &fitting)) {
@@ -62,7 +62,7 @@ pub fn place(pod: &Pod, nodes: &[NodeView], around: Surroundings) -> Placement {
     })
 }
 
-/// What the node at `position` says against `pod`; None: it fits.
+/// Returns why the node at `position` cannot take `pod`; `None` if it can.
 pub fn refusal_of(pod: &Pod, nodes: &[NodeView], position: usize, around: Surroundings) -> Option<Refusal> {
     ask(pod, nodes, around, |question| refusal(question, &nodes[position]))
 }
@@ -84,13 +84,13 @@ fn ask<T>(pod: &Pod, nodes: &[NodeView], around: Surroundings, answer: impl FnOn
     })
 }
 
-/// `status.nominatedNodeName`: the node that was cleared for the pod.
+/// Returns `status.nominatedNodeName`: the node that was cleared for the pod.
 pub fn nominated_node(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.nominated_node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// `0/3 nodes are available: 1 Insufficient cpu, …. no new claims to deallocate, preemption: …` as
-/// `framework.FitError` (`pkg/scheduler/framework/types.go`) and the plug-ins after it word it.
+/// Returns `0/3 nodes are available: 1 Insufficient cpu, …. no new claims to deallocate, preemption: …`, worded as
+/// `framework.FitError` (`pkg/scheduler/framework/types.go`) and the plug-ins after it.
 pub fn explain(refusals: &[Refusal], help: &Help) -> String {
     let all = refusals.len();
     if all == 0 {
@@ -114,7 +114,7 @@ fn histogram_of(refusals: &[Refusal]) -> String {
     histogram(refusals.iter().flat_map(|r| r.reasons.iter().map(String::as_str)))
 }
 
-/// `2 this, 3 that`, sorted as text as upstream sorts it.
+/// Formats `2 this, 3 that`, sorted as text, as upstream does.
 fn histogram<'a>(reasons: impl Iterator<Item = &'a str>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in reasons {

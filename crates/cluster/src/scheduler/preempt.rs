@@ -1,8 +1,8 @@
-//! Whom a pod may push aside, and where that costs least. Pure.
+//! Selects the node where preemption costs least, and the pods to preempt. Pure.
 //!
 //! Rules: `pkg/scheduler/framework/plugins/defaultpreemption` and `pkg/scheduler/framework/preemption` of Kubernetes
-//! 1.36. Only pods of lower priority are victims; those whose disruption budget would be violated are spared first,
-//! then the more important ones; the node is chosen by the order of `pickOneNodeForPreemption`.
+//! 1.36. Only pods of lower priority are victims. Pods whose disruption budget would be violated are spared first, then
+//! the more important ones. The node is chosen by the criteria of `pickOneNodeForPreemption`.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use super::place::{Help, Surroundings, nominated_node, refusal_of};
 use super::selectors::labels_match;
 use super::snapshot::NodeView;
 
-/// `reason` of the condition `DisruptionTarget` on a pod that the scheduler pushes aside.
+/// The `reason` of the condition `DisruptionTarget` on a preempted pod.
 pub const BY_SCHEDULER: &str = "PreemptionByScheduler";
-/// Why a pod whose victims are on their way waits: its room is held.
+/// The reason for a pod whose victims are terminating; its room is held.
 pub const TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
@@ -29,13 +29,14 @@ const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 pub struct Candidate {
     /// The node's position in the snapshot.
     pub position: usize,
-    /// The most important first; never empty.
+    /// The victims, most important first; never empty.
     pub victims: Vec<Arc<Pod>>,
-    /// How many of them a disruption budget would have kept.
+    /// The number of victims whose disruption budget is violated.
     violations: usize,
 }
 
-/// Finds the node where room for `pod` costs least; else says why no node will do. `refusals` is what each node said.
+/// Selects the node where preemption for `pod` costs least, or returns why preemption does not help. `refusals` are the
+/// nodes' refusals.
 pub fn preempt(
     pod: &Pod,
     nodes: &[NodeView],
@@ -63,7 +64,7 @@ pub fn preempt(
     candidates.into_iter().min_by_key(cost).ok_or(Help::None(reasons))
 }
 
-/// Why the pod may push nobody aside (`PodEligibleToPreemptOthers`).
+/// Returns why the pod may not preempt others (`PodEligibleToPreemptOthers`).
 fn ineligible(pod: &Pod, nodes: &[NodeView]) -> Option<&'static str> {
     if pod.spec.as_ref().and_then(|s| s.preemption_policy.as_deref()) == Some("Never") {
         return Some("not eligible due to preemptionPolicy=Never.");
@@ -84,8 +85,8 @@ fn is_leaving_for_another(pod: &Pod) -> bool {
         })
 }
 
-/// The fewest and least important pods that must leave the node (`SelectVictimsOnNode`). `nodes[position]` is left in
-/// any state.
+/// Returns the fewest and least important pods to remove from the node (`SelectVictimsOnNode`). Leaves
+/// `nodes[position]` in an unspecified state.
 fn victims_on(
     pod: &Pod,
     nodes: &mut [NodeView],
@@ -117,19 +118,20 @@ fn victims_on(
         }
     }
     if victims.is_empty() {
-        // Nobody is in the way: it fits once this cycle's other placements are done.
+        // No victim is needed: the pod fits once this cycle's other placements are done.
         return Err(vec![NO_VICTIMS.to_owned()]);
     }
     victims.sort_by_key(|victim| (Reverse(priority(victim)), start_time(victim)));
     Ok(Candidate { position, victims, violations })
 }
 
-/// When the pod began to run; one that has not is the youngest.
+/// Returns when the pod started; a pod that has not started counts as the youngest.
 fn start_time(pod: &Pod) -> Timestamp {
     pod.status.as_ref().and_then(|s| s.start_time.as_ref()).map_or(Timestamp::MAX, |t| t.0)
 }
 
-/// Pods whose going would violate a budget, and the others; the order stays (`filterPodsWithPDBViolation`).
+/// Splits pods into those whose removal would violate a budget, and the others. Keeps the order
+/// (`filterPodsWithPDBViolation`).
 fn by_budget(pods: Vec<Arc<Pod>>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
     let allowed = |budget: &PodDisruptionBudget| {
         budget.status.as_ref().and_then(|s| s.disruptions_allowed).unwrap_or(0)
@@ -147,7 +149,7 @@ fn by_budget(pods: Vec<Arc<Pod>>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<
     })
 }
 
-/// The budget's selector, which must not be empty, matches the pod.
+/// Returns whether the budget's selector, which must not be empty, matches the pod.
 pub fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     let selector = budget.spec.as_ref().and_then(|s| s.selector.as_ref());
     let labels = pod.metadata.labels.as_ref().filter(|labels| !labels.is_empty());
@@ -162,10 +164,11 @@ fn is_counted_already(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     disrupted.is_some_and(|pods| pods.contains_key(pod.metadata.name.as_deref().unwrap_or("")))
 }
 
-/// What taking this candidate costs, in the order of `pickOneNodeForPreemption`; equal ones are taken by name.
+/// Returns the cost of a candidate, by the criteria of `pickOneNodeForPreemption`. Ties are broken by the order of
+/// nodes.
 fn cost(candidate: &Candidate) -> (usize, i32, i64, usize, Reverse<Timestamp>, usize) {
     let highest = candidate.victims.first().map_or(0, |victim| priority(victim));
-    // Shifted so that a few pods of negative priority are not dearer than many.
+    // Shifted, so that a few pods of negative priority do not cost more than many.
     let sum = candidate.victims.iter().map(|v| i64::from(priority(v)) + i64::from(i32::MAX) + 1).sum();
     let first = candidate.victims.iter().filter(|v| priority(v) == highest).map(|v| start_time(v)).min();
     let earliest = first.unwrap_or(Timestamp::MIN);

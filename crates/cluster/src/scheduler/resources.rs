@@ -1,8 +1,8 @@
-//! What pods ask for and nodes have, as whole numbers: cpu in millicores, everything else in its own unit. Pure.
+//! Requests of pods and resources of nodes, as integers: CPU in millicores, everything else in its own unit. Pure.
 //!
-//! Rules: `k8s.io/component-helpers/resource` (`PodRequests`) and `pkg/scheduler/framework/types.go` of Kubernetes 1.36:
-//! the larger of the sum of containers and the largest init container, sidecars included, plus overhead; fractions are
-//! rounded up.
+//! Rules: `k8s.io/component-helpers/resource` (`PodRequests`) and `pkg/scheduler/framework/types.go` of Kubernetes
+//! 1.36: the larger of the sum of all containers and the largest init container, with sidecars included in both, plus
+//! overhead. Fractions are rounded up.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ use crate::objects;
 /// Amounts by resource name.
 pub type Amounts = BTreeMap<String, i64>;
 
-/// What the scheduler assumes of a pod without requests when it scores (`DefaultMilliCPURequest`).
+/// The CPU request that scoring assumes for a pod without one (`DefaultMilliCPURequest`).
 pub const ASSUMED_MILLICPU: i64 = 100;
-/// What the scheduler assumes of a pod without requests when it scores (`DefaultMemoryRequest`), in bytes.
+/// The memory request in bytes that scoring assumes for a pod without one (`DefaultMemoryRequest`).
 pub const ASSUMED_MEMORY: i64 = 200 * 1024 * 1024;
 
-/// The amount of a resource: millicores for cpu, whole units otherwise; what cannot be read is 0.
+/// Returns the amount of a resource: millicores for CPU, otherwise whole units; 0 for an invalid quantity.
 pub fn amount(resource: &str, quantity: &Quantity) -> i64 {
     let parsed = quantity.0.trim().parse().unwrap_or_else(|_| objects::Quantity::zero());
     let value = if resource == "cpu" { parsed.millis() } else { parsed.units() };
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The amounts of a list of quantities.
+/// Returns the amounts of a map of quantities.
 pub fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
     list.into_iter().flatten().map(|(name, quantity)| (name.clone(), amount(name, quantity))).collect()
 }
@@ -50,14 +50,14 @@ fn at_least(to: &mut Amounts, floor: &Amounts) {
 fn container_requests(container: &Container) -> Amounts {
     let resources = container.resources.as_ref();
     let mut requests = amounts(resources.and_then(|r| r.requests.as_ref()));
-    // The API defaults requests to limits; a pod stored without that is read as if it had been.
+    // The API defaults requests to limits. Apply the same to a pod that was stored without that default.
     for (name, value) in amounts(resources.and_then(|r| r.limits.as_ref())) {
         requests.entry(name).or_insert(value);
     }
     requests
 }
 
-/// What the pod asks of a node.
+/// Returns the pod's total requests.
 pub fn requests(pod: &Pod) -> Amounts {
     let Some(spec) = &pod.spec else { return Amounts::new() };
     let mut total = Amounts::new();
@@ -78,7 +78,7 @@ pub fn requests(pod: &Pod) -> Amounts {
         at_least(&mut starting, &needs);
     }
     at_least(&mut total, &starting);
-    // Requests of the pod as a whole stand above those of its containers (KEP-2837).
+    // Pod-level requests override those of containers (KEP-2837).
     total.extend(amounts(spec.resources.as_ref().and_then(|r| r.requests.as_ref())));
     add(&mut total, &amounts(spec.overhead.as_ref()));
     total
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_for_the_larger_of_start_and_run() {
+    fn a_pod_requests_the_larger_of_init_and_main_containers() {
         let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
         let sidecar = |cpu: &str| json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
         for (name, spec, expected) in [

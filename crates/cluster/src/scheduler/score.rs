@@ -1,7 +1,7 @@
-//! Which of the nodes that can take a pod is best. Pure; equal nodes are taken in order of name.
+//! Selects the best of the nodes that can take a pod. Pure; of equal nodes the first by name wins.
 //!
-//! Weights as kube-scheduler's default profile (1.36): taints 3, node affinity 2, pod affinity 2, topology spread 2,
-//! least allocated 1, balanced 1; and 1 for keeping pods of one owner apart.
+//! Weights are those of kube-scheduler's default profile (1.36): taints 3, node affinity 2, pod affinity 2, topology
+//! spread 2, least allocated 1, balanced 1. Spreading pods of one owner adds weight 1.
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -11,7 +11,7 @@ use super::snapshot::NodeView;
 
 const FULL: i64 = 100;
 
-/// The position of the best of `fitting` in `nodes`; None if none fits.
+/// Returns the position in `nodes` of the best of `fitting`; `None` if `fitting` is empty.
 pub fn best(question: &Question, nodes: &[NodeView], fitting: &[usize]) -> Option<usize> {
     let score =
         |raw: &dyn Fn(&NodeView) -> i64| -> Vec<i64> { fitting.iter().map(|i| raw(&nodes[*i])).collect() };
@@ -25,22 +25,22 @@ pub fn best(question: &Question, nodes: &[NodeView], fitting: &[usize]) -> Optio
     let total = |n: usize| {
         3 * taints[n] + 2 * affinity[n] + 2 * pods[n] + 2 * spread[n] + apart[n] + least[n] + balanced[n]
     };
-    // The last maximum wins in max_by_key: go backwards, so that the first name does.
+    // max_by_key returns the last maximum. Iterate backwards, so that the first name wins.
     (0..fitting.len()).rev().max_by_key(|n| total(*n)).map(|n| fitting[n])
 }
 
-/// Scales to 0..=100 by the largest.
+/// Scales values to 0..=100 relative to the largest.
 fn scaled(raw: &[i64]) -> Vec<i64> {
     let max = raw.iter().copied().max().unwrap_or(0);
     raw.iter().map(|value| if max > 0 { value * FULL / max } else { 0 }).collect()
 }
 
-/// The same, the largest becoming 0.
+/// Scales values to 0..=100, with the largest becoming 0.
 fn reversed(raw: &[i64]) -> Vec<i64> {
     scaled(raw).into_iter().map(|value| FULL - value).collect()
 }
 
-/// Scales to 0..=100 between the smallest and the largest.
+/// Scales values to 0..=100 between the smallest and the largest.
 fn spanned(raw: &[i64]) -> Vec<i64> {
     let min = raw.iter().copied().min().unwrap_or(0);
     scaled(&raw.iter().map(|value| value - min).collect::<Vec<_>>())
@@ -74,7 +74,7 @@ fn siblings(pod: &Pod, node: &NodeView) -> i64 {
     i64::try_from(node.pods.iter().filter(|other| owner(other) == Some(own)).count()).unwrap_or(i64::MAX)
 }
 
-/// Scores for much left over, and for cpu and memory being used alike.
+/// Scores least allocation, and a balanced use of CPU and memory.
 fn allocation(question: &Question, node: &NodeView) -> (i64, i64) {
     let part = |name: &str, assumed: i64, used: i64| -> f64 {
         let all = node.allocatable.get(name).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Label selectors, node selector terms, tolerations: does this match that. Pure.
+//! Matching of label selectors, node selector terms and tolerations. Pure.
 //!
 //! Rules: `k8s.io/component-helpers/scheduling/corev1` of Kubernetes 1.36.
 
@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 type Labels = BTreeMap<String, String>;
 
-/// Does the selector match these labels? An empty selector matches everything.
+/// Returns whether the selector matches these labels. An empty selector matches everything.
 pub fn labels_match(selector: &LabelSelector, labels: &Labels) -> bool {
     let equal = selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     equal
@@ -36,17 +36,17 @@ fn requirement_met(operator: &str, value: Option<&str>, wanted: &[String]) -> bo
                 _ => false,
             }
         }
-        // An operator this cluster does not know selects nothing.
+        // An unknown operator selects nothing.
         _ => false,
     }
 }
 
-/// Does any term of the selector match the node? No terms match nothing.
+/// Returns whether any term of the selector matches the node. A selector without terms matches nothing.
 pub fn node_matches(selector: &NodeSelector, name: &str, labels: &Labels) -> bool {
     selector.node_selector_terms.iter().any(|term| term_matches(term, name, labels))
 }
 
-/// Does every requirement of the term match the node? An empty term matches nothing.
+/// Returns whether every requirement of the term matches the node. An empty term matches nothing.
 pub fn term_matches(term: &NodeSelectorTerm, name: &str, labels: &Labels) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
@@ -58,7 +58,7 @@ pub fn term_matches(term: &NodeSelectorTerm, name: &str, labels: &Labels) -> boo
         && fields.iter().all(|r| met(r, (r.key == "metadata.name").then_some(name)))
 }
 
-/// Does the toleration cover the taint?
+/// Returns whether the toleration covers the taint.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let (effect, key) = (text(&toleration.effect), text(&toleration.key));

@@ -1,5 +1,4 @@
-//! Nodes with what runs on them, as the decision sees them. Pure: made from objects, changed only by
-//! [`NodeView::place`].
+//! Nodes with the pods on them, as input of a decision. Pure: built from objects, changed only by [`NodeView::place`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,31 +7,31 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::resources::{self, Amounts};
 
-/// Pods per node where the node does not say.
+/// Pods per node if the node does not specify it.
 const PODS_DEFAULT: i64 = 110;
 
 /// Protocol, host address, host port.
 pub type HostPort = (String, String, i32);
 
-/// One node and the pods that it has been given.
+/// One node and the pods assigned to it.
 #[derive(Clone, Debug)]
 pub struct NodeView {
     /// The object.
     pub node: Arc<Node>,
     /// `status.allocatable`, else `status.capacity`.
     pub allocatable: Amounts,
-    /// Sum of the pods' requests.
+    /// The sum of the pods' requests.
     pub requested: Amounts,
-    /// The same with an assumed minimum of cpu and memory for each pod; used for scoring only.
+    /// The same for CPU and memory, with an assumed minimum for each pod; used for scoring only.
     pub assumed: (i64, i64),
-    /// Pods there that have not ended.
+    /// The pods on the node that have not ended.
     pub pods: Vec<Arc<Pod>>,
     /// Host ports in use.
     pub ports: BTreeSet<HostPort>,
 }
 
 impl NodeView {
-    /// A node with nothing on it.
+    /// Creates a view of a node without pods.
     pub fn empty(node: Arc<Node>) -> Self {
         let status = node.status.as_ref();
         let list = status.and_then(|s| s.allocatable.as_ref().or(s.capacity.as_ref()));
@@ -48,7 +47,7 @@ impl NodeView {
         }
     }
 
-    /// Counts `pod` as being on this node.
+    /// Adds `pod` to this node.
     pub fn place(&mut self, pod: Arc<Pod>) {
         let requests = resources::requests(&pod);
         let or = |name: &str, assumed: i64| requests.get(name).copied().filter(|n| *n > 0).unwrap_or(assumed);
@@ -59,7 +58,7 @@ impl NodeView {
         self.pods.push(pod);
     }
 
-    /// The same node with only these pods on it.
+    /// Returns a view of this node with only these pods.
     pub fn with_pods(&self, pods: Vec<Arc<Pod>>) -> Self {
         let mut view = Self::empty(self.node.clone());
         for pod in pods {
@@ -73,23 +72,23 @@ impl NodeView {
         self.node.metadata.name.as_deref().unwrap_or("")
     }
 
-    /// The value of one of the node's labels.
+    /// Returns the value of one of the node's labels.
     pub fn label(&self, key: &str) -> Option<&str> {
         Some(self.node.metadata.labels.as_ref()?.get(key)?.as_str())
     }
 }
 
-/// The pod has ended and uses nothing any more.
+/// Returns whether the pod has ended and uses no resources any more.
 pub fn has_ended(pod: &Pod) -> bool {
     matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
-/// The node that the pod was given.
+/// Returns the node that the pod is bound to.
 pub fn node_name(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Host ports that the pod wants.
+/// Returns the host ports that the pod requests.
 pub fn host_ports(pod: &Pod) -> Vec<HostPort> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
@@ -103,7 +102,7 @@ pub fn host_ports(pod: &Pod) -> Vec<HostPort> {
         .collect()
 }
 
-/// Nodes in order of name, with the pods placed; `assumed` are pods whose binding is under way.
+/// Returns nodes ordered by name, each with its pods. `assumed` are pods whose binding is in progress.
 pub fn snapshot(nodes: &[Arc<Node>], pods: &[Arc<Pod>], assumed: &BTreeMap<String, String>) -> Vec<NodeView> {
     let mut views: Vec<NodeView> = nodes.iter().map(|node| NodeView::empty(node.clone())).collect();
     views.sort_by(|a, b| a.name().cmp(b.name()));

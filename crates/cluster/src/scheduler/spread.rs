@@ -10,7 +10,7 @@ use super::filter::{Refusal, selects, tolerates_all};
 use super::selectors::labels_match;
 use super::snapshot::NodeView;
 
-/// How the peers of one pod are spread over the topologies that it names.
+/// The distribution of a pod's peers over the topologies in its constraints.
 #[derive(Debug, Default)]
 pub struct SpreadView {
     hard: Vec<Constraint>,
@@ -21,7 +21,7 @@ pub struct SpreadView {
 struct Constraint {
     key: String,
     max_skew: i64,
-    /// The pod itself counts where it goes.
+    /// 1 if the pod itself counts where it is placed, otherwise 0.
     own: i64,
     least: i64,
     peers: BTreeMap<String, i64>,
@@ -40,7 +40,7 @@ impl SpreadView {
         view
     }
 
-    /// None: the node keeps every hard constraint.
+    /// Returns which hard constraint the node violates; `None` if it violates none.
     pub fn refusal(&self, node: &NodeView) -> Option<Refusal> {
         self.hard.iter().find_map(|constraint| {
             let Some(value) = node.label(&constraint.key) else {
@@ -55,7 +55,8 @@ impl SpreadView {
         })
     }
 
-    /// How many peers the soft constraints find around this node; lower is better. None: no soft constraints.
+    /// Returns how many peers the soft constraints count around this node; lower is better. Returns `None` without soft
+    /// constraints.
     pub fn crowding(&self, node: &NodeView) -> Option<i64> {
         let here =
             |c: &Constraint| node.label(&c.key).and_then(|value| c.peers.get(value)).copied().unwrap_or(0);

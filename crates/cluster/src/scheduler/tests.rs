@@ -1,4 +1,4 @@
-//! Placements by tables: nodes and pods in, the node's name or the sentence out.
+//! Table tests of placements: input is nodes and pods, output the node's name or the message.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn on(node: &str, mut spec: Value) -> Value {
     spec
 }
 
-/// The node's name, whom it costs, or the sentence that says why nowhere.
+/// Returns the node's name with the victims, or the message why the pod fits nowhere.
 fn outcome(nodes: &[Arc<Node>], there: &[Arc<Pod>], pod: &Pod) -> String {
     outcome_with(nodes, there, pod, &[])
 }
@@ -181,7 +181,7 @@ fn pod_affinity(kind: &str, app: &str) -> Value {
 }
 
 #[test]
-fn pods_seek_and_avoid_each_other() {
+fn pod_affinity_and_anti_affinity_are_respected() {
     let nodes = [node("a", json!({})), node("b", json!({}))];
     let there = [pod("db-0", on("b", json!({})))];
     let refused = |first: &str, help: &str| {
@@ -218,7 +218,7 @@ fn pods_seek_and_avoid_each_other() {
 }
 
 #[test]
-fn topology_is_kept_even() {
+fn pods_are_spread_over_topologies() {
     let spread = |skew: i32| {
         json!({"topologySpreadConstraints": [{"maxSkew": skew, "topologyKey": "kubernetes.io/hostname",
             "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "w"}}}]})
@@ -240,7 +240,7 @@ fn topology_is_kept_even() {
 }
 
 #[test]
-fn the_emptier_node_is_taken_and_equal_ones_by_name() {
+fn the_emptier_node_wins_and_ties_are_broken_by_name() {
     let mut nodes: Vec<NodeView> =
         snapshot(&[node("c", json!({})), node("a", json!({})), node("b", json!({}))], &[], &BTreeMap::new());
     let mut order = Vec::new();
@@ -255,7 +255,7 @@ fn the_emptier_node_is_taken_and_equal_ones_by_name() {
     assert_eq!(order, ["a", "b", "c", "a", "b", "c"]);
 }
 
-/// A pod of one GPU for each unit, with a priority, that began to run at this second.
+/// A pod that requests `gpus` GPUs, with a priority, that started at this second.
 fn ranked(name: &str, node: &str, gpus: &str, priority: i32, second: i64) -> Arc<Pod> {
     let mut spec = requests(json!({"nvidia.com/gpu": gpus}));
     spec["priority"] = json!(priority);
@@ -269,7 +269,7 @@ fn ranked(name: &str, node: &str, gpus: &str, priority: i32, second: i64) -> Arc
 }
 
 #[test]
-fn the_least_important_make_room() {
+fn the_least_important_pods_are_preempted() {
     let nodes = [node("a", json!({})), node("b", json!({}))];
     let low_on_b = ranked("low", "b", "2", 5, 0);
     let late = ranked("late", "a", "1", 5, 9);
@@ -317,7 +317,7 @@ fn the_least_important_make_room() {
 }
 
 #[test]
-fn a_budget_is_spared_first() {
+fn pods_under_a_budget_are_spared_first() {
     let nodes = [node("a", json!({})), node("b", json!({}))];
     let there = [ranked("kept-0", "a", "2", 1, 0), ranked("other-0", "b", "2", 5, 0)];
     let budget = |allowed: i32| -> Arc<PodDisruptionBudget> {
@@ -339,7 +339,7 @@ fn a_budget_is_spared_first() {
 }
 
 #[test]
-fn who_waits_for_victims_clears_no_other_node() {
+fn a_pod_waiting_for_its_victims_clears_no_other_node() {
     let nodes = [node("a", json!({})), node("b", json!({}))];
     let mut leaving = Pod::clone(&ranked("x", "a", "2", 1, 0));
     leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
@@ -357,7 +357,7 @@ fn who_waits_for_victims_clears_no_other_node() {
     );
 }
 
-/// What becomes of a gang: `w-0@a w-1@b`, with `!` where room is only held, or what its members are told.
+/// Returns the result for a gang: `w-0@a w-1@b`, with `!` if room is only held, or the members' messages.
 fn gang_outcome(
     engine: Engine,
     min_member: usize,

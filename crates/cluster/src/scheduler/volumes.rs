@@ -1,7 +1,7 @@
-//! Where a pod can reach its claims' volumes. Pure.
+//! On which nodes a pod can reach the volumes of its claims. Pure.
 //!
-//! Rules: `pkg/scheduler/framework/plugins/volumebinding` of Kubernetes 1.36. Which volume a waiting claim gets is the volume
-//! controller's decision, once the scheduler has chosen a node.
+//! Rules: `pkg/scheduler/framework/plugins/volumebinding` of Kubernetes 1.36. The volume controller selects the volume
+//! of a waiting claim, after the scheduler has chosen a node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::controllers::cache::Key;
 use crate::controllers::volumes::claim_names;
 use crate::controllers::volumes::decide::{self, PROVISIONER};
 
-/// Claims, volumes and classes as a cycle sees them.
+/// Claims, volumes and classes during a cycle.
 #[derive(Debug, Default)]
 pub struct Storage {
     /// By namespace and name.
@@ -26,21 +26,21 @@ pub struct Storage {
     pub classes: BTreeMap<String, Arc<StorageClass>>,
 }
 
-/// What the claims of one pod mean for nodes.
+/// The constraints that a pod's claims impose on nodes.
 #[derive(Debug, Default)]
 pub struct VolumeView {
-    /// No node will do, and why.
+    /// Why no node is possible, if so.
     pub nowhere: Option<Refusal>,
-    /// Volumes that must be reachable.
+    /// Bound volumes, which must be reachable.
     bound: Vec<Arc<PersistentVolume>>,
-    /// Claims that need one of these volumes, which an administrator made.
+    /// For each claim with existing volumes to choose from: those volumes, of which one must be reachable.
     choices: Vec<Vec<Arc<PersistentVolume>>>,
-    /// Claims that get a volume when a node has been chosen.
+    /// Claims that get a volume once a node has been chosen.
     pub waiting: Vec<Arc<PersistentVolumeClaim>>,
 }
 
 impl VolumeView {
-    /// Looks at every claim that the pod names.
+    /// Evaluates every claim of the pod.
     pub fn of(pod: &Pod, storage: &Storage) -> Self {
         let mut view = Self::default();
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
@@ -97,7 +97,7 @@ impl VolumeView {
         None
     }
 
-    /// None: every volume can be reached from the node.
+    /// Returns why the node cannot reach a volume; `None` if it can reach all.
     pub fn refusal(&self, node: &NodeView) -> Option<Refusal> {
         if let Some(refusal) = &self.nowhere {
             return Some(refusal.clone());

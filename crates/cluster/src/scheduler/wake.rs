@@ -1,5 +1,5 @@
-//! Which changes are worth another cycle: those that bring a pod to place, or that could help one that waits. The
-//! judgement is pure; [`listen`] ties it to the caches.
+//! Which changes start another cycle: those that add a pod to place, and those that could help a waiting one. The
+//! decision is pure; [`listen`] connects it to the caches.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::order::is_waiting;
 use super::snapshot::{has_ended, node_name};
 use crate::controllers::cache::Change;
 
-/// Wakes `wake` on changes that matter, until `until` is cancelled.
+/// Notifies `wake` of relevant changes until `until` is cancelled.
 pub fn listen(hands: &Hands, wake: &Arc<Notify>, until: &CancellationToken) {
     let to = wake.clone();
     hands.pods.on_change(until, move |change| {
@@ -35,11 +35,11 @@ pub fn listen(hands: &Hands, wake: &Arc<Notify>, until: &CancellationToken) {
     let to = wake.clone();
     hands.classes.on_change(until, move |_| to.notify_one());
     let to = wake.clone();
-    // A budget that allows more may change who has to go; its conditions do not.
+    // A budget that allows more evictions may change the victims. Notify on any change of a budget.
     hands.budgets.on_change(until, move |_| to.notify_one());
 }
 
-/// A pod to place came or changed, one got its node, one gave room back, or one changed its labels.
+/// Returns whether a pod to place is new or changed, or a pod was bound, freed resources or changed its labels.
 fn pod_matters(change: &Change<Pod>) -> bool {
     match (&change.old, &change.new) {
         (_, Some(new)) if is_waiting(new) => {
@@ -60,7 +60,7 @@ fn pod_matters(change: &Change<Pod>) -> bool {
     }
 }
 
-/// A heartbeat does not matter; what a filter looks at does.
+/// Returns whether the change affects a filter; a heartbeat does not.
 fn node_matters(change: &Change<Node>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let allocatable = |node: &Node| node.status.as_ref().map(|s| (s.allocatable.clone(), s.capacity.clone()));

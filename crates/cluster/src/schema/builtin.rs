@@ -1,12 +1,12 @@
-//! The schema of a built-in kind, made from the `schemars` schema that `k8s-openapi` carries and the table of facts
-//! in `overlay`. Making one takes some milliseconds; [`crate::objects::Kind::schema`] keeps it.
+//! Builds the schema of a built-in kind from the `schemars` schema in `k8s-openapi` and the table in `overlay`.
+//! Building one takes some milliseconds; [`crate::objects::Kind::schema`] caches it.
 
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
 use super::{Schema, parse};
 
-/// Makes the schema of the built-in type `T`.
+/// Builds the schema of the built-in type `T`.
 pub fn builtin<T: JsonSchema>() -> Schema {
     let mut source = SchemaGenerator::default().into_root_schema_for::<T>().to_value();
     if let Value::Object(map) = &mut source {
@@ -15,7 +15,7 @@ pub fn builtin<T: JsonSchema>() -> Schema {
     match parse::of_builtin(&source) {
         Ok(schema) => schema,
         Err(error) => {
-            // Only a change of k8s-openapi can bring this about; the test over all kinds would show it.
+            // Only a change of k8s-openapi can cause this; the test of all kinds would detect it.
             tracing::error!(%error, kind = %T::schema_name(), "a built-in schema could not be read");
             Schema::anything()
         }

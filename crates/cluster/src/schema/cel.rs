@@ -1,9 +1,10 @@
-//! Rules in CEL (`x-kubernetes-validations`, KEP-2876) on the values of a schema.
+//! CEL rules (`x-kubernetes-validations`, KEP-2876) on the values of a schema.
 //!
-//! Each rule is compiled once, with the schema of its own value only, so that the walk over an object stays ours: old
-//! values are found by list-map keys and never across atomic or set lists, as `apiextensions-apiserver` does.
-//! Evaluation is crate `kube-cel`'s; what it may cost is bounded before ([`super::cost`]). `oldSelf` of a rule with
-//! `optionalOldSelf` is an optional value, which kube-cel does not know: such a rule is rewritten ([`with_optional`]).
+//! Each rule is compiled once, with the schema of its own value only, and this crate walks the object. As in
+//! `apiextensions-apiserver`, old values are found by list-map keys, and never across atomic or set lists. The crate
+//! `kube-cel` evaluates the rules; [`super::cost`] bounds their cost beforehand. `oldSelf` of a rule with
+//! `optionalOldSelf` is an optional value, which kube-cel does not support, so such a rule is rewritten
+//! ([`with_optional`]).
 
 use std::collections::BTreeMap;
 
@@ -18,26 +19,26 @@ use crate::expressions;
 use crate::objects::{FieldFault, Reason};
 
 const RULES: &str = "x-kubernetes-validations";
-/// The old value in a rule.
+/// The name of the old value in a rule.
 const OLD: &str = "oldSelf";
-/// The old value as an optional one, made of what kube-cel binds: the value, or null where there is none.
+/// The old value as an optional, built from what kube-cel binds: the value, or null if there is none.
 const OPTIONAL_OLD: &str = "(oldSelf == null ? optional.none() : optional.of(oldSelf))";
 const OVERSPENT: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// The compiled rules of a schema, by the value that they are about.
+/// The compiled rules of a schema, by node.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     by_node: BTreeMap<NodeId, OfNode>,
 }
 
-/// The rules about one value: compiled, and parsed once more to see what they cost.
+/// The rules of one node: compiled for evaluation, and parsed separately to bound their cost.
 #[derive(Debug)]
 struct OfNode {
     compiled: CompiledSchema,
     programs: Vec<Program>,
     kind: String,
-    /// What rules say that do not hold, by their text.
+    /// The messages of rules, by rule.
     messages: BTreeMap<String, String>,
 }
 
@@ -64,8 +65,8 @@ impl Rules {
         Rules { by_node: sources.iter().map(compile).collect() }
     }
 
-    /// Evaluates the rules about one value, if that costs no more than `budget`, which is charged. What an `unchanged`
-    /// value breaks is forgiven unless the rule is about the change itself.
+    /// Evaluates the rules of one value if their cost fits into `budget`, which is charged. Violations by an
+    /// `unchanged` value are ignored unless the rule refers to the old value.
     pub(super) fn check(
         &self,
         node: NodeId,
@@ -106,7 +107,7 @@ impl Rules {
     }
 }
 
-/// A rule whose `oldSelf` is optional, outside of its texts in quotes.
+/// Rewrites a rule so that `oldSelf` is optional, except within quotes.
 fn with_optional(rule: &str) -> String {
     let mut rewritten = String::with_capacity(rule.len());
     let (mut rest, mut quote) = (rule, None);
@@ -130,7 +131,7 @@ fn with_optional(rule: &str) -> String {
 }
 
 impl OfNode {
-    /// What a rule says that does not hold, or why it could not be asked; the latter is about the value as a whole.
+    /// Returns the fault of a violated rule. A rule that could not be evaluated is a fault of the value as a whole.
     fn fault(&self, error: &kube_cel::ValidationError, value: &Value, at: &str) -> FieldFault {
         if !matches!(error.kind, ErrorKind::ValidationFailure) {
             let rule = self.messages.get(&error.rule).unwrap_or(&error.rule);
@@ -151,7 +152,7 @@ impl OfNode {
     }
 }
 
-/// Removes the rules of all values below, and defaults, which are long filled in.
+/// Removes the rules of all nested values, and defaults, which are already set.
 fn strip_below(schema: &mut Value, top: bool) {
     match schema {
         Value::Object(map) => {
@@ -186,7 +187,7 @@ impl Schema {
     }
 }
 
-/// The rules of `schema` that do not compile: path within the schema, position, rule and error.
+/// Returns the rules of `schema` that do not compile: path in the schema, index, rule and error.
 pub fn compile_faults(schema: &Schema) -> Vec<(String, usize, String, String)> {
     let mut faults = Vec::new();
     for ((_, source), path) in schema.rule_sources.iter().zip(&schema.rule_paths) {

@@ -1,8 +1,8 @@
-//! What becomes of an object's JSON as Kubernetes turns it into its Go types without reading it as text: after a
-//! strategic merge patch and after a server-side apply (`runtime.DefaultUnstructuredConverter.FromUnstructured`).
+//! Conversion of an object's JSON to Go types without parsing text, as Kubernetes does after a strategic merge patch
+//! and a server-side apply (`runtime.DefaultUnstructuredConverter.FromUnstructured`).
 //!
-//! It differs from reading text ([`Schema::normalize`]) in the words of its refusals, and in that whole numbers that are
-//! too large for their field overflow.
+//! It differs from decoding text ([`Schema::normalize`]) in its messages, and in that integers too large for their
+//! field overflow.
 
 use base64::Engine as _;
 use serde_json::Value;
@@ -12,15 +12,15 @@ use super::{MAX_DEPTH, NodeId, Schema, Type};
 use crate::objects::json_kind;
 
 impl Schema {
-    /// Converts numbers and `null`s of a built-in kind's object as Kubernetes does, ahead of [`Schema::normalize`].
+    /// Converts numbers and `null`s of a built-in kind's object as Kubernetes does. Call before [`Schema::normalize`].
     ///
     /// # Errors
-    /// The first value that cannot become what its field is, in the words of Kubernetes.
+    /// The first value that cannot be converted to the type of its field, in the words of Kubernetes.
     pub fn convert(&self, object: &mut Value) -> Result<(), String> {
         self.convert_node(self.root(), object, None, 0)
     }
 
-    /// `declared` is the Go type of the value, where the table has it.
+    /// `declared` is the Go type of the value, if the table has it.
     fn convert_node(
         &self,
         id: NodeId,
@@ -107,7 +107,7 @@ impl Schema {
     }
 }
 
-/// The refusal of a value that reads its own JSON.
+/// Rejects a value of a type with its own JSON decoder.
 fn into_value(found: &str, wanted: &str) -> Result<(), String> {
     Err(format!("json: cannot unmarshal {found} into Go value of type {wanted}"))
 }
@@ -122,7 +122,7 @@ fn int_or_string(value: &Value) -> Result<(), String> {
     }
 }
 
-/// Bytes are a text of base64, or a list of numbers.
+/// Accepts bytes as base64 text or as a list of numbers.
 fn bytes(value: &mut Value) -> Result<(), String> {
     match &*value {
         Value::String(text) => match super::normalize::base64_fault(text) {
@@ -132,7 +132,7 @@ fn bytes(value: &mut Value) -> Result<(), String> {
         Value::Array(items) => {
             let byte = |item: &Value| {
                 let number = item.as_f64().or(item.is_null().then_some(0.0));
-                // As above, of a number the low bits are kept.
+                // As above, numbers keep their low bits.
                 number.map(|number| number as i64 as u8).ok_or("unrecognized type: uint8")
             };
             let bytes = items.iter().map(byte).collect::<Result<Vec<_>, _>>()?;
@@ -143,7 +143,7 @@ fn bytes(value: &mut Value) -> Result<(), String> {
     }
 }
 
-/// A value's kind in Go.
+/// Returns a value's kind in Go.
 fn go_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_in_the_words_of_the_converter() {
+    fn unfitting_values_are_rejected_in_the_words_of_the_converter() {
         let cases = [
             ("Pod", json!({"spec": "x"}), "cannot restore struct from: string"),
             ("Pod", json!({"spec": {"containers": {}}}), "cannot restore slice from map"),

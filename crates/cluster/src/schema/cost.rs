@@ -1,10 +1,12 @@
-//! What an expression in CEL may cost at most, before it is evaluated.
+//! Bounds the cost of a CEL expression before it is evaluated.
 //!
-//! kube-apiserver counts what a rule costs while it runs, and stops it at a limit (`apiserver/pkg/apis/cel/config.go`).
-//! kube-cel's interpreter counts nothing and cannot be stopped, so that the cost is bounded beforehand, for the very
-//! values at hand. The bound is never below what is done: every step counts one, a loop as often as it can run, and what
-//! a step copies, looks through or makes counts by its size ([`Size`]), which [`super::made`] bounds for what functions
-//! make. The interpreter copies a value whole whenever a field of it is read, and a list whenever a loop adds to it.
+//! kube-apiserver counts a rule's cost while it runs, and stops it at a limit (`apiserver/pkg/apis/cel/config.go`).
+//! kube-cel's interpreter counts nothing and cannot be stopped, so the cost is bounded beforehand, for the actual
+//! values.
+//!
+//! The bound is never below the real cost. Every step costs one, and a loop counts as often as it can run. What a step
+//! copies, traverses or creates costs by its size ([`Size`]); [`super::made`] bounds the results of functions. The
+//! interpreter copies a value completely whenever a field of it is read, and a list whenever a loop appends to it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,40 +17,39 @@ use serde_json::Value;
 
 use super::made;
 
-/// What all rules on one object may cost together (`RuntimeCELCostBudget`).
+/// The cost limit of all rules on one object (`RuntimeCELCostBudget`).
 pub const BUDGET: u64 = 10_000_000;
-/// What one evaluation of one rule may cost (`PerCallLimit`).
+/// The cost limit of one evaluation of one rule (`PerCallLimit`).
 pub const PER_RULE: u64 = 1_000_000;
-/// Characters of a text that count one step when it is looked through or made (`StringTraversalCostFactor`), and values
-/// that count one step when they are copied.
+/// Characters of text traversed or created per step (`StringTraversalCostFactor`), and values copied per step.
 const PER_STEP: u64 = 10;
-/// Characters of a text that count one step when it is copied.
+/// Characters of text copied per step.
 const COPIED_PER_STEP: u64 = 1000;
-/// How deep an expression is looked into; a deeper one costs too much.
+/// The depth limit of an expression; a deeper one costs too much.
 const MAX_DEPTH: usize = 256;
-/// Parts of expressions that are looked at until one costs too much: loops over what functions make are looked into
-/// twice, and so more often the deeper they are nested.
+/// The limit on visited subexpressions; an expression with more costs too much. Loops over results of functions are
+/// visited twice, so visits multiply with nesting.
 const MAX_LOOKS: u64 = 200_000;
-/// The most values and characters that may be made at once: they are kept in memory.
+/// The most values and characters that may be created at once, because they are kept in memory.
 const MAX_MADE: (u64, u64) = (1_000_000, 10_000_000);
-/// Room on the stack for judging an expression, whose depth is bounded.
+/// The stack for bounding an expression, whose depth is limited.
 const STACK_BYTES: usize = 8 << 20;
 
-/// How large a value can be.
+/// An upper bound on the size of a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Size {
-    /// Characters of a text, items of a list, entries of a map.
+    /// Characters of a text, items of a list, or entries of a map.
     pub length: u64,
-    /// Values in it, itself among them.
+    /// Values in it, including itself.
     pub nodes: u64,
     /// Characters of all its texts.
     pub bytes: u64,
 }
 
 impl Size {
-    /// A number, a time, yes or no.
+    /// A number, time or boolean.
     pub const SCALAR: Size = Size { length: 0, nodes: 1, bytes: 0 };
-    /// Larger than anything may be.
+    /// Beyond every limit.
     pub const ENDLESS: Size = Size { length: u64::MAX, nodes: u64::MAX, bytes: u64::MAX };
 
     /// A text.
@@ -56,7 +57,7 @@ impl Size {
         Size { length, nodes: 1, bytes: length }
     }
 
-    /// Each measure of whichever is larger.
+    /// Returns the larger of each measure.
     pub fn max(self, other: Size) -> Size {
         Size {
             length: self.length.max(other.length),
@@ -65,7 +66,7 @@ impl Size {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub fn and(self, other: Size) -> Size {
         Size {
             length: self.length.saturating_add(other.length),
@@ -74,7 +75,7 @@ impl Size {
         }
     }
 
-    /// Any part of it, of whichever type.
+    /// Returns a bound on any part of it, of any type.
     pub fn part(self) -> Size {
         Size { length: self.nodes.max(self.bytes), ..self }
     }
@@ -88,7 +89,7 @@ impl Size {
         Size { length: self.length / 2, nodes: self.nodes / 2, bytes: self.bytes / 2 }
     }
 
-    /// What is in it beyond another.
+    /// Returns what exceeds another size.
     fn beyond(self, other: Size) -> Size {
         Size {
             length: self.length.saturating_sub(other.length),
@@ -97,33 +98,33 @@ impl Size {
         }
     }
 
-    /// The steps of copying it.
+    /// Returns the cost of copying it.
     fn copied(self) -> u64 {
         (self.nodes / PER_STEP).saturating_add(self.bytes / COPIED_PER_STEP)
     }
 
-    /// The steps of looking through it.
+    /// Returns the cost of traversing it.
     fn traversed(self) -> u64 {
         (self.nodes / PER_STEP).saturating_add(self.bytes / PER_STEP)
     }
 
-    /// The steps of making it; what does not fit into memory is not made.
+    /// Returns the cost of creating it; unlimited if it is too large for memory.
     fn made(self) -> u64 {
         let (nodes, bytes) = MAX_MADE;
         if self.nodes > nodes || self.bytes > bytes { u64::MAX } else { self.traversed() }
     }
 }
 
-/// What a variable can be.
+/// The possible values of a variable.
 #[derive(Clone)]
 enum Held<'v> {
-    /// One of these.
+    /// One of these values.
     Values(Vec<&'v Value>),
-    /// Something of this size.
+    /// A value of at most this size.
     Sized(Size),
 }
 
-/// The variables that an expression sees.
+/// The variables in scope of an expression.
 #[derive(Clone, Copy)]
 struct Scope<'s, 'v> {
     name: &'s str,
@@ -131,16 +132,16 @@ struct Scope<'s, 'v> {
     outer: Option<&'s Scope<'s, 'v>>,
 }
 
-/// What is known while one expression is judged.
+/// The state of bounding one expression.
 #[derive(Default)]
 pub(super) struct Judge {
-    /// The size of a variable of which nothing is known.
+    /// The size bound of an unknown variable.
     most: Size,
     sizes: RefCell<HashMap<*const Value, Size>>,
     looks: Cell<u64>,
 }
 
-/// The place of an expression, as [`super::made`] asks about it.
+/// The position of an expression, through which [`super::made`] queries sizes.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'s, 'v> {
     judge: &'s Judge,
@@ -148,7 +149,8 @@ pub(super) struct Place<'s, 'v> {
     depth: usize,
 }
 
-/// What evaluating an expression costs at most with these variables, each with its value; to find that out counts, too.
+/// Returns an upper bound on the cost of evaluating an expression with these variables. The cost of computing the bound
+/// is included.
 pub fn bound(program: &Program, variables: &[(&str, &Value)]) -> u64 {
     let mut judge = Judge::default();
     let most = variables.iter().map(|(_, value)| judge.size(value)).fold(Size::SCALAR, Size::max);
@@ -157,7 +159,7 @@ pub fn bound(program: &Program, variables: &[(&str, &Value)]) -> u64 {
     judge.judge(&program.expression().expr, &held)
 }
 
-/// What evaluating an expression costs at least, whatever the variables are.
+/// Returns a lower bound on the cost of evaluating an expression, whatever its variables are.
 pub fn least(expression: &Expr) -> u64 {
     const NAMES: [&str; 8] =
         ["self", "oldSelf", "object", "oldObject", "request", "params", "namespaceObject", "variables"];
@@ -183,7 +185,7 @@ impl Judge {
         cost.saturating_add(self.looks.get() / PER_STEP)
     }
 
-    /// The size of a value; what is in it is looked at once.
+    /// Returns the size of a value. Sizes of lists and maps are cached.
     fn size(&self, value: &Value) -> Size {
         let of_parts = |parts: &mut dyn Iterator<Item = Size>, length: usize| Size {
             length: length as u64,
@@ -218,7 +220,7 @@ impl Judge {
         values.iter().map(|value| self.size(value)).fold(Size::SCALAR, Size::max)
     }
 
-    /// Whether there have been too many looks already.
+    /// Counts a visit. Returns whether the limit on visits or depth is exceeded.
     fn is_tired(&self, depth: usize) -> bool {
         self.looks.set(self.looks.get() + 1);
         depth > MAX_DEPTH || self.looks.get() > MAX_LOOKS
@@ -230,7 +232,7 @@ impl<'s, 'v> Place<'s, 'v> {
         Self { depth: self.depth + 1, ..self }
     }
 
-    /// What evaluating an expression costs here at most.
+    /// Returns an upper bound on the cost of an expression.
     fn cost(self, expression: &Expr) -> u64 {
         if self.judge.is_tired(self.depth) {
             return u64::MAX;
@@ -264,11 +266,11 @@ impl<'s, 'v> Place<'s, 'v> {
         }
     }
 
-    /// What a function or an operator does beyond evaluating its parts.
+    /// Returns the cost of a function or operator, without that of its arguments.
     fn done(self, call: &CallExpr, expression: &Expr) -> u64 {
         let sizes = || call.args.iter().map(|arg| self.size(&arg.expr));
         match call.func_name.as_str() {
-            // To compare two is to look through the smaller.
+            // A comparison traverses at most the smaller operand.
             "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => {
                 sizes().map(Size::traversed).min().unwrap_or_default()
             }
@@ -301,15 +303,15 @@ impl<'s, 'v> Place<'s, 'v> {
             })
         };
         let (first, last) = self.gathered(each, runs, &items);
-        // A list grows by the same in each run, so that it is half as long as at the end on the average. It is copied
-        // twice, beside what the step itself does with it.
+        // A list grows by the same amount in each run, so its average length is half of the final one. It is copied
+        // twice, in addition to what the step itself does with it.
         let average = first.half().and(last.half());
         let copied = average.copied().saturating_mul(2);
         let (once, all) = match &items {
             Held::Values(values) => {
                 (step(&items, average).saturating_add(self.judge.of_any(values).copied()), 0)
             }
-            // One item may be all that there is, and then the others are nothing.
+            // One item may have the whole size, and then the others are empty.
             Held::Sized(size) => {
                 let all = step(&items, average).saturating_add(size.copied());
                 (step(&Held::Sized(Size::SCALAR), average), all)
@@ -322,7 +324,7 @@ impl<'s, 'v> Place<'s, 'v> {
         parts.into_iter().chain(around).fold(1, u64::saturating_add)
     }
 
-    /// What a loop gathers, at its beginning and at its end.
+    /// Returns the size of a loop's accumulator, at its beginning and at its end.
     fn gathered(self, each: &ComprehensionExpr, runs: u64, items: &Held<'v>) -> (Size, Size) {
         let first = self.deeper().size(&each.accu_init.expr);
         let added = |item: &Held<'v>| {
@@ -336,7 +338,7 @@ impl<'s, 'v> Place<'s, 'v> {
         (first, first.and(all))
     }
 
-    /// Looks into a loop, whose variables are these.
+    /// Evaluates `look` in the scope of a loop's body.
     fn inside<T>(
         self,
         each: &ComprehensionExpr,
@@ -352,7 +354,7 @@ impl<'s, 'v> Place<'s, 'v> {
         look(Place { judge: self.judge, scope: Some(&gathered), depth: self.depth + 1 })
     }
 
-    /// How large the value of an expression can be here.
+    /// Returns an upper bound on the size of an expression's value.
     pub fn size(self, expression: &Expr) -> Size {
         if self.judge.is_tired(self.depth) {
             return Size::ENDLESS;
@@ -394,7 +396,8 @@ impl<'s, 'v> Place<'s, 'v> {
         }
     }
 
-    /// How often a loop over this runs at most, and what its variable can be: an item of a list, or a key of a map.
+    /// Returns how often a loop over this value runs at most, and the possible values of its variable: an item of a
+    /// list, or a key of a map.
     fn range(self, range: &Expr) -> (u64, Held<'v>) {
         let size = match self.values(range) {
             Some(owners) if owners.iter().all(|owner| !owner.is_object()) => {
@@ -418,14 +421,14 @@ impl<'s, 'v> Place<'s, 'v> {
         None
     }
 
-    /// The values that an expression can have, where it is a path into a variable.
+    /// Returns the possible values of an expression, if it is a path into a variable.
     pub fn values(self, expression: &Expr) -> Option<Vec<&'v Value>> {
         match expression {
             Expr::Ident(name) => match self.held(name)? {
                 Held::Values(values) => Some(values.clone()),
                 Held::Sized(_) => None,
             },
-            // An escaped name (`__namespace__`) stands for another field.
+            // An escaped name (`__namespace__`) refers to another field.
             Expr::Select(select) if !select.test && !select.field.contains("__") => {
                 let owners = self.values(&select.operand.expr)?;
                 Some(owners.into_iter().filter_map(|owner| owner.get(&select.field)).collect())
@@ -439,7 +442,7 @@ impl<'s, 'v> Place<'s, 'v> {
     }
 }
 
-/// The items of a list, or the values of a map.
+/// Returns the items of a list, or the values of a map.
 fn parts(owner: &Value) -> Vec<&Value> {
     match owner {
         Value::Array(items) => items.iter().collect(),
@@ -473,7 +476,7 @@ mod tests {
             "patterns": ["a", "(a{1000}){1000}"], "map": {"a": "b"}})
     }
 
-    /// The parser calls itself for each level of an expression.
+    /// The parser recurses for each level of an expression.
     fn program(text: &str) -> Program {
         stacker::grow(256 << 20, || Program::compile(text).unwrap())
     }
@@ -483,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_cost_what_they_can_run() {
+    fn loops_cost_as_often_as_they_can_run() {
         assert!(of("self.text == 'x'") < 10);
         assert!(of("self.few.all(x, self.few.exists(y, y.n == x.n))") < 200);
         assert!(of("self.many.all(x, x.of.all(y, y > 0))") < PER_RULE);
@@ -495,11 +498,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_and_made_counts() {
+    fn copies_and_created_values_cost_by_size() {
         let beyond = [
-            // Each run reads, and so copies, the whole list.
+            // Each run reads, and therefore copies, the whole list.
             "self.many.all(x, size(self.many) > 0)",
-            // A list that grows is copied with each item.
+            // A growing list is copied with each item.
             "self.text.split('').map(x, x).size() > 0",
             "lists.range(100000000).size() > 0",
             "lists.range(self.number * 1000000000).size() > 0",
@@ -528,7 +531,7 @@ mod tests {
         for text in within {
             assert!(of(text) < PER_RULE, "{text}: {}", of(text));
         }
-        // Doubled, and doubled again, by every way there is.
+        // Repeated doubling, in every possible way.
         let doubled = |start: &str, again: &dyn Fn(String) -> String| {
             (0..40).fold(start.to_owned(), |text, _| again(text))
         };
@@ -537,13 +540,13 @@ mod tests {
         assert!(of(&doubled("['x']", &|text| format!("[{text}].map(x, [x, x])[0]"))) > PER_RULE);
         assert!(of(&doubled("'x'", &|text| format!("[{text}].map(x, '%s%s'.format([x, x]))[0]"))) > PER_RULE);
         assert!(of(&doubled("'x'", &|text| format!("[{text}].map(x, [x, x].join(''))[0]"))) > PER_RULE);
-        // And what is nested without end is not looked at without end.
+        // Deep nesting does not cause unlimited visits.
         let nested = (0..25).fold("true".to_owned(), |text, _| format!("'a'.split('').all(x, {text})"));
         assert_eq!(of(&nested), u64::MAX);
     }
 
     #[test]
-    fn the_least_cost_knows_what_is_too_much_whatever_the_values() {
+    fn the_least_cost_detects_expressions_that_always_cost_too_much() {
         let least = |text: &str| super::least(&program(text).expression().expr);
         assert!(
             least("self.many.all(x, self.many.all(y, self.text.replace(x, y) == lists.range(self.n)))") < 100

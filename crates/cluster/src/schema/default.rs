@@ -1,21 +1,21 @@
-//! Fills in a schema's defaults.
+//! Sets a schema's defaults.
 //!
-//! Rules of `apiextensions-apiserver/pkg/apiserver/schema/defaulting`: an absent field, or a `null` where `null` is no
-//! value, takes the default; a default is itself defaulted. A `null` that is no value and has no default stays: what is
-//! read has none ([`Schema::drop_nulls`]), what is applied may.
+//! Rules of `apiextensions-apiserver/pkg/apiserver/schema/defaulting`: the default replaces an absent field, or a
+//! `null` where `null` is not a valid value, and is itself defaulted. Other invalid `null`s are kept: they cannot occur
+//! in what is decoded ([`Schema::drop_nulls`]), but may in an applied configuration.
 
 use serde_json::Value;
 
 use super::{MAX_DEPTH, NodeId, Schema};
 
 impl Schema {
-    /// Fills in defaults.
+    /// Sets defaults.
     pub fn default(&self, object: &mut Value) {
         self.default_node(self.root(), object, 0);
     }
 
-    /// Whether a stored object lacks a default: one that came into the schema after it, or of a version in which it did
-    /// not come.
+    /// Returns whether a stored object lacks a default: one added to the schema after the object was written, or one
+    /// that the stored version does not have.
     pub fn lacks_default(&self, object: &Value) -> bool {
         self.has_defaults && self.node_lacks_default(self.root(), object, 0)
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_fill_what_is_absent() {
+    fn defaults_replace_absent_fields() {
         let schema = Schema::of_crd(&json!({"type": "object", "properties": {"spec": {"type": "object",
             "default": {"mode": "x"}, "properties": {
                 "mode": {"type": "string", "default": "slow"}, "n": {"type": "integer", "default": 1},

@@ -1,17 +1,17 @@
-//! Whole objects within an object (`x-kubernetes-embedded-resource`): their type and metadata are those of any object,
-//! whatever the schema says of the rest.
+//! Embedded objects (`x-kubernetes-embedded-resource`): their type and metadata are those of any object, whatever the
+//! schema says about the rest.
 //!
-//! Rule: `apiextensions-apiserver/pkg/apiserver/schema/objectmeta` (coercion as a body is read, validation later).
+//! Rule: `apiextensions-apiserver/pkg/apiserver/schema/objectmeta` (coercion when a body is decoded, validation later).
 
 use serde_json::Value;
 
 use super::{MAX_DEPTH, NodeId, Schema};
 
 impl Schema {
-    /// Brings the metadata of embedded objects into form by `decode`.
+    /// Decodes the metadata of embedded objects with `decode`.
     ///
     /// # Errors
-    /// The first place that is not of its type, as `path: Invalid value: …: why`.
+    /// The first value of the wrong type, as `path: Invalid value: …: why`.
     pub fn coerce_embedded(
         &self,
         object: &mut Value,

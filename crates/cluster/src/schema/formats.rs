@@ -1,12 +1,12 @@
-//! The string formats that a structural schema may ask for (`kube-openapi/pkg/validation/strfmt`).
+//! The string formats of structural schemas (`kube-openapi/pkg/validation/strfmt`).
 //!
-//! A format that is not known is not checked, as upstream.
+//! As upstream, unknown formats are not checked.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 
-/// Whether `text` is of `format`; true for formats that are not known.
+/// Returns whether `text` has the `format`; true for unknown formats.
 pub(super) fn holds(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" | "micro-time" => text.parse::<jiff::Timestamp>().is_ok(),
@@ -36,7 +36,7 @@ pub(super) fn holds(format: &str, text: &str) -> bool {
     }
 }
 
-/// A Go duration such as `1h30m`, or a phrase such as `2 weeks`.
+/// Returns whether a text is a Go duration such as `1h30m`, or a phrase such as `2 weeks`.
 fn is_duration(text: &str) -> bool {
     const UNITS: &[&str] = &["ns", "us", "µs", "μs", "ms", "s", "m", "h", "d", "w"];
     const WORDS: &[&str] = &[
@@ -110,7 +110,7 @@ mod tests {
     use super::holds;
 
     #[test]
-    fn formats_hold_as_upstream() {
+    fn formats_are_checked_as_upstream() {
         let good = [
             ("date-time", "2024-01-01T00:00:00Z"),
             ("date", "2024-02-29"),

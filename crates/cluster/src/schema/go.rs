@@ -1,9 +1,8 @@
-//! What Kubernetes' Go types make of fields as they are decoded and encoded: which fields vanish when they are zero,
-//! which are written even when nobody set them, and the names of types in messages.
+//! How Kubernetes' Go types encode fields: which ones they omit when zero, which ones they write even if unset, and the
+//! names of types in messages.
 //!
 //! Source: the struct fields and JSON tags of `k8s.io/api`, `k8s.io/apimachinery` and `k8s.io/apiextensions-apiserver`
-//! v0.36. The table has a line for each type: its OpenAPI name, then `field:zero:type` for each field of which there is
-//! something to say.
+//! v0.36. The table has a line per type: its OpenAPI name, then `field:zero:type` for each field that needs it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -12,15 +11,15 @@ use serde_json::{Value, json};
 
 const TABLE: &str = include_str!("go_types.txt");
 
-/// What becomes of a field that is zero or absent.
+/// How a zero or absent field is encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zero {
-    /// A pointer, a list or a map: absent stays absent.
+    /// A pointer, list or map: absent stays absent.
     #[default]
     Absent,
-    /// A plain value that is left out when it is zero (`omitempty`).
+    /// A plain value that is omitted when zero (`omitempty`).
     LeftOut,
-    /// A struct: written even when it is empty.
+    /// A struct: written even if empty.
     Struct,
     /// Written as `null`: a list, map or pointer without `omitempty`, or a time.
     Null,
@@ -34,18 +33,18 @@ pub enum Zero {
     Quantity,
 }
 
-/// What is known of one field.
+/// The Go encoding of one field.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GoField {
-    /// What becomes of it when it is zero.
+    /// How it is encoded when zero.
     pub zero: Zero,
-    /// The type in messages, where JSON's own type does not tell it.
+    /// The type in messages, if JSON's own type does not determine it.
     pub type_name: Option<&'static str>,
 }
 
 type Types = HashMap<&'static str, HashMap<&'static str, GoField>>;
 
-/// What is known of a field of a type, by its OpenAPI name.
+/// Returns the encoding of a field, by the OpenAPI name of its type.
 pub(super) fn field(definition: &str, name: &str) -> GoField {
     static TYPES: LazyLock<Types> = LazyLock::new(|| TABLE.lines().filter_map(line).collect());
     TYPES.get(definition).and_then(|fields| fields.get(name)).copied().unwrap_or_default()
@@ -73,7 +72,7 @@ fn line(line: &'static str) -> Option<(&'static str, HashMap<&'static str, GoFie
 }
 
 impl Zero {
-    /// The value that is written where there is none; a struct's is filled further.
+    /// Returns the value written for an absent field; the fields of a struct are filled separately.
     pub fn value(self) -> Option<Value> {
         match self {
             Zero::Absent | Zero::LeftOut => None,

@@ -1,34 +1,34 @@
-//! What the functions of CEL make, and what they look through beyond their arguments, at most.
+//! Upper bounds on the results of CEL functions, and on what they traverse besides their arguments.
 //!
-//! Pure. One table for the functions of `cel` and `kube-cel`: what is not in it gives a part of its arguments, or no more
-//! than all of them together.
+//! Pure. One table for the functions of `cel` and `kube-cel`. The result of any other function is bounded by a part of
+//! its arguments, or by all of them together.
 
 use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue};
 use serde_json::Value;
 
 use super::cost::{Place, Size};
 
-/// The longest text of a number or a time.
+/// The longest text of a number or time.
 const SCALAR_TEXT: u64 = 64;
-/// The states of a pattern of which nothing is known: what `regex` takes at most is a few times that.
+/// The states assumed for an unknown pattern; `regex` allows at most a few times as many.
 const UNKNOWN_STATES: u64 = 100_000;
-/// The states of a class of characters, such as `\w`, which knows all of Unicode.
+/// The states of a character class such as `\w`, which covers all of Unicode.
 const CLASS_STATES: u64 = 50;
-/// The states of a list of characters in brackets.
+/// The states of a bracket expression.
 const RANGE_STATES: u64 = 10;
-/// States of a pattern that are compiled in one step.
+/// States of a pattern compiled per step.
 const STATES_PER_STEP: u64 = 4;
-/// Pairs of characters or values that are held against each other in one step.
+/// Pairs of characters or values compared per step.
 const PAIRS_PER_STEP: u64 = 10;
 
-/// The argument at a place; the target comes first.
+/// Returns the argument at a position; a call's target comes first.
 fn argument(call: &CallExpr, place: usize) -> Option<&Expr> {
     let target = call.target.as_deref().filter(|target| !is_namespace(&target.expr));
     let parts = target.into_iter().chain(&call.args);
     parts.map(|part| &part.expr).nth(place)
 }
 
-/// Whether this is the first part of a function's name, as in `lists.range`.
+/// Returns whether this is the namespace of a function, as in `lists.range`.
 fn is_namespace(target: &Expr) -> bool {
     const NAMES: [&str; 9] =
         ["lists", "sets", "base64", "strings", "math", "ip", "format", "optional", "jsonpatch"];
@@ -39,7 +39,7 @@ fn sized(call: &CallExpr, place: usize, at: Place<'_, '_>) -> Size {
     argument(call, place).map(|argument| at.size(argument)).unwrap_or_default()
 }
 
-/// How large the result of a function or an operator can be.
+/// Returns an upper bound on the size of the result of a function or operator.
 pub(super) fn size(call: &CallExpr, at: Place<'_, '_>) -> Size {
     let of = |place: usize| sized(call, place, at);
     let count = call.args.len() + usize::from(call.target.is_some());
@@ -48,7 +48,7 @@ pub(super) fn size(call: &CallExpr, at: Place<'_, '_>) -> Size {
         "_?_:_" => of(1).max(of(2)),
         "_[_]" | "_[?_]" | "first" | "last" => of(0).part(),
         "min" | "max" | "or" | "orValue" | "value" | "optional.of" | "of" | "ofNonZeroValue" => all().part(),
-        // Two texts or lists become one.
+        // Concatenates two texts or lists.
         "_+_" => Size { nodes: all().nodes.saturating_sub(1), ..all() },
         "flatten" => Size { length: of(0).nodes, ..of(0) },
         "trim" | "substring" | "charAt" | "lowerAscii" | "upperAscii" | "reverse" | "sort" | "distinct"
@@ -105,7 +105,7 @@ pub(super) fn size(call: &CallExpr, at: Place<'_, '_>) -> Size {
     }
 }
 
-/// What a function does beyond looking through its arguments once and making its result.
+/// Returns the cost of a function besides traversing its arguments once and creating its result.
 pub(super) fn search(name: &str, call: &CallExpr, at: Place<'_, '_>) -> u64 {
     let of = |place: usize| sized(call, place, at);
     match name {
@@ -131,7 +131,7 @@ fn pairs(one: Size, other: Size) -> u64 {
 }
 
 fn replaced(call: &CallExpr, text: Size, by: Size) -> Size {
-    // What is empty is found before each character and at the end.
+    // An empty text is found before each character and at the end.
     let places = match argument(call, 1).and_then(literal) {
         Some(sought) if !sought.is_empty() => text.length / sought.len() as u64,
         _ => text.length.saturating_add(1),
@@ -139,7 +139,7 @@ fn replaced(call: &CallExpr, text: Size, by: Size) -> Size {
     Size::text(text.length.saturating_add(places.saturating_mul(by.length)))
 }
 
-/// Everything that is given is printed at most once, and a number with as many digits as are asked for.
+/// Each argument is printed at most once, and a number with as many digits as requested.
 fn formatted(call: &CallExpr, given: Size, at: Place<'_, '_>) -> Size {
     let Some(format) = argument(call, 0) else { return Size::ENDLESS };
     let Some(texts) = texts(format, at) else { return Size::ENDLESS };
@@ -149,7 +149,7 @@ fn formatted(call: &CallExpr, given: Size, at: Place<'_, '_>) -> Size {
     Size::text(longest.saturating_add(printed))
 }
 
-/// The digits behind the point that a format asks for, all together.
+/// Returns the sum of all requested digits after the decimal point.
 fn digits(format: &str) -> u64 {
     let asked = format.split("%.").skip(1);
     let numbers = asked.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
@@ -158,7 +158,7 @@ fn digits(format: &str) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// The texts that an expression can be, where they are known.
+/// Returns the possible texts of an expression, if known.
 fn texts(expression: &Expr, at: Place<'_, '_>) -> Option<Vec<String>> {
     if let Some(text) = literal(expression) {
         return Some(vec![text.to_owned()]);
@@ -174,7 +174,7 @@ fn literal(expression: &Expr) -> Option<&str> {
     }
 }
 
-/// The largest number that an expression can be.
+/// Returns the largest possible number of an expression.
 fn most_number(expression: &Expr, at: Place<'_, '_>) -> u64 {
     if let Some(values) = at.values(expression) {
         let whole = values.into_iter().map(|value| value.as_u64().unwrap_or(0));
@@ -196,9 +196,9 @@ fn most_states(pattern: &Expr, at: Place<'_, '_>) -> u64 {
     known.unwrap_or(UNKNOWN_STATES)
 }
 
-/// About how many states a pattern has: each character is one, and what is repeated is there as often.
+/// Estimates the number of states of a pattern: one per character, multiplied by repetitions.
 fn states(pattern: &str) -> u64 {
-    // The sums of the groups that are open, and what was read last in the innermost.
+    // The sums of the open groups, and the last element of the innermost one.
     let (mut open, mut last) = (vec![0_u64], 0_u64);
     let mut rest = pattern.chars();
     let mut in_class = false;
@@ -235,7 +235,7 @@ fn states(pattern: &str) -> u64 {
                 last = last.saturating_add(added);
                 innermost(&mut open, added);
             }
-            // What is repeated without a bound is there once; it may be repeated again.
+            // Unbounded repetition does not multiply states; another repetition may follow.
             '+' | '*' | '?' => innermost(&mut open, 1),
             '.' => {
                 last = CLASS_STATES;

@@ -1,9 +1,9 @@
-//! Schemas of objects: what a field is, what it defaults to, which values it takes, how its lists are merged.
+//! Schemas of objects: the types, defaults and bounds of fields, and how lists are merged.
 //!
-//! One form serves built-in kinds (from the schemas of `k8s-openapi` with the facts of `overlay`) and kinds made by a
-//! CustomResourceDefinition (structural schemas, KEP-1693/KEP-4008 and `apiextensions-apiserver/pkg/apiserver/schema`).
-//! A schema is immutable once built; objects come in as JSON values and go out changed ([`Schema::prune`],
-//! [`Schema::default`]) or as faults ([`Schema::validate`]). It never reads a clock, a file or the network.
+//! One representation serves built-in kinds (from the schemas of `k8s-openapi` with the facts of `overlay`) and custom
+//! kinds (structural schemas, KEP-1693/KEP-4008 and `apiextensions-apiserver/pkg/apiserver/schema`). A schema is
+//! immutable once built. Input is an object as JSON value; output is the changed object ([`Schema::prune`],
+//! [`Schema::default`]) or faults ([`Schema::validate`]). It never reads a clock, a file or the network.
 
 mod builtin;
 mod cel;
@@ -33,14 +33,14 @@ pub use go::{GoField, Zero};
 pub use normalize::DecodeError;
 pub use parse::{MAX_NODES, SchemaError};
 
-/// How deep an object may be nested before it is refused.
+/// The deepest nesting of an object; a deeper one is rejected.
 pub const MAX_DEPTH: usize = 128;
 
 /// One node of a [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeId(u32);
 
-/// The JSON type that a schema asks for.
+/// The JSON type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A JSON object.
@@ -58,7 +58,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The type's name in JSON schema.
+    /// Returns the type's name in JSON schema.
     pub fn name(self) -> &'static str {
         match self {
             Type::Object => "object",
@@ -71,7 +71,7 @@ impl Type {
     }
 }
 
-/// How two versions of a list are merged by server-side apply (`x-kubernetes-list-type`).
+/// How server-side apply merges a list (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum ListType {
     /// Replaced as a whole.
@@ -79,51 +79,51 @@ pub enum ListType {
     Atomic,
     /// A set of scalars.
     Set,
-    /// A map whose keys are these fields of the items.
+    /// A map, keyed by these fields of the items.
     Map(Vec<String>),
 }
 
 /// How strategic merge patch treats a field (`x-kubernetes-patch-strategy`, `x-kubernetes-patch-merge-key`).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PatchStrategy {
-    /// Lists are merged rather than replaced.
+    /// Whether lists are merged rather than replaced.
     pub merge: bool,
-    /// Fields not named in `$retainKeys` are cleared.
+    /// Whether fields not named in `$retainKeys` are cleared.
     pub retain_keys: bool,
-    /// Maps are replaced rather than merged.
+    /// Whether maps are replaced rather than merged.
     pub replace: bool,
-    /// The field of the items by which they are told apart; none for lists of scalars.
+    /// The field that identifies items; `None` for lists of scalars.
     pub merge_key: Option<String>,
 }
 
-/// A field of an object: its schema, and what belongs to the field rather than to its type.
+/// A field of an object: its schema, and the properties of the field itself rather than of its type.
 #[derive(Clone, Debug)]
 pub struct Property {
     /// The field's schema.
     pub node: NodeId,
     /// How strategic merge patch treats it.
     pub strategy: PatchStrategy,
-    /// What it is, for `kubectl explain`.
+    /// The description for `kubectl explain`.
     pub description: Option<String>,
     /// Whether the field as a whole is atomic although its type is not.
     pub atomic: bool,
-    /// What Go's encoding makes of it, for a field of a built-in type.
+    /// Its Go encoding, for a field of a built-in type.
     pub go: GoField,
 }
 
-/// Fields of an object beyond its named ones.
+/// The fields of an object besides its named ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Additional {
-    /// There are none.
+    /// No other fields.
     #[default]
     Forbidden,
-    /// Any, with any value.
+    /// Any fields with any value.
     Anything,
-    /// Any name, with values of this schema: the object is a map.
+    /// Any names, with values of this schema: the object is a map.
     Of(NodeId),
 }
 
-/// One rule on values that stands in `allOf`, `anyOf`, `oneOf` or `not`.
+/// The combinators `allOf`, `anyOf`, `oneOf` and `not` of a value.
 #[derive(Clone, Debug, Default)]
 pub struct Junctors {
     /// All must hold.
@@ -165,16 +165,16 @@ pub struct Bounds {
     pub pattern: Option<(String, Regex)>,
 }
 
-/// What is known of one value.
+/// The schema of one value.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
-    /// The OpenAPI name of the type, if it has one of its own.
+    /// The OpenAPI name of the type, if it has one.
     pub definition: Option<String>,
-    /// What it is, for `kubectl explain`.
+    /// The description for `kubectl explain`.
     pub description: Option<String>,
-    /// Its JSON type; `None` takes any.
+    /// Its JSON type; `None` accepts any.
     pub kind: Option<Type>,
-    /// `null` is a value.
+    /// Whether `null` is valid.
     pub nullable: bool,
     /// `format`.
     pub format: Option<String>,
@@ -184,19 +184,19 @@ pub struct Node {
     pub additional: Additional,
     /// The items of an array.
     pub items: Option<NodeId>,
-    /// Fields that must be there.
+    /// Required fields.
     pub required: Vec<String>,
-    /// The value of an absent field.
+    /// The default of an absent field.
     pub default: Option<Value>,
     /// Bounds.
     pub bounds: Bounds,
-    /// Junctors.
+    /// Combinators.
     pub junctors: Junctors,
-    /// How the array is merged.
+    /// How server-side apply merges the array.
     pub list_type: ListType,
-    /// Whether `x-kubernetes-list-type` was written.
+    /// Whether `x-kubernetes-list-type` is given explicitly.
     pub list_type_given: bool,
-    /// The object is replaced as a whole.
+    /// Whether the object is replaced as a whole.
     pub atomic: bool,
     /// `x-kubernetes-preserve-unknown-fields`.
     pub preserve_unknown: bool,
@@ -204,14 +204,14 @@ pub struct Node {
     pub embedded: bool,
     /// `x-kubernetes-int-or-string`.
     pub int_or_string: bool,
-    /// A resource quantity of a built-in type.
+    /// Whether it is a resource quantity of a built-in type.
     pub quantity: bool,
-    /// Has `x-kubernetes-validations`.
+    /// Whether it has `x-kubernetes-validations`.
     pub has_rules: bool,
 }
 
 impl Node {
-    /// Whether the object is a map from free names to values of one schema.
+    /// Returns the schema of the values, if the object is a map with arbitrary keys.
     pub fn map_values(&self) -> Option<NodeId> {
         match self.additional {
             Additional::Of(node) => Some(node),
@@ -219,20 +219,20 @@ impl Node {
         }
     }
 
-    /// Whether nothing at all is known of the value.
+    /// Returns whether the schema does not describe the value at all.
     pub fn is_unstructured(&self) -> bool {
         self.kind.is_none() && !self.int_or_string && self.properties.is_empty() && self.items.is_none()
     }
 }
 
-/// A schema: nodes that refer to each other, so that shared and recursive types stand once.
+/// A schema: nodes that refer to each other, so that shared and recursive types occur once.
 #[derive(Debug)]
 pub struct Schema {
     nodes: Vec<Node>,
     root: NodeId,
-    /// The schema as JSON, with rules; only kinds of a CRD have one.
+    /// The schema as JSON, with rules, for a custom kind.
     source: Option<Value>,
-    /// The JSON of each node that has rules, and where it stands in the schema.
+    /// Each node with rules, and its JSON.
     rule_sources: Vec<(NodeId, Value)>,
     rule_paths: Vec<String>,
     rules: OnceLock<Box<cel::Rules>>,
@@ -245,13 +245,13 @@ impl Schema {
     /// Builds the schema of a version of a CRD from its `openAPIV3Schema`.
     ///
     /// # Errors
-    /// Where the text is no schema at all, or too large; the finer rules on structural schemas are
-    /// [`crate::objects::validate_crd`]'s.
+    /// When it is not a schema, or too large. [`crate::objects::validate_crd`] checks the finer rules of structural
+    /// schemas.
     pub fn of_crd(open_api_v3_schema: &Value) -> Result<Schema, SchemaError> {
         parse::of_crd(open_api_v3_schema)
     }
 
-    /// A schema that takes any object.
+    /// Returns a schema that accepts any object.
     pub fn anything() -> Schema {
         let node = Node { kind: Some(Type::Object), preserve_unknown: true, ..Node::default() };
         Schema::new(vec![node], NodeId(0))
@@ -270,24 +270,24 @@ impl Schema {
         }
     }
 
-    /// The root node.
+    /// Returns the root node.
     pub fn root(&self) -> NodeId {
         self.root
     }
 
-    /// A node by its number.
+    /// Returns a node by its id.
     pub fn node(&self, id: NodeId) -> &Node {
-        // Ids are made by `parse` only, and always of nodes of the same schema.
+        // Only `parse` creates ids, and always for nodes of the same schema.
         &self.nodes[id.0 as usize]
     }
 
-    /// The schema of the field `name` of `node`, named or additional.
+    /// Returns the schema of the field `name` of `node`, whether named or additional.
     pub fn field(&self, node: NodeId, name: &str) -> Option<NodeId> {
         let node = self.node(node);
         node.properties.get(name).map(|p| p.node).or_else(|| node.map_values())
     }
 
-    /// The node at a path of field names from the root; arrays are stepped into.
+    /// Returns the node at a path of field names from the root; arrays are entered implicitly.
     pub fn at(&self, path: &[&str]) -> Option<NodeId> {
         path.iter().try_fold(self.root, |at, name| {
             let at = self.node(at).items.unwrap_or(at);
@@ -295,12 +295,12 @@ impl Schema {
         })
     }
 
-    /// Whether the schema is that of a built-in kind.
+    /// Returns whether this is the schema of a built-in kind.
     pub fn is_builtin(&self) -> bool {
         self.builtin
     }
 
-    /// The schema as it stands in the CRD.
+    /// Returns the schema as it is in the CRD.
     pub fn source(&self) -> Option<&Value> {
         self.source.as_ref()
     }

@@ -1,8 +1,8 @@
-//! Brings an object of a built-in kind into the form that a typed API server would give back, or says why it cannot
-//! be decoded.
+//! Decodes an object of a built-in kind into the form that a typed API server would return, or reports why it cannot be
+//! decoded.
 //!
 //! A kube-apiserver decodes built-in kinds into Go types: wrong JSON types are a bad request, nulls and empty optional
-//! lists and maps vanish, quantities and times come back in canonical form. This does the same on JSON values.
+//! lists and maps vanish, and quantities and times become canonical. This does the same on JSON values.
 
 use base64::Engine as _;
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::{MAX_DEPTH, Node, NodeId, Schema, Type, Zero};
 use crate::objects::{NotAQuantity, Quantity, json_kind};
 
-/// Why an object cannot be decoded; the text follows Go's `encoding/json`.
+/// Why an object cannot be decoded; worded as Go's `encoding/json`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// A value of the wrong JSON type.
@@ -19,17 +19,17 @@ pub enum DecodeError {
     Type {
         /// The JSON type found.
         found: String,
-        /// The struct that has the field.
+        /// The struct with the field.
         holder: String,
         /// The field, without list positions.
         path: String,
-        /// The type wanted.
+        /// The expected type.
         wanted: String,
     },
-    /// A string that is no quantity.
+    /// A string that is not a quantity.
     #[error(transparent)]
     Quantity(#[from] NotAQuantity),
-    /// A string that is no time.
+    /// A string that is not a time.
     #[error("parsing time {text} as {layout:?}: cannot parse {text} as \"2006\"", text = quoted(.0), layout = .1)]
     Time(String, &'static str),
     /// A string that is not base64.
@@ -41,8 +41,8 @@ pub enum DecodeError {
 }
 
 impl Schema {
-    /// Turns empty lists into `null` where Go writes a list that is not there as `null`: what is read from the store
-    /// has none that are empty.
+    /// Replaces empty lists by `null` in fields where Go writes an absent list as `null`, because objects read from the
+    /// store have no empty lists there.
     pub fn settle(&self, object: &mut Value) {
         self.settle_node(self.root(), object, 0);
     }
@@ -71,10 +71,10 @@ impl Schema {
         }
     }
 
-    /// Checks types and brings values into canonical form.
+    /// Checks types and makes values canonical.
     ///
     /// # Errors
-    /// The first value that is not of its type.
+    /// The first value of the wrong type.
     pub fn normalize(&self, object: &mut Value) -> Result<(), DecodeError> {
         let mut walk = Walk::new(self);
         walk.value(self.root(), object, 0)?;
@@ -84,13 +84,13 @@ impl Schema {
 
 struct Walk<'a> {
     schema: &'a Schema,
-    /// The struct fields on the way, as messages name them: neither keys of maps nor positions.
+    /// The struct fields on the path, as messages name them, without map keys and list positions.
     path: String,
-    /// The struct that was entered last.
+    /// The struct entered last.
     holder: &'a str,
-    /// The Go type of the value that is looked at, where the table has it.
+    /// The Go type of the current value, if the table has it.
     declared: Option<&'static str>,
-    /// The first value of another type; Go reads on, and tells of what has a reader of its own before that.
+    /// The first value of a wrong type. Go continues after it, and reports errors of custom decoders first.
     first: Option<DecodeError>,
 }
 
@@ -202,7 +202,7 @@ impl<'a> Walk<'a> {
         self.fill(node, map, depth)
     }
 
-    /// Adds what Go writes of a struct even where nobody set it.
+    /// Adds the fields of a struct that Go writes even if unset.
     fn fill(&mut self, node: &Node, map: &mut Map<String, Value>, depth: usize) -> Result<(), DecodeError> {
         for (name, property) in &node.properties {
             if map.contains_key(name) {
@@ -245,7 +245,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Bytes that are given as a list of numbers; the first that is none is told of.
+    /// Converts bytes given as a list of numbers. Records the first invalid number as a fault.
     fn bytes(&mut self, list: &[Value]) -> String {
         let mut bytes = Vec::with_capacity(list.len());
         for one in list {
@@ -268,7 +268,7 @@ impl<'a> Walk<'a> {
         DecodeError::Type { found: found.to_owned(), holder, path, wanted: wanted.to_owned() }
     }
 
-    /// A value of another type: one that has a reader of its own ends the reading.
+    /// Handles a value of the wrong type. For a type with its own decoder it is an error at once.
     fn mistyped(&mut self, node: &Node, value: &Value) -> Result<(), DecodeError> {
         if matches!(node.format.as_deref(), Some("date-time" | "micro-time")) {
             return Err(self.wrong(json_kind(value), "string"));
@@ -300,7 +300,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The struct that a Go type embeds and that has this field: messages name it, JSON does not.
+/// Returns the embedded Go struct that has this field: messages name it, JSON does not.
 fn embedded(holder: &str, name: &str) -> Option<&'static str> {
     match holder.rsplit('.').next().unwrap_or_default() {
         "Volume" if name != "name" => Some("VolumeSource"),
@@ -328,7 +328,7 @@ fn time(text: &str, layout: &'static str) -> Result<Timestamp, DecodeError> {
     text.parse().map_err(|_| DecodeError::Time(text.to_owned(), layout))
 }
 
-/// A text as Go's package of times quotes it: what is not ASCII byte by byte.
+/// Quotes a text as Go's `time` package does: non-ASCII characters byte by byte.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for byte in text.bytes() {
@@ -345,7 +345,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Where a text is no base64; line ends do not count.
+/// Returns the position of the first base64 error; line breaks are ignored.
 pub(super) fn base64_fault(text: &str) -> Option<usize> {
     let data: String = text.chars().filter(|c| *c != '\n' && *c != '\r').collect();
     match base64::engine::general_purpose::STANDARD.decode(&data) {
@@ -361,7 +361,8 @@ fn is_empty_list(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// What `null` becomes in a list or a map; bytes that are not there stay `null` until they are read back from the store.
+/// Returns the value that replaces `null` in a list or map. Absent bytes stay `null` until they are read from the
+/// store.
 pub(super) fn zero(node: &Node) -> Value {
     match node.kind {
         _ if node.quantity => Value::from("0"),
@@ -374,16 +375,16 @@ pub(super) fn zero(node: &Node) -> Value {
     }
 }
 
-/// A number that is whole, also when written as `1.0`.
+/// Returns a number if it is an integer, also when written as `1.0`.
 fn whole(number: &serde_json::Number) -> Option<i64> {
     number.as_i64().or_else(|| {
         let float = number.as_f64()?;
-        // Beyond 2^53 a float says nothing of the whole number that was meant.
+        // Beyond 2^53 a float does not identify an integer.
         (float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0).then_some(float as i64)
     })
 }
 
-/// What Go's `omitempty` leaves out: empty lists and maps (but not structs), and plain values that are zero.
+/// Returns whether Go's `omitempty` omits the value: empty lists and maps (but not structs), and zero values.
 fn vanishes(node: &Node, zero: Zero, value: &Value) -> bool {
     let left_out = zero == Zero::LeftOut;
     match value {
@@ -403,7 +404,7 @@ mod tests {
     use crate::objects::builtin_kind;
 
     #[test]
-    fn typed_values_come_back_canonical() {
+    fn typed_values_become_canonical() {
         let mut pod = json!({"metadata": {"name": "p", "creationTimestamp": null, "labels": {}}, "spec": {"containers": [{"name": "c",
             "args": [], "resources": {"requests": {"cpu": 0.5, "memory": "1024Mi"}}, "ports": [{"containerPort": 80.0}]}],
             "volumes": [{"name": "v", "emptyDir": {}}], "nodeSelector": {}},
@@ -419,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn mistyped_values_are_named() {
+    fn mistyped_values_are_reported() {
         let cases = [
             (
                 "Pod",

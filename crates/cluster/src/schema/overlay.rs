@@ -1,10 +1,10 @@
-//! Facts about built-in types that their Rust schemas do not carry: list types and their keys, atomic maps, and how
-//! strategic merge patch treats a list.
+//! Facts about built-in types that their Rust schemas lack: list types and their keys, atomic maps, and patch
+//! strategies.
 //!
 //! Source: the `x-kubernetes-*` extensions of Kubernetes' own OpenAPI document of v1.36
-//! (`kubernetes/api/openapi-spec/swagger.json`). It is a table only: nothing here decides anything.
+//! (`kubernetes/api/openapi-spec/swagger.json`). A table only; nothing here makes decisions.
 
-/// What is known of one field of a built-in type.
+/// The facts about one field of a built-in type.
 pub(super) struct FieldFact {
     /// The type, as named in OpenAPI.
     pub definition: &'static str,

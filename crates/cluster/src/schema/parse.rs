@@ -1,7 +1,7 @@
-//! Reads a JSON schema, of a CRD or of `schemars`, into the nodes of a [`Schema`].
+//! Parses a JSON schema, of a CRD or of `schemars`, into the nodes of a [`Schema`].
 //!
-//! References (`$ref` to `#/$defs/…`) become shared nodes, so recursive types end. It judges nothing beyond what it
-//! needs to build: whether a CRD's schema is structural is asked elsewhere.
+//! References (`$ref` to `#/$defs/…`) become shared nodes, so recursive types terminate. It validates only what
+//! building needs; whether a CRD's schema is structural is checked elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,25 +15,25 @@ use super::{
     Additional, Bounds, Junctors, ListType, MAX_DEPTH, Node, NodeId, PatchStrategy, Property, Schema, Type,
 };
 
-/// How many nodes a schema may have.
+/// The most nodes of a schema.
 pub const MAX_NODES: usize = 65_536;
-/// How large a compiled pattern may become, in bytes.
+/// The size limit of a compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 const DEFS: &str = "#/$defs/";
 
-/// Why a schema could not be read.
+/// Why a schema could not be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// Not an object.
     #[error("{0}: a schema must be an object")]
     NotAnObject(String),
-    /// More nodes or nesting than is allowed.
+    /// Too many nodes, or nested too deeply.
     #[error("{0}: the schema is too large or too deep")]
     TooLarge(String),
-    /// A pattern that is no regular expression.
+    /// A pattern that is not a regular expression.
     #[error("{0}: pattern {1:?} is not a valid regular expression")]
     Pattern(String, String),
-    /// A reference to nothing.
+    /// An unknown reference.
     #[error("{0}: unknown reference {1}")]
     Reference(String, String),
 }
@@ -47,7 +47,7 @@ pub(super) fn of_crd(source: &Value) -> Result<Schema, SchemaError> {
     Ok(Schema { source: Some(source.clone()), rule_sources, rule_paths, ..Schema::new(reader.nodes, root) })
 }
 
-/// Reads a root schema of `schemars`, whose shared types stand under `$defs`.
+/// Parses a root schema of `schemars`, with its shared types in `$defs`.
 pub(super) fn of_builtin(source: &Value) -> Result<Schema, SchemaError> {
     let defs = source.get("$defs").and_then(Value::as_object);
     let mut reader = Reader::new(defs);
@@ -57,7 +57,7 @@ pub(super) fn of_builtin(source: &Value) -> Result<Schema, SchemaError> {
     Ok(Schema { builtin: true, ..Schema::new(reader.nodes, root) })
 }
 
-/// The schema of `metadata`, which every kind shares.
+/// Returns the schema of `metadata`, shared by all kinds.
 fn object_meta() -> &'static Schema {
     static META: LazyLock<Schema> =
         LazyLock::new(super::builtin::<k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>);
@@ -68,9 +68,9 @@ struct Reader<'a> {
     defs: Option<&'a Map<String, Value>>,
     known: BTreeMap<String, NodeId>,
     nodes: Vec<Node>,
-    /// The built-in type that is being read.
+    /// The built-in type being parsed.
     owner: Option<String>,
-    /// Where rules stand: path, node, and the node's JSON.
+    /// The places with rules: path, node, and the node's JSON.
     rules: Vec<(String, NodeId, Value)>,
 }
 
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
             matches!(o, "io.k8s.api.core.v1.ContainerPort" | "io.k8s.api.core.v1.ServicePort")
         });
         if port && name == "protocol" {
-            // Part of the key of a list, so apply must know it where it is left out.
+            // It is part of a list's key, so apply must know its value when it is omitted.
             self.nodes[node.0 as usize].default = Some(Value::from("TCP"));
         }
         Ok(property)
@@ -244,8 +244,8 @@ impl<'a> Reader<'a> {
         Ok(Junctors { all_of, any_of, one_of, not })
     }
 
-    /// Gives every object, the root and embedded ones, `apiVersion`, `kind` and `metadata`, as the API server does.
-    /// What a CRD itself asks of `metadata` (its name, in practice) is kept as a further condition.
+    /// Adds `apiVersion`, `kind` and `metadata` to every object, the root and embedded ones, as the API server does. A
+    /// CRD's own conditions on `metadata` (in practice on its name) are kept as additional conditions.
     fn add_type_and_object_meta(&mut self, root: NodeId) {
         let objects: Vec<usize> = (0..self.nodes.len())
             .filter(|index| *index == root.0 as usize || self.nodes[*index].embedded)
@@ -280,7 +280,7 @@ impl<'a> Reader<'a> {
         NodeId((self.nodes.len() - 1) as u32)
     }
 
-    /// Copies the nodes of `metadata`'s schema to the end of this one's. Its required fields are judged with names.
+    /// Appends the nodes of `metadata`'s schema to this one. Its required fields are checked along with names.
     fn push_object_meta(&mut self) -> NodeId {
         let (meta, offset) = (object_meta(), self.nodes.len() as u32);
         let moved = |id: NodeId| NodeId(id.0 + offset);
@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What `schemars` cannot say of a built-in type.
+/// Adds the facts about a built-in type that `schemars` cannot express.
 fn refine_builtin(node: &mut Node, name: &str) {
     node.definition = Some(name.to_owned());
     let short = name.rsplit('.').next().unwrap_or(name);

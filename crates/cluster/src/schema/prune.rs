@@ -1,26 +1,26 @@
-//! Drops the fields that a schema does not know, and says which they were.
+//! Drops the fields that are not in a schema, and returns their paths.
 //!
 //! Rules of `apiextensions-apiserver/pkg/apiserver/schema/pruning`: specified fields below
-//! `x-kubernetes-preserve-unknown-fields` are still pruned; `apiVersion`, `kind` and `metadata` of an object stay.
+//! `x-kubernetes-preserve-unknown-fields` are still pruned; `apiVersion`, `kind` and `metadata` of an object are kept.
 
 use serde_json::Value;
 
 use super::{Additional, MAX_DEPTH, NodeId, Schema};
 
-/// How many unknown fields are reported; all are dropped.
+/// The most unknown fields that are reported; all are dropped.
 pub const MAX_REPORTED: usize = 100;
 
 impl Schema {
     /// Drops unknown fields of `object` and returns their paths, e.g. `spec.containers[0].foo`.
     ///
-    /// The wording for strict validation is kubectl's: `unknown field "spec.foo"`.
+    /// Strict validation reports them in kubectl's words: `unknown field "spec.foo"`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         if self.is_builtin() {
             self.prune_node(self.root(), object, &mut String::new(), &mut unknown, 0);
             return unknown;
         }
-        // Metadata is read before the rest.
+        // Metadata is decoded first.
         if let (Some(id), Some(metadata)) = (self.field(self.root(), "metadata"), object.get_mut("metadata"))
         {
             self.prune_node(id, metadata, &mut "metadata".to_owned(), &mut unknown, 0);
@@ -36,8 +36,8 @@ impl Schema {
         unknown
     }
 
-    /// Drops `null`s where `null` is no value and there is no default that would take their place, as a custom object is
-    /// read (`defaulting.PruneNonNullableNullsWithoutDefaults`).
+    /// Drops `null`s where `null` is not valid and no default replaces them, as when a custom object is decoded
+    /// (`defaulting.PruneNonNullableNullsWithoutDefaults`).
     pub fn drop_nulls(&self, object: &mut Value) {
         self.drop_nulls_of(Some(self.root()), object, 0);
     }
@@ -67,7 +67,7 @@ impl Schema {
         }
     }
 
-    /// Whether this is what every object has, of which the schema of a custom kind says nothing.
+    /// Returns whether this is a type or metadata field of a custom object, which its schema does not describe.
     pub(crate) fn is_type_or_metadata(&self, id: NodeId, name: &str) -> bool {
         !self.is_builtin()
             && (id == self.root() || self.node(id).embedded)
@@ -125,18 +125,18 @@ impl Schema {
     }
 }
 
-/// The walk through a custom object (`pruning.prune`): what stands where the schema has none goes too, within lists where
-/// there should be a map, and the other way round.
+/// Prunes a custom object (`pruning.prune`). Also prunes values below a node without a schema, e.g. inside a list where
+/// the schema has a map, or the other way round.
 struct Custom<'a> {
     schema: &'a Schema,
     path: String,
     unknown: Vec<String>,
-    /// What is unknown in the metadata of objects within the object.
+    /// Unknown fields in the metadata of embedded objects.
     embedded: Vec<String>,
 }
 
 impl Custom<'_> {
-    /// `kept` says whether unknown fields stay because the list that the value stands in preserves them.
+    /// `kept` says whether unknown fields are kept because an enclosing value preserves them.
     fn value(&mut self, id: Option<NodeId>, value: &mut Value, kept: bool, depth: usize) {
         if depth > MAX_DEPTH {
             return;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_go_and_are_named() {
+    fn unknown_fields_are_dropped_and_reported() {
         let mut object = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n", "labels": {"l": "1"}, "oops": 1},
             "more": 1, "spec": {"a": "b", "c": 1, "list": [{"x": 1}, {"y": 2}], "map": {"k": {"x": 1, "z": 1}},
                 "free": {"any": {"thing": 1}, "known": {"x": 1, "y": 1}},
@@ -243,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_where_there_is_no_schema_goes() {
+    fn values_without_a_schema_are_dropped() {
         let mut object = json!({"spec": {"a": [{"x": 1}, "y"], "list": {"x": 1}, "map": {"k": [{"z": 1}]}}});
         assert_eq!(schema().prune(&mut object), ["spec.a[0].x", "spec.list.x", "spec.map.k[0].z"]);
         assert_eq!(object, json!({"spec": {"a": [{}, "y"], "list": {}, "map": {"k": [{}]}}}));
     }
 
     #[test]
-    fn nulls_that_are_no_value_are_not_read() {
+    fn invalid_nulls_are_dropped() {
         let mut object = json!({"metadata": {"labels": {"a": null}},
             "spec": {"a": null, "list": [null, {"x": null}], "map": {"k": null}, "free": {"any": null}}});
         schema().drop_nulls(&mut object);

@@ -1,11 +1,12 @@
-//! Says what is wrong with an object, by its schema.
+//! Validates an object against its schema.
 //!
-//! Checks and texts of `kube-openapi/pkg/validation` and `apiextensions-apiserver/pkg/apiserver/{schema,validation}`:
-//! types, bounds, formats, junctors; then, where types hold, embedded objects, list sets and maps, and CEL rules.
-//! Objects of built-in kinds are asked for required fields only: their other rules are [`crate::objects`]'.
+//! Checks and messages of `kube-openapi/pkg/validation` and
+//! `apiextensions-apiserver/pkg/apiserver/{schema,validation}`: types, bounds, formats, combinators; then, if types are
+//! right, embedded objects, list sets and maps, and CEL rules. Objects of built-in kinds are only checked for required
+//! fields; their other rules are in [`crate::objects`].
 //!
-//! What an update leaves as it was may stay wrong (ratcheting, KEP-4008, `apiserver/validation/ratcheting.go`): values
-//! are paired with their old ones by field and by list-map key, and a fault of a value that did not change is none.
+//! Unchanged values may remain invalid on update (ratcheting, KEP-4008, `apiserver/validation/ratcheting.go`): new
+//! values are matched with old ones by field and by list-map key, and faults of values that did not change are ignored.
 
 use serde_json::{Map, Value};
 
@@ -13,12 +14,12 @@ use super::cost::BUDGET;
 use super::{ListType, MAX_DEPTH, Node, NodeId, Schema, Type, formats};
 use crate::objects::{FieldFault, MAX_FAULTS, Reason};
 
-/// The field of a fault that has none.
+/// The path of a fault without a field.
 pub(super) const NOWHERE: &str = "<nil>";
 const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 
 impl Schema {
-    /// What is wrong with `object`; `old` is what it was before, for transition rules.
+    /// Returns the faults of `object`; `old` is its previous state, for transition rules.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
         let mut faults = Vec::new();
         if self.builtin {
@@ -30,14 +31,15 @@ impl Schema {
         self.conclude(object, old, faults)
     }
 
-    /// Types and bounds of a custom object.
+    /// Validates types and bounds of a custom object.
     pub fn bounds(&self, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
         let mut faults = Vec::new();
         Bounded { schema: self, faults: &mut faults }.value(self.root(), object, old, "", 0);
         faults
     }
 
-    /// Types and bounds of its `status` alone, which is judged as a thing of its own: paths in texts begin there.
+    /// Validates types and bounds of `status` alone. It is treated as a separate object, so paths in messages start
+    /// there.
     pub fn status_bounds(&self, object: &Value, old: &Value) -> Vec<FieldFault> {
         let (Some(id), Some(status)) = (self.field(self.root(), "status"), object.get("status")) else {
             return Vec::new();
@@ -53,7 +55,7 @@ impl Schema {
         faults
     }
 
-    /// Lists that are sets or maps, and where asked for objects within the object.
+    /// Validates lists that are sets or maps and, with `with_embedded`, embedded objects.
     pub fn structure(&self, object: &Value, old: Option<&Value>, with_embedded: bool) -> Vec<FieldFault> {
         let mut faults = Vec::new();
         if with_embedded {
@@ -65,7 +67,7 @@ impl Schema {
         faults
     }
 
-    /// All faults, given those found so far: rules are asked where these let them.
+    /// Returns all faults, given those found so far. Evaluates rules only if these faults allow it.
     pub fn conclude(
         &self,
         object: &Value,
@@ -93,7 +95,8 @@ impl Schema {
         faults
     }
 
-    /// Required scalars and objects of a built-in kind, outside `metadata` and `status`, which have rules of their own.
+    /// Checks required scalars and objects of a built-in kind, except in `metadata` and `status`, which have their own
+    /// rules.
     fn required(&self, id: NodeId, value: &Value, path: &str, faults: &mut Vec<FieldFault>, depth: usize) {
         let node = self.node(id);
         if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS || node.preserve_unknown {
@@ -129,7 +132,7 @@ impl Schema {
         }
     }
 
-    /// Items of sets and maps that stand twice.
+    /// Checks for duplicate items of sets and maps.
     fn lists(&self, id: NodeId, value: &Value, path: &str, faults: &mut Vec<FieldFault>, depth: usize) {
         if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS {
             return;
@@ -171,7 +174,7 @@ impl Schema {
         self.node(field).default.clone()
     }
 
-    /// Type and metadata of embedded objects.
+    /// Validates type and metadata of embedded objects.
     fn embedded(&self, id: NodeId, value: &Value, path: &str, faults: &mut Vec<FieldFault>, depth: usize) {
         if depth > MAX_DEPTH || faults.len() >= MAX_FAULTS {
             return;
@@ -189,7 +192,7 @@ impl Schema {
             Value::Object(map) => {
                 for (name, child) in map {
                     let Some(field) = self.field(id, name) else { continue };
-                    // Entries of maps are told apart from fields here.
+                    // Paths of map entries are written differently from those of fields.
                     let is_field = self.node(id).properties.contains_key(name);
                     let at = if is_field { join(path, name) } else { format!("{path}[{name}]") };
                     visit(field, child, &at);
@@ -219,7 +222,7 @@ impl Schema {
             return;
         }
         let node = self.node(id);
-        // What cannot be paired is unchanged if what it stands in is.
+        // A value without an old counterpart is unchanged if its container is.
         let unchanged = at.unchanged || old == Some(value);
         if node.has_rules {
             faults.extend(rules.check(id, value, old, at.path, unchanged, budget));
@@ -247,7 +250,7 @@ impl Schema {
         }
     }
 
-    /// The item of the old list that is the same one; only lists that are maps have such.
+    /// Returns the matching item of the old list; only lists that are maps have one.
     fn counterpart<'v>(&self, list: &Node, item: &Value, old: Option<&'v Value>) -> Option<&'v Value> {
         let ListType::Map(keys) = &list.list_type else { return None };
         let key = |item: &Value| key_object(item, keys, |key| self.default_of(list, key));
@@ -256,7 +259,7 @@ impl Schema {
     }
 }
 
-/// The format that a value of JSON has by itself (`schemaInfoForType`).
+/// Returns the inherent format of a JSON value (`schemaInfoForType`).
 fn format_of(value: &Value) -> &'static str {
     match value {
         Value::Number(number) if number.is_f64() => "float64",
@@ -265,7 +268,7 @@ fn format_of(value: &Value) -> &'static str {
     }
 }
 
-/// Positions of items that stand a second time.
+/// Returns the positions of repeated items.
 fn duplicates(list_type: &ListType, items: &[Value], default: impl Fn(&str) -> Option<Value>) -> Vec<usize> {
     let identity = |item: &Value| match list_type {
         ListType::Map(keys) => key_object(item, keys, &default).to_string(),
@@ -292,23 +295,23 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Where the walk over the rules is.
+/// The position of the walk over the rules.
 #[derive(Clone, Copy)]
 struct At<'a> {
     path: &'a str,
     depth: usize,
-    /// Whether the value is part of one that an update leaves as it was.
+    /// Whether the value is part of one that the update does not change.
     unchanged: bool,
 }
 
-/// Types and bounds.
+/// Validates types and bounds.
 struct Bounded<'a> {
     schema: &'a Schema,
     faults: &'a mut Vec<FieldFault>,
 }
 
 impl Bounded<'_> {
-    /// Judges a value; what is wrong with one that is as it was before is forgiven.
+    /// Validates a value; faults of an unchanged value are ignored.
     fn value(&mut self, id: NodeId, value: &Value, old: Option<&Value>, path: &str, depth: usize) {
         let before = self.faults.len();
         self.judge(id, value, old, path, depth);
@@ -336,7 +339,7 @@ impl Bounded<'_> {
         if value.is_null() {
             return;
         }
-        // The other checks look at what the value is, whatever it should be.
+        // The other checks depend on the value's actual type, not on the expected one.
         match value {
             Value::Number(number) => self.number(node, number, path),
             Value::String(text) => self.string(node, text, path),
@@ -373,7 +376,7 @@ impl Bounded<'_> {
         }
         let is_number = node.int_or_string || matches!(node.kind, Some(Type::Number | Type::Integer));
         let (wanted, found) = match has_format {
-            // A text's or list's format is the business of another check.
+            // Another check handles the format of a text or list.
             Some(_) if !is_number && (value.is_string() || value.is_array()) => return,
             Some(format) if !value.is_string() && !value.is_array() && !value.is_null() => {
                 (format.to_owned(), format_of(value))
@@ -492,7 +495,7 @@ impl Bounded<'_> {
             self.faults.push(FieldFault::required(join(path, name), ""));
         }
         for (name, child) in map {
-            // What every object has is judged elsewhere.
+            // Type and metadata are validated elsewhere.
             if schema.is_type_or_metadata(id, name) {
                 continue;
             }
@@ -574,7 +577,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_update_leaves_as_it_was_may_stay_wrong() {
+    fn unchanged_values_may_remain_invalid() {
         let schema = json!({"type": "object", "properties": {
             "name": {"type": "string", "maxLength": 3},
             "size": {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 10", "message": "too big"}]},
@@ -593,7 +596,7 @@ mod tests {
         assert_eq!(change(json!({"keyed": [{"k": "a", "v": 8}]})).len(), 1);
         assert_eq!(change(json!({"name": "longer"})).len(), 2, "and the rules are not asked");
         assert_eq!(change(json!({"size": 12})), ["spec.size: Invalid value: 12: too big"]);
-        // The items of a list that is no map cannot be paired.
+        // Items of a list that is not a map cannot be matched with old ones.
         assert_eq!(change(json!({"plain": ["xx"]})).len(), 2);
         assert_eq!(faults(schema, wrong.clone(), None).len(), 5);
     }
@@ -631,7 +634,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "one table of cases")]
-    fn texts_are_those_of_the_api_server() {
+    fn messages_match_the_api_server() {
         let cases = [
             (
                 json!({"type": "integer"}),
@@ -733,7 +736,7 @@ mod tests {
         for (schema, object, text) in cases {
             assert_eq!(faults(schema, object, None), [text]);
         }
-        // Of several schemas none of which holds, the first one's faults are told too.
+        // If none of several schemas holds, the first one's faults are reported, too.
         assert_eq!(
             faults(json!({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 3}]}), json!(4), None),
             [
@@ -746,7 +749,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_see_old_values_by_key() {
+    fn rules_match_old_values_by_key() {
         let schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": "self.n < 10", "message": "too much"}],
         "properties": {
             "n": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf", "messageExpression": "'was ' + string(oldSelf)"}]},
@@ -779,7 +782,7 @@ mod tests {
     }
 
     #[test]
-    fn builtin_kinds_ask_for_required_fields() {
+    fn required_fields_of_builtin_kinds_are_checked() {
         let pod = crate::objects::builtin_kind("", "Pod").unwrap().schema();
         let object = json!({"spec": {"containers": [{"image": "i", "env": [{"value": "v"}]}]}, "status": {"containerStatuses": [{}]}});
         let faults: Vec<String> = pod.validate(&object, None).iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! The kinds that programs are about, from `fixtures/`.
+//! The kinds that programs use, from `fixtures/`.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ const KINDS: &str = include_str!("../../fixtures/kinds.yaml");
 const DEFINITIONS: &str = include_str!("../../fixtures/definitions.yaml");
 const MPI_JOB: &str = include_str!("../../../../deploy/crd/kubeflow.org_mpijobs.yaml");
 
-/// A kind, and valid objects of it.
+/// A kind, with valid objects of it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kind {
@@ -23,11 +23,11 @@ pub struct Kind {
     pub plural: String,
     /// The kind.
     pub kind: String,
-    /// Whether objects stand in a namespace.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
-    /// How often programs are about it.
+    /// Its relative frequency in programs.
     pub weight: usize,
-    /// Whether it is one of a CustomResourceDefinition.
+    /// Whether a CustomResourceDefinition defines it.
     #[serde(default)]
     pub custom: bool,
     /// Whether it has a status subresource.
@@ -36,34 +36,34 @@ pub struct Kind {
     /// Whether it has a scale subresource.
     #[serde(default)]
     pub scale: bool,
-    /// Lists that a strategic merge patch merges.
+    /// The lists that a strategic merge patch merges.
     #[serde(default)]
     pub lists: Vec<List>,
-    /// Statuses to write.
+    /// The statuses to write.
     #[serde(default)]
     pub statuses: Vec<Value>,
-    /// Objects without identity.
+    /// Objects without type and metadata.
     pub objects: Vec<Value>,
 }
 
-/// A list in an object, and by what its items are told apart.
+/// A list in an object, and the key of its items.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct List {
-    /// Where it is.
+    /// Its path.
     pub path: String,
-    /// The merge key; without, the list is replaced.
+    /// The merge key; without one, the list is replaced.
     #[serde(default)]
     pub key: Option<String>,
-    /// Whether items are plain values that are merged as a set.
+    /// Whether its items are scalars, merged as a set.
     #[serde(default)]
     pub primitive: bool,
 }
 
-/// All kinds.
+/// Returns all kinds.
 ///
 /// # Panics
-/// When the committed fixtures cannot be read: a test reads them.
+/// When the committed fixtures cannot be read, which a test excludes.
 #[expect(clippy::expect_used, reason = "the fixtures are part of the program, and a test reads them")]
 pub fn all() -> &'static [Kind] {
     static ALL: LazyLock<Vec<Kind>> =
@@ -71,13 +71,13 @@ pub fn all() -> &'static [Kind] {
     &ALL
 }
 
-/// One of them.
+/// Picks a kind.
 pub fn pick(random: &mut Random) -> &'static Kind {
     let weights: Vec<(usize, &'static Kind)> = all().iter().map(|kind| (kind.weight, kind)).collect();
     random.weighted::<&'static Kind>(&weights)
 }
 
-/// The definitions that programs need.
+/// Returns the CustomResourceDefinitions that programs need.
 ///
 /// # Errors
 /// When the fixtures cannot be read.
@@ -89,29 +89,29 @@ pub fn definitions() -> Result<Vec<Value>, String> {
 }
 
 impl Kind {
-    /// `group/version`.
+    /// Returns `group/version`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// Where objects are listed and created.
+    /// Returns the path at which objects are listed and created.
     pub fn collection(&self) -> String {
         let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
         let scope = if self.namespaced { "/namespaces/${ns}" } else { "" };
         format!("{root}/{}{scope}/{}", self.version, self.plural)
     }
 
-    /// The path of an object.
+    /// Returns the path of an object.
     pub fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.collection())
     }
 
-    /// A name that no other program uses.
+    /// Returns a name that no other program uses.
     pub fn name(&self, short: &str) -> String {
         if self.namespaced { short.to_owned() } else { format!("${{ns}}-{short}") }
     }
 
-    /// An object with identity.
+    /// Returns an object with type and metadata.
     pub fn object(&self, name: &str, content: &Value) -> Value {
         let labels = json!({"twin": "${ns}", "app": name.rsplit('-').next().unwrap_or(name)});
         let mut object = json!({"apiVersion": self.api_version(), "kind": self.kind, "metadata": {"name": name, "labels": labels}});

@@ -1,6 +1,6 @@
-//! A program for every seed.
+//! Generates a program for a seed.
 //!
-//! Pure. A program is about one kind ([`kinds`]); it makes a few objects and then takes steps ([`steps`]) with objects,
+//! Pure. A program uses one kind ([`kinds`]). It creates a few objects and then takes steps ([`steps`]) with objects,
 //! patches ([`patches`]) and mistakes ([`mutate`]).
 
 mod kinds;
@@ -18,28 +18,28 @@ pub use mutate::pointers;
 
 use steps::Maker;
 
-/// What a program is for.
+/// The focus of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aim {
     /// A bit of everything.
     Walk,
     /// Mistakes in objects.
     Mistakes,
-    /// Several managers.
+    /// Server-side apply with several managers.
     Apply,
     /// Lists, selectors, watches.
     Lists,
-    /// Bodies and headers that are not what they should be.
+    /// Invalid bodies and headers.
     Trouble,
 }
 
-/// Steps after the first objects, at least and at most.
+/// The least and the most steps after the first objects.
 const STEPS: (usize, usize) = (3, 9);
 
-/// The program of a seed.
+/// Returns the program of a seed.
 ///
 /// # Panics
-/// When the committed fixtures cannot be read: a test reads them.
+/// When the committed fixtures cannot be read, which a test excludes.
 pub fn program(seed: u64) -> Program {
     let mut random = Random::new(seed);
     let aims = [(40, Aim::Walk), (25, Aim::Mistakes), (13, Aim::Apply), (12, Aim::Lists), (10, Aim::Trouble)];
@@ -66,7 +66,7 @@ pub fn program(seed: u64) -> Program {
     Program { seed, steps: maker.steps }
 }
 
-/// A JSON text as a value, for what is written down in this crate.
+/// Returns a JSON string.
 fn text(value: &str) -> Value {
     Value::String(value.to_owned())
 }
@@ -76,13 +76,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_makes_the_same_program_every_time_and_another_one_another() {
+    fn programs_are_determined_by_their_seed() {
         assert_eq!(program(11), program(11));
         assert_ne!(program(11).steps, program(12).steps);
     }
 
     #[test]
-    fn programs_ask_for_everything() {
+    fn programs_use_every_kind_of_request() {
         let steps = (0..2000).flat_map(|seed| program(seed).steps).collect::<Vec<_>>();
         let verbs = steps.iter().map(crate::program::Step::verb).collect::<std::collections::BTreeSet<_>>();
         for verb in [

@@ -1,11 +1,11 @@
-//! Mistakes: a value in an object replaced by one that is not right, or taken out, or doubled.
+//! Mistakes: replaces, removes or duplicates a value in an object.
 
 use serde_json::{Value, json};
 
 use super::text;
 use crate::random::Random;
 
-/// Pointers to everything in a value, the value itself first.
+/// Returns pointers to all values in a value, the value itself first.
 pub fn pointers(value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(value, String::new(), &mut found);
@@ -29,7 +29,7 @@ fn collect(value: &Value, at: String, into: &mut Vec<String>) {
     into.push(at);
 }
 
-/// Puts one mistake in; what identifies the object mostly stays.
+/// Makes one mistake in an object. Mostly keeps what identifies the object.
 pub fn mutate(object: &mut Value, random: &mut Random) {
     let mut places = pointers(object);
     places.retain(|place| {
@@ -67,7 +67,7 @@ pub fn mutate(object: &mut Value, random: &mut Random) {
     };
 }
 
-/// Mistakes in what identifies an object.
+/// Makes a mistake in what identifies an object.
 fn identity(object: &mut Value, random: &mut Random) {
     let metadata = &mut object["metadata"];
     match random.below(9) {
@@ -85,7 +85,7 @@ fn identity(object: &mut Value, random: &mut Random) {
     }
 }
 
-/// A value that is not right where this one stood.
+/// Returns a wrong replacement for this value.
 fn wrong(value: &Value, random: &mut Random) -> Value {
     let numbers = [json!(-1), json!(0), json!(1), json!(70_000), json!(2_147_483_648_u64), json!(1.5)];
     match value {

@@ -1,4 +1,4 @@
-//! Patches of every kind for an object that is like a given one.
+//! Generates patches of every type for an object similar to a given one.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::mutate::{mutate, pointers};
 use super::text;
 use crate::random::Random;
 
-/// A patch with the content type that says how it is to be read.
+/// Returns a patch and its content type.
 pub fn patch(kind: &Kind, like: &Value, random: &mut Random) -> (&'static str, Value) {
     match random.below(if kind.custom { 5 } else { 8 }) {
         0 | 1 => ("application/json-patch+json", json(like, random)),
@@ -44,7 +44,7 @@ fn operation(like: &Value, random: &mut Random) -> Value {
     }
 }
 
-/// What stood there, or something changed.
+/// Returns the value at a path, or a variation of it.
 fn value_near(like: &Value, path: &str, random: &mut Random) -> Value {
     let mut holder = json!({"spec": like.pointer(path).cloned().unwrap_or(text("new"))});
     if random.chance(60) {
@@ -53,7 +53,7 @@ fn value_near(like: &Value, path: &str, random: &mut Random) -> Value {
     holder.get("spec").cloned().unwrap_or(Value::Null)
 }
 
-/// Puts a value where a pointer of objects leads.
+/// Wraps a value in objects along a pointer.
 fn wrap(path: &str, value: Value) -> Value {
     path.trim_start_matches('/').rsplit('/').fold(value, |inner, name| {
         let mut fields = Map::new();
@@ -66,7 +66,7 @@ fn merge(like: &Value, random: &mut Random) -> Value {
     if random.chance(15) {
         return json!({"metadata": {"labels": {"app": null, "more": "x"}, "annotations": {"a": "b"}}});
     }
-    // Only through objects: a merge patch replaces lists.
+    // Only paths through objects, because a merge patch replaces lists.
     let mut places = pointers(like);
     places.retain(|place| {
         !place.split('/').any(|part| part.parse::<usize>().is_ok())
@@ -87,7 +87,7 @@ fn strategic(kind: &Kind, like: &Value, random: &mut Random) -> Value {
     let list = random.pick(&kind.lists);
     let items = like.pointer(&list.path).and_then(Value::as_array).cloned().unwrap_or_default();
     let path = list.path.clone();
-    // A list within a list is reached through its parent's items, by their keys.
+    // A nested list is reached through an item of the outer list, by its key.
     if let Some((outer, inner)) = path.split_once("/0/") {
         let key = kind.lists.iter().find(|list| list.path == outer).and_then(|list| list.key.clone());
         let first = like.pointer(&format!("{outer}/0")).cloned().unwrap_or_default();
@@ -102,7 +102,7 @@ fn strategic(kind: &Kind, like: &Value, random: &mut Random) -> Value {
     patch
 }
 
-/// Puts items and directives for one list into a patch.
+/// Adds items and directives for one list to a patch.
 fn fill(patch: &mut Value, path: &str, list: &List, items: &[Value], random: &mut Random) {
     let (parent, name) = match path.rsplit_once('/') {
         Some((parent, name)) => (format!("/{parent}"), name.to_owned()),
@@ -170,7 +170,7 @@ fn fill(patch: &mut Value, path: &str, list: &List, items: &[Value], random: &mu
     holder[&name] = Value::Array(made);
 }
 
-/// Sometimes a directive in an object of the patch.
+/// Sometimes adds a directive to an object of the patch.
 fn directives(mut patch: Value, random: &mut Random) -> Value {
     let directive = match random.below(14) {
         0 => ("$patch", text("replace")),

@@ -1,4 +1,4 @@
-//! The steps of a program.
+//! Generates the steps of a program.
 
 use serde_json::{Value, json};
 
@@ -8,41 +8,41 @@ use super::{patches, text};
 use crate::program::{Body, Step};
 use crate::random::Random;
 
-/// How long watches stay open, in seconds: what happened before is told at once.
+/// How long watches stay open, in seconds. Earlier events are delivered at once.
 const WATCH_SECONDS: &str = "1";
 const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-/// A program in the making.
+/// A program under construction.
 pub struct Maker {
     kind: &'static Kind,
     random: Random,
-    /// What has been made of it.
+    /// The steps so far.
     pub steps: Vec<Step>,
-    /// What the objects were made of, by short name.
+    /// The initial content of each object, by short name.
     contents: Vec<(String, Value)>,
-    /// Steps that made an object.
+    /// Steps that created an object.
     created: Vec<u32>,
     /// Steps that listed with a limit.
     listed: Vec<u32>,
 }
 
 impl Maker {
-    /// A program about a kind.
+    /// Starts a program for a kind.
     pub fn new(kind: &'static Kind, random: Random) -> Self {
         Self { kind, random, steps: vec![], contents: vec![], created: vec![], listed: vec![] }
     }
 
-    /// Makes objects.
+    /// Creates the first objects.
     pub fn create_first(&mut self, at_most: usize) {
         for name in ["a", "b", "c", "d"].iter().take(1 + self.random.below(at_most)) {
             self.create(name, false);
         }
     }
 
-    /// One step of a walk through everything.
+    /// Adds one step of any kind.
     pub fn walk(&mut self) {
         match self.random.below(100) {
             0..=5 => self.create_another(),
@@ -59,7 +59,7 @@ impl Maker {
         }
     }
 
-    /// An object with a mistake, mostly as a dry run.
+    /// Sends an object with a mistake, mostly as a dry run.
     pub fn mistake(&mut self) {
         let content = self.random.pick(&self.kind.objects).clone();
         let short = self.random.pick(&["a", "b", "c"]).to_string();
@@ -76,7 +76,7 @@ impl Maker {
         self.step("POST", self.kind.collection(), query, &[("content-type", JSON)], Body::Json(object));
     }
 
-    /// An apply, or a look at what became of it.
+    /// Applies a configuration, or reads or changes the object.
     pub fn apply_or_look(&mut self) {
         match self.random.below(10) {
             0 => self.get(),
@@ -87,7 +87,7 @@ impl Maker {
         }
     }
 
-    /// A list, a watch, or a change between them.
+    /// Lists, watches, or changes an object in between.
     pub fn look_around(&mut self) {
         match self.random.below(10) {
             0..=4 => self.list(),
@@ -136,7 +136,7 @@ impl Maker {
         self.create(&short, generate);
     }
 
-    /// An object's short name and what it was made of.
+    /// Picks an object's short name and its initial content.
     fn some(&mut self) -> (String, Value) {
         if self.contents.is_empty() || self.random.chance(4) {
             return ("nobody".into(), self.random.pick(&self.kind.objects).clone());
@@ -214,7 +214,7 @@ impl Maker {
         self.step("PUT", path, query, &[("content-type", JSON)], Body::Json(object));
     }
 
-    /// An operation on an object that was answered.
+    /// Returns a JSON patch operation on an earlier answer.
     fn edit(&mut self, like: &Value) -> Value {
         let mut places = pointers(like);
         places.retain(|place| {
@@ -447,7 +447,7 @@ impl Maker {
         }
     }
 
-    /// A resourceVersion that the program has seen.
+    /// Returns a resourceVersion from an earlier answer.
     fn version(&mut self) -> String {
         match self.created.is_empty() {
             true => "1".into(),
@@ -563,7 +563,7 @@ impl Maker {
         );
     }
 
-    /// Bodies, headers and parameters that are not what they should be.
+    /// Sends invalid bodies, headers and parameters.
     pub fn trouble(&mut self) {
         let (path, object) = self.path();
         let body = object.to_string();

@@ -1,4 +1,4 @@
-//! The embedded server against recorded answers of a real one, and the page that lists known differences.
+//! Compares the embedded server with recorded answers of a real one, and checks the page of known differences.
 
 use conformance::run::Twins;
 use conformance::{known, recorded};
@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 
 const RECORDED: &str = include_str!("../../recorded.jsonl");
 const PAGE: &str = "docs/reference/twin-replay.md";
-/// Programs that run at a time.
+/// Concurrent programs.
 const SIDE_BY_SIDE: usize = 16;
 
 #[tokio::test(flavor = "multi_thread")]

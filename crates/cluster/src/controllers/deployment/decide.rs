@@ -1,7 +1,7 @@
-//! Which ReplicaSets a Deployment has, and how many pods each is to keep. Pure.
+//! Decides which ReplicaSets a Deployment has, and how many pods each keeps. Pure.
 //!
-//! Rules: `pkg/controller/deployment/{rolling,recreate,sync}.go` and `util/deployment_util.go` of Kubernetes 1.36. A
-//! change of the number of pods in the middle of a roll-out goes to the new set first, not to all in proportion.
+//! Rules: `pkg/controller/deployment/{rolling,recreate,sync}.go` and `util/deployment_util.go` of Kubernetes 1.36. One
+//! difference: scaling during a roll-out changes the new set first, not all sets in proportion.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
-/// Tells the pods of one template from those of another.
+/// The label that separates the pods of one template from those of another.
 pub const HASH_LABEL: &str = "pod-template-hash";
-/// The number of the template, counted up with each new one.
+/// The annotation with the revision of the template, which each new template increments.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
-/// The annotation that kubectl keeps the last applied state in.
+/// The annotation in which kubectl keeps the last applied state.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Longest prefix of a set's name that leaves room for the hash.
+/// The longest prefix of a set's name that leaves room for the hash.
 const PREFIX_MAX: usize = 242;
 
-/// What is to be done with the sets.
+/// The changes to the sets.
 #[derive(Debug, Default, PartialEq)]
 pub struct Plan {
     /// A set for a template that has none yet.
     pub create: Option<ReplicaSet>,
-    /// Sets to give another number of pods.
+    /// Sets to resize, with their new number of pods.
     pub resize: Vec<(String, i32)>,
     /// Old sets beyond `revisionHistoryLimit`.
     pub delete: Vec<String>,
-    /// The revision that the Deployment and its newest set are to carry.
+    /// The revision to record on the Deployment and its newest set.
     pub revision: i64,
 }
 
-/// The set made of the Deployment's present template.
+/// Returns the set of the Deployment's current template.
 pub fn newest<'a>(deployment: &Deployment, sets: &'a [Arc<ReplicaSet>]) -> Option<&'a Arc<ReplicaSet>> {
     let template = deployment.spec.as_ref().map(|spec| without_hash(&spec.template))?;
     let same = sets.iter().filter(|set| {
@@ -54,7 +54,7 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
     template
 }
 
-/// Pods that a set asks for.
+/// Returns the number of pods that a set requests.
 pub fn size(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
@@ -63,12 +63,12 @@ fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
-/// The revision that an object carries.
+/// Returns an object's revision; 0 if it has none.
 pub fn revision<K: Resource>(object: &K) -> i64 {
     object.annotations().get(REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Decides. `old_pods_left`: pods of old sets that have not ended.
+/// Decides the next step. `old_pods_left`: whether pods of old sets are still running.
 pub fn decide(deployment: &Deployment, sets: &[Arc<ReplicaSet>], old_pods_left: bool) -> Plan {
     let Some(spec) = &deployment.spec else { return Plan::default() };
     let wanted = spec.replicas.unwrap_or(1);
@@ -101,7 +101,7 @@ pub fn decide(deployment: &Deployment, sets: &[Arc<ReplicaSet>], old_pods_left: 
     plan
 }
 
-/// Only the number of pods follows, in the one set that has any.
+/// Paused: only scales, and only if at most one set has pods.
 fn paused(plan: &mut Plan, new: Option<&Arc<ReplicaSet>>, old: &[&Arc<ReplicaSet>], wanted: i32) {
     plan.revision = plan.revision.min(new.map_or(plan.revision, |set| revision(set.as_ref())));
     let mut active = new.into_iter().chain(old.iter().copied()).filter(|set| size(set) > 0);
@@ -115,7 +115,7 @@ fn paused(plan: &mut Plan, new: Option<&Arc<ReplicaSet>>, old: &[&Arc<ReplicaSet
     }
 }
 
-/// How many pods more, and how many fewer, there may be than are wanted (`ResolveFenceposts`).
+/// Returns how many pods there may be above the wanted number, and how many below (`ResolveFenceposts`).
 fn limits(surge: Option<&IntOrString>, unavailable: Option<&IntOrString>, wanted: i32) -> (i32, i32) {
     let resolve = |value: Option<&IntOrString>, up: bool| match value {
         Some(IntOrString::Int(number)) => *number,
@@ -130,7 +130,7 @@ fn limits(surge: Option<&IntOrString>, unavailable: Option<&IntOrString>, wanted
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable.min(wanted.max(0))) }
 }
 
-/// How many of the wanted pods may be missing.
+/// Returns how many of the wanted pods may be unavailable.
 pub fn may_be_unavailable(spec: &DeploymentSpec, wanted: i32) -> i32 {
     let rolling = spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
     rolling.map_or(0, |r| limits(r.max_surge.as_ref(), r.max_unavailable.as_ref(), wanted).1)
@@ -159,11 +159,11 @@ fn roll(
         }
         Some(_) => {}
     }
-    // Pods that the new set is still waiting for count as missing.
+    // Pods that the new set is still waiting for count as unavailable.
     let missing = target - new.map_or(0, |set| available(set));
     let mut spare = old_total + target - (wanted - unavailable) - missing;
     for set in old.iter().filter(|set| size(set) > 0) {
-        // Those that do not work go first, and need no replacement.
+        // Remove unavailable pods first; they need no replacement.
         let broken = (size(set) - available(set)).max(0);
         let down = spare.min(broken).max(0);
         spare -= down;
@@ -178,12 +178,13 @@ fn roll(
     }
 }
 
-/// A number of pods as a field holds it. Sums of such fields are made in 64 bits: one alone may hold the largest value.
+/// Converts a number of pods for a field. Sums are computed in 64 bits, because a single field may have the largest
+/// value.
 fn count(pods: i64) -> i32 {
     i32::try_from(pods.max(0)).unwrap_or(i32::MAX)
 }
 
-/// Available pods that the plan takes away already.
+/// Returns the number of available pods that the plan already removes.
 fn removed(plan: &Plan, old: &[&Arc<ReplicaSet>]) -> i64 {
     old.iter()
         .filter_map(|set| {
@@ -212,7 +213,7 @@ fn recreate(
     }
 }
 
-/// Old sets without pods, the oldest first, beyond what is to be kept.
+/// Deletes old sets without pods, oldest first, except for the newest `keep`.
 fn forget(plan: &mut Plan, old: &[&Arc<ReplicaSet>], keep: usize) {
     let is_empty =
         |set: &ReplicaSet| size(set) == 0 && set.status.as_ref().is_none_or(|status| status.replicas == 0);
@@ -223,7 +224,7 @@ fn forget(plan: &mut Plan, old: &[&Arc<ReplicaSet>], keep: usize) {
     plan.delete = empty.into_iter().take(surplus).map(|set| set.name_any()).collect();
 }
 
-/// A set of the present template.
+/// Creates a set of the current template.
 fn new_set(deployment: &Deployment, replicas: i32, revision: i64) -> ReplicaSet {
     let spec = deployment.spec.clone().unwrap_or_default();
     let collisions = deployment.status.as_ref().and_then(|status| status.collision_count);
@@ -263,7 +264,7 @@ fn annotations(deployment: &Deployment, revision: i64) -> BTreeMap<String, Strin
     all
 }
 
-/// A short name for a template: FNV-1a over its JSON, in letters that make no words (`rand.SafeEncodeString`).
+/// Returns a short name for a template: FNV-1a over its JSON, in letters that form no words (`rand.SafeEncodeString`).
 fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let text = serde_json::to_string(template).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Rolls out Deployments by their ReplicaSets, as kube-controller-manager's controller: observe, decide (pure), apply.
+//! Rolls out Deployments through their ReplicaSets, as kube-controller-manager does: observe, decide (pure), apply.
 //!
-//! Deployments, ReplicaSets and pods come in through the shared caches; ReplicaSets, status and events go out.
+//! Input: Deployments, ReplicaSets and pods from the shared caches. Output: ReplicaSets, status and Events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +24,12 @@ use crate::scheduler::selectors::labels_match;
 use crate::supervision::Scope;
 use decide::{Plan, REVISION};
 
-/// Deployments worked on at once.
+/// Deployments processed concurrently.
 const CONCURRENCY: usize = 8;
-/// It is gone, or a namesake took its place.
+/// Responses that need no retry: the object is gone, or another has its name.
 const SETTLED: [u16; 3] = [404, 409, 422];
 
-/// What the controller works with.
+/// The controller's dependencies.
 #[derive(Clone)]
 pub struct Hands {
     /// The API.
@@ -40,11 +40,11 @@ pub struct Hands {
     pub sets: Cache<ReplicaSet>,
     /// Every pod.
     pub pods: Cache<Pod>,
-    /// For events.
+    /// Records Events.
     pub recorder: Recorder,
 }
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
@@ -61,7 +61,7 @@ pub async fn run(hands: Hands, scope: Scope) {
     });
     let (to, sets) = (queue.clone(), hands.sets.clone());
     hands.pods.on_change(&scope.stop, move |change| {
-        // Only the last of an old set's pods lets a Deployment of the kind Recreate go on.
+        // Only the removal of a pod matters: a Recreate roll-out waits for the last old pod.
         let Some(pod) = change.old.as_ref().filter(|_| change.new.is_none()) else { return };
         let owner = pod.metadata.owner_references.iter().flatten().find(|o| o.kind == "ReplicaSet");
         let set =
@@ -79,7 +79,7 @@ pub async fn run(hands: Hands, scope: Scope) {
     work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
 }
 
-/// The Deployment that controls a set.
+/// Returns the Deployment that controls a set.
 fn controller(set: &ReplicaSet) -> Option<Key> {
     let mut owners = set.metadata.owner_references.iter().flatten();
     let owner = owners.find(|o| o.controller == Some(true) && o.kind == "Deployment")?;
@@ -133,7 +133,7 @@ async fn step(hands: &Hands, key: Key) -> Result<Option<Duration>, Error> {
     Ok(again)
 }
 
-/// Takes on sets that no controller owns and the selector selects; lets go of own ones that it no longer does.
+/// Adopts selected sets without a controller, and releases own sets that are no longer selected.
 async fn claim(hands: &Hands, deployment: &Deployment) -> Result<(), Error> {
     let namespace = deployment.namespace().unwrap_or_default();
     let api: Api<ReplicaSet> = Api::namespaced(hands.client.clone(), &namespace);
@@ -219,7 +219,7 @@ async fn create(
             if ours {
                 return Ok(());
             }
-            // Another template has this hash: the next try adds a number to what is hashed.
+            // Another template has this hash. The next attempt also hashes a collision count.
             let known = deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
             let count = known.saturating_add(1);
             let api: Api<Deployment> =
@@ -234,7 +234,7 @@ async fn create(
     }
 }
 
-/// Writes the revision on the newest set and on the Deployment.
+/// Writes the revision to the newest set and to the Deployment.
 async fn revise(
     hands: &Hands,
     api: &Api<ReplicaSet>,

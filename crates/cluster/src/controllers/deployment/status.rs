@@ -1,4 +1,4 @@
-//! A Deployment's status: counts, and whether it makes progress. Pure.
+//! A Deployment's status: counts and conditions, with its progress. Pure.
 //!
 //! Rules: `pkg/controller/deployment/{progress,sync}.go` of Kubernetes 1.36.
 
@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use super::decide::newest;
 
-/// The status as it is to be, and when it has to be looked at again.
+/// Returns the new status, and when to compute it again.
 pub fn status(
     deployment: &Deployment,
     sets: &[Arc<ReplicaSet>],
@@ -64,7 +64,8 @@ pub fn status(
     (after, again)
 }
 
-/// While it is under way: the condition's last update is the last progress, and too long after it counts as stuck.
+/// Updates the condition `Progressing` of a roll-out. Its last update time is the time of the last progress; if that is
+/// too long ago, the roll-out has failed. Returns when to check again.
 fn progress(
     conditions: &mut Vec<DeploymentCondition>,
     name: &str,

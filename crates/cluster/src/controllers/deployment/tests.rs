@@ -16,7 +16,7 @@ fn rolling() -> serde_json::Value {
     json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}})
 }
 
-/// A set of a Deployment of this image.
+/// Creates a set of a Deployment with this image.
 fn set(image: &str, revision: i64, size: i32, available: i32) -> Arc<ReplicaSet> {
     let mut set = new_set(&deployment(image, size, rolling()), size, revision);
     set.status = serde_json::from_value(json!({"replicas": size, "availableReplicas": available})).unwrap();
@@ -51,7 +51,7 @@ fn a_roll_out_keeps_within_its_limits() {
 }
 
 #[test]
-fn pods_that_do_not_work_are_given_up_first() {
+fn unavailable_pods_are_removed_first() {
     let wanted = deployment("z", 4, rolling());
     let sets = [set("x", 1, 2, 2), set("y", 2, 2, 0), set("z", 3, 1, 1)];
     let plan = decide(&wanted, &sets, false);
@@ -67,7 +67,7 @@ fn recreation_waits_for_the_last_old_pod() {
 }
 
 #[test]
-fn old_sets_are_forgotten_beyond_the_limit() {
+fn old_sets_beyond_the_limit_are_deleted() {
     let mut wanted = deployment("z", 1, rolling());
     wanted.spec.as_mut().unwrap().revision_history_limit = Some(1);
     let sets = [set("x", 1, 0, 0), set("y", 2, 0, 0), set("z", 3, 1, 1)];

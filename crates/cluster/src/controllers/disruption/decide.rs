@@ -1,4 +1,4 @@
-//! How many pods of a budget may be evicted. Pure.
+//! Decides how many pods of a budget may be evicted. Pure.
 //!
 //! Rules: `pkg/controller/disruption/disruption.go` of Kubernetes 1.36.
 
@@ -17,23 +17,23 @@ use crate::scheduler::selectors::labels_match;
 
 /// The condition that says whether any pod may be evicted.
 pub const ALLOWED: &str = "DisruptionAllowed";
-/// Its reason where that could not be found out.
+/// Its reason if that could not be computed.
 pub const SYNC_FAILED: &str = "SyncFailed";
-/// How long an evicted pod may take to be deleted before it counts as there again (`DeletionTimeout`).
+/// How long an evicted pod may take to be deleted before it counts as present again (`DeletionTimeout`).
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 
-/// What was found out.
+/// The computed state of a budget.
 #[derive(Debug)]
 pub struct Verdict {
     /// The budget's next status.
     pub status: PodDisruptionBudgetStatus,
-    /// When it changes by time alone.
+    /// When the status changes through the passage of time alone.
     pub again: Option<Duration>,
-    /// Whether pods were left out that nobody controls.
+    /// Whether pods without a controller were left out.
     pub has_unmanaged: bool,
 }
 
-/// Whether the budget's selector matches the pod; an empty one matches all, none matches nothing.
+/// Returns whether the budget's selector matches the pod. An empty selector matches all pods, a missing one none.
 pub fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     let labels = pod.metadata.labels.clone().unwrap_or_default();
@@ -41,10 +41,11 @@ pub fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
         && selector.is_some_and(|selector: &LabelSelector| labels_match(selector, &labels))
 }
 
-/// The next status of a budget of these pods; `scale` gives a controller (by its UID) with the pods that it wants.
+/// Computes a budget's next status from its pods. `scale` returns the UID of a pod's controller and the number of pods
+/// that it wants.
 ///
 /// # Errors
-/// Why it cannot be said, for the condition and an event.
+/// Why the status cannot be computed, for the condition and an Event.
 pub fn verdict(
     budget: &PodDisruptionBudget,
     pods: &[Arc<Pod>],
@@ -101,7 +102,7 @@ pub fn verdict(
     })
 }
 
-/// The status of a budget that cannot be kept: nothing may be evicted (`failSafe`).
+/// Returns the status of a budget that cannot be computed: nothing may be evicted (`failSafe`).
 pub fn failed(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> PodDisruptionBudgetStatus {
     let before = budget.status.clone().unwrap_or_default();
     let conditions = condition(&before, before.observed_generation, false, SYNC_FAILED, why, now);
@@ -115,7 +116,7 @@ pub fn failed(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> PodDis
     }
 }
 
-/// A number of pods, or a share of `whole` rounded up.
+/// Converts a number of pods, or a percentage of `whole` rounded up.
 fn part(amount: &IntOrString, whole: i32) -> Result<i32, String> {
     match amount {
         IntOrString::Int(number) => Ok(*number),
@@ -130,7 +131,7 @@ fn part(amount: &IntOrString, whole: i32) -> Result<i32, String> {
     }
 }
 
-/// Pods that were evicted and are not marked as deleted yet, and when the first of them counts as there again.
+/// Returns evicted pods that are not marked as deleted yet, and when the first of them counts as present again.
 fn disrupted(
     before: &PodDisruptionBudgetStatus,
     pods: &[Arc<Pod>],
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_allows_what_is_healthy_beyond_what_is_wanted() {
+    fn a_budget_allows_evicting_surplus_healthy_pods() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let three = pods(&[("x", true), ("y", true), ("z", false)]);
         let set = |_: &Pod| Ok(Some(("u".to_owned(), 4)));

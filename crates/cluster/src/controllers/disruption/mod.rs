@@ -1,8 +1,8 @@
-//! PodDisruptionBudgets: their status, by which evictions are refused.
+//! Maintains the status of PodDisruptionBudgets, by which the API refuses evictions.
 //!
-//! Budgets, pods and those who control them come in through the shared caches; the status goes out. What counts is
-//! [`decide`]'s, which is pure. A pod's controller is a ReplicaSet (or its Deployment) or a ReplicationController: of
-//! others it is not known how many pods they want, and a share of them cannot be kept.
+//! Input: budgets, pods and their controllers from the shared caches. Output: the status. The pure module [`decide`]
+//! computes it. Supported controllers are ReplicaSets (and their Deployments) and ReplicationControllers. For other
+//! controllers the number of wanted pods is unknown, so percentages cannot be computed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +24,12 @@ use super::{Error, allow};
 use crate::supervision::Scope;
 use decide::Verdict;
 
-/// It is gone, or has changed: another step comes.
+/// Responses that need no retry: the object is gone, or its change leads to another step.
 const SETTLED: [u16; 2] = [404, 409];
-/// Budgets worked on at once.
+/// Budgets processed concurrently.
 const CONCURRENCY: usize = 4;
 
-/// What the controller works with.
+/// The controller's dependencies.
 #[derive(Clone)]
 pub struct Hands {
     /// The API.
@@ -44,11 +44,11 @@ pub struct Hands {
     pub replica_sets: Cache<ReplicaSet>,
     /// Every ReplicationController.
     pub replication_controllers: Cache<ReplicationController>,
-    /// Takes down events.
+    /// Records Events.
     pub recorder: Recorder,
 }
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
@@ -81,7 +81,8 @@ pub async fn run(hands: Hands, scope: Scope) {
     work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
 }
 
-/// How many pods a controller wants is of interest to the budgets of its namespace.
+/// Enqueues the budgets of a namespace when a controller in it changes, because its number of wanted pods may have
+/// changed.
 fn wake_by<K>(
     controllers: &Cache<K>,
     budgets: &Cache<PodDisruptionBudget>,
@@ -136,7 +137,7 @@ async fn step(hands: &Hands, key: Key) -> Result<Option<Duration>, Error> {
     Ok(again)
 }
 
-/// Who controls a pod, by UID, and how many pods it wants; none for a pod that nobody controls.
+/// Returns the UID of a pod's controller and the number of pods that it wants; `None` for a pod without a controller.
 fn scale(hands: &Hands, pod: &Pod) -> Result<Option<(String, i32)>, String> {
     let Some(owner) = controller(pod) else { return Ok(None) };
     let namespace = pod.namespace().unwrap_or_default();

@@ -1,6 +1,7 @@
-//! EndpointSlices for Services with a selector, headless ones included, and the Endpoints that older clients read.
+//! Maintains EndpointSlices for Services with a selector, headless ones included, and the Endpoints that older clients
+//! read.
 //!
-//! Services, pods and slices come in through the shared caches; slices and Endpoints go out.
+//! Input: Services, pods and slices from the shared caches. Output: slices and Endpoints.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +19,19 @@ use super::{Error, allow};
 use crate::supervision::Scope;
 use slices::{MANAGER, MANAGER_LABEL, SERVICE_LABEL};
 
-/// It is gone, or a namesake took its place.
+/// Responses that need no retry: the object is gone, or another has its name.
 const SETTLED: [u16; 2] = [404, 409];
-/// Services worked on at once.
+/// Services processed concurrently.
 const CONCURRENCY: usize = 8;
-/// Addresses in one Endpoints object (upstream's `maxCapacity`).
+/// The most addresses in one Endpoints object (upstream's `maxCapacity`).
 const ADDRESSES_MAX: usize = 1000;
 
-/// What the controller works with.
+/// The controller's dependencies.
 #[derive(Clone)]
 pub struct Hands {
     /// The API.
     pub client: Client,
-    /// The API, as who writes the older Endpoints.
+    /// The API, under the identity that writes Endpoints.
     pub endpoints: Client,
     /// Every Service.
     pub services: Cache<Service>,
@@ -40,7 +41,7 @@ pub struct Hands {
     pub pods: Cache<Pod>,
 }
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
@@ -83,7 +84,7 @@ fn is_ours(slice: &EndpointSlice) -> bool {
     slice.labels().get(MANAGER_LABEL).is_some_and(|by| by == MANAGER)
 }
 
-/// A pod without an address before and after is nobody's endpoint.
+/// Returns whether the pod has an address before or after the change; otherwise it is no endpoint.
 fn matters(change: &Change<Pod>) -> bool {
     let address = |pod: &Option<Arc<Pod>>| {
         pod.as_ref().and_then(|p| p.status.as_ref()).and_then(|s| s.pod_ip.clone()).is_some()
@@ -94,7 +95,7 @@ fn matters(change: &Change<Pod>) -> bool {
 async fn step(hands: &Hands, key: Key) -> Result<Option<Duration>, Error> {
     let service = hands.services.get(&key).filter(|s| s.metadata.deletion_timestamp.is_none());
     let Some(service) = service else {
-        // Its slices go with it, as dependents; Endpoints name no owner.
+        // The garbage collector deletes its slices as dependents; Endpoints have no owner.
         let api: Api<Endpoints> = Api::namespaced(hands.endpoints.clone(), &key.namespace);
         allow(&SETTLED, api.delete(&key.name, &DeleteParams::default()).await)?;
         return Ok(None);
@@ -160,7 +161,8 @@ async fn write_endpoints(hands: &Hands, service: &Service, slices: &[EndpointSli
     Ok(())
 }
 
-/// The same as one object: ready and other addresses for each set of ports. Terminating pods are left out.
+/// Returns the slices as one Endpoints object: ready and other addresses per set of ports. Terminating pods are left
+/// out.
 fn endpoints(service: &Service, slices: &[EndpointSlice]) -> Endpoints {
     let mut subsets = Vec::new();
     let mut room = ADDRESSES_MAX;

@@ -1,7 +1,7 @@
-//! The EndpointSlices of a Service, from the pods that its selector matches. Pure.
+//! Computes a Service's EndpointSlices from the pods that its selector matches. Pure.
 //!
-//! Rules: `k8s.io/endpointslice` (`reconciler.go`, `utils.go`) of Kubernetes 1.36. Names follow from the content's place
-//! instead of chance, so that writing twice is harmless.
+//! Rules: `k8s.io/endpointslice` (`reconciler.go`, `utils.go`) of Kubernetes 1.36. Names are derived from the ports and
+//! a number instead of being random, so writing twice is harmless.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,34 +15,34 @@ use sha2::{Digest, Sha256};
 
 use crate::scheduler::snapshot::has_ended;
 
-/// Endpoints in one slice (upstream's `--max-endpoints-per-slice`).
+/// The most endpoints in one slice (upstream's `--max-endpoints-per-slice`).
 const PER_SLICE_MAX: usize = 100;
-/// Names the Service of a slice.
+/// The label with the Service of a slice.
 pub const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-/// Names who writes a slice.
+/// The label with the writer of a slice.
 pub const MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
-/// Our name there; clients know it.
+/// Our value of that label; clients know it.
 pub const MANAGER: &str = "endpointslice-controller.k8s.io";
 const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 
-/// The Service's selector, if it is one whose endpoints are ours to write.
+/// Returns the Service's selector, if this controller maintains its endpoints.
 pub fn selector(service: &Service) -> Option<&BTreeMap<String, String>> {
     let spec = service.spec.as_ref().filter(|s| s.type_.as_deref() != Some("ExternalName"))?;
     spec.selector.as_ref().filter(|s| !s.is_empty())
 }
 
-/// Does the selector match the pod?
+/// Returns whether the selector matches the pod.
 pub fn selects(selector: &BTreeMap<String, String>, pod: &Pod) -> bool {
     let labels = pod.labels();
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-/// The slices of `service`, with `pods` those of its namespace; empty if it has no selector.
+/// Returns the slices of `service`, given the pods of its namespace; empty if it has no selector.
 pub fn slices(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSlice> {
     let (Some(selector), Some(spec)) = (selector(service), &service.spec) else { return Vec::new() };
     let early = spec.publish_not_ready_addresses == Some(true);
     let ports = spec.ports.as_deref().unwrap_or_default();
-    // Pods may differ in what a named port means: one group per set of ports.
+    // Pods may map a named port to different numbers: one group per set of ports.
     let mut groups: BTreeMap<Vec<PortKey>, Vec<Endpoint>> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| selects(selector, pod) && !has_ended(pod)) {
         if let Some(endpoint) = endpoint(service, pod, early) {
@@ -70,7 +70,7 @@ pub fn slices(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSlice> {
 /// Name, protocol, number, application protocol.
 type PortKey = (String, String, i32, Option<String>);
 
-/// The port of a pod that a Service's port means; None if the pod has none of that name.
+/// Returns the pod's port for a Service's port; `None` if the pod has none of that name.
 fn port_of(port: &ServicePort, pod: &Pod) -> Option<PortKey> {
     let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".into());
     let number = match &port.target_port {
@@ -89,7 +89,7 @@ fn port_of(port: &ServicePort, pod: &Pod) -> Option<PortKey> {
     Some((port.name.clone().unwrap_or_default(), protocol, number, port.app_protocol.clone()))
 }
 
-/// The endpoint that a pod is; None while it has no address.
+/// Returns the pod's endpoint; `None` while it has no address.
 fn endpoint(service: &Service, pod: &Pod, early: bool) -> Option<Endpoint> {
     let status = pod.status.as_ref()?;
     let address = status.pod_ip.clone().filter(|ip| !ip.is_empty())?;
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_to_a_slice_and_names_that_stay() {
+    fn slices_have_at_most_100_endpoints_and_stable_names() {
         let pods: Vec<Arc<Pod>> = (0..205).map(|n| pod(&format!("p{n}"), true, json!({}))).collect();
         let made = slices(&service(json!({})), &pods);
         let sizes: Vec<usize> = made.iter().map(|s| s.endpoints.as_ref().unwrap().len()).collect();

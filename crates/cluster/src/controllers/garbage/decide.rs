@@ -1,4 +1,4 @@
-//! What becomes of an object whose owners end. Pure.
+//! Decides what to do with an object when its owners go away. Pure.
 //!
 //! Rules: `pkg/controller/garbagecollector/garbagecollector.go` (`attemptToDeleteItem`) of Kubernetes 1.36.
 
@@ -6,31 +6,31 @@ use kube::api::PropagationPolicy;
 
 use super::graph::{FOREGROUND, ORPHAN};
 
-/// An owner as a live request found it.
+/// The state of an owner, from a live request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Owner {
-    /// It is there.
+    /// It exists.
     Solid,
-    /// It is there, being deleted, and waits for its dependents.
+    /// It is being deleted and waits for its dependents.
     Waiting,
-    /// It is not there, or another object has its name.
+    /// It does not exist, or another object has its name.
     Absent,
-    /// It cannot be told: its kind is not served, or it is named across namespaces. Never a reason to delete.
+    /// Undetermined: its kind is not served, or the reference crosses namespaces. Never a reason to delete.
     Unknown,
 }
 
-/// What to do.
+/// The action for the object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Leave it.
+    /// Leave it as it is.
     Keep,
-    /// Strike these owners (positions in the list) from it; another one keeps it.
+    /// Remove these owner references (positions in the list); another owner keeps the object.
     Unlink(Vec<usize>),
     /// Delete it.
     Delete(PropagationPolicy),
 }
 
-/// Decides from the object's owners, its finalizers and whether it has dependents of its own.
+/// Decides from the object's owners, its finalizers, and whether it has dependents.
 pub fn decide(owners: &[Owner], finalizers: &[String], has_dependents: bool) -> Action {
     if owners.is_empty() || owners.contains(&Owner::Unknown) {
         return Action::Keep;
@@ -58,7 +58,7 @@ mod tests {
     use Owner::{Absent, Solid, Unknown, Waiting};
 
     #[test]
-    fn owners_decide() {
+    fn owners_determine_the_action() {
         let background = || Action::Delete(PropagationPolicy::Background);
         for (owners, finalizers, dependents, expected) in [
             (&[][..], &[][..], false, Action::Keep),

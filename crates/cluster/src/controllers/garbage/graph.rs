@@ -1,5 +1,5 @@
-//! Who owns whom, as the watches tell it. Pure bookkeeping: it decides nothing and only says which objects a change
-//! makes worth a look.
+//! The ownership graph, as seen by the watches. Pure bookkeeping: it only returns which objects to check after a
+//! change.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use crate::controllers::cache::Key;
 use crate::controllers::kinds::Served;
 
-/// Set by a foreground deletion; gone when no dependent blocks it.
+/// The finalizer of foreground deletion; removed when no dependent blocks it.
 pub const FOREGROUND: &str = "foregroundDeletion";
-/// Set by an orphaning deletion; gone when no dependent names the owner.
+/// The finalizer of orphaning deletion; removed when no dependent refers to the owner.
 pub const ORPHAN: &str = "orphan";
 
-/// One object.
+/// An object of the graph.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// Its kind.
     pub served: Arc<Served>,
     /// Namespace and name.
     pub key: Key,
-    /// Whom it names as owners.
+    /// Its owner references.
     pub owners: Vec<OwnerReference>,
-    /// It is being deleted.
+    /// Whether it is being deleted.
     pub deleted: bool,
     /// Finalizers.
     pub finalizers: Vec<String>,
 }
 
 impl Item {
-    /// An object from its metadata.
+    /// Creates an item from an object's metadata.
     pub fn of(served: &Arc<Served>, meta: &ObjectMeta) -> Self {
         Self {
             served: served.clone(),
@@ -41,13 +41,13 @@ impl Item {
         }
     }
 
-    /// It is being deleted and waits for this finalizer.
+    /// Returns whether it is being deleted and waits for this finalizer.
     pub fn ends_with(&self, finalizer: &str) -> bool {
         self.deleted && self.finalizers.iter().any(|f| f == finalizer)
     }
 }
 
-/// Every object known, by uid.
+/// Every known object, by uid.
 #[derive(Debug, Default)]
 pub struct Graph {
     items: HashMap<String, Item>,
@@ -55,17 +55,17 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The object of this uid.
+    /// Returns the object with this uid.
     pub fn get(&self, uid: &str) -> Option<&Item> {
         self.items.get(uid)
     }
 
-    /// The uids of the objects that name this one as an owner.
+    /// Returns the uids of the objects that refer to this owner.
     pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &str> {
         self.dependents.get(uid).into_iter().flatten().map(String::as_str)
     }
 
-    /// Those of them whose reference blocks the owner's deletion.
+    /// Returns the dependents whose reference blocks the owner's deletion.
     pub fn blocking(&self, uid: &str) -> Vec<String> {
         let blocks = |dependent: &&str| {
             let item = self.items.get(*dependent);
@@ -76,19 +76,19 @@ impl Graph {
         self.dependents(uid).filter(blocks).map(str::to_owned).collect()
     }
 
-    /// Whether one of its dependents waits for dependents of its own: each may wait for the other, in a circle.
+    /// Returns whether a dependent waits for its own dependents: there may be a cycle.
     pub fn may_be_in_circle(&self, uid: &str) -> bool {
         self.dependents(uid)
             .any(|dependent| self.get(dependent).is_some_and(|item| item.ends_with(FOREGROUND)))
     }
 
-    /// Objects that name an owner which is not known.
+    /// Returns the objects with an unknown owner.
     pub fn fatherless(&self) -> Vec<String> {
         let lacks = |item: &Item| item.owners.iter().any(|owner| !self.items.contains_key(&owner.uid));
         self.items.iter().filter(|(_, item)| lacks(item)).map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// Takes in a new or changed object; returns the uids worth a look.
+    /// Adds or updates an object. Returns the uids to check.
     pub fn put(&mut self, uid: &str, item: Item) -> Vec<String> {
         let old = self.items.insert(uid.to_owned(), item.clone());
         let old_owners = old.as_ref().map(|o| o.owners.clone()).unwrap_or_default();
@@ -118,7 +118,7 @@ impl Graph {
         look
     }
 
-    /// Takes out an object that is gone; returns the uids worth a look: its dependents, and owners that waited for it.
+    /// Removes an object that is gone. Returns the uids to check: its dependents, and owners that waited for it.
     pub fn remove(&mut self, uid: &str) -> Vec<String> {
         let Some(item) = self.items.remove(uid) else { return Vec::new() };
         let mut look: Vec<String> = self.dependents(uid).map(str::to_owned).collect();

@@ -1,7 +1,8 @@
-//! The garbage collector: removes what no owner keeps, for every kind served, custom ones included.
+//! The garbage collector: deletes objects that no owner keeps, for every served kind, custom ones included.
 //!
-//! Changes of metadata come in through [`Kinds`]; deletions and patches go out. It never deletes on the word of a cache:
-//! the object and each of its owners are read live, and the deletion names the uid and version that were read.
+//! Input: metadata changes through [`Kinds`]. Output: deletions and patches. It never deletes based on a cache: it
+//! reads the object and each of its owners live, and the deletion has the uid and version that it read as
+//! preconditions.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,9 +23,9 @@ use crate::supervision::Scope;
 use decide::{Action, Owner, decide};
 use graph::{FOREGROUND, Graph, Item, ORPHAN};
 
-/// It is gone.
+/// The response that needs no retry: the object is gone.
 const SETTLED: [u16; 1] = [404];
-/// Objects worked on at once.
+/// Objects processed concurrently.
 const CONCURRENCY: usize = 16;
 
 struct Collector {
@@ -38,7 +39,7 @@ fn lock(graph: &Mutex<Graph>) -> MutexGuard<'_, Graph> {
     graph.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs until the scope's end; `kinds` must be followed by somebody.
+/// Runs until the scope ends. The caller must run [`Kinds::follow`].
 pub async fn run(client: Client, kinds: Kinds, scope: Scope) {
     let (graph, queue): (Arc<Mutex<Graph>>, Arc<Queue<String>>) = Default::default();
     let (to, of) = (queue.clone(), graph.clone());
@@ -47,7 +48,7 @@ pub async fn run(client: Client, kinds: Kinds, scope: Scope) {
             to.add(uid);
         }
     });
-    // An owner's kind may have become known.
+    // The kind of a missing owner may have become known.
     let (to, of) = (queue.clone(), graph.clone());
     kinds.on_renewal(&scope.stop, move || {
         for uid in lock(&of).fatherless() {
@@ -79,7 +80,7 @@ impl Collector {
         let api = item.served.api(&self.client, &item.key.namespace);
         let live = match api.get_opt(&item.key.name).await? {
             Some(live) if live.metadata.uid.as_ref() == Some(&uid) => live,
-            // Gone; the watch will say so.
+            // Gone; the watch will deliver that.
             _ => return Ok(None),
         };
         let now = Item::of(&item.served, &live.metadata);
@@ -93,7 +94,7 @@ impl Collector {
         Ok(None)
     }
 
-    /// Deletes the object, or strikes owners from it, as its owners demand.
+    /// Deletes the object or removes owner references, depending on its owners.
     async fn by_owners(&self, api: &Api<Bare>, live: &Bare, item: &Item, uid: &str) -> Result<(), Error> {
         let mut owners = Vec::with_capacity(item.owners.len());
         for owner in &item.owners {
@@ -148,7 +149,8 @@ impl Collector {
         })
     }
 
-    /// An owner that waits for its dependents: lets it go when none blocks it, else sees to them.
+    /// Handles an owner in foreground deletion: removes its finalizer if no dependent blocks it, otherwise enqueues its
+    /// dependents.
     async fn foreground(&self, api: &Api<Bare>, live: &Bare, uid: &str) -> Result<(), Error> {
         let (blocking, all): (Vec<String>, Vec<String>) = {
             let graph = lock(&self.graph);
@@ -160,7 +162,8 @@ impl Collector {
         if blocking.is_empty() { strike_finalizer(api, live, FOREGROUND).await } else { Ok(()) }
     }
 
-    /// An owner that leaves its dependents behind: strikes it from each, read live over every kind, then lets it go.
+    /// Handles an owner in orphaning deletion: removes it from the owner references of all dependents, read live across
+    /// all kinds, then removes its finalizer.
     async fn orphan(&self, api: &Api<Bare>, live: &Bare, uid: &str) -> Result<(), Error> {
         let namespace = live.metadata.namespace.clone().unwrap_or_default();
         for served in self.kinds.all() {
@@ -202,7 +205,7 @@ async fn strike_owners(api: &Api<Bare>, live: &Bare, gone: &[&str]) -> Result<()
     patch_metadata(api, live, serde_json::json!({"ownerReferences": kept})).await
 }
 
-/// Takes back that the object blocks its owners' deletion; None if it is gone.
+/// Stops the object from blocking its owners' deletion. Returns `None` if it is gone.
 async fn unblock(api: &Api<Bare>, live: &Bare) -> Result<Option<Bare>, Error> {
     let mut owners = live.metadata.owner_references.clone().unwrap_or_default();
     for owner in &mut owners {
@@ -225,7 +228,8 @@ async fn strike_finalizer(api: &Api<Bare>, live: &Bare, finalizer: &str) -> Resu
     patch_metadata(api, live, serde_json::json!({"finalizers": kept})).await
 }
 
-/// A merge patch under the uid and version that were read: a change in between is a conflict, and is looked at again.
+/// Sends a merge patch with the uid and version that were read. A concurrent change is a conflict, and the object is
+/// checked again.
 async fn patch_metadata(api: &Api<Bare>, live: &Bare, mut change: serde_json::Value) -> Result<(), Error> {
     change["uid"] = serde_json::json!(live.metadata.uid);
     change["resourceVersion"] = serde_json::json!(live.metadata.resource_version);

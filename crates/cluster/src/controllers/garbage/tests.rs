@@ -1,4 +1,4 @@
-//! Which objects a change makes worth a look.
+//! Which objects to check after a change.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn ending(finalizer: &str) -> Value {
 }
 
 #[test]
-fn an_owner_that_goes_makes_its_dependents_worth_a_look() {
+fn removing_an_owner_leads_to_checks_of_its_dependents() {
     let mut graph = Graph::default();
     assert_eq!(graph.put("owner", item("owner", &[], json!({}))), Vec::<String>::new());
     assert_eq!(graph.put("a", item("a", &[("owner", true)], json!({}))), Vec::<String>::new());
@@ -45,7 +45,7 @@ fn an_owner_that_goes_makes_its_dependents_worth_a_look() {
 }
 
 #[test]
-fn a_circle_is_suspected_where_a_dependent_waits_too() {
+fn a_cycle_is_suspected_if_a_dependent_also_waits() {
     let mut graph = Graph::default();
     graph.put("a", item("a", &[("c", true)], ending("foregroundDeletion")));
     graph.put("b", item("b", &[("a", true)], json!({})));
@@ -55,7 +55,7 @@ fn a_circle_is_suspected_where_a_dependent_waits_too() {
 }
 
 #[test]
-fn an_owner_in_foreground_deletion_is_looked_at_as_its_dependents_go() {
+fn an_owner_in_foreground_deletion_is_checked_when_dependents_go() {
     let mut graph = Graph::default();
     graph.put("owner", item("owner", &[], json!({})));
     graph.put("a", item("a", &[("owner", true)], json!({})));

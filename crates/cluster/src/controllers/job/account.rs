@@ -1,8 +1,8 @@
-//! Counting ended pods so that none is ever counted twice or lost, whenever the process dies. Pure.
+//! Counts ended pods, so that none is counted twice or lost even if the process dies at any point. Pure.
 //!
-//! As KEP-2307: an ended pod is first written into `status.uncountedTerminatedPods` (or `completedIndexes`), then its
-//! finalizer is taken off, and only once that is seen does it move into the counters. Each of these is repeated safely.
-//! The status is written under its resourceVersion, so that an old view never counts.
+//! As in KEP-2307, an ended pod is first recorded in `status.uncountedTerminatedPods` (or `completedIndexes`). Then its
+//! finalizer is removed. Only once that is seen does it move to the counters. Each step can be repeated safely. The
+//! status is written with its resourceVersion, so a stale view never counts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use k8s_openapi::api::core::v1::Pod;
 use super::policies::{Verdict, judge};
 use super::{indexes, pods};
 
-/// Ended pods written into one status at once (upstream's `MaxUncountedPods`).
+/// The most uncounted pods in one status (upstream's `MaxUncountedPods`).
 const UNCOUNTED_MAX: usize = 500;
 
-/// The books after a look at the pods.
+/// The counters after looking at the pods.
 #[derive(Debug, Default)]
 pub struct Accounts {
-    /// Counted before, or confirmed now.
+    /// Succeeded pods whose count is final.
     pub counted_succeeded: i32,
-    /// Counted before, or confirmed now.
+    /// Failed pods whose count is final.
     pub counted_failed: i32,
-    /// For `status.uncountedTerminatedPods`; None when there is nothing uncounted.
+    /// For `status.uncountedTerminatedPods`; `None` if nothing is uncounted.
     pub uncounted: Option<UncountedTerminatedPods>,
-    /// Succeeded so far, the uncounted included.
+    /// Succeeded pods so far, uncounted ones included.
     pub succeeded: i32,
-    /// Failed so far, the uncounted included.
+    /// Failed pods so far, uncounted ones included.
     pub failed: i32,
     /// Indexed Jobs: the indexes that succeeded.
     pub completed: BTreeSet<i32>,
-    /// Names of the pods whose finalizer may go once this status is written.
+    /// Names of the pods whose finalizer may be removed once this status is written.
     pub release: Vec<String>,
-    /// Ends seen for the first time, for the back-off.
+    /// End times of newly succeeded pods, for the back-off.
     pub new_succeeded: Vec<Timestamp>,
-    /// Ends seen for the first time, for the back-off.
+    /// End times of newly failed pods, for the back-off.
     pub new_failed: Vec<Timestamp>,
 }
 
-/// Reads the books of `job` and enters what its `pods` say.
+/// Reads the counters of `job` and updates them from its `pods`.
 pub fn account(job: &Job, pods: &[Arc<Pod>], indexed: bool, completions: Option<i32>) -> Accounts {
     let status = job.status.clone().unwrap_or_default();
     let mut accounts = open(&status, pods, indexed, completions);
@@ -98,7 +98,7 @@ pub fn account(job: &Job, pods: &[Arc<Pod>], indexed: bool, completions: Option<
     accounts
 }
 
-/// The books as written, with those ends moved into the counters whose pods no longer carry the finalizer.
+/// Reads the counters from the status. Uncounted pods that no longer have the finalizer move into the counters.
 fn open(status: &JobStatus, pods: &[Arc<Pod>], indexed: bool, completions: Option<i32>) -> Accounts {
     let tracked: HashMap<&str, bool> = pods.iter().map(|p| (pods::uid(p), pods::is_tracked(p))).collect();
     let written = status.uncounted_terminated_pods.clone().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Carries out a Job's plan: creates and deletes pods, writes the status, then takes finalizers off. A failure is
-//! returned after everything that could be done was done; nothing here decides.
+//! Carries out a Job's plan: creates and deletes pods, writes the status, then removes finalizers. Does as much as
+//! possible before it returns a failure, and decides nothing.
 
 use std::sync::Arc;
 
@@ -16,28 +16,28 @@ use crate::controllers::cache::{Cache, Key};
 use crate::controllers::record::{Note, Recorder};
 use crate::controllers::{Error, refusal};
 
-/// Requests under way at once for one Job.
+/// Concurrent requests for one Job.
 const CONCURRENCY: usize = 32;
 
-/// Where the plan is carried out.
+/// The dependencies for carrying out a plan.
 #[derive(Clone)]
 pub struct Hands {
     /// The API.
     pub client: Client,
-    /// Learn what was written.
+    /// Stores the replies to writes.
     pub jobs: Cache<Job>,
-    /// Learn what was written.
+    /// Stores the replies to writes.
     pub pods: Cache<Pod>,
-    /// For events.
+    /// Records Events.
     pub recorder: Recorder,
 }
 
-/// Does what `plan` says for `job`.
+/// Carries out `plan` for `job`.
 pub async fn apply(hands: &Hands, job: &Job, plan: Plan) -> Result<(), Error> {
     let deleted = delete_pods(hands, job, &plan.delete).await;
     let created = create_pods(hands, job, &plan.create).await;
     if let Some(mut status) = plan.status {
-        // Pods that could not be created or deleted are as they were.
+        // Correct the count: pods that could not be created or deleted have not changed.
         let uncreated = plan.create.len() - created.count;
         let undeleted = plan.delete.len() - deleted.count;
         if uncreated + undeleted > 0 {
@@ -64,7 +64,7 @@ struct Done {
     error: Option<Error>,
 }
 
-/// Creates pods in batches of 1, 2, 4, …, so that a refusal that meets them all is met once (upstream's slow start).
+/// Creates pods in batches of 1, 2, 4, …, so that an error common to all is hit only once (upstream's slow start).
 async fn create_pods(hands: &Hands, job: &Job, wanted: &[Option<i32>]) -> Done {
     let api: Api<Pod> = Api::namespaced(hands.client.clone(), &job.namespace().unwrap_or_default());
     let mut done = Done::default();
@@ -135,7 +135,7 @@ async fn delete_pods(hands: &Hands, job: &Job, deletions: &[Deletion]) -> Done {
                 }
                 done.count += 1;
             }
-            // Gone already, or a namesake took its place.
+            // Gone already, or another pod has its name.
             Err(error) if matches!(error.code(), Some(404 | 409)) => done.count += 1,
             Err(error) => {
                 hands.recorder.note(job, Note::warning("FailedDelete", format!("Error deleting: {error}")));
@@ -146,7 +146,7 @@ async fn delete_pods(hands: &Hands, job: &Job, deletions: &[Deletion]) -> Done {
     done
 }
 
-/// Writes the status if it differs, under the version that it was decided from.
+/// Writes the status if it differs, with the version that it was computed from.
 async fn write_status(hands: &Hands, job: &Job, status: JobStatus) -> Result<(), Error> {
     if job.status.as_ref() == Some(&status) {
         return Ok(());
@@ -158,13 +158,13 @@ async fn write_status(hands: &Hands, job: &Job, status: JobStatus) -> Result<(),
             hands.jobs.learn(written);
             Ok(())
         }
-        // Deleted meanwhile: the watch will say so.
+        // Deleted meanwhile; the watch will deliver that.
         Err(error) if refusal(&error) == Some(404) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Takes the tracking finalizer off the named pods.
+/// Removes the tracking finalizer from the named pods.
 pub async fn release_pods(hands: &Hands, namespace: &str, names: Vec<String>) -> Result<(), Error> {
     let api: Api<Pod> = Api::namespaced(hands.client.clone(), namespace);
     let held = names.into_iter().filter_map(|name| hands.pods.get(&Key::new(namespace, name)));
@@ -191,7 +191,7 @@ async fn release(hands: &Hands, api: &Api<Pod>, pod: &Pod) -> Result<(), Error> 
     let patch = Patch::<()>::Json(serde_json::from_value(operations).map_err(Error::Encode)?);
     match api.patch(&pod.name_any(), &PatchParams::default(), &patch).await {
         Ok(pod) => {
-            // A pod that was only waiting for this is gone now; the watch says so.
+            // A pod that was waiting only for this is now gone; the watch will deliver that.
             if !(pods::is_deleted(&pod) && pod.metadata.finalizers.iter().flatten().next().is_none()) {
                 hands.pods.learn(pod);
             }

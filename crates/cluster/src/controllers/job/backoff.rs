@@ -1,8 +1,8 @@
-//! How long a Job waits before it replaces failed pods: 10 s, doubling with each failure since the last success, at
-//! most 10 min. Pure.
+//! The back-off before a Job replaces failed pods: 10 s, doubling with each failure since the last success, at most 10
+//! min. Pure.
 //!
-//! Rule: `pkg/controller/job/backoff_utils.go` of Kubernetes 1.36. The record is kept in memory, as upstream; after a
-//! restart it is made again from the pods still there.
+//! Rule: `pkg/controller/job/backoff_utils.go` of Kubernetes 1.36. As upstream, the record is kept in memory. After a
+//! restart it is rebuilt from the pods that still exist.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const FIRST: Duration = Duration::from_secs(10);
 /// `MaxJobPodFailureBackOff`.
 const MAX: Duration = Duration::from_secs(600);
 
-/// Failures since the last success.
+/// The failures since the last success.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backoff {
     /// Failed pods since a pod last succeeded.
@@ -25,7 +25,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The record after pods ended at these times.
+    /// Returns the record after pods succeeded and failed at these times.
     pub fn after(self, succeeded: &[Timestamp], failed: &[Timestamp]) -> Self {
         let Some(&latest) = failed.iter().max() else {
             return if succeeded.is_empty() { self } else { Self::default() };
@@ -42,7 +42,7 @@ impl Backoff {
         }
     }
 
-    /// How much longer to wait at `now`; None: not at all.
+    /// Returns how much longer to wait; `None` if not at all.
     pub fn remaining(self, now: Timestamp) -> Option<Duration> {
         let wait = doubled(FIRST, self.failures.checked_sub(1)?, MAX);
         let passed = Duration::try_from(now.duration_since(self.last_failure?)).unwrap_or_default();
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_starts_afresh() {
+    fn a_success_resets_the_backoff() {
         let two = Backoff::default().after(&[], &[at(1), at(2)]);
         assert_eq!(two, Backoff { failures: 2, last_failure: Some(at(2)) });
         assert_eq!(two.after(&[], &[at(9)]), Backoff { failures: 3, last_failure: Some(at(9)) });

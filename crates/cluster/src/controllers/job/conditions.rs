@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Why a Job ends, decided once and kept in the conditions `SuccessCriteriaMet` or `FailureTarget` while its pods stop.
+/// Why a Job ends. Decided once, and kept in the condition `SuccessCriteriaMet` or `FailureTarget` while its pods stop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ending {
-    /// True: Complete; false: Failed.
+    /// Whether the Job ends as Complete rather than Failed.
     pub success: bool,
     /// Condition reason.
     pub reason: String,
@@ -18,27 +18,27 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Ends well because enough pods succeeded.
+    /// Succeeds because enough pods succeeded.
     pub fn completions_reached() -> Self {
         Self::new(true, "CompletionsReached", "Reached expected number of succeeded pods")
     }
 
-    /// Ends badly because too many pods failed.
+    /// Fails because too many pods failed.
     pub fn backoff_limit_exceeded() -> Self {
         Self::new(false, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     }
 
-    /// Ends badly because it took too long.
+    /// Fails because it took too long.
     pub fn deadline_exceeded() -> Self {
         Self::new(false, "DeadlineExceeded", "Job was active longer than specified deadline")
     }
 
-    /// Ends badly because of a rule of `podFailurePolicy`.
+    /// Fails because of a rule of `podFailurePolicy`.
     pub fn pod_failure_policy(message: String) -> Self {
         Self::new(false, "PodFailurePolicy", &message)
     }
 
-    /// Ends well because of a rule of `successPolicy`.
+    /// Succeeds because of a rule of `successPolicy`.
     pub fn success_policy(rule: usize) -> Self {
         Self::new(true, "SuccessPolicy", &format!("Matched rules at index {rule}"))
     }
@@ -47,7 +47,7 @@ impl Ending {
         Self { success, reason: reason.to_owned(), message: message.to_owned() }
     }
 
-    /// The ending that a Job's conditions record.
+    /// Returns the ending recorded in a Job's conditions.
     pub fn recorded(conditions: &[JobCondition]) -> Option<Self> {
         let of = |type_: &str, success: bool| {
             find_true(conditions, type_).map(|c| Self {
@@ -64,18 +64,18 @@ fn find_true<'a>(conditions: &'a [JobCondition], type_: &str) -> Option<&'a JobC
     conditions.iter().find(|c| c.type_ == type_ && c.status == "True")
 }
 
-/// The Job has ended: it is Complete or Failed.
+/// Returns whether the Job is Complete or Failed.
 pub fn is_finished(job: &Job) -> bool {
     finished_condition(job).is_some()
 }
 
-/// The condition with which the Job ended.
+/// Returns the condition that marks the Job as Complete or Failed.
 pub fn finished_condition(job: &Job) -> Option<&JobCondition> {
     let conditions = job.status.as_ref()?.conditions.as_deref()?;
     find_true(conditions, "Complete").or_else(|| find_true(conditions, "Failed"))
 }
 
-/// Sets a condition; true if that changed anything. A condition that is not there is not added to say False.
+/// Sets a condition. Returns whether that changed anything. A missing condition is not added with status False.
 pub fn set(
     conditions: &mut Vec<JobCondition>,
     type_: &str,

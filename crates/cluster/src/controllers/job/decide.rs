@@ -1,4 +1,4 @@
-//! The Job controller's decision: from a Job and its pods to what to create, delete, count and say. Pure and
+//! The Job controller's decision: takes a Job and its pods, returns what to create, delete, count and report. Pure and
 //! deterministic; it cannot fail.
 //!
 //! Rules: `syncJob` and `manageJob` of `pkg/controller/job/job_controller.go`, Kubernetes 1.36.
@@ -19,40 +19,40 @@ use super::policies::{self, Verdict};
 use super::{indexes, pods};
 use crate::controllers::record::Note;
 
-/// Pods created or deleted by one step at most (upstream's `MaxPodCreateDeletePerSync`).
+/// The most pods that one step creates or deletes (upstream's `MaxPodCreateDeletePerSync`).
 const CHANGES_MAX: usize = 500;
-/// The controller that serves Jobs without `spec.managedBy`.
+/// The value of `spec.managedBy` that means this controller.
 const OWN_NAME: &str = "kubernetes.io/job-controller";
 
-/// What the decision is made from.
+/// The input of the decision.
 #[derive(Debug)]
 pub struct Seen<'a> {
-    /// As the API holds it.
+    /// The Job, as the API has it.
     pub job: &'a Job,
     /// The pods that the Job controls, ordered by name.
     pub pods: &'a [Arc<Pod>],
-    /// Kept from the step before; None after a start.
+    /// The record of the previous step; `None` after a start.
     pub backoff: Option<Backoff>,
     /// The wall clock.
     pub now: Timestamp,
 }
 
-/// What is to be done. The status is written after pods were created and deleted, the finalizers go after that.
+/// The actions of one step, in order: create and delete pods, write the status, remove finalizers.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// One pod each; the index for Indexed Jobs.
+    /// One entry per pod, with its index for Indexed Jobs.
     pub create: Vec<Option<i32>>,
-    /// Names of pods.
+    /// Pods to delete.
     pub delete: Vec<Deletion>,
-    /// Names of pods whose finalizer goes once the status is written.
+    /// Names of the pods whose finalizer is removed once the status is written.
     pub release: Vec<String>,
-    /// The status as it is if all of that succeeds; None: it is not this controller's to write.
+    /// The status if all actions succeed; `None` if another controller writes it.
     pub status: Option<JobStatus>,
-    /// Told once the status is written.
+    /// Events to record once the status is written.
     pub notes: Vec<Note>,
-    /// When to look again though nothing changed.
+    /// When to run again even if nothing changes.
     pub again: Option<Duration>,
-    /// To be kept for the next step.
+    /// The record for the next step.
     pub backoff: Backoff,
 }
 
@@ -61,11 +61,11 @@ pub struct Plan {
 pub struct Deletion {
     /// `metadata.name`.
     pub name: String,
-    /// The pod that is meant, not a namesake.
+    /// Its uid, which excludes another pod of that name.
     pub uid: String,
-    /// It was ready, and so is no longer.
+    /// Whether it was ready; it no longer counts as ready.
     pub ready: bool,
-    /// Its end does not count: it is deleted because it is not wanted, not because the Job ends.
+    /// Whether its end must not be counted: it is surplus, and is not deleted because the Job ends.
     pub forget: bool,
 }
 
@@ -90,7 +90,7 @@ fn tracked_names(pods: &[Arc<Pod>]) -> Vec<String> {
     pods.iter().filter(|pod| pods::is_tracked(pod)).filter_map(|pod| pod.metadata.name.clone()).collect()
 }
 
-/// A decision in the making: what was seen, counted.
+/// The intermediate state of a decision.
 struct Step<'a> {
     seen: &'a Seen<'a>,
     spec: &'a JobSpec,
@@ -160,7 +160,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Whether and why the Job has to end, apart from having run to completion.
+    /// Returns why the Job must end, other than by completion.
     fn ending(&mut self) -> Option<Ending> {
         let recorded = Ending::recorded(self.status.conditions.as_deref().unwrap_or_default());
         recorded
@@ -225,11 +225,11 @@ impl<'a> Step<'a> {
             }
     }
 
-    /// How many pods ought to be active.
+    /// Returns how many pods should be active.
     fn wanted(&self) -> usize {
         let parallelism = self.spec.parallelism.unwrap_or(1);
         let wanted = match self.spec.completions {
-            // A work queue: once one pod has succeeded no new ones are started.
+            // A work queue: no new pods once one has succeeded.
             None if self.books.succeeded > 0 => return self.active.len(),
             None => parallelism,
             Some(completions) => completions.saturating_sub(self.books.succeeded).min(parallelism),
@@ -263,7 +263,7 @@ impl<'a> Step<'a> {
         (create, Vec::new())
     }
 
-    /// Active pods that are too many: those with a useless or doubled index first, then the cheapest.
+    /// Returns surplus active pods: first those with a useless or duplicate index, then the cheapest.
     fn surplus(&self, wanted: usize) -> Vec<Deletion> {
         let (mut useless, mut useful) = (Vec::new(), Vec::new());
         let mut taken = BTreeSet::new();
@@ -298,7 +298,7 @@ impl<'a> Step<'a> {
             .collect()
     }
 
-    /// Indexes, lowest first, that have neither succeeded nor a pod at work.
+    /// Returns the indexes, in ascending order, that have neither succeeded nor a running pod.
     fn free_indexes(&self) -> impl Iterator<Item = i32> + '_ {
         let only_failed = pods::replaces_only_failed(self.seen.job);
         let busy: BTreeSet<i32> = self
@@ -334,7 +334,7 @@ impl<'a> Step<'a> {
         status.terminating = Some(number(self.terminating + deleted.len()));
         status.succeeded = Some(self.books.counted_succeeded).filter(|n| *n > 0);
         status.failed = Some(self.books.counted_failed).filter(|n| *n > 0);
-        // Kept as an empty object, as upstream: it says that this Job's pods are tracked.
+        // As upstream, keep an empty object: it marks that this Job's pods are tracked.
         status.uncounted_terminated_pods = Some(self.books.uncounted.clone().unwrap_or_default());
         if self.indexed {
             status.completed_indexes =
@@ -342,7 +342,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Records that the Job ends, and, once every pod has stopped and been counted, that it has ended.
+    /// Records that the Job is ending and, once every pod has stopped and been counted, that it has ended.
     fn end(&mut self, ending: &Ending, deleted: usize) {
         let stopped = self.active.len() + self.terminating == 0 && deleted == 0;
         let counted = self.books.uncounted.is_none() && self.books.release.is_empty();
@@ -374,7 +374,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Upstream's event has the condition's reason; reasons are a closed set.
+/// Returns the Event of a failure. Its reason is that of the condition, out of a fixed set.
 fn failure_note(ending: &Ending) -> Note {
     let reason = match ending.reason.as_str() {
         "DeadlineExceeded" => "DeadlineExceeded",
@@ -384,7 +384,7 @@ fn failure_note(ending: &Ending) -> Note {
     Note::warning(reason, ending.message.clone())
 }
 
-/// The back-off record as the pods still there tell it.
+/// Rebuilds the back-off record from the pods that still exist.
 fn recalled(seen: &Seen) -> Backoff {
     let only_failed = pods::replaces_only_failed(seen.job);
     let times = |wanted: &dyn Fn(&Pod) -> bool| -> Vec<Timestamp> {

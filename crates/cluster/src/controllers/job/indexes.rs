@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-/// Reads the text form; what is no number, or lies at or beyond `completions`, is left out (as upstream does when
-/// `completions` was lowered).
+/// Parses the text form. Skips anything that is not a number, and indexes not below `completions` (as upstream does
+/// after `completions` was lowered).
 pub fn parse(text: &str, completions: i32) -> BTreeSet<i32> {
     ranges(text, completions).flat_map(|(first, last)| first..=last).collect()
 }
 
-/// How many of `members` the text form names, and whether it names no other; reads it as [`parse`] does. A range counts
-/// without being spelled out: a Job may have two thousand million completions.
+/// Returns how many of `members` the text form contains, and whether it contains no others. Parses as [`parse`] does,
+/// but does not expand ranges: a Job may have two billion completions.
 pub fn named(text: &str, completions: i32, members: &BTreeSet<i32>) -> (usize, bool) {
     let mut ranges: Vec<(i32, i32)> = ranges(text, completions).collect();
     ranges.sort_unstable();
@@ -26,7 +26,7 @@ pub fn named(text: &str, completions: i32, members: &BTreeSet<i32>) -> (usize, b
     (hits, i64::try_from(hits).is_ok_and(|hits| hits == all))
 }
 
-/// The ranges of the text form, first and last index, cut to `completions`.
+/// Returns the ranges of the text form (first and last index), limited to `completions`.
 fn ranges(text: &str, completions: i32) -> impl Iterator<Item = (i32, i32)> {
     text.split(',').filter(|part| !part.is_empty()).filter_map(move |part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -35,7 +35,7 @@ fn ranges(text: &str, completions: i32) -> impl Iterator<Item = (i32, i32)> {
     })
 }
 
-/// Writes the text form: runs of three or more as `first-last`, as upstream writes them.
+/// Formats the indexes; as upstream, runs of three or more become `first-last`.
 pub fn format(set: &BTreeSet<i32>) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut rest = set.iter().copied().peekable();
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_back() {
+    fn indexes_round_trip_through_text() {
         for (text, completions, expected) in [
             ("", 5, ""),
             ("0", 5, "0"),
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_compared_without_being_spelled_out() {
+    fn ranges_are_compared_without_expansion() {
         let members = parse("0-4,7", 10);
         for (text, expected) in
             [("0-2", (3, true)), ("3-5", (2, false)), ("0-3,2-4,7", (6, true)), ("", (0, true))]

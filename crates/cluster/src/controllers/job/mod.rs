@@ -1,8 +1,8 @@
 //! The Job controller (`batch/v1`), as kube-controller-manager's: observe, decide (pure), apply.
 //!
-//! Changes of Jobs and of pods that a Job controls come in through the shared caches; pods, status and events go out.
-//! Not served: `backoffLimitPerIndex` and `maxFailedIndexes` (an event says so and the Job does not start), adoption of
-//! pods that no controller owns.
+//! Input: changes of Jobs and of their pods from the shared caches. Output: pods, status and Events. Not supported:
+//! `backoffLimitPerIndex` and `maxFailedIndexes` (an Event says so and the Job does not start), and adoption of pods
+//! without a controller.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,14 +33,14 @@ use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
 use crate::supervision::Scope;
 
-/// Jobs worked on at once.
+/// Jobs processed concurrently.
 const CONCURRENCY: usize = 16;
 
-/// A Job: namespace and name, and the uid that its pods name.
+/// A Job: namespace and name, and the uid in its pods' owner references.
 type Item = (Key, String);
 type Backoffs = Mutex<HashMap<String, backoff::Backoff>>;
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<Item>> = Arc::default();
     let to = queue.clone();
@@ -60,7 +60,7 @@ pub async fn run(hands: Hands, scope: Scope) {
     for job in hands.jobs.list() {
         queue.add((Key::of(job.as_ref()), job.uid().unwrap_or_default()));
     }
-    // Pods whose Job went away while nobody looked.
+    // Pods whose Job was deleted while the controller was not running.
     for item in hands.pods.list().iter().filter_map(|pod| owner(pod)) {
         queue.add(item);
     }
@@ -68,7 +68,7 @@ pub async fn run(hands: Hands, scope: Scope) {
     work(queue, CONCURRENCY, scope, |item| step(&hands, &backoffs, item)).await;
 }
 
-/// The Job that controls a pod.
+/// Returns the Job that controls a pod.
 fn owner(pod: &Pod) -> Option<Item> {
     let owner = pod.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true))?;
     let is_job = owner.kind == "Job" && owner.api_version.starts_with("batch/");
@@ -88,7 +88,7 @@ async fn step(hands: &Hands, backoffs: &Backoffs, item: Item) -> Result<Option<D
     let plan = decide::decide(&decide::Seen { job: &job, pods: &pods, backoff, now: Timestamp::now() });
     let (again, record) = (plan.again, plan.backoff);
     apply::apply(hands, &job, plan).await?;
-    // Kept only now: a step that failed is decided again from the same record.
+    // Store it only now, so that a failed step is decided again from the same record.
     lock(backoffs).insert(uid, record);
     Ok(again)
 }

@@ -1,4 +1,4 @@
-//! What a Job's pod is to its Job: active, ready, terminating, succeeded, failed. Pure.
+//! The state of a pod as seen by its Job: active, ready, terminating, succeeded, failed. Pure.
 //!
 //! Rules: `pkg/controller/job/job_controller.go` (`isPodFailed`, `getFinishTimeOfPod`) and
 //! `pkg/controller/controller_utils.go` (`FilterActivePods`, `ActivePods`) of Kubernetes 1.36.
@@ -7,32 +7,32 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 
-/// Keeps a pod from vanishing before its end has been counted.
+/// The finalizer that keeps a pod until its end has been counted.
 pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
-/// Which completion of an Indexed Job a pod works on.
+/// The annotation with a pod's completion index in an Indexed Job.
 pub const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
 
-/// The pod's phase, empty where it has no status yet.
+/// Returns the pod's phase; empty if it has no status yet.
 pub fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("")
 }
 
-/// Somebody asked for the pod's deletion.
+/// Returns whether the pod is being deleted.
 pub fn is_deleted(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-/// Neither ended nor on its way out.
+/// Returns whether the pod has neither ended nor is being deleted.
 pub fn is_active(pod: &Pod) -> bool {
     !matches!(phase(pod), "Succeeded" | "Failed") && !is_deleted(pod)
 }
 
-/// On its way out and still running.
+/// Returns whether the pod is being deleted and has not ended.
 pub fn is_terminating(pod: &Pod) -> bool {
     !matches!(phase(pod), "Succeeded" | "Failed") && is_deleted(pod)
 }
 
-/// Its condition `Ready` is True.
+/// Returns whether its condition `Ready` is True.
 pub fn is_ready(pod: &Pod) -> bool {
     conditions(pod).iter().any(|c| c.type_ == "Ready" && c.status == "True")
 }
@@ -41,8 +41,8 @@ fn conditions(pod: &Pod) -> &[k8s_openapi::api::core::v1::PodCondition] {
     pod.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default()
 }
 
-/// A replacement may be created only once the old pod has ended (`podReplacementPolicy`, its default, and what
-/// `podFailurePolicy` implies).
+/// Returns whether a replacement may be created only after the old pod has ended (`podReplacementPolicy`;
+/// `podFailurePolicy` changes its default).
 pub fn replaces_only_failed(job: &Job) -> bool {
     let spec = job.spec.as_ref();
     match spec.and_then(|s| s.pod_replacement_policy.as_deref()) {
@@ -51,28 +51,29 @@ pub fn replaces_only_failed(job: &Job) -> bool {
     }
 }
 
-/// The pod counts as failed. A pod that was deleted may never reach the phase Failed, so that it counts at once unless
-/// the Job waits for the end of each pod.
+/// Returns whether the pod counts as failed. A deleted pod may never reach the phase Failed, so it counts at once
+/// unless the Job waits for the end of each pod.
 pub fn is_failed(pod: &Pod, only_failed: bool) -> bool {
     phase(pod) == "Failed" || (!only_failed && is_deleted(pod) && phase(pod) != "Succeeded")
 }
 
-/// The pod's end has not been counted, or the counting is not yet confirmed.
+/// Returns whether the pod has the tracking finalizer: its end is not counted, or the count is not yet confirmed.
 pub fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().flatten().any(|f| f == TRACKING_FINALIZER)
 }
 
-/// The completion index that the pod works on.
+/// Returns the pod's completion index.
 pub fn index(pod: &Pod) -> Option<i32> {
     pod.metadata.annotations.as_ref()?.get(INDEX_ANNOTATION)?.parse().ok().filter(|index| *index >= 0)
 }
 
-/// The pod's uid, empty for one that was never stored.
+/// Returns the pod's uid; empty if it was never stored.
 pub fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or("")
 }
 
-/// When the pod ended: its last container's end, else when it stopped being ready, was deleted, or was created.
+/// Returns when the pod ended: the end of its last container, or else when it stopped being ready, was deleted, or was
+/// created.
 pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
     let statuses = pod.status.as_ref().and_then(|s| s.container_statuses.as_deref()).unwrap_or_default();
     let ends: Option<Vec<Timestamp>> = statuses
@@ -88,7 +89,7 @@ pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
         .or_else(|| Some(pod.metadata.creation_timestamp.as_ref()?.0))
 }
 
-/// Container restarts so far, of a pod that has not ended.
+/// Returns the number of container restarts of a pod that has not ended; otherwise 0.
 pub fn restarts(pod: &Pod) -> i32 {
     if !matches!(phase(pod), "Running" | "Pending") {
         return 0;
@@ -100,7 +101,7 @@ pub fn restarts(pod: &Pod) -> i32 {
     of(&status.init_container_statuses).saturating_add(of(&status.container_statuses))
 }
 
-/// Sorts so that the pods with least to lose come first: not yet placed, not yet running, not ready, youngest.
+/// Sorts pods by what they would lose, least first: not yet placed, not yet running, not ready, youngest.
 pub fn cheapest_first(pods: &mut [&Pod]) {
     pods.sort_by_key(|pod| {
         let placed = pod.spec.as_ref().is_some_and(|s| s.node_name.is_some());

@@ -1,7 +1,7 @@
 //! `podFailurePolicy` and `successPolicy`. Pure.
 //!
-//! Rules: `pkg/controller/job/{pod_failure_policy,success_policy}.go` of Kubernetes 1.36. The action `FailIndex` belongs
-//! to `backoffLimitPerIndex`, which is not served.
+//! Rules: `pkg/controller/job/{pod_failure_policy,success_policy}.go` of Kubernetes 1.36. The action `FailIndex`
+//! belongs to `backoffLimitPerIndex`, which is not supported.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +12,18 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::indexes;
 
-/// What the policy says about a failed pod.
+/// The policy's decision about a failed pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// No rule matches, or the rule says so: it counts towards `backoffLimit`.
+    /// The failure counts towards `backoffLimit`: no rule matches, or the rule says so.
     Count,
-    /// It does not count.
+    /// The failure does not count.
     Ignore,
     /// The whole Job fails, with this message.
     FailJob(String),
 }
 
-/// Judges a failed pod by the first rule that matches.
+/// Decides about a failed pod by the first matching rule.
 pub fn judge(job: &Job, pod: &Pod) -> Verdict {
     let rules =
         job.spec.as_ref().and_then(|s| s.pod_failure_policy.as_ref()).map_or(&[][..], |p| p.rules.as_slice());
@@ -40,7 +40,7 @@ pub fn judge(job: &Job, pod: &Pod) -> Verdict {
     Verdict::Count
 }
 
-/// What of the pod matches the rule, in upstream's words.
+/// Returns how the pod matches the rule, in upstream's words; `None` if it does not.
 fn matching(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let name = pod.metadata.name.as_deref().unwrap_or_default();
@@ -72,12 +72,12 @@ fn exit_of<'a>(
     }
     let code = status.state.as_ref()?.terminated.as_ref()?.exit_code;
     let listed = wanted.values.contains(&code);
-    // Success is no failure, whatever `NotIn` says.
+    // Exit code 0 never matches, not even with `NotIn`.
     let matches = code != 0 && if wanted.operator == "In" { listed } else { !listed };
     matches.then_some((status.name.as_str(), code))
 }
 
-/// The first rule of the success policy that these succeeded indexes fulfil.
+/// Returns the first rule of the success policy that the succeeded indexes fulfill.
 pub fn fulfilled(policy: &SuccessPolicy, succeeded: &BTreeSet<i32>, completions: i32) -> Option<usize> {
     policy.rules.iter().position(|rule| {
         let (hits, all) = match &rule.succeeded_indexes {

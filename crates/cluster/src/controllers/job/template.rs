@@ -1,4 +1,4 @@
-//! A pod from a Job's template: name prefix, labels, owner, finalizer, completion index. Pure.
+//! Creates a pod from a Job's template: name prefix, labels, owner, finalizer, completion index. Pure.
 //!
 //! Rules: `pkg/controller/controller_utils.go` (`GetPodFromTemplate`), `pkg/controller/job/indexed_job_utils.go`
 //! (`addCompletionIndexEnvVariable`, `podGenerateNameWithIndex`) of Kubernetes 1.36.
@@ -11,10 +11,10 @@ use kube::api::ObjectMeta;
 use super::pods::{INDEX_ANNOTATION, TRACKING_FINALIZER};
 
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
-/// Longest prefix that leaves room for the five random characters of a generated name.
+/// The longest prefix that leaves room for the five random characters of a generated name.
 const PREFIX_MAX: usize = 58;
 
-/// The pod for one completion; `index` for Indexed Jobs only.
+/// Creates the pod for one completion; `index` is for Indexed Jobs only.
 pub fn pod(job: &Job, index: Option<i32>) -> Pod {
     let template = job.spec.as_ref().map(|s| s.template.clone()).unwrap_or_default();
     let mut metadata = template.metadata.unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Decisions of the Job controller, by tables: a Job and its pods in, a line of text per part of the plan out.
+//! Table tests of the Job controller's decisions: input is a Job and its pods, output a line of text per part of the
+//! plan.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -28,8 +29,8 @@ fn job(spec: Value, status: Value) -> Job {
     .unwrap()
 }
 
-/// `name phase flags…`: t tracked by the finalizer, d deleted, r ready, `i3` index 3, `x7` ended with exit code 7 at
-/// 10 s before now, `R2` restarted twice.
+/// Parses `name phase flags…`: t has the tracking finalizer, d deleted, r ready, `i3` index 3, `x7` ended with exit
+/// code 7 10 s ago, `R2` restarted twice.
 fn pod(text: &str) -> Arc<Pod> {
     let mut words = text.split(' ');
     let (name, phase) = (words.next().unwrap(), words.next().unwrap());
@@ -490,7 +491,7 @@ fn failure_policy_ignores_counts_or_ends() {
 
 type Write = Box<dyn FnOnce(&mut Job, &mut Vec<Arc<Pod>>)>;
 
-/// Every prefix of writes may be lost: from any point the counters come out the same.
+/// A crash may lose all writes after any point; the counters must come out the same.
 #[test]
 fn a_crash_between_any_two_writes_never_counts_twice() {
     for crash in 0..6 {
@@ -514,7 +515,7 @@ fn a_crash_between_any_two_writes_never_counts_twice() {
             for step in steps {
                 writes += 1;
                 if writes == crash {
-                    // The process dies before this write; it starts again from what is stored.
+                    // The process dies before this write, and restarts from what is stored.
                     backoff = None;
                     break;
                 }
@@ -528,7 +529,7 @@ fn a_crash_between_any_two_writes_never_counts_twice() {
 }
 
 #[test]
-fn pods_are_made_as_upstream_makes_them() {
+fn pods_match_those_of_upstream() {
     let indexed = template::pod(&job(json!({}), json!({})), Some(3));
     assert_eq!(
         serde_json::to_value(&indexed).unwrap(),

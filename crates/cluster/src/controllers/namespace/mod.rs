@@ -1,8 +1,10 @@
-//! The namespace controller: empties a namespace that is being deleted, of every kind, and then lets it go; and gives
-//! each living one what clients expect there: the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
+//! The namespace controller. It empties a namespace that is being deleted, across all kinds, and then removes its
+//! finalizer. In every other namespace it creates the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`,
+//! which clients expect.
 //!
-//! Rules: `pkg/controller/namespace/deletion`, `pkg/controller/serviceaccount`, `rootcacertpublisher` of Kubernetes 1.36.
-//! It looks again whenever an object of a namespace is gone; what is left is read live, never from a cache.
+//! Rules: `pkg/controller/namespace/deletion`, `pkg/controller/serviceaccount`, `rootcacertpublisher` of Kubernetes
+//! 1.36. Each removal of an object in the namespace leads to another check, which reads the remaining objects live,
+//! never from a cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,35 +23,35 @@ use super::{Error, allow, refusal};
 use crate::supervision::Scope;
 use report::Remains;
 
-/// It is there already, or the namespace is going.
+/// Responses that need no retry: the object exists already, or the namespace is being deleted.
 const SETTLED: [u16; 3] = [403, 404, 409];
-/// Namespaces worked on at once.
+/// Namespaces processed concurrently.
 const CONCURRENCY: usize = 8;
-/// A namespace that is being deleted is looked at again after this long even if no change was seen.
+/// Interval for checking a namespace that is being deleted, even if no change was seen.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// `spec.finalizers` entry that holds a namespace until it is empty.
+/// The entry of `spec.finalizers` that keeps a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
 const ACCOUNT: &str = "default";
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// What the controller works with.
+/// The controller's dependencies.
 #[derive(Clone)]
 pub struct Hands {
     /// The API.
     pub client: Client,
-    /// The API, as who makes service accounts.
+    /// The API, under the identity that creates service accounts.
     pub accounts: Client,
-    /// The API, as who publishes the certificate authority.
+    /// The API, under the identity that publishes the certificate authority.
     pub certificates: Client,
     /// Every namespace.
     pub namespaces: Cache<Namespace>,
     /// Every kind.
     pub kinds: Kinds,
-    /// The API's certificate authority in PEM, for `kube-root-ca.crt`; None: no such ConfigMap is made.
+    /// The API's certificate authority in PEM, for `kube-root-ca.crt`; if `None`, the ConfigMap is not created.
     pub root_ca: Option<String>,
 }
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<String>> = Arc::default();
     let to = queue.clone();
@@ -71,7 +73,7 @@ pub async fn run(hands: Hands, scope: Scope) {
     work(queue, CONCURRENCY, scope, |name| step(&hands, name)).await;
 }
 
-/// The namespace of an object that is gone, if that matters: the namespace is ending, or we made the object.
+/// Returns the namespace of a removed object, if it is being deleted or this controller had created the object.
 fn worth_a_look(change: &MetaChange, namespaces: &Cache<Namespace>) -> Option<String> {
     let old = change.old.filter(|_| change.new.is_none())?;
     let name = old.namespace.clone()?;
@@ -102,7 +104,7 @@ async fn step(hands: &Hands, name: String) -> Result<Option<Duration>, Error> {
     Ok(Some(LOOK_AGAIN))
 }
 
-/// Creates what every namespace has.
+/// Creates the objects that every namespace has.
 async fn furnish(hands: &Hands, namespace: &str) -> Result<(), Error> {
     let metadata = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     let account = ServiceAccount { metadata: metadata(ACCOUNT), ..ServiceAccount::default() };
@@ -117,8 +119,8 @@ async fn furnish(hands: &Hands, namespace: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks for the deletion of everything in the namespace and says what is still there. Pods go first, and the rest stays
-/// until they have gone: what they rely on must not vanish under them (KEP-5080).
+/// Deletes everything in the namespace and returns what is still there. Pods are deleted first, and all else only once
+/// they are gone, because running pods rely on it (KEP-5080).
 async fn clear(hands: &Hands, namespace: &str) -> Remains {
     let mut remains = Remains::default();
     let is_pods = |served: &Served| served.resource.group.is_empty() && served.resource.plural == "pods";
@@ -159,7 +161,7 @@ async fn clear_kind(
     Ok(())
 }
 
-/// Takes our finalizer off; the API then removes the namespace.
+/// Removes our finalizer, upon which the API removes the namespace.
 async fn finalize(hands: &Hands, namespace: &Namespace) -> Result<(), Error> {
     let mut next = namespace.clone();
     if let Some(list) = next.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {

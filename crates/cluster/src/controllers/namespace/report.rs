@@ -1,4 +1,4 @@
-//! What is left in a namespace that is being deleted, as its conditions say it. Pure.
+//! The conditions that report what is left in a namespace that is being deleted. Pure.
 //!
 //! Rules: `pkg/controller/namespace/deletion/status_condition_utils.go` of Kubernetes 1.36.
 
@@ -8,25 +8,25 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NamespaceCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// What a look found.
+/// The result of one attempt to empty a namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Remains {
     /// Objects left, by `plural.group`.
     pub objects: BTreeMap<String, usize>,
     /// Objects left, by finalizer.
     pub finalizers: BTreeMap<String, usize>,
-    /// What could not be deleted or listed.
+    /// Failed deletions and lists.
     pub failures: Vec<String>,
 }
 
 impl Remains {
-    /// Nothing is left and nothing went wrong.
+    /// Returns whether nothing is left and nothing failed.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.failures.is_empty()
     }
 }
 
-/// The five conditions that upstream writes; times move only when a status changes.
+/// Returns the five conditions that upstream writes. Transition times change only with a status.
 pub fn conditions(
     remains: &Remains,
     known: &[NamespaceCondition],
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_said() {
+    fn conditions_report_what_is_left() {
         let remains = Remains {
             objects: [("pods.".to_owned(), 2), ("jobs.batch".to_owned(), 1)].into(),
             finalizers: [("example.com/hold".to_owned(), 2)].into(),

@@ -1,4 +1,4 @@
-//! What a node's silence means for it and for its pods. Pure.
+//! The effects of a node's silence on the node and its pods. Pure.
 //!
 //! Rules: `pkg/controller/nodelifecycle` and `pkg/controller/tainteviction` of Kubernetes 1.36.
 
@@ -11,13 +11,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::scheduler::selectors::tolerates;
 
 const PREFIX: &str = "node.kubernetes.io/";
-/// Conditions that go Unknown with a lost node.
+/// The conditions that become Unknown when a node is lost.
 const WATCHED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
-/// Taints that this controller puts on and takes off.
+/// The taints that this controller adds and removes.
 const OWN_TAINTS: [&str; 6] =
     ["not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "unschedulable"];
 
-/// The node's conditions once it is lost; None: they say so already.
+/// Returns the conditions of a lost node; `None` if it has them already.
 pub fn lost_conditions(node: &Node, now: Timestamp) -> Option<Vec<NodeCondition>> {
     let mut conditions = node.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
     let before = conditions.clone();
@@ -43,7 +43,8 @@ pub fn lost_conditions(node: &Node, now: Timestamp) -> Option<Vec<NodeCondition>
     (conditions != before).then_some(conditions)
 }
 
-/// The taints that the node's conditions and `unschedulable` ask for, beside those of others; None: they are there.
+/// Returns the node's taints: those that its conditions and `unschedulable` require, and those of other owners. Returns
+/// `None` if nothing changes.
 pub fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     let spec = node.spec.clone().unwrap_or_default();
     let known = spec.taints.unwrap_or_default();
@@ -85,7 +86,7 @@ pub fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     (!same).then_some(next)
 }
 
-/// How much longer the pod may stay on the node; None: for ever.
+/// Returns how much longer the pod may stay on the node; `None` if forever.
 pub fn eviction(pod: &Pod, node: &Node, now: Timestamp) -> Option<Duration> {
     let taints = node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default();
     let tolerations = pod.spec.as_ref().and_then(|s| s.tolerations.as_deref()).unwrap_or_default();
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_node_says_so_once() {
+    fn a_lost_node_is_marked_once() {
         let mut lost = node("True", json!({}));
         let conditions = lost_conditions(&lost, at(9)).unwrap();
         let text: Vec<String> = conditions

@@ -1,9 +1,9 @@
-//! Node lifecycle: a node whose Lease is not renewed goes Ready=Unknown, is tainted, and its pods are evicted when they
-//! tolerate that no longer.
+//! Node lifecycle: a node whose Lease is not renewed becomes Ready=Unknown and is tainted. Its pods are evicted when
+//! they no longer tolerate that.
 //!
-//! Renewals are timed by this process's monotonic clock from when they were seen, so that neither a jump of the wall
-//! clock nor a suspended machine loses a node. Nothing is polled: each node is looked at when it changes and when its
-//! grace ends.
+//! This process times renewals with its monotonic clock from when it sees them, so neither a jump of the wall clock nor
+//! a suspended machine loses a node. Nothing is polled: each node is checked when it changes and when its grace period
+//! ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,14 +26,14 @@ use super::{Error, allow};
 use crate::scheduler::snapshot::{has_ended, node_name};
 use crate::supervision::Scope;
 
-/// It is gone, or a namesake took its place.
+/// Responses that need no retry: the object is gone, or another has its name.
 const SETTLED: [u16; 2] = [404, 409];
-/// Nodes worked on at once.
+/// Nodes processed concurrently.
 const CONCURRENCY: usize = 8;
-/// Namespace of the nodes' Leases.
+/// The namespace of the nodes' Leases.
 const LEASES: &str = "kube-node-lease";
 
-/// What the controller works with.
+/// The controller's dependencies.
 #[derive(Clone)]
 pub struct Hands {
     /// The API.
@@ -44,16 +44,16 @@ pub struct Hands {
     pub pods: Cache<Pod>,
     /// Every Lease.
     pub leases: Cache<Lease>,
-    /// For events.
+    /// Records Events.
     pub recorder: Recorder,
-    /// How long a node may give no sign of life.
+    /// How long a node may be silent.
     pub grace: Duration,
 }
 
-/// The last sign of life of each node, and when it was seen.
+/// The last heartbeat of each node, and when it was seen.
 type Signs = Mutex<HashMap<String, (Option<Timestamp>, Instant)>>;
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<String>> = Arc::default();
     let to = queue.clone();
@@ -111,7 +111,7 @@ async fn step(hands: &Hands, signs: &Signs, name: String) -> Result<Option<Durat
     Ok([left, next_eviction].into_iter().flatten().min())
 }
 
-/// How long the node has given no sign of life.
+/// Returns how long the node has been silent.
 fn silence(hands: &Hands, signs: &Signs, node: &Node) -> Duration {
     let name = node.name_any();
     let lease = hands.leases.get(&Key::new(LEASES, &name));
@@ -170,7 +170,7 @@ async fn write_taints(
     Ok(Arc::new(written))
 }
 
-/// Evicts the pods whose time on the node is over; returns when the next one's is.
+/// Evicts the pods whose time on the node is over. Returns the time until the next eviction.
 async fn evict(hands: &Hands, node: &Node) -> Result<Option<Duration>, Error> {
     let mut next: Option<Duration> = None;
     for pod in pods_on(hands, &node.name_any()) {

@@ -1,7 +1,7 @@
-//! Which pods a set takes on, lets go, creates and deletes, and what it counts. Pure.
+//! Decides which pods a set adopts, releases, creates and deletes, and computes its counts. Pure.
 //!
-//! Rules: `pkg/controller/replicaset/{replica_set,replica_set_utils}.go` and
-//! `pkg/controller/controller_ref_manager.go` of Kubernetes 1.36.
+//! Rules: `pkg/controller/replicaset/{replica_set,replica_set_utils}.go` and `pkg/controller/controller_ref_manager.go`
+//! of Kubernetes 1.36.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,41 +13,41 @@ use super::kinds::{Counts, Wanted};
 use crate::controllers::job::pods::{cheapest_first, is_active, is_deleted, is_ready};
 use crate::scheduler::selectors::labels_match;
 
-/// Pods created or deleted in one step (upstream's `BurstReplicas`).
+/// The most pods created or deleted in one step (upstream's `BurstReplicas`).
 pub const BURST: usize = 500;
 
-/// What is known of a set.
+/// The input of the decision.
 pub struct Seen<'a> {
     /// Its uid.
     pub uid: &'a str,
-    /// Its deletion has been asked for.
+    /// Whether it is being deleted.
     pub is_deleted: bool,
-    /// What it asks for.
+    /// Its desired state.
     pub wanted: &'a Wanted,
     /// Every pod of its namespace.
     pub pods: &'a [Arc<Pod>],
-    /// The present time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// What is to be done.
+/// The actions of one step.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Pods without a controller that it takes on.
+    /// Pods without a controller to adopt.
     pub adopt: Vec<Arc<Pod>>,
-    /// Pods of its own that it no longer selects.
+    /// Own pods that are no longer selected, to release.
     pub release: Vec<Arc<Pod>>,
-    /// How many to create.
+    /// The number of pods to create.
     pub create: usize,
-    /// Which to delete.
+    /// The pods to delete.
     pub delete: Vec<Arc<Pod>>,
-    /// What is there now.
+    /// The current counts.
     pub counts: Counts,
-    /// When to look again: a ready pod becomes available.
+    /// When to run again, because a ready pod becomes available.
     pub again: Option<Duration>,
 }
 
-/// Decides.
+/// Decides the next step.
 pub fn decide(seen: &Seen<'_>) -> Plan {
     let mut plan = Plan::default();
     let mut kept: Vec<&Arc<Pod>> = Vec::new();
@@ -84,7 +84,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan {
     plan
 }
 
-/// Whether the pod is one that the set asks for.
+/// Returns whether the set selects the pod.
 pub fn selects(wanted: &Wanted, pod: &Pod) -> bool {
     let labels = pod.metadata.labels.clone().unwrap_or_default();
     wanted.selector.as_ref().is_some_and(|selector| labels_match(selector, &labels))
@@ -108,7 +108,7 @@ fn count(seen: &Seen<'_>, kept: &[&Arc<Pod>], plan: &mut Plan) {
     }
 }
 
-/// How long a ready pod must stay ready before it counts as available.
+/// Returns how much longer a ready pod must stay ready before it counts as available.
 fn left(seen: &Seen<'_>, pod: &Pod) -> Option<Duration> {
     let seconds = seen.wanted.min_ready_seconds;
     if seconds == 0 {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_are_taken_on_and_strangers_let_go() {
+    fn matching_orphans_are_adopted_and_others_released() {
         let pods = [
             pod("mine", Some("u"), "a", true),
             pod("strayed", Some("u"), "b", true),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_not_ready_goes_first() {
+    fn unready_pods_are_deleted_first() {
         let pods = [pod("a", Some("u"), "a", true), pod("b", Some("u"), "a", false)];
         assert_eq!(names(&plan(&wanted(1, 0), &pods, false).delete), ["b"]);
     }

@@ -1,4 +1,4 @@
-//! What a ReplicaSet and a ReplicationController say alike: how many pods, which, made of what.
+//! What ReplicaSets and ReplicationControllers have in common: replicas, selector, template and counts.
 
 use std::fmt::Debug;
 
@@ -13,38 +13,38 @@ use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The condition of a set whose pods cannot be created or deleted.
+/// The condition of a set whose pods could not be created or deleted.
 const FAILURE: &str = "ReplicaFailure";
 
-/// What is wanted.
+/// The desired state of a set.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// How many pods.
+    /// The number of pods.
     pub replicas: i32,
-    /// Which pods are its own; without, none are.
+    /// Selects its pods; if `None`, it has no pods.
     pub selector: Option<LabelSelector>,
-    /// What a new pod is made of.
+    /// The template of new pods.
     pub template: PodTemplateSpec,
-    /// Seconds for which a pod must have been ready before it counts as available.
+    /// Seconds for which a pod must be ready before it counts as available.
     pub min_ready_seconds: i32,
 }
 
-/// What is there, as the status says it.
+/// The observed state of a set, as its status reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Pods that have neither ended nor are being deleted.
+    /// Pods that have not ended and are not being deleted.
     pub replicas: i32,
-    /// Of these, those that have every label of the template.
+    /// Of these, pods with every label of the template.
     pub fully_labeled: i32,
-    /// Of these, those that are ready.
+    /// Of these, ready pods.
     pub ready: i32,
-    /// Of these, those that have been ready for long enough.
+    /// Of these, pods that have been ready for long enough.
     pub available: i32,
     /// Why the last creation or deletion failed: reason and message.
     pub failure: Option<(&'static str, String)>,
 }
 
-/// A kind that keeps a number of pods.
+/// A kind that maintains a number of pods.
 pub trait Replicated:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
@@ -55,13 +55,13 @@ pub trait Replicated:
     + Sync
     + 'static
 {
-    /// Its `kind` in an owner's reference.
+    /// Its `kind` in an owner reference.
     const KIND: &str;
 
-    /// What it asks for.
+    /// Returns its desired state.
     fn wanted(&self) -> Wanted;
 
-    /// The object with this status; None where its status says so already.
+    /// Returns the object with its status updated; `None` if the status does not change.
     fn with(&self, counts: &Counts, now: Timestamp) -> Option<Self>;
 }
 
@@ -146,7 +146,8 @@ impl Replicated for ReplicationController {
     }
 }
 
-/// The conditions with a ReplicaFailure as the counts have it; one that is there keeps its time. None is left out.
+/// Returns the conditions with ReplicaFailure as in the counts. An existing one keeps its time. Returns `None` if there
+/// are none.
 fn with_failure<C>(
     before: Option<Vec<C>>,
     counts: &Counts,
@@ -163,7 +164,7 @@ fn with_failure<C>(
     Some(conditions).filter(|all| !all.is_empty())
 }
 
-/// Zero is left out.
+/// Returns `None` for zero.
 fn some(number: i32) -> Option<i32> {
     Some(number).filter(|number| *number != 0)
 }

@@ -1,7 +1,7 @@
-//! Keeps the number of pods that a ReplicaSet or a ReplicationController asks for, as kube-controller-manager's
-//! controllers of these names: observe, decide (pure), apply.
+//! Maintains the number of pods of a ReplicaSet or a ReplicationController, as kube-controller-manager's controllers of
+//! these names: observe, decide (pure), apply.
 //!
-//! Sets and pods come in through the shared caches; pods, owners' references, status and events go out.
+//! Input: sets and pods from the shared caches. Output: pods, owner references, status and Events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use super::{Error, allow, refusal};
 use crate::supervision::Scope;
 use decide::{Plan, Seen, decide};
 
-/// Sets worked on at once.
+/// Sets processed concurrently.
 const CONCURRENCY: usize = 16;
-/// Requests under way at once for one set.
+/// Concurrent requests for one set.
 const REQUESTS: usize = 32;
-/// Longest prefix that leaves room for the five random characters of a generated name.
+/// The longest prefix that leaves room for the five random characters of a generated name.
 const PREFIX_MAX: usize = 57;
 
-/// What the controller works with.
+/// The controller's dependencies.
 #[derive(Clone)]
 pub struct Hands<K> {
     /// The API.
@@ -41,11 +41,11 @@ pub struct Hands<K> {
     pub sets: Cache<K>,
     /// Every pod.
     pub pods: Cache<Pod>,
-    /// For events.
+    /// Records Events.
     pub recorder: Recorder,
 }
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run<K: Replicated>(hands: Hands<K>, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
@@ -68,7 +68,7 @@ pub async fn run<K: Replicated>(hands: Hands<K>, scope: Scope) {
     work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
 }
 
-/// Asks for work on the sets that a pod's change concerns: its controller, or whoever selects an orphan.
+/// Enqueues the sets that a pod's change concerns: its controller, or the sets that select a pod without one.
 fn concerned<K: Replicated>(sets: &Cache<K>, pod: &Pod, queue: &Queue<Key>) {
     let namespace = pod.namespace().unwrap_or_default();
     let controller = pod.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
@@ -100,7 +100,7 @@ async fn step<K: Replicated>(hands: &Hands<K>, key: Key) -> Result<Option<Durati
         let api: Api<K> = Api::namespaced(hands.client.clone(), &key.namespace);
         match api.replace_status(&key.name, &PostParams::default(), &changed).await {
             Ok(written) => hands.sets.learn(written),
-            // Deleted meanwhile: the watch will say so.
+            // Deleted meanwhile; the watch will deliver that.
             Err(error) if refusal(&error) == Some(404) => {}
             Err(error) => return Err(error.into()),
         }
@@ -108,7 +108,7 @@ async fn step<K: Replicated>(hands: &Hands<K>, key: Key) -> Result<Option<Durati
     failed.map_or(Ok(plan.again), Err)
 }
 
-/// Carries the plan out, all that can be; gives the first refusal.
+/// Carries out as much of the plan as possible. Returns the first error.
 async fn apply<K: Replicated>(hands: &Hands<K>, set: &K, plan: &mut Plan) -> Option<Error> {
     let api: Api<Pod> = Api::namespaced(hands.client.clone(), &set.namespace().unwrap_or_default());
     let mut failed = None;
@@ -118,7 +118,7 @@ async fn apply<K: Replicated>(hands: &Hands<K>, set: &K, plan: &mut Plan) -> Opt
         }
     }
     if failed.is_some() {
-        // Whose pods they are is not settled: no count can be trusted.
+        // The ownership of pods is unsettled, so no count can be trusted.
         return failed;
     }
     for error in delete(hands, &api, set, &plan.delete).await {
@@ -141,7 +141,7 @@ async fn change_owner<K: Replicated>(
             hands.pods.learn(pod);
             Ok(())
         }
-        // Gone, or a namesake took its place.
+        // Gone, or another pod has its name.
         Err(error) if matches!(refusal(&error), Some(404 | 409 | 422)) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -171,7 +171,7 @@ async fn delete<K: Replicated>(hands: &Hands<K>, api: &Api<Pod>, set: &K, pods: 
     failed
 }
 
-/// Deletes a pod; one that is left, because it ends gracefully, is given.
+/// Deletes a pod. Returns the pod if it still exists because it ends gracefully.
 async fn delete_one(api: Api<Pod>, pod: Arc<Pod>) -> (String, Result<Option<Pod>, kube::Error>) {
     let precondition = Preconditions { uid: pod.uid(), resource_version: None };
     let name = pod.name_any();
@@ -179,7 +179,7 @@ async fn delete_one(api: Api<Pod>, pod: Arc<Pod>) -> (String, Result<Option<Pod>
     (name, reply.map(|reply| reply.left()))
 }
 
-/// Creates pods in batches of 1, 2, 4, …, so that a refusal that meets them all is met once (upstream's slow start).
+/// Creates pods in batches of 1, 2, 4, …, so that an error common to all is hit only once (upstream's slow start).
 async fn create<K: Replicated>(hands: &Hands<K>, api: &Api<Pod>, set: &K, count: usize) -> Option<Error> {
     let pod = new_pod(set);
     let (mut left, mut batch) = (count, 1);
@@ -210,7 +210,7 @@ async fn create_one(api: Api<Pod>, pod: Pod) -> Result<Pod, kube::Error> {
     api.create(&PostParams::default(), &pod).await
 }
 
-/// A pod from the template (`GetPodFromTemplate`).
+/// Creates a pod from the template (`GetPodFromTemplate`).
 fn new_pod<K: Replicated>(set: &K) -> Pod {
     let template = set.wanted().template;
     let metadata = template.metadata.unwrap_or_default();

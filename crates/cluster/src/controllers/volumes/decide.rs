@@ -1,7 +1,7 @@
-//! What a claim and a volume need next. Pure.
+//! Decides the next step for a claim or a volume. Pure.
 //!
-//! Rules: `pkg/controller/volume/persistentvolume/{pv_controller,pv_controller_base}.go` and
-//! `pkg/volume/util` (matching) of Kubernetes 1.36.
+//! Rules: `pkg/controller/volume/persistentvolume/{pv_controller,pv_controller_base}.go` and `pkg/volume/util`
+//! (matching) of Kubernetes 1.36.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use crate::scheduler::resources::amount;
 use crate::scheduler::selectors::{labels_match, node_matches};
 
-/// Who makes volumes here: directories of the cluster's state.
+/// The provisioner of this cluster: its volumes are directories of the cluster's state.
 pub const PROVISIONER: &str = "training.opendatahub.io/local";
-/// Where the scheduler writes the node of a claim's first pod.
+/// The annotation in which the scheduler records the node of a claim's first pod.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// On a StorageClass: claims that name none get it.
+/// The annotation of the StorageClass for claims that name none.
 pub const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// Everything that a decision looks at.
+/// The input of the decisions.
 pub struct Seen {
-    /// Every volume, in order of name.
+    /// Every volume, ordered by name.
     pub volumes: Vec<Arc<PersistentVolume>>,
     /// Every class.
     pub classes: Vec<Arc<StorageClass>>,
@@ -29,28 +29,28 @@ pub struct Seen {
     pub node: Option<Arc<Node>>,
 }
 
-/// The next thing to do for a claim.
+/// The next step for a claim.
 #[derive(Debug, PartialEq)]
 pub enum ClaimStep {
-    /// Nothing; it is as it should be.
+    /// Nothing to do.
     Rest,
-    /// Give it the default class.
+    /// Set the default class.
     SetClass(String),
-    /// Give it this volume.
+    /// Bind it to this volume.
     Bind(Arc<PersistentVolume>),
-    /// Make a volume for it.
+    /// Provision a volume for it.
     Provision(Arc<StorageClass>),
-    /// Its volume has grown, or is to grow to this size.
+    /// Record this size: its volume has grown, or is to grow.
     Resize(Quantity),
-    /// Its volume is gone.
+    /// Mark it as lost: its volume is gone.
     Lost,
-    /// It waits: an event says why.
+    /// Keep waiting, with an Event that says why.
     Wait {
-        /// `Warning` instead of `Normal`.
+        /// Whether the Event's type is `Warning` rather than `Normal`.
         warning: bool,
-        /// For machines.
+        /// The Event's reason.
         reason: &'static str,
-        /// For people.
+        /// The Event's message.
         message: String,
     },
 }
@@ -59,27 +59,27 @@ fn wait(warning: bool, reason: &'static str, message: impl Into<String>) -> Clai
     ClaimStep::Wait { warning, reason, message: message.into() }
 }
 
-/// The storage that a claim asks for.
+/// Returns the storage that a claim requests.
 pub fn requested(claim: &PersistentVolumeClaim) -> Option<&Quantity> {
     claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage")
 }
 
-/// The storage that a volume has.
+/// Returns the storage that a volume has.
 pub fn capacity(volume: &PersistentVolume) -> Option<&Quantity> {
     volume.spec.as_ref()?.capacity.as_ref()?.get("storage")
 }
 
-/// In bytes; 0 where nothing is said.
+/// Returns the number of bytes; 0 for `None`.
 pub fn bytes(quantity: Option<&Quantity>) -> i64 {
     quantity.map_or(0, |quantity| amount("storage", quantity))
 }
 
-/// The name of the claim's class; None: not said.
+/// Returns the name of the claim's class; `None` if it names none.
 pub fn class_of(claim: &PersistentVolumeClaim) -> Option<&str> {
     claim.spec.as_ref()?.storage_class_name.as_deref()
 }
 
-/// The volume says that it belongs to this claim, by name at least.
+/// Returns whether the volume refers to this claim, by name and, if set, by uid.
 pub fn belongs_to(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let reference = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref());
     reference.is_some_and(|r| {
@@ -92,7 +92,7 @@ pub fn belongs_to(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> b
     })
 }
 
-/// What the claim needs next.
+/// Decides the next step for a claim.
 pub fn claim_step(claim: &PersistentVolumeClaim, seen: &Seen) -> ClaimStep {
     let named = claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).filter(|name| !name.is_empty());
     if let Some(named) = named {
@@ -183,7 +183,7 @@ fn name(class: &StorageClass) -> &str {
     class.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// A claim that names its volume.
+/// Decides the next step for a claim that names its volume.
 fn named_step(claim: &PersistentVolumeClaim, named: &str, seen: &Seen) -> ClaimStep {
     let volume = seen.volumes.iter().find(|v| v.metadata.name.as_deref() == Some(named));
     let status = claim.status.as_ref();
@@ -212,14 +212,14 @@ fn named_step(claim: &PersistentVolumeClaim, named: &str, seen: &Seen) -> ClaimS
     }
 }
 
-/// The volume that is meant for the claim, else the smallest that will do (`FindMatchingVolume`).
+/// Returns the volume reserved for the claim, or else the smallest one that fits (`FindMatchingVolume`).
 fn best_match(claim: &PersistentVolumeClaim, seen: &Seen) -> Option<Arc<PersistentVolume>> {
     let fitting = seen.volumes.iter().filter(|volume| fits(volume, claim, seen.node.as_deref()));
     fitting.min_by_key(|volume| (!belongs_to(volume, claim), bytes(capacity(volume)))).cloned()
 }
 
-/// The volume can be the claim's: it is free or meant for it, is of its class, large enough, has its access modes, and can be
-/// reached from the node, if there is one.
+/// Returns whether the volume can be bound to the claim: it is free or reserved for the claim, has the same class, is
+/// large enough, has the access modes, and is reachable from the node, if given.
 pub fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, node: Option<&Node>) -> bool {
     let (Some(of_volume), Some(of_claim)) = (volume.spec.as_ref(), claim.spec.as_ref()) else { return false };
     let meant = belongs_to(volume, claim);
@@ -236,7 +236,7 @@ pub fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, node: Opti
         && node.is_none_or(|node| reachable(volume, node))
 }
 
-/// The volume's node affinity allows the node.
+/// Returns whether the volume's node affinity allows the node.
 pub fn reachable(volume: &PersistentVolume, node: &Node) -> bool {
     let required = volume.spec.as_ref().and_then(|s| s.node_affinity.as_ref()?.required.as_ref());
     let labels = node.metadata.labels.clone().unwrap_or_default();
@@ -244,18 +244,18 @@ pub fn reachable(volume: &PersistentVolume, node: &Node) -> bool {
     required.is_none_or(|required| node_matches(required, name, &labels))
 }
 
-/// The next thing to do for a volume.
+/// The next step for a volume.
 #[derive(Debug, PartialEq, Eq)]
 pub enum VolumeStep {
-    /// Nothing.
+    /// Nothing to do.
     Rest,
-    /// `status.phase` becomes this.
+    /// Set `status.phase`.
     Phase(&'static str),
-    /// Its claim is gone, and it goes too.
+    /// Delete it, because its claim is gone.
     Delete,
 }
 
-/// What the volume needs next; `claim_lives`: the claim that it refers to is there, with the same uid.
+/// Decides the next step for a volume. `claim_lives`: whether the claim that it refers to exists, with the same uid.
 pub fn volume_step(volume: &PersistentVolume, claim_lives: bool) -> VolumeStep {
     let phase = volume.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or_default();
     let spec = volume.spec.as_ref();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_volume_that_will_do_is_taken() {
+    fn the_smallest_fitting_volume_is_bound() {
         let of = |uid: &str| json!({"spec": {"claimRef": {"namespace": "n", "name": "data", "uid": uid}}});
         for (name, volumes, expected) in [
             ("none", vec![], "provision"),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_decide_when_and_by_whom() {
+    fn classes_determine_binding_mode_and_provisioner() {
         let unsaid = claim(json!({"spec": {"storageClassName": null}}));
         let default = class(json!({"metadata": {"annotations": {DEFAULT_CLASS: "true"}}}));
         let delayed = class(json!({"volumeBindingMode": "WaitForFirstConsumer"}));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_claims_grow_and_are_lost() {
+    fn bound_claims_are_resized_or_lost() {
         let bound = |size: &str| {
             claim(json!({"spec": {"volumeName": "v", "resources": {"requests": {"storage": size}}},
                 "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}))

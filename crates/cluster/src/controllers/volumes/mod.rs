@@ -1,7 +1,7 @@
-//! Claims get volumes: those that an administrator made, or directories of the cluster's own state. What a pod uses stays until
-//! the pod is gone.
+//! Binds claims to volumes: existing ones of an administrator, or directories of the cluster's own state. A volume or
+//! claim in use by a pod is kept until the pod is gone.
 //!
-//! Decisions are [`decide`]'s; here they are carried out. What it must not do: remove a directory that it has not made.
+//! Carries out the decisions of [`decide`]. Must not remove a directory that it has not created.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::scheduler::snapshot::has_ended;
 use crate::supervision::Scope;
 use decide::{ClaimStep, PROVISIONER, SELECTED_NODE, Seen, VolumeStep, claim_step, volume_step};
 
-/// Claims and volumes worked on at once.
+/// Claims and volumes processed concurrently.
 const CONCURRENCY: usize = 4;
-/// It is gone, or changed meanwhile: the change brings it back.
+/// Responses that need no retry: the object is gone, or its change leads to another step.
 const SETTLED: [u16; 2] = [404, 409];
 const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
 const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-/// What the controller works with.
+/// The controller's dependencies.
 #[derive(Clone)]
 pub struct Hands {
     /// The API.
@@ -46,27 +46,27 @@ pub struct Hands {
     pub pods: Cache<Pod>,
     /// Every node.
     pub nodes: Cache<Node>,
-    /// For events.
+    /// Records Events.
     pub recorder: Recorder,
-    /// Where directories for volumes are made; None: nothing is provisioned.
+    /// The folder for volumes' directories; if `None`, nothing is provisioned.
     pub folder: Option<PathBuf>,
 }
 
-/// The StorageClass of the cluster's own directories.
+/// Returns the StorageClass of the cluster's own directories.
 pub fn default_class() -> Value {
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
         "metadata": {"name": "local", "annotations": {decide::DEFAULT_CLASS: "true"}}, "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true})
 }
 
-/// What is worked on: a claim by its key, or a volume by its name.
+/// The object to process: a claim by its key, or a volume by its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Task {
     Claim(Key),
     Volume(String),
 }
 
-/// Runs until the scope's end.
+/// Runs until the scope ends.
 pub async fn run(hands: Hands, scope: Scope) {
     let queue: Arc<Queue<Task>> = Arc::default();
     listen(&hands, &queue, &scope);
@@ -91,7 +91,7 @@ fn listen(hands: &Hands, queue: &Arc<Queue<Task>>, scope: &Scope) {
     hands.volumes.on_change(&scope.stop, move |change| {
         let Some(volume) = change.latest() else { return };
         to.add(Task::Volume(volume.name_any()));
-        // A volume that came, went or grew free may be what a claim waits for.
+        // A new, removed or freed volume may be what a claim waits for.
         for claim in claims.list() {
             to.add(Task::Claim(Key::of(claim.as_ref())));
         }
@@ -110,7 +110,7 @@ fn listen(hands: &Hands, queue: &Arc<Queue<Task>>, scope: &Scope) {
     });
 }
 
-/// The claims that a pod names.
+/// Returns the claims that a pod uses.
 pub fn claim_names(pod: &Pod) -> impl Iterator<Item = &str> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
@@ -132,11 +132,11 @@ async fn step(hands: &Hands, task: Task) -> Result<Option<Duration>, Error> {
     Ok(None)
 }
 
-/// The finalizers that the object should have; None: it has them.
+/// Returns the finalizers that the object should have; `None` if nothing changes.
 fn finalizers<K: Resource>(object: &K, name: &str, wanted: bool) -> Option<Vec<String>> {
     let mut list = object.meta().finalizers.clone().unwrap_or_default();
     let has = list.iter().any(|known| known == name);
-    // None may be added to what is being deleted.
+    // Finalizers may not be added during deletion.
     if has == wanted || (wanted && object.meta().deletion_timestamp.is_some()) {
         return None;
     }
@@ -197,7 +197,7 @@ async fn attend_claim(hands: &Hands, claim: &Arc<PersistentVolumeClaim>) -> Resu
     }
 }
 
-/// Takes in the answer to a write; a conflict or a loss comes back by the watch.
+/// Stores the reply to a write. A conflict or a removed object leads to another step through the watch.
 fn learn<K>(cache: &Cache<K>, written: Result<K, kube::Error>) -> Result<(), Error>
 where
     K: Resource,
@@ -216,7 +216,7 @@ fn reference(claim: &PersistentVolumeClaim) -> Value {
         "uid": claim.uid(), "resourceVersion": claim.resource_version()})
 }
 
-/// The volume first, then the claim: after a crash in between, the volume's word finds the claim again.
+/// Writes the volume before the claim: after a crash in between, the volume's reference leads back to the claim.
 async fn bind(
     hands: &Hands,
     claims: &Api<PersistentVolumeClaim>,
@@ -287,7 +287,7 @@ async fn provision(hands: &Hands, claim: &PersistentVolumeClaim, class: &Storage
     }
 }
 
-/// Anyone may write to a volume, as on a fresh disk that a provisioner hands out with mode 0777.
+/// Creates a volume's directory. Everyone may write to it, as on a new disk from a provisioner (mode 0777).
 async fn make_directory(path: PathBuf) -> std::io::Result<()> {
     let make = move || {
         std::fs::create_dir_all(&path)?;
@@ -296,7 +296,7 @@ async fn make_directory(path: PathBuf) -> std::io::Result<()> {
     tokio::task::spawn_blocking(make).await.map_err(std::io::Error::other)?
 }
 
-/// A directory has no size of its own: the new one is recorded.
+/// Records the new size; a directory has no size of its own.
 async fn resize(
     hands: &Hands,
     claims: &Api<PersistentVolumeClaim>,
@@ -344,7 +344,7 @@ async fn attend_volume(hands: &Hands, volume: &Arc<PersistentVolume>) -> Result<
     }
 }
 
-/// Removes the directory of a volume whose claim is gone, if it is ours, and then the volume.
+/// Removes the volume of a deleted claim, and first its directory if it is ours.
 async fn reclaim(hands: &Hands, api: &Api<PersistentVolume>, volume: &PersistentVolume) -> Result<(), Error> {
     let name = volume.name_any();
     let ours = volume.annotations().get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER);
@@ -372,7 +372,7 @@ async fn reclaim(hands: &Hands, api: &Api<PersistentVolume>, volume: &Persistent
     allow(&SETTLED, api.delete(&name, &DeleteParams::default().preconditions(only)).await)
 }
 
-/// Says once that a volume cannot be removed.
+/// Reports that a volume cannot be removed; repeated failures with the same reason are not reported again.
 async fn fail(
     hands: &Hands,
     api: &Api<PersistentVolume>,

@@ -1,4 +1,4 @@
-//! One container: start it, watch it, start it again as the restart policy says, end it gracefully.
+//! One container: starts it, watches it, restarts it according to the restart policy, and ends it gracefully.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,52 +21,52 @@ use crate::node::sandbox::protocol::{ContainerSpec, Exit, Failure, Limits, Secur
 use crate::node::status::State;
 use crate::node::streams::{Ends, Known, Live, feed};
 
-/// kubelet's back-off between restarts: none before the first, then this, doubling.
+/// kubelet's back-off between restarts: none before the first restart, then this delay, doubling each time.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(10);
 /// The longest back-off.
 const LAST_BACK_OFF: Duration = Duration::from_secs(300);
-/// A container that ran this long begins its back-off anew.
+/// A container that ran this long starts its back-off again from the beginning.
 const BACK_OFF_RESET: Duration = Duration::from_secs(600);
-/// Before a missing ConfigMap or Secret is looked for again; doubles.
+/// The first pause before a missing ConfigMap or Secret is looked up again; it doubles.
 const FIRST_CONFIG_RETRY: Duration = Duration::from_millis(500);
 /// The longest such pause.
 const LAST_CONFIG_RETRY: Duration = Duration::from_secs(10);
-/// Between two tries to have an image: the kubelet's.
+/// kubelet's pauses between two attempts to pull an image.
 const FIRST_PULL_RETRY: Duration = Duration::from_secs(10);
 const LAST_PULL_RETRY: Duration = Duration::from_secs(300);
-/// How long a container is in `ErrImagePull` before it backs off.
+/// How long a container is in `ErrImagePull` before `ImagePullBackOff`.
 const PULL_FAULT_SHOWN: Duration = Duration::from_secs(1);
-/// What a preStop hook leaves at least for SIGTERM (`minimumGracePeriodInSeconds`).
+/// The least time that SIGTERM gets after a preStop hook (`minimumGracePeriodInSeconds`).
 const LEAST_GRACE: Duration = Duration::from_secs(2);
 /// Bounds of a termination message (`pkg/kubelet/kuberuntime`).
 const MAX_MESSAGE_BYTES: usize = 4096;
 const MAX_MESSAGE_LOG_LINES: usize = 80;
 const MAX_MESSAGE_LOG_BYTES: usize = 2048;
-/// A machine that takes longer to bring an ended container's last words to its log has other troubles.
+/// How long to wait until the last output of an ended container is in its log.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// The exit code that containerd shows for a container that could not be started.
 const START_ERROR_CODE: i32 = 128;
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
-/// What part a container plays.
+/// The role of a container in its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Runs to its end before the next.
+    /// Runs to completion before the next one starts.
     Init,
     /// An init container that keeps running beside the others.
     Sidecar,
-    /// A container.
+    /// A regular container.
     Main,
 }
 
-/// The limits of a container that a node can enforce.
+/// Returns the container's CPU and memory limits, in billionths.
 pub fn limits(container: &Container) -> BTreeMap<&'static str, i128> {
     let table = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     ["cpu", "memory"].into_iter().filter_map(|name| Some((name, nanos(table?.get(name)?)))).collect()
 }
 
-/// The end of a container whose process was lost with an earlier process of this node.
+/// Returns the terminated state of a container whose process was lost with an earlier process of this node.
 pub fn lost(id: &Option<String>) -> ContainerStateTerminated {
     ContainerStateTerminated {
         container_id: id.clone(),
@@ -79,9 +79,9 @@ pub fn lost(id: &Option<String>) -> ContainerStateTerminated {
 }
 
 enum StartFault {
-    /// Something the container names is missing.
+    /// Something that the container references is missing.
     Config(String),
-    /// It could not be run.
+    /// The container could not be run.
     Start(Failure),
 }
 
@@ -94,7 +94,8 @@ struct Started {
     live: Live,
 }
 
-/// Runs a container as often as its policy wants; true if it ended well. `ready` is told each time it has started.
+/// Runs a container as often as its policy requires. Returns true if it ended successfully. Notifies `ready` after each
+/// start.
 pub async fn run(run: Arc<PodRun>, slot: Slot, container: Container, role: Role, ready: Arc<Notify>) -> bool {
     let stop = if role == Role::Sidecar { run.stop_sidecars.clone() } else { run.stop.clone() };
     let policy = spec(&run.pod()).restart_policy.unwrap_or_else(|| "Always".to_owned());
@@ -151,7 +152,7 @@ async fn wait_to_restart(
     again(run, slot, "CrashLoopBackOff", Some(message));
     tokio::select! {
         () = stop.cancelled() => {
-            // It will not be started again: its end is its state.
+            // It will not be restarted, so its end is its current state.
             run.update(|record| {
                 let entry = slot.of(record);
                 entry.restarts -= 1;
@@ -163,7 +164,7 @@ async fn wait_to_restart(
     }
 }
 
-/// Moves the end of a run to where the run before is kept.
+/// Moves the end of the run to the container's last state.
 fn again(run: &PodRun, slot: Slot, reason: &'static str, message: Option<String>) {
     run.update(|record| {
         let entry = slot.of(record);
@@ -175,7 +176,7 @@ fn again(run: &PodRun, slot: Slot, reason: &'static str, message: Option<String>
     });
 }
 
-/// Starts a container, waiting for what it names; `None` where the pod is to end before.
+/// Starts a container, waiting for missing objects that it references. Returns `None` if the pod must end first.
 async fn start_patiently(
     run: &Arc<PodRun>,
     slot: Slot,
@@ -209,7 +210,7 @@ async fn start_patiently(
     }
 }
 
-/// An image that this node cannot have: tried again and again, as the kubelet does, until the pod is to end.
+/// Retries an image that this node cannot provide, as the kubelet does, until the pod must end.
 async fn never_pulled(
     run: &Arc<PodRun>,
     slot: Slot,
@@ -356,12 +357,12 @@ fn container_spec(
     }
 }
 
-/// An amount as the sandbox takes it; what is beyond is no limit in any case.
+/// Converts an amount for the sandbox. Values beyond `u64` are unlimited in practice.
 fn bounded(amount: i128) -> u64 {
     u64::try_from(amount.max(0)).unwrap_or(u64::MAX)
 }
 
-/// As whom the container runs.
+/// Returns the user that the container runs as.
 fn user_of(run: &PodRun, container: &Container) -> Result<User, String> {
     let spec = spec(&run.pod());
     let (own, shared) =
@@ -403,7 +404,7 @@ fn start_error(
     }
 }
 
-/// From a running container to its end, whoever ends it.
+/// Watches a running container until it ends by itself or is ended.
 async fn watch(
     run: &Arc<PodRun>,
     slot: Slot,
@@ -450,11 +451,12 @@ async fn watch(
             }
         }
     };
-    // Nobody can be let in any more; a terminal's other end goes too.
+    // No client can attach any more. This also closes our end of a terminal.
     drop(known);
     ended.cancel();
-    // The pipes end with the processes; what a survivor in another session holds open is not waited for. What the
-    // container itself wrote is, however busy the machine: whoever reads of its end reads its log next.
+    // The pipes end with the processes. Don't wait for a survivor in another session that keeps one open. But do wait
+    // for what the container itself wrote, however busy the machine: clients read the log next once they see the
+    // container's end.
     let _ = tokio::time::timeout(Duration::from_secs(1), collected).await;
     let _ = tokio::time::timeout(DRAIN_PATIENCE, log.drained()).await;
     terminated(run, slot, container, exit, began, &log)
@@ -466,7 +468,7 @@ async fn run_hook(
     target: &Target,
     hook: Option<&LifecycleHandler>,
 ) -> Option<Result<(), String>> {
-    /// kubelet bounds an HTTP hook so.
+    /// kubelet's bound for an HTTP hook.
     const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
     let hook = hook?;
     Some(if let Some(action) = &hook.exec {
@@ -482,7 +484,8 @@ async fn run_hook(
     })
 }
 
-/// preStop, SIGTERM, grace, SIGKILL. A deletion with a shorter grace period that comes meanwhile is heard.
+/// Ends a container: preStop hook, SIGTERM, grace period, SIGKILL. Honors a deletion with a shorter grace period that
+/// arrives meanwhile.
 async fn terminate(
     run: &PodRun,
     container: &Container,

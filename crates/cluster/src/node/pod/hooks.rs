@@ -1,4 +1,4 @@
-//! What is run or asked beside a container: commands inside it, connections to it. Probes and hooks both use it.
+//! Commands run inside a container and requests sent to it, for probes and hooks.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::node::logs::output_pipe;
 use crate::node::sandbox::client::read_output;
 use crate::node::sandbox::protocol::{CheckSpec, ExecSpec, HttpGet, Security, Streams, User};
 
-/// Of a command's output this much is kept for a message; kubelet's bound.
+/// The most bytes of a command's output kept for a message; kubelet's bound.
 const MAX_OUTPUT_BYTES: u64 = 10 << 10;
 /// The kernel's number of SIGKILL.
 const SIGKILL: i32 = 9;
@@ -20,7 +20,7 @@ const SIGKILL: i32 = 9;
 /// A running container, as far as hooks need it.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The sandbox's number of it.
+    /// The sandbox's number for the container.
     pub process: u64,
     /// Its environment.
     pub env: Vec<(String, String)>,
@@ -28,19 +28,20 @@ pub struct Target {
     pub working_directory: String,
     /// Its user.
     pub user: User,
-    /// What it may do.
+    /// The restrictions it runs under.
     pub security: Security,
-    /// Plain mode: where volumes lie instead of where they would be mounted (mount path, real path), longest first.
+    /// Plain mode: (mount path, real path) of volumes, longest first.
     pub paths: Vec<(String, String)>,
 }
 
 impl Target {
-    /// A command as it must be run here: in plain mode volumes are named by where they really lie.
+    /// Returns a command as it must run here: in plain mode, mount paths are replaced by real paths.
     pub fn relocate(&self, command: &[String]) -> Vec<String> {
         command.iter().map(|text| relocate(text, &self.paths)).collect()
     }
 
-    /// The environment of a process beside it; runtimes name a terminal's kind where the image does not.
+    /// Returns the environment of a process beside the container. As container runtimes do, it sets `TERM` if a
+    /// terminal is used and the image sets none.
     pub fn env_for(&self, terminal: bool) -> Vec<(String, String)> {
         let mut env = self.env.clone();
         if terminal && !env.iter().any(|(name, _)| name == "TERM") {
@@ -50,10 +51,10 @@ impl Target {
     }
 }
 
-/// Runs a command inside the container; well if it ends with 0 within the time.
+/// Runs a command inside the container. Succeeds if it exits with 0 within the timeout.
 ///
 /// # Errors
-/// What to tell in the event.
+/// The message for the Event.
 pub async fn exec(
     run: &PodRun,
     target: &Target,
@@ -92,10 +93,10 @@ pub async fn exec(
     }
 }
 
-/// Asks by HTTP.
+/// Sends an HTTP request.
 ///
 /// # Errors
-/// What to tell in the event.
+/// The message for the Event.
 pub async fn http(
     run: &PodRun,
     container: &Container,
@@ -126,20 +127,20 @@ pub async fn http(
     connect(run, action.host.as_deref(), port, timeout, Some(get)).await
 }
 
-/// Asks by gRPC's health protocol.
+/// Sends a gRPC health check.
 ///
 /// # Errors
-/// What to tell in the event.
+/// The message for the Event.
 pub async fn grpc(run: &PodRun, action: &GRPCAction, timeout: Duration) -> Result<(), String> {
     let port = u16::try_from(action.port).map_err(|_| format!("invalid port {}", action.port))?;
     let service = action.service.as_deref().unwrap_or_default();
     secure::grpc(run, run.address, port, service, timeout).await
 }
 
-/// Connects by TCP.
+/// Opens a TCP connection.
 ///
 /// # Errors
-/// What to tell in the event.
+/// The message for the Event.
 pub async fn tcp(
     run: &PodRun,
     container: &Container,

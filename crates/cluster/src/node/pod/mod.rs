@@ -1,8 +1,8 @@
-//! One pod on this node, from the first sight of it to its end: a task of its own that walks
-//! prepare → init containers → containers → finish, while a second one writes its status.
+//! One pod on this node, from when it is first seen until it is gone. Its task runs prepare → init containers →
+//! containers → finish, while a second one writes its status.
 //!
-//! What is wished (the pod as the API has it, its deletion) comes in through a watch channel; what is known goes into
-//! a [`PodRecord`], from which `status` computes what is reported. Nothing here waits without also looking at `stop`.
+//! The desired state (the pod as the API has it, its deletion) arrives through a watch channel. The observed state goes
+//! into a [`PodRecord`], from which `status` computes the report. Every wait here also watches `stop`.
 
 mod container;
 pub mod hooks;
@@ -34,22 +34,21 @@ use super::volumes::{self, Ready};
 use super::{LocalNode, lock};
 use crate::supervision::contained;
 
-/// The first pause before a volume or sandbox is tried again; it doubles.
+/// The first pause before creating a volume or sandbox is retried; it doubles.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
-/// The longest such pause; kubelet's is two minutes, but here everything is near.
+/// The longest such pause. kubelet's is two minutes, but here everything is local.
 const LAST_RETRY: Duration = Duration::from_secs(15);
-/// The longest that containers may take to end, whatever their pod says: `terminationGracePeriodSeconds` may hold more
-/// seconds than a clock can count.
+/// The upper bound of a grace period: `terminationGracePeriodSeconds` may hold more seconds than a clock can count.
 const MAX_GRACE: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Tries to write a status before it is left to the next change.
+/// Attempts to write a status before it is left to the next change.
 const MAX_STATUS_TRIES: u32 = 8;
 
-/// What the API wants of a pod.
+/// The desired state of a pod.
 #[derive(Debug, Clone)]
 pub struct Wish {
     /// The pod as last seen.
     pub pod: Arc<Pod>,
-    /// Whether it is no longer in the API.
+    /// Whether the pod is no longer in the API.
     pub gone: bool,
 }
 
@@ -59,17 +58,17 @@ impl Wish {
     }
 }
 
-/// Which container of a record is meant.
+/// Identifies a container of a record.
 #[derive(Debug, Clone, Copy)]
 pub enum Slot {
     /// An init container.
     Init(usize),
-    /// A container.
+    /// A regular container.
     Main(usize),
 }
 
 impl Slot {
-    /// Its record.
+    /// Returns the container's record.
     pub fn of(self, record: &mut PodRecord) -> &mut ContainerRecord {
         match self {
             Slot::Init(index) => &mut record.init[index],
@@ -86,14 +85,14 @@ pub struct PodRun {
     pub uid: String,
     /// Its address.
     pub address: Ipv4Addr,
-    /// The folder of all that lives as long as its containers.
+    /// The folder of everything that lives as long as its containers.
     pub folder: PathBuf,
     wish: watch::Receiver<Wish>,
     record: Mutex<PodRecord>,
     dirty: Notify,
-    /// Containers are to be ended.
+    /// Cancelled when containers must end.
     stop: CancellationToken,
-    /// Init containers that keep running are to be ended.
+    /// Cancelled when sidecars must end.
     stop_sidecars: CancellationToken,
     volumes: Mutex<BTreeMap<String, Ready>>,
     written: tokio::sync::Mutex<Option<PodStatus>>,
@@ -103,19 +102,19 @@ fn spec(pod: &Pod) -> PodSpec {
     pod.spec.clone().unwrap_or_default()
 }
 
-/// A grace period as a field has it, in seconds; never more than [`MAX_GRACE`].
+/// Converts a grace period in seconds; at most [`MAX_GRACE`].
 fn grace_of(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(MAX_GRACE)
 }
 
-/// How a pod is called on the network.
+/// Returns the pod's hostname.
 pub fn hostname(pod: &Pod) -> String {
     let named = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
     named.filter(|name| !name.is_empty()).unwrap_or_else(|| pod.metadata.name.clone().unwrap_or_default())
 }
 
-/// Runs a pod to its very end. If a step of this node panics, the pod's processes are killed, and after a pause the pod
-/// begins again as after a restart of the node; a pod that is to go is taken down instead.
+/// Runs a pod until it is gone. If a step panics, the pod's processes are killed, and after a pause the pod starts
+/// again as after a restart of the node. A pod that is being deleted is taken down instead.
 pub async fn run_supervised(node: Arc<LocalNode>, mut wish: watch::Receiver<Wish>, address: Ipv4Addr) {
     let mut pause = FIRST_RETRY;
     while let Err(panic) = contained(run(Arc::clone(&node), wish.clone(), address)).await {
@@ -141,7 +140,7 @@ pub async fn run_supervised(node: Arc<LocalNode>, mut wish: watch::Receiver<Wish
     }
 }
 
-/// Kills what runs for a pod, and removes its network.
+/// Kills the pod's processes and removes its network.
 async fn kill(node: &LocalNode, pod: &Pod) {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let sandbox = lock(&node.sandboxes).remove(uid);
@@ -149,7 +148,7 @@ async fn kill(node: &LocalNode, pod: &Pod) {
     let _ = node.sandbox.remove_pod(uid).await;
 }
 
-/// Gives back all that a pod without containers has of the node.
+/// Releases everything on the node that a pod without containers holds.
 async fn take_down(node: &LocalNode, pod: &Pod) {
     kill(node, pod).await;
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -159,7 +158,7 @@ async fn take_down(node: &LocalNode, pod: &Pod) {
     let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
 }
 
-/// What a task of the pod's came to; its panic goes on here.
+/// Returns the result of a task, and propagates its panic. Returns `None` if the task was cancelled.
 fn joined<T>(result: Result<T, tokio::task::JoinError>) -> Option<T> {
     match result.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(value) => Some(value),
@@ -168,7 +167,7 @@ fn joined<T>(result: Result<T, tokio::task::JoinError>) -> Option<T> {
     }
 }
 
-/// Runs a pod to its very end.
+/// Runs a pod until it is gone.
 async fn run(node: Arc<LocalNode>, wish: watch::Receiver<Wish>, address: Ipv4Addr) {
     let pod = Arc::clone(&wish.borrow().pod);
     let uid = pod.metadata.uid.clone().unwrap_or_default();
@@ -188,7 +187,7 @@ async fn run(node: Arc<LocalNode>, wish: watch::Receiver<Wish>, address: Ipv4Add
         node,
     });
     run.update(|_| ());
-    // When this future is dropped, as when the node's power is cut, what was spawned for the pod ends too.
+    // If this future is dropped, as when the node's power is cut, the tasks spawned for the pod end too.
     let _ends = (run.stop.clone().drop_guard(), run.stop_sidecars.clone().drop_guard());
     let live = async {
         run.live().await;
@@ -228,7 +227,7 @@ fn first_record(node: &LocalNode, pod: &Pod) -> PodRecord {
     record
 }
 
-/// A pod that an earlier process of this node had begun: its containers have died with that process.
+/// Restores the record of a pod that an earlier process of this node started. Its containers died with that process.
 fn recall(record: &mut PodRecord, pod: &Pod) {
     let Some(status) = pod.status.as_ref().filter(|status| status.start_time.is_some()) else { return };
     record.start_time = status.start_time.as_ref().map(|time| time.0);
@@ -260,18 +259,18 @@ impl PodRun {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is known, and has it reported.
+    /// Changes the record and schedules a status report.
     pub fn update(&self, change: impl FnOnce(&mut PodRecord)) {
         change(&mut self.record());
         self.dirty.notify_one();
     }
 
-    /// What the downward API needs.
+    /// Returns the facts for the downward API.
     pub fn facts(&self) -> Facts {
         Facts { pod_ip: self.address.to_string(), ..self.node.facts.clone() }
     }
 
-    /// How long containers may take to end now.
+    /// Returns how long containers may now take to end.
     fn grace(&self) -> Duration {
         let wish = self.wish.borrow();
         let default =
@@ -284,7 +283,7 @@ impl PodRun {
         grace_of(seconds)
     }
 
-    /// Plain mode: names volumes by where they really lie. Elsewhere nothing changes.
+    /// Plain mode: replaces mount paths by the volumes' real paths. Otherwise returns the texts unchanged.
     pub fn relocate_all(&self, texts: &[String]) -> Vec<String> {
         if self.node.mode.kind.isolates() {
             return texts.to_vec();
@@ -313,7 +312,7 @@ impl PodRun {
         paths
     }
 
-    /// Sees to it that a wish to end the pod is heard; returns once it is over for the API too.
+    /// Waits until the pod must end, by deletion, eviction or deadline, and then cancels its containers.
     async fn obey(&self) {
         let mut wish = self.wish.clone();
         let deadline =
@@ -348,7 +347,7 @@ impl PodRun {
         self.stop_sidecars.cancel();
     }
 
-    /// From nothing to the end of the last container.
+    /// Runs the pod from preparation to the end of the last container.
     async fn live(self: &Arc<Self>) {
         let pod = self.pod();
         let spec = spec(&pod);
@@ -387,7 +386,7 @@ impl PodRun {
         }
     }
 
-    /// Whether containers were lost with an earlier process of this node and must not run again.
+    /// Returns whether containers were lost with an earlier process of this node and must not run again.
     fn lost_for_good(&self, spec: &PodSpec) -> bool {
         let never = spec.restart_policy.as_deref() == Some("Never");
         let mut record = self.record();
@@ -405,7 +404,7 @@ impl PodRun {
         true
     }
 
-    /// Makes volumes and sandbox, as often as it takes; false where the pod is to end before.
+    /// Creates volumes and sandbox, retrying until it succeeds. Returns false if the pod must end first.
     async fn prepare(&self, pod: &Pod, spec: &PodSpec) -> bool {
         let mut pause = FIRST_RETRY;
         loop {
@@ -446,7 +445,7 @@ impl PodRun {
             .map_err(|e| ("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {e}")))
     }
 
-    /// Makes, or brings up to date, the volumes that `wanted` names; returns those to be backed by memory.
+    /// Creates or updates the volumes that `wanted` selects. Returns those to be backed by memory.
     pub async fn prepare_volumes(
         &self,
         spec: &PodSpec,
@@ -473,7 +472,7 @@ impl PodRun {
         Ok(memory)
     }
 
-    /// Runs the init containers in order; false where one failed for good or the pod is to end.
+    /// Runs the init containers in order. Returns false if one failed permanently or the pod must end.
     async fn initialize(
         self: &Arc<Self>,
         spec: &PodSpec,
@@ -507,7 +506,7 @@ impl PodRun {
         !self.stop.is_cancelled()
     }
 
-    /// All containers have ended: say so, take everything down, and let go of the pod once the API wants it gone.
+    /// All containers have ended: reports that, releases everything, and deletes the pod once the API wants it gone.
     async fn finish(&self) {
         self.update(|record| {
             record.over = true;
@@ -540,7 +539,7 @@ impl PodRun {
         }
     }
 
-    /// Reports the status if it differs from the last one; changes that come meanwhile go with the next.
+    /// Writes the status if it differs from the last one. Changes made meanwhile are part of the next write.
     async fn flush(&self) {
         let mut written = self.written.lock().await;
         let mut pause = FIRST_RETRY;
@@ -555,7 +554,8 @@ impl PodRun {
             if written.as_ref() == Some(&status) || self.wish.borrow().gone {
                 return;
             }
-            // With the mode: a node may write a pod's status and nothing else of it (NodeRestriction).
+            // The annotation goes with the status: of its pods, a node may write nothing but the status
+            // (NodeRestriction).
             let mode = json!({api::ANNOTATION_NODE_MODE: self.node.mode.kind.as_str()});
             let patch = json!({"metadata": {"uid": self.uid, "annotations": mode}, "status": status});
             let name = pod.metadata.name.clone().unwrap_or_default();
@@ -564,7 +564,7 @@ impl PodRun {
                     *written = Some(status);
                     return;
                 }
-                // Gone, or another pod of the same name: there is nobody left to tell.
+                // The pod is gone, or another pod has its name: there is no status to write.
                 Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => return,
                 Err(error) => tracing::warn!(%error, pod = name, "a pod's status could not be written"),
             }
@@ -574,7 +574,7 @@ impl PodRun {
     }
 }
 
-/// Takes a pod that has ended out of the API: grace period 0, and only if it is still the same pod.
+/// Removes a pod that has ended from the API, with grace period 0 and its UID as a precondition.
 pub async fn delete(client: &kube::Client, pod: &Pod) {
     let (Some(name), Some(namespace)) = (&pod.metadata.name, &pod.metadata.namespace) else { return };
     let api = Api::<Pod>::namespaced(client.clone(), namespace);
@@ -597,7 +597,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_grace_period_ends_at_a_time_that_a_clock_has() {
+    fn every_grace_period_is_bounded() {
         for seconds in [i64::MIN, -1, 0, 30, i64::MAX] {
             assert!(tokio::time::Instant::now().checked_add(grace_of(seconds)).is_some(), "{seconds}");
         }

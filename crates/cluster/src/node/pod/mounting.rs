@@ -1,4 +1,4 @@
-//! What a container gets mounted, and the small files about its identity (`/etc/hostname`, `/etc/passwd`, …).
+//! The mounts of a container, and the small files about its identity (`/etc/hostname`, `/etc/passwd`, …).
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -12,19 +12,19 @@ use crate::node::sandbox::protocol::{MountSpec, User};
 use crate::node::services::dns;
 use crate::node::volumes::make_directory;
 
-/// Where a container leaves its last words if it names no other place.
+/// The default `terminationMessagePath`.
 const DEFAULT_TERMINATION_PATH: &str = "/dev/termination-log";
-/// Anyone may make files here, and remove only their own.
+/// Everyone may create files here, and remove only their own.
 const SHARED_MODE: u32 = 0o1777;
 
-/// Writes what all containers of the pod share.
+/// Writes the files that all containers of the pod share.
 ///
 /// # Errors
-/// What the file system answers.
+/// Errors of the file system.
 pub fn write_identity(run: &PodRun, pod: &Pod) -> io::Result<()> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     std::fs::write(run.folder.join("hostname"), format!("{}\n", hostname(pod)))?;
-    // Where there is no name server, names of pods stand in the hosts file, and nothing else can be reached.
+    // Without a name server, the hosts file has the pods' names, and no other name resolves.
     let server = if run.node.serves_names { format!("nameserver {}\n", dns::SERVER) } else { String::new() };
     let search = format!(
         "{server}search {namespace}.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5 timeout:1 attempts:1\n"
@@ -32,25 +32,25 @@ pub fn write_identity(run: &PodRun, pod: &Pod) -> io::Result<()> {
     std::fs::write(run.folder.join("resolv.conf"), search)
 }
 
-/// The folder of one container.
+/// Returns the folder of one container.
 pub fn container_folder(run: &PodRun, container: &Container) -> PathBuf {
     run.folder.join("containers").join(&container.name)
 }
 
-/// The private directory that a container sees as `/tmp` (plain mode: as `TMPDIR`).
+/// Returns the private directory that a container sees as `/tmp` (plain mode: as `TMPDIR`).
 pub fn temporary_folder(run: &PodRun, container: &Container) -> PathBuf {
     container_folder(run, container).join("tmp")
 }
 
-/// The file that receives a run's last words.
+/// Returns the file for a run's termination message.
 pub fn termination_file(run: &PodRun, container: &Container, restarts: i32) -> PathBuf {
     container_folder(run, container).join(format!("termination-{restarts}"))
 }
 
-/// Makes the container's own folders and files, and lists its mounts, parents before children.
+/// Creates the container's own folders and files, and returns its mounts, parents before children.
 ///
 /// # Errors
-/// What is wrong with a mount, for `CreateContainerConfigError`.
+/// The faulty mount, for `CreateContainerConfigError`.
 pub fn mounts(
     run: &PodRun,
     container: &Container,
@@ -89,8 +89,8 @@ pub fn mounts(
     if let Some(passwd) = passwd_file(run, container, user).map_err(text)? {
         mounts.push(bind(passwd, "/etc/passwd", true));
     }
-    // The programs of images must stay visible where the pod's own /tmp, or what covers the cluster's own folder, would hide
-    // them.
+    // Keep programs of images visible if the pod's own `/tmp`, or the mount that hides the cluster's own folder, would
+    // cover them.
     let hidden = |place: &Path| {
         place.starts_with("/tmp") || run.node.secret.iter().any(|folder| place.starts_with(folder))
     };
@@ -129,7 +129,8 @@ fn volume_mount(run: &PodRun, mount: &VolumeMount, variables: &Variables) -> Res
     })
 }
 
-/// A copy of the machine's `/etc/passwd` with a line for the container's user, where it has none (as CRI-O does).
+/// Writes a copy of the machine's `/etc/passwd` with a line for the container's user, as CRI-O does. Returns `None` if
+/// the user has a line already.
 fn passwd_file(run: &PodRun, container: &Container, user: &User) -> io::Result<Option<PathBuf>> {
     let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let uid = user.uid.to_string();
@@ -137,7 +138,7 @@ fn passwd_file(run: &PodRun, container: &Container, user: &User) -> io::Result<O
         return Ok(None);
     }
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    // CRI-O writes /sbin/nologin; a login shell lets sshd serve such a user, as MPI launchers need.
+    // CRI-O writes /sbin/nologin. A login shell lets sshd serve such a user, as MPI launchers need.
     let line = format!("default:x:{uid}:{}:default user:/tmp:/bin/sh\n", user.gid);
     let path = container_folder(run, container).join("passwd");
     std::fs::write(&path, text + end + &line)?;

@@ -1,7 +1,7 @@
 //! Startup, readiness and liveness probes of one run of a container (`pkg/kubelet/prober`).
 //!
-//! A readiness probe is also tried more often than its period until it first succeeds, as Kubernetes allows ("to make
-//! the Pod ready faster"); such early tries count neither as failures nor as events.
+//! Until a readiness probe first succeeds, it is also tried more often than its period, as Kubernetes allows ("to make
+//! the Pod ready faster"). Such early attempts count neither as failures nor as Events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::hooks::{self, Target};
 use super::{PodRun, Slot};
 
-/// The first pause between early tries; it doubles up to the probe's period.
+/// The first pause between early attempts; it doubles up to the probe's period.
 const EARLY_PAUSE: Duration = Duration::from_millis(50);
 
 fn seconds(value: Option<i32>, default: u64) -> Duration {
@@ -22,7 +22,8 @@ fn seconds(value: Option<i32>, default: u64) -> Duration {
     )
 }
 
-/// Probes a container until it ends (the caller drops this future then). `unhealthy` is told when it must be killed.
+/// Probes a container until the caller drops this future at the container's end. Notifies `unhealthy` when it must be
+/// killed.
 pub async fn watch(
     run: Arc<PodRun>,
     slot: Slot,
@@ -76,7 +77,7 @@ fn tell(run: &PodRun, container: &Container, kind: &str, why: &str) {
     run.node.events.warning(&run.pod(), Some(&container.name), "Unhealthy", message);
 }
 
-/// Probes until success (true) or until the failure threshold is reached (false).
+/// Probes until success (returns true) or until the failure threshold is reached (returns false).
 async fn until_settled(
     run: &PodRun,
     container: &Container,

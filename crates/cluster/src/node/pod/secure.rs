@@ -1,7 +1,8 @@
-//! Probes that need more than a line of text: HTTPS, and gRPC's health protocol. The connection is made in the pods'
-//! network by the sandbox and handed over; what is said on it is said here.
+//! HTTPS and gRPC probes. The sandbox opens the connection in the pods' network and hands it over; this module speaks
+//! the protocol.
 //!
-//! A certificate is not verified, as a kubelet does not (`pkg/probe/http`): a probe asks whether it answers, not who.
+//! As in a kubelet, certificates are not verified (`pkg/probe/http`): a probe checks that the container answers, not
+//! its identity.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -22,13 +23,13 @@ use super::PodRun;
 use crate::node::sandbox::check::{self, judge};
 use crate::node::sandbox::protocol::{ConnectSpec, HttpGet};
 
-/// A health check's answer is a few bytes; its message has this many at most.
+/// The most that is read of an answer; a health check's is a few bytes.
 const MAX_ANSWER_BYTES: usize = 4 << 10;
 
-/// Asks by HTTPS; statuses 200-399 are well.
+/// Sends an HTTPS request. Succeeds for statuses 200-399.
 ///
 /// # Errors
-/// What to tell in the event.
+/// The message for the Event.
 pub async fn https(
     run: &PodRun,
     address: Ipv4Addr,
@@ -65,10 +66,10 @@ pub async fn https(
     tokio::time::timeout(timeout, ask).await.map_err(late)?
 }
 
-/// Asks `grpc.health.v1.Health/Check` for a service (KEP-2727); well is what serves.
+/// Calls `grpc.health.v1.Health/Check` for a service (KEP-2727). Succeeds if the service is `SERVING`.
 ///
 /// # Errors
-/// What to tell in the event, worded as `pkg/probe/grpc`.
+/// The message for the Event, worded as `pkg/probe/grpc`.
 pub async fn grpc(
     run: &PodRun,
     address: Ipv4Addr,
@@ -108,11 +109,11 @@ fn grpc_status(headers: &http::HeaderMap) -> Option<String> {
     Some(headers.get("grpc-status")?.to_str().ok()?.to_owned())
 }
 
-/// `HealthCheckRequest { service = 1 }` as a gRPC message: no compression, length, protobuf.
+/// Encodes `HealthCheckRequest { service = 1 }` as a gRPC message: compression flag, length, protobuf.
 fn question(service: &str) -> Bytes {
     let mut message = BytesMut::new();
     if !service.is_empty() {
-        // Field 1, length-delimited; a name is shorter than 128 bytes, or its length takes two.
+        // Field 1, length-delimited. A length of 128 or more takes two bytes.
         message.put_u8(0x0a);
         let length = service.len();
         if length < 128 {
@@ -129,7 +130,7 @@ fn question(service: &str) -> Bytes {
     framed.freeze()
 }
 
-/// `HealthCheckResponse { status = 1 }`: 1 serves.
+/// Decodes `HealthCheckResponse { status = 1 }`; status 1 is `SERVING`.
 fn understand(body: &[u8], status: Option<&str>) -> Result<(), String> {
     match status {
         None | Some("0") => {}
@@ -155,7 +156,7 @@ async fn connect(run: &PodRun, address: Ipv4Addr, port: u16, timeout: Duration) 
     stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)).map_err(|e| e.to_string())
 }
 
-/// Takes every certificate, but checks that the peer holds its key.
+/// Accepts every certificate, but checks that the peer holds its key.
 #[derive(Debug)]
 struct Anybody(Arc<rustls::crypto::CryptoProvider>);
 
@@ -201,7 +202,7 @@ mod tests {
     use super::{question, understand};
 
     #[test]
-    fn health_is_asked_and_told_as_grpc_writes_it() {
+    fn grpc_health_messages_are_encoded_and_decoded() {
         assert_eq!(&question("")[..], b"\0\0\0\0\0");
         assert_eq!(&question("mpi")[..], b"\0\0\0\0\x05\x0a\x03mpi");
         assert_eq!(question(&"x".repeat(200))[5..8], [0x0a, 0xc8, 0x01]);

@@ -1,7 +1,8 @@
-//! What a pod's security contexts mean on this node: what its containers may do, and what is told of the rest.
+//! Translates security contexts of pods for this node: a container's privileges, and the fields that the node cannot
+//! enforce.
 //!
-//! Pure. Rules: `pkg/securitycontext`, `pkg/kubelet/sysctl`; what a mode cannot hold is named in one Event per pod
-//! ([`not_held`]), and what no mode can is refused.
+//! Pure. Rules: `pkg/securitycontext`, `pkg/kubelet/sysctl`. Fields that the current mode cannot enforce are reported
+//! in one Event per pod ([`not_held`]). A container that needs what no mode can give is refused.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
@@ -52,7 +53,7 @@ const NAMES: [&str; 41] = [
     "BPF",
     "CHECKPOINT_RESTORE",
 ];
-/// What a container's root has by default, as Docker's and containerd's set.
+/// A container's default capabilities when it runs as root, as in Docker and containerd.
 const DEFAULT: [&str; 14] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -69,7 +70,7 @@ const DEFAULT: [&str; 14] = [
     "AUDIT_WRITE",
     "SETFCAP",
 ];
-/// Sysctls that belong to a pod's own namespaces and harm nobody else (`pkg/kubelet/sysctl/safe_sysctls.go`).
+/// Sysctls that affect only the pod's own namespaces (`pkg/kubelet/sysctl/safe_sysctls.go`).
 const SAFE_SYSCTLS: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -91,10 +92,10 @@ fn number(name: &str) -> Result<u32, String> {
     found.ok_or_else(|| format!("unknown capability {name:?}"))
 }
 
-/// What a container may do.
+/// Returns a container's privileges.
 ///
 /// # Errors
-/// What it asks for that no mode of this node gives, or that is not known.
+/// When it requests something unknown, or something that no mode of this node gives.
 pub fn of(container: &Container) -> Result<Security, String> {
     let wanted = container.security_context.clone().unwrap_or_default();
     if wanted.privileged == Some(true) {
@@ -131,7 +132,7 @@ pub fn of(container: &Container) -> Result<Security, String> {
     })
 }
 
-/// The first sysctl of a pod that is not safe.
+/// Returns the first sysctl of a pod that is not safe.
 pub fn forbidden_sysctl(spec: &PodSpec) -> Option<&str> {
     let wanted = spec.security_context.as_ref()?.sysctls.as_ref()?;
     wanted.iter().map(|sysctl| sysctl.name.as_str()).find(|name| {
@@ -140,13 +141,13 @@ pub fn forbidden_sysctl(spec: &PodSpec) -> Option<&str> {
     })
 }
 
-/// A pod's sysctls, names with dots.
+/// Returns a pod's sysctls, with dots in their names.
 pub fn sysctls(spec: &PodSpec) -> Vec<(String, String)> {
     let wanted = spec.security_context.iter().flat_map(|context| context.sysctls.iter().flatten());
     wanted.map(|sysctl| (sysctl.name.replace('/', "."), sysctl.value.clone())).collect()
 }
 
-/// The fields of a pod that this mode does not hold, with the reason; told in an Event.
+/// Returns the fields of a pod that this mode does not enforce, with the reason, for an Event.
 pub fn not_held(spec: &PodSpec, mode: ModeKind) -> Vec<String> {
     let shared = spec.security_context.clone().unwrap_or_default();
     let mut found = Vec::new();
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_given_is_refused_and_what_is_not_held_is_told() {
+    fn impossible_requests_are_rejected_and_unenforced_fields_reported() {
         assert!(of(&container(json!({"privileged": true}))).unwrap_err().contains("privileged"));
         let spec: PodSpec = serde_json::from_value(json!({
             "securityContext": {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}], "supplementalGroups": [5]},

@@ -1,5 +1,5 @@
-//! How much a pod may write: `emptyDir.sizeLimit` and `limits.ephemeral-storage`, looked at now and then, as a kubelet's
-//! eviction manager does (`pkg/kubelet/eviction/eviction_manager.go`). Memory-backed volumes are bounded by the kernel.
+//! Enforces `emptyDir.sizeLimit` and `limits.ephemeral-storage` by measuring periodically, as a kubelet's eviction
+//! manager does (`pkg/kubelet/eviction/eviction_manager.go`). The kernel bounds memory-backed volumes.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use k8s_openapi::api::core::v1::PodSpec;
 use super::PodRun;
 use crate::node::environment::nanos;
 
-/// Between two looks.
+/// Time between two measurements.
 const PERIOD: Duration = Duration::from_secs(2);
-/// Files that one look counts; what has more is not measured to the end, and so not evicted wrongly.
+/// Files that one measurement counts. A folder with more is measured only in part, so the pod is never evicted wrongly.
 const MAX_FILES: usize = 200_000;
 
-/// A bound on what lies below some folders.
+/// A bound on the total size of some folders.
 struct Bound {
     folders: Vec<PathBuf>,
     bytes: u64,
-    /// What to say when it is exceeded.
+    /// The eviction message when it is exceeded.
     message: String,
 }
 
-/// Waits until the pod has written too much, and says what.
+/// Waits until the pod exceeds a bound, and returns the eviction message.
 pub async fn exceeded(run: &PodRun, spec: &PodSpec) -> String {
     let bounds = std::sync::Arc::new(bounds(run, spec));
     if bounds.is_empty() {
@@ -87,13 +87,13 @@ fn bytes(amount: &k8s_openapi::apimachinery::pkg::api::resource::Quantity) -> u6
     u64::try_from(nanos(amount) / 1_000_000_000).unwrap_or(0)
 }
 
-/// What the files below a folder take on disk, in bytes; links are not followed.
+/// Returns the disk usage of the files below a folder, in bytes. Symbolic links are not followed.
 fn used_bytes(folder: &Path) -> u64 {
     let (mut sum, mut count, mut next) = (0, 0, vec![folder.to_path_buf()]);
     while let Some(folder) = next.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let Ok(found) = entry.metadata() else { continue };
-            // `st_blocks` counts 512 bytes each, whatever the file system's own blocks are.
+            // `st_blocks` counts blocks of 512 bytes, independent of the file system's block size.
             sum += found.blocks() * 512;
             count += 1;
             if found.is_dir() && count < MAX_FILES {

@@ -1,8 +1,9 @@
-//! NetworkPolicies in force: whenever policies, pods or namespaces change, a new ruleset is loaded where all pods' packets pass.
+//! Enforces NetworkPolicies. Whenever policies, pods or namespaces change, a new ruleset is loaded where all pods'
+//! packets pass.
 //!
-//! What is to pass is [`ruleset`]'s, which is pure; `nft` loads it inside the sandbox's own network, so that the machine's
-//! firewall is never touched. Where that is not possible (plain mode, no `nft`), each policy gets a Warning event that
-//! says so. What it must not do: let a policy look as if it were in force when it is not.
+//! The pure module [`ruleset`] computes the rules. `nft` loads them inside the sandbox's own network, so the machine's
+//! firewall is never touched. If that is not possible (plain mode, no `nft`), each policy gets a Warning Event, so that
+//! no policy only appears to be in force.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use crate::controllers::cache::{Cache, Change, follow};
 use crate::controllers::record::{Note, Recorder};
 use ruleset::{Member, ruleset};
 
-/// Where `nft` is looked for beside `PATH`; people who are not root often lack these in theirs.
+/// Folders searched for `nft` after `PATH`; they are often missing from the `PATH` of users other than root.
 const SYSTEM_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// Keeps the ruleset up to date until dropped.
@@ -50,7 +51,7 @@ pub async fn enforce(node: Arc<LocalNode>, stop: CancellationToken) {
     );
 }
 
-/// A pod's address, labels or end changed.
+/// Returns whether a pod's address, labels or termination changed.
 fn matters(change: &Change<Pod>) -> bool {
     let seen = |pod: &Pod| {
         let status = pod.status.as_ref();
@@ -82,7 +83,7 @@ async fn keep(
     let mut told: BTreeSet<String> = BTreeSet::new();
     loop {
         let all: Vec<NetworkPolicy> = policies.list().iter().map(|policy| policy.as_ref().clone()).collect();
-        // Without a policy nothing is loaded at all, until the first one comes.
+        // Load nothing at all until there is a first policy.
         if !all.is_empty() || loaded.is_some() {
             let members: Vec<Member> = pods.list().iter().filter_map(|pod| Member::of(pod)).collect();
             let labels: BTreeMap<_, _> =
@@ -99,7 +100,7 @@ async fn keep(
     }
 }
 
-/// Says of each policy, once, that it is not in force.
+/// Records an Event, once per policy and reason, that the policy is not in force.
 fn tell(policies: &[NetworkPolicy], why: &str, told: &mut BTreeSet<String>, recorder: &Recorder) {
     tracing::warn!(why, "network policies are not in force");
     for policy in policies {
@@ -110,7 +111,7 @@ fn tell(policies: &[NetworkPolicy], why: &str, told: &mut BTreeSet<String>, reco
     }
 }
 
-/// Loads a ruleset in the pods' network, by way of a file of this name; the error is for a person.
+/// Writes the rules to a file of this name and loads it in the pods' network. The error is for a person.
 pub(super) async fn load(node: &LocalNode, file: &str, rules: &str) -> Result<(), String> {
     if !node.mode.kind.isolates() {
         return Err("in plain mode pods share the machine's network".to_owned());

@@ -1,8 +1,8 @@
-//! NetworkPolicies as an nftables ruleset for the network through which all pods' packets are forwarded. Pure.
+//! Translates NetworkPolicies into an nftables ruleset for the network that forwards all pods' packets. Pure.
 //!
-//! Rules: the meaning of `networking.k8s.io/v1` NetworkPolicy as its API documents it: a pod that some policy selects for a
-//! direction is closed in that direction but for what the policies allow together; replies always pass. IPv4, as the
-//! pods' network.
+//! Implements `networking.k8s.io/v1` NetworkPolicy as its API documents it. If any policy selects a pod for a
+//! direction, that direction is closed except for what those policies together allow. Replies always pass. IPv4 only,
+//! as the pods' network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,11 +15,11 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::apiserver::services::OWN_ADDRESS;
 use crate::scheduler::selectors::labels_match;
 
-/// The table that holds all of it; nothing else is touched.
+/// The table for all rules; no other table is touched.
 const TABLE: &str = "odh_policy";
 
 type Labels = BTreeMap<String, String>;
-/// The other sides of a rule, and its ports.
+/// The peers of a rule, and its ports.
 type Rule<'a> = (Option<&'a Vec<NetworkPolicyPeer>>, Option<&'a Vec<NetworkPolicyPort>>);
 
 /// A pod on the network.
@@ -33,7 +33,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// None: the pod has no address of its own, or has ended.
+    /// Returns `None` if the pod has no address of its own, or has ended.
     pub fn of(pod: &Pod) -> Option<Self> {
         let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
         if spec.host_network == Some(true) || matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
@@ -55,7 +55,7 @@ impl Member {
     }
 }
 
-/// Which way packets go, seen from the pod that a policy selects.
+/// The direction of packets, seen from the pod that a policy selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     In,
@@ -70,7 +70,7 @@ impl Way {
         }
     }
 
-    /// The field that holds the other side's address.
+    /// Returns the packet field with the peer's address.
     fn peer_field(self) -> &'static str {
         match self {
             Self::In => "saddr",
@@ -84,7 +84,7 @@ impl Way {
     }
 }
 
-/// The policy speaks about this direction (`policyTypes` and its default).
+/// Returns whether the policy applies to this direction (`policyTypes` and its default).
 fn speaks(policy: &NetworkPolicy, way: Way) -> bool {
     let Some(spec) = &policy.spec else { return false };
     match spec.policy_types.as_deref().filter(|types| !types.is_empty()) {
@@ -93,7 +93,8 @@ fn speaks(policy: &NetworkPolicy, way: Way) -> bool {
     }
 }
 
-/// The whole ruleset: loading it replaces the last one at once. Empty policies give a table without rules.
+/// Returns the whole ruleset. Loading it atomically replaces the previous one. Without policies it is a table without
+/// rules.
 pub fn ruleset(
     policies: &[NetworkPolicy],
     members: &[Member],
@@ -130,7 +131,7 @@ pub fn ruleset(
         }
     }
     text.push_str("  }\n");
-    // The API is no pod: what goes there is not forwarded, and leaves a pod all the same.
+    // The API server is not a pod: packets to it are not forwarded, but they still leave the pod.
     if let Some(jumps) = jumps.get(&Way::Out) {
         text.push_str("  chain input {\n    type filter hook input priority 0; policy accept;\n");
         text.push_str("    ct state established,related accept\n");
@@ -146,7 +147,7 @@ fn selects(policy: &NetworkPolicy, member: &Member) -> bool {
         && selector.is_none_or(|selector| labels_match(selector, &member.labels))
 }
 
-/// What the policy lets through, as matches of nftables; an empty one matches everything.
+/// Returns what the policy allows, as nftables matches. An empty match matches everything.
 fn allowed(
     policy: &NetworkPolicy,
     way: Way,
@@ -180,7 +181,7 @@ fn allowed(
     lines
 }
 
-/// The pods and the address blocks that peers mean.
+/// Returns the pods and the address blocks that the peers select.
 fn sides<'a>(
     peers: &'a [NetworkPolicyPeer],
     namespace: &str,
@@ -197,7 +198,7 @@ fn sides<'a>(
         peer.ip_block.is_none() && place && labels
     };
     let there = members.iter().filter(|member| peers.iter().any(|peer| is_peer(peer, member))).collect();
-    // The pods' network knows no other family.
+    // The pods' network is IPv4 only.
     let blocks =
         peers.iter().filter_map(|peer| peer.ip_block.as_ref()).filter(|block| !block.cidr.contains(':'));
     (there, blocks.collect())
@@ -214,7 +215,8 @@ fn of_block(block: &IPBlock, way: Way) -> String {
     text
 }
 
-/// One match per protocol, and one per pod where a port's name means different numbers.
+/// Returns one match per port entry. For egress to a named port it is one per pod, as each may have another number for
+/// the name.
 fn matches(
     side: String,
     ports: &[NetworkPolicyPort],
@@ -239,7 +241,7 @@ fn matches(
                 lines.push(joined(&side, &format!("{field} dport {number}")))
             }
             (Some(IntOrString::String(name)), _) => {
-                // A name is the receiving pod's.
+                // The name is looked up in the receiving pod.
                 let numbers = |member: &Member| -> Vec<i32> {
                     let fits = member.ports.iter().filter(|(n, p, _)| n == name && p == protocol);
                     fits.map(|(_, _, number)| *number).collect()
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_selected_stays_open() {
+    fn pods_that_no_policy_selects_stay_open() {
         let text = ruleset(&[], &members(), &BTreeMap::new());
         assert_eq!(
             text,
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_and_ports_open_a_way() {
+    fn peers_and_ports_are_allowed() {
         let with =
             |rule: Value| json!({"podSelector": {"matchLabels": {"role": "worker"}}, "ingress": [rule]});
         for (name, rule, expected) in [
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_the_api_is_one_out() {
+    fn egress_rules_apply_to_the_api_server() {
         let policy = |way: &str| -> NetworkPolicy {
             let spec = json!({"podSelector": {"matchLabels": {"role": "worker"}}, "policyTypes": [way]});
             serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "team"}, "spec": spec}))
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_out_is_named_by_who_receives_it() {
+    fn egress_port_names_are_those_of_the_receiver() {
         let spec = json!({"podSelector": {}, "policyTypes": ["Egress"],
             "egress": [{"to": [{"podSelector": {"matchLabels": {"role": "worker"}}}], "ports": [{"port": "web"}]}]});
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Memory and processor limits of containers, by cgroup v2 or v1, where this process may make cgroups.
+//! Memory and CPU limits of containers by cgroup v2 or v1, if this process may create cgroups.
 //!
-//! One parent group per node (unique name), one group per limited container below it. Nothing is moved but the
-//! containers' own processes; groups are removed when their container has ended, and the parent at the end.
+//! There is one parent group per node with a unique name, and below it one group per limited container. Only the
+//! containers' own processes are moved. A group is removed after its container has ended, and the parent at shutdown.
 
 use std::fs;
 use std::io;
@@ -9,25 +9,25 @@ use std::path::{Path, PathBuf};
 
 use super::protocol::{Failure, Limits};
 
-/// The kernel's accounting period for processor time, in microseconds; the default of every container runtime.
+/// The kernel's CPU accounting period in microseconds; the default of every container runtime.
 const CPU_PERIOD_MICROS: u64 = 100_000;
-/// No machine has more processors; a greater limit is as good as none, and the kernel refuses the number.
+/// The highest CPU limit that is written; the kernel refuses greater numbers, and no machine has more CPUs.
 const MAX_CPU_MILLIS: u64 = 1_000_000_000;
-/// Tries to remove a group whose last process is just leaving.
+/// Attempts to remove a group whose last process is just exiting.
 const REMOVE_TRIES: u32 = 50;
-/// Between two such tries.
+/// Time between two such attempts.
 const REMOVE_PAUSE: std::time::Duration = std::time::Duration::from_millis(4);
 
-/// Where limits can be set on this machine.
+/// The parent groups on this machine.
 #[derive(Debug, Clone)]
 pub enum Cgroups {
-    /// One tree for all.
+    /// cgroup v2: one tree for everything.
     Unified(PathBuf),
-    /// A tree each for memory and processor time.
+    /// cgroup v1: separate trees for memory and CPU.
     Split {
         /// The parent group for memory.
         memory: PathBuf,
-        /// The parent group for processor time.
+        /// The parent group for CPU.
         cpu: PathBuf,
     },
 }
@@ -41,7 +41,7 @@ pub struct Group {
 }
 
 impl Cgroups {
-    /// Makes the parent groups named `name`.
+    /// Creates the parent groups named `name`.
     ///
     /// # Errors
     /// Why limits cannot be enforced here, for the pod's condition.
@@ -54,7 +54,7 @@ impl Cgroups {
         {
             let (memory, cpu) = (memory.join(name), cpu.join(name));
             for path in [&memory, &cpu] {
-                // What a guard that was killed could not remove: groups without processes.
+                // Remove groups without processes left by a guard that was killed.
                 remove_tree(path);
                 make_group(path).map_err(|e| format!("cannot make the cgroup {}: {e}", path.display()))?;
             }
@@ -64,10 +64,10 @@ impl Cgroups {
         unified(&own, &mounts, name)
     }
 
-    /// Makes a group with limits for one container.
+    /// Creates a group with limits for one container.
     ///
     /// # Errors
-    /// Where the kernel refuses a limit.
+    /// When the kernel refuses a limit.
     pub fn make(&self, name: &str, limits: &Limits) -> Result<Group, Failure> {
         let group = match self {
             Cgroups::Unified(parent) => {
@@ -84,7 +84,7 @@ impl Cgroups {
         Ok(group)
     }
 
-    /// Removes the parent groups and all that is left below them.
+    /// Removes the parent groups and everything below them.
     pub fn remove(&self) {
         match self {
             Cgroups::Unified(parent) => remove_tree(parent),
@@ -96,7 +96,7 @@ impl Cgroups {
     }
 }
 
-/// The processor time in a period, in microseconds.
+/// Returns the CPU quota per period, in microseconds.
 fn cpu_quota_micros(millis: u64) -> u64 {
     (millis.min(MAX_CPU_MILLIS) * CPU_PERIOD_MICROS / 1000).max(1000)
 }
@@ -108,7 +108,7 @@ impl Group {
         if let Some(bytes) = limits.memory_bytes {
             let name = if self.unified { "memory.max" } else { "memory.limit_in_bytes" };
             fs::write(self.memory.join(name), bytes.to_string())?;
-            // No escape into swap; machines without swap accounting lack the file.
+            // Also prevent swapping. On machines without swap accounting the file does not exist.
             let swap = if self.unified {
                 ("memory.swap.max", "0".to_owned())
             } else {
@@ -116,7 +116,7 @@ impl Group {
             };
             let _ = fs::write(self.memory.join(swap.0), swap.1);
             if self.unified {
-                // As kubelet since 1.28: a container dies of want of memory as a whole.
+                // As kubelet since 1.28: an out-of-memory kill ends all processes of the container.
                 let _ = fs::write(self.memory.join("memory.oom.group"), "1");
             }
         }
@@ -132,10 +132,10 @@ impl Group {
         Ok(())
     }
 
-    /// Puts the calling process into the group.
+    /// Moves the calling process into the group.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// When the kernel refuses.
     pub fn join(&self) -> io::Result<()> {
         fs::write(self.memory.join("cgroup.procs"), "0")?;
         if self.cpu != self.memory {
@@ -144,7 +144,7 @@ impl Group {
         Ok(())
     }
 
-    /// Whether the kernel has killed a process of the group because the group's memory was used up.
+    /// Returns whether the kernel has killed a process of the group for exceeding the group's memory.
     pub fn out_of_memory(&self) -> bool {
         let name = if self.unified { "memory.events" } else { "memory.oom_control" };
         let text = fs::read_to_string(self.memory.join(name)).unwrap_or_default();
@@ -153,8 +153,8 @@ impl Group {
             .any(|count| count.trim().parse::<u64>().is_ok_and(|count| count > 0))
     }
 
-    /// Processor time in nanoseconds and memory in bytes, as far as the group counts them: its working set is what is
-    /// used less what the kernel could drop at once (cAdvisor's definition).
+    /// Returns CPU time in nanoseconds and memory in bytes, if the group counts them. Memory is the working set: usage
+    /// less what the kernel could reclaim at once (cAdvisor's definition).
     pub fn usage(&self) -> (Option<u64>, Option<u64>) {
         let read = |folder: &Path, name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
         let named = |text: &str, name: &str| {
@@ -172,7 +172,7 @@ impl Group {
         (cpu, used.map(|used| used.saturating_sub(idle.unwrap_or(0))))
     }
 
-    /// Removes the group, which must be empty of processes or about to be.
+    /// Removes the group. Its processes must have ended or be about to end.
     pub fn remove(&self) {
         remove_group(&self.memory);
         if self.cpu != self.memory {
@@ -214,8 +214,8 @@ fn remove_tree(path: &Path) {
     remove_group(path);
 }
 
-/// This process' own group in the tree of one v1 controller: new groups go below it, so that limits set on us by
-/// others still hold.
+/// Returns this process's own group in the tree of a v1 controller. New groups go below it, so that limits set on this
+/// process still apply.
 fn split_parent(own: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
     let path = own.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -232,7 +232,8 @@ fn split_parent(own: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
     Some(below(point, root, path))
 }
 
-/// Joins a cgroup's path to where its tree is mounted, given which part of the tree is mounted there.
+/// Returns the path of a cgroup in the file system. `point` is a mount point, and `root` the part of the tree mounted
+/// there.
 fn below(point: &str, root: &str, path: &str) -> PathBuf {
     let relative = path.strip_prefix(root).unwrap_or(path);
     Path::new(point).join(relative.trim_start_matches('/'))
@@ -246,7 +247,7 @@ fn unified(own: &str, mounts: &str, name: &str) -> Result<Cgroups, String> {
         .and_then(|(left, _)| left.split(' ').nth(4))
         .ok_or("no cgroup file system with a memory controller is mounted")?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    // Processes may only stand in leaves: our own group cannot have children, but one beside it can.
+    // Processes may only be in leaf groups: our own group cannot have children, but a sibling can.
     let beside = Path::new(path).parent().map_or_else(|| "/".to_owned(), |p| p.display().to_string());
     let mut reason = String::new();
     for parent in [Path::new(point).to_path_buf(), below(point, "/", &beside)] {
@@ -271,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_limit_of_processors_has_a_quota() {
+    fn every_cpu_limit_has_a_valid_quota() {
         assert_eq!(cpu_quota_micros(1500), 150_000);
         assert_eq!(cpu_quota_micros(1), 1000, "the least that the kernel takes");
         assert_eq!(cpu_quota_micros(u64::MAX), 100_000_000_000);

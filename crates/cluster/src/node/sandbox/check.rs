@@ -1,6 +1,6 @@
-//! Probes that connect: TCP and HTTP, run in a short-lived child of the sandbox, which stands in the pods' outer network.
+//! TCP and HTTP probes, run in a short-lived child of the sandbox, which is in the pods' outer network.
 //!
-//! Blocking on purpose: the process has nothing else to do, and the node ends it by its timeout.
+//! Blocking on purpose: the process has nothing else to do, and a timeout bounds it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::protocol::{CheckSpec, ConnectSpec, FilterSpec, HttpGet, ListenSpec};
 
-/// An answer's first line and a bit; a kubelet reads no more than 10 KiB of a probe's answer either.
+/// The most that is read of an answer, as in a kubelet (10 KiB).
 const MAX_ANSWER_BYTES: usize = 10 << 10;
 
-/// Tries the connection.
+/// Runs the probe.
 ///
 /// # Errors
-/// What a person would want to read in the event: worded as kubelet's (`pkg/probe`).
+/// The message for the Event, worded as kubelet's (`pkg/probe`).
 pub fn check(spec: &CheckSpec) -> Result<(), String> {
     let timeout = Duration::from_millis(spec.timeout_millis.max(1));
     let address = SocketAddr::from((spec.address, spec.port));
@@ -29,10 +29,10 @@ pub fn check(spec: &CheckSpec) -> Result<(), String> {
     }
 }
 
-/// Connects to an address, or to the loopback of the network in which the process stands, as port forwarding wants.
+/// Connects to an address, or to the loopback of the process's network namespace, as port forwarding needs.
 ///
 /// # Errors
-/// Why not, in the words of a container runtime (`containerd/pkg/cri`).
+/// The reason, worded as a container runtime's (`containerd/pkg/cri`).
 pub fn connect(spec: &ConnectSpec) -> Result<TcpStream, String> {
     let timeout = Duration::from_millis(spec.timeout_millis.max(1));
     if let Some(address) = spec.address {
@@ -47,10 +47,10 @@ pub fn connect(spec: &ConnectSpec) -> Result<TcpStream, String> {
         .map_err(|error| format!("failed to connect to localhost:{} inside the pod: {error}", spec.port))
 }
 
-/// Listens at a port of every address.
+/// Listens on a port of every address.
 ///
 /// # Errors
-/// What the kernel answers.
+/// Errors of the kernel.
 pub fn listen(spec: ListenSpec) -> std::io::Result<OwnedFd> {
     let address = (Ipv4Addr::UNSPECIFIED, spec.port);
     if spec.stream {
@@ -60,10 +60,10 @@ pub fn listen(spec: ListenSpec) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// Loads a ruleset in one transaction: it holds as a whole or not at all.
+/// Loads a ruleset atomically.
 ///
 /// # Errors
-/// What the program says.
+/// The output of the program.
 pub fn filter(spec: &FilterSpec) -> Result<(), String> {
     let shown = spec.program.display();
     let ran = std::process::Command::new(&spec.program).arg("-f").arg(&spec.rules).output();
@@ -75,7 +75,7 @@ pub fn filter(spec: &FilterSpec) -> Result<(), String> {
     Err(format!("{shown}: {}", said.lines().next().unwrap_or("it failed without a word")))
 }
 
-/// The text of a probe's request, as a kubelet writes it.
+/// Returns the text of a probe's HTTP request, as a kubelet writes it.
 pub fn request(get: &HttpGet) -> String {
     let mut request = format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", get.path, get.host);
     let named = |name: &str| get.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -107,10 +107,10 @@ fn http(mut stream: TcpStream, get: &HttpGet, timeout: Duration) -> std::io::Res
     Ok(judge(&String::from_utf8_lossy(&answer)))
 }
 
-/// Judges a status line.
+/// Evaluates a status line.
 ///
 /// # Errors
-/// What is wrong with it, in kubelet's words.
+/// The failure, in kubelet's words.
 pub fn judge(answer: &str) -> Result<(), String> {
     let status = answer
         .strip_prefix("HTTP/1.")
@@ -128,7 +128,7 @@ mod tests {
     use super::judge;
 
     #[test]
-    fn statuses_from_200_to_399_are_well() {
+    fn statuses_from_200_to_399_succeed() {
         for (line, well) in [
             ("HTTP/1.1 200 OK\r\n", true),
             ("HTTP/1.0 399 Odd\r\n", true),

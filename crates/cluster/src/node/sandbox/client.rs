@@ -1,7 +1,7 @@
-//! The node's end of the sandbox: starts the process, sends requests, and hands each answer to whoever waits for it.
+//! The node's end of the sandbox: starts the process, sends requests, and dispatches each answer to its caller.
 //!
-//! Any number of tasks may ask at once; one task writes and one reads. When the sandbox goes, everyone who waits is
-//! told, and everything asked later fails at once.
+//! Any number of tasks may send requests concurrently; one task writes and one reads. When the sandbox ends, all
+//! pending requests fail, and later ones fail at once.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -26,31 +26,31 @@ use super::supervise::{frame, take_frame};
 use super::usage::Usage;
 use crate::node::mode::Mode;
 
-/// Requests that may wait to be written; a hundred pods ask for a few each.
+/// Requests waiting to be written; a hundred pods send a few each.
 const MAX_QUEUED_REQUESTS: usize = 4096;
-/// How long the sandbox may take to set itself up.
+/// How long the sandbox may take to start.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may take to end and clean up.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why there is no sandbox.
+/// Why the sandbox could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The program could not be started.
     #[error("cannot start the sandbox process {program:?}: {source}")]
     Start {
-        /// What was to be run.
+        /// The program.
         program: OsString,
-        /// Why not.
+        /// The error.
         source: std::io::Error,
     },
-    /// No program was given.
+    /// No program is configured.
     #[error("Options.sandbox_program is empty; it must run this program into node::sandbox_main()")]
     NoProgram,
-    /// It refused, or ended.
+    /// The sandbox refused, or ended.
     #[error("{0}")]
     Refused(#[from] Failure),
-    /// It said nothing in time.
+    /// The sandbox did not answer in time.
     #[error("the sandbox process did not answer within {} s", BEGIN_TIMEOUT.as_secs())]
     Silent,
 }
@@ -72,16 +72,16 @@ pub struct Sandbox {
     process: tokio::sync::Mutex<Option<tokio::process::Child>>,
 }
 
-/// A process that the sandbox has started.
+/// A process that the sandbox started.
 #[derive(Debug)]
 pub struct Running {
-    /// To be named in signals and execs.
+    /// Identifies the process in signals and execs.
     pub id: u64,
     exit: oneshot::Receiver<Exit>,
 }
 
 impl Running {
-    /// Waits for its end. If the sandbox itself ends, its processes were killed with it.
+    /// Waits for its end. If the sandbox itself ends, it kills its processes.
     pub async fn ended(self) -> Exit {
         self.exit.await.unwrap_or(Exit { code: 137, signal: Some(9), out_of_memory: false })
     }
@@ -96,10 +96,10 @@ fn gone() -> Failure {
 }
 
 impl Sandbox {
-    /// Starts the sandbox process with `program` (argv) and lets it set itself up.
+    /// Starts the sandbox process with `program` (argv) and waits until it is ready.
     ///
     /// # Errors
-    /// Where it cannot be started, or the mode wished for is not possible.
+    /// When it cannot be started, or the requested mode is not possible.
     pub async fn begin(program: &[OsString], begin: Begin) -> Result<(Sandbox, Mode), SandboxError> {
         let (command, arguments) = program.split_first().ok_or(SandboxError::NoProgram)?;
         let start = |source: std::io::Error| SandboxError::Start { program: command.clone(), source };
@@ -165,34 +165,34 @@ impl Sandbox {
         }
     }
 
-    /// Makes a pod's namespaces and network.
+    /// Creates a pod's namespaces and network.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// When the kernel refuses.
     pub async fn create_pod(&self, spec: PodSpec) -> Result<(), Failure> {
         self.ask(RequestBody::CreatePod(spec), Vec::new()).await.map(drop)
     }
 
-    /// Releases a pod's namespaces; its containers must have ended.
+    /// Releases a pod's namespaces. Its containers must have ended.
     ///
     /// # Errors
-    /// Where the sandbox has gone.
+    /// When the sandbox has ended.
     pub async fn remove_pod(&self, pod: &str) -> Result<(), Failure> {
         self.ask(RequestBody::RemovePod { pod: pod.to_owned() }, Vec::new()).await.map(drop)
     }
 
-    /// Starts a container with the descriptors that its `streams` want.
+    /// Starts a container with the descriptors that its `streams` need.
     ///
     /// # Errors
-    /// Where it could not be started; `command` tells whether the command is to blame.
+    /// When it could not be started; `command` says whether the command is the cause.
     pub async fn start(&self, spec: ContainerSpec, descriptors: Vec<OwnedFd>) -> Result<Running, Failure> {
         self.run(RequestBody::Start(Box::new(spec)), descriptors).await
     }
 
-    /// Starts a process inside a running container, with the descriptors that its `streams` want.
+    /// Starts a process inside a running container, with the descriptors that its `streams` need.
     ///
     /// # Errors
-    /// Where it could not be started.
+    /// When it could not be started.
     pub async fn exec(&self, spec: ExecSpec, descriptors: Vec<OwnedFd>) -> Result<Running, Failure> {
         self.run(RequestBody::Exec(Box::new(spec)), descriptors).await
     }
@@ -200,7 +200,7 @@ impl Sandbox {
     /// Connects to a port of a pod's own loopback.
     ///
     /// # Errors
-    /// Why there is no connection, for a person.
+    /// The reason, for a person.
     pub async fn connect(&self, spec: ConnectSpec) -> Result<OwnedFd, Failure> {
         self.handed(RequestBody::Connect(spec)).await
     }
@@ -208,7 +208,7 @@ impl Sandbox {
     /// Listens in the pods' outer network.
     ///
     /// # Errors
-    /// Why nothing listens, for a person.
+    /// The reason, for a person.
     pub async fn listen(&self, spec: ListenSpec) -> Result<OwnedFd, Failure> {
         self.handed(RequestBody::Listen(spec)).await
     }
@@ -222,16 +222,16 @@ impl Sandbox {
         }
     }
 
-    /// Sends a signal to a process; if it has ended nothing happens.
+    /// Sends a signal to a process. Does nothing if it has ended.
     pub async fn signal(&self, target: u64, signal: i32) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let _ = self.send(id, RequestBody::Signal { target, signal }, Vec::new()).await;
     }
 
-    /// Connects from the pods' network.
+    /// Probes from the pods' network.
     ///
     /// # Errors
-    /// The outer error where the sandbox has gone; the inner one is the probe's own failure.
+    /// The outer error means that the sandbox has ended; the inner one is the probe's failure.
     pub async fn check(&self, spec: CheckSpec) -> Result<Result<(), String>, Failure> {
         match self.ask(RequestBody::Check(spec), Vec::new()).await? {
             AnswerBody::Checked(outcome) => Ok(outcome),
@@ -239,10 +239,10 @@ impl Sandbox {
         }
     }
 
-    /// What containers use now.
+    /// Returns the containers' current usage.
     ///
     /// # Errors
-    /// Where the sandbox has gone.
+    /// When the sandbox has ended.
     pub async fn measure(&self) -> Result<Usage, Failure> {
         match self.ask(RequestBody::Measure, Vec::new()).await? {
             AnswerBody::Used(usage) => Ok(usage),
@@ -253,7 +253,7 @@ impl Sandbox {
     /// Loads rules for packets between pods.
     ///
     /// # Errors
-    /// The outer error where the sandbox has gone; the inner one is what the program said.
+    /// The outer error means that the sandbox has ended; the inner one is the output of the program.
     pub async fn filter(&self, program: PathBuf, rules: PathBuf) -> Result<Result<(), String>, Failure> {
         match self.ask(RequestBody::Filter(FilterSpec { program, rules }), Vec::new()).await? {
             AnswerBody::Checked(outcome) => Ok(outcome),
@@ -261,7 +261,7 @@ impl Sandbox {
         }
     }
 
-    /// Ends the sandbox and with it all that it has started; returns when it has cleaned up.
+    /// Ends the sandbox and everything it has started. Returns when it has cleaned up.
     pub async fn end(&self) {
         lock(&self.frames).take();
         let Some(mut child) = self.process.lock().await.take() else { return };
@@ -271,19 +271,19 @@ impl Sandbox {
     }
 }
 
-/// A socket over which the sandbox hands one descriptor to the node.
+/// A socket pair over which the sandbox passes one descriptor to the node.
 pub struct Handed {
     /// The node's end.
     pub ours: OwnedFd,
-    /// The end that goes along with a request.
+    /// The end sent with the request.
     pub theirs: OwnedFd,
 }
 
 impl Handed {
-    /// A fresh pair.
+    /// Creates a new pair.
     ///
     /// # Errors
-    /// Where the process has no descriptors left.
+    /// When the process is out of file descriptors.
     pub fn new() -> std::io::Result<Handed> {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair()?;
         ours.set_nonblocking(true)?;
@@ -291,10 +291,10 @@ impl Handed {
     }
 }
 
-/// Takes the descriptor that the sandbox has sent before it answered.
+/// Receives the descriptor that the sandbox sent before its answer.
 ///
 /// # Errors
-/// Where there is none.
+/// When there is none.
 pub fn receive_descriptor(socket: &OwnedFd) -> Result<OwnedFd, Failure> {
     let mut byte = [0];
     let mut slices = [std::io::IoSliceMut::new(&mut byte)];
@@ -321,7 +321,7 @@ fn unexpected(body: &AnswerBody) -> Failure {
     Failure::new(format!("the sandbox answered out of turn: {body:?}"))
 }
 
-/// Writes until nobody can ask any more, then hangs up, which ends the sandbox.
+/// Writes requests until every sender is dropped. Then closes the socket, which ends the sandbox.
 async fn write_frames(stream: Arc<UnixStream>, mut frames: mpsc::Receiver<Frame>) {
     while let Some((bytes, fds)) = frames.recv().await {
         if write_frame(&stream, &bytes, &fds).await.is_err() {
@@ -336,7 +336,7 @@ async fn write_frame(stream: &UnixStream, bytes: &[u8], fds: &[OwnedFd]) -> std:
     let mut sent = 0;
     while sent < bytes.len() {
         stream.writable().await?;
-        // The descriptors travel with the first byte and only then.
+        // Send the descriptors only once, with the first byte.
         let rights = [ControlMessage::ScmRights(&raw)];
         let control: &[ControlMessage<'_>] = if sent == 0 && !raw.is_empty() { &rights } else { &[] };
         let outcome = stream.try_io(Interest::WRITABLE, || {
@@ -404,7 +404,7 @@ fn deliver(waiting: &Mutex<Waiting>, answer: Answer) {
     }
 }
 
-/// Reads at most `limit` bytes of what a process writes, as text; for probes and hooks.
+/// Reads at most `limit` bytes of a process's output as text, for probes and hooks.
 pub async fn read_output(pipe: tokio::net::unix::pipe::Receiver, limit: u64) -> String {
     let mut bytes = Vec::new();
     let _ = pipe.take(limit).read_to_end(&mut bytes).await;

@@ -1,7 +1,7 @@
-//! The steps of a container's first process, and of a process run beside it, from fork to `execve`.
+//! The steps from fork to `execve` of a container's first process, and of a process run beside it.
 //!
 //! Runs in a forked child. It never returns to the sandbox's loop: either the program takes over, or a [`Failure`] is
-//! written to the status pipe. The order of steps matters and is the order of the functions below.
+//! written to the status pipe. The steps run in the order of the functions below, and the order matters.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -27,32 +27,32 @@ use super::mounts::{self, View};
 use super::protocol::{ContainerSpec, Covered, ExecSpec, Failure, Security, User};
 use crate::node::mode::ModeKind;
 
-/// Past the last capability of any kernel known; the kernel refuses the surplus.
+/// Above the last capability of any known kernel; the kernel refuses the excess.
 const CAPABILITY_NUMBERS: u32 = 64;
-/// The number of CAP_SYS_ADMIN.
+/// The number of `CAP_SYS_ADMIN`.
 const SYS_ADMIN: u32 = 21;
 
-/// What the child needs from the sandbox besides the container's description.
+/// The child's input besides the container's description.
 pub struct Surroundings<'a> {
     /// The mode in force.
     pub mode: ModeKind,
     /// The pod's namespaces.
     pub namespaces: &'a [(CloneFlags, OwnedFd)],
-    /// The container's limits.
+    /// The cgroups with the container's limits.
     pub group: Option<&'a Group>,
-    /// What the process reads and writes.
+    /// The standard streams of the process.
     pub streams: &'a Given,
-    /// What the container does not see of the machine's files.
+    /// The machine's files that are hidden from the container.
     pub covered: &'a Covered,
-    /// Descriptor limits (soft, hard) as the sandbox found them.
+    /// The sandbox's own limits (soft, hard) on open descriptors.
     pub descriptor_limit: (rlim_t, rlim_t),
 }
 
-/// The descriptors that came along with a request.
+/// The descriptors received with a request.
 pub enum Given {
-    /// Standard input (nothing where there is none), output and error.
+    /// Standard input (or none), output and error.
     Pipes(Option<OwnedFd>, OwnedFd, OwnedFd),
-    /// Where the other end of a new terminal is to be sent.
+    /// The socket to which the other end of a new terminal is sent.
     Terminal(OwnedFd),
 }
 
@@ -66,7 +66,7 @@ impl Given {
     }
 }
 
-/// Reports a failure to the sandbox and gives the exit code that containerd shows for it.
+/// Reports a failure to the sandbox and returns the exit code that containerd shows for it.
 pub fn report(status: BorrowedFd<'_>, failure: &Failure) -> u8 {
     let text = serde_json::to_vec(failure).unwrap_or_default();
     if let Ok(copy) = status.try_clone_to_owned() {
@@ -79,10 +79,10 @@ fn step(what: &'static str) -> impl FnOnce(Errno) -> Failure {
     move |error| Failure::new(format!("{what}: {error}"))
 }
 
-/// Everything from the fork to the program; returns only if something failed.
+/// Runs every step from the fork to the program. Returns only if one fails.
 ///
 /// # Errors
-/// What failed. The process must then leave.
+/// The failed step. The process must then exit.
 pub fn become_container(spec: &ContainerSpec, around: &Surroundings<'_>) -> Result<(), Failure> {
     begin(around)?;
     if around.mode.isolates() {
@@ -93,7 +93,7 @@ pub fn become_container(spec: &ContainerSpec, around: &Surroundings<'_>) -> Resu
         enter_working_directory(&spec.working_directory, Some(&mut view))?;
         if spec.security.read_only_root {
             view.seal()?;
-            // What was entered was entered by way of a mount that could be written to.
+            // Enter it again, because the first time went through a mount that was still writable.
             enter_working_directory(&spec.working_directory, None)?;
         }
     } else {
@@ -104,14 +104,14 @@ pub fn become_container(spec: &ContainerSpec, around: &Surroundings<'_>) -> Resu
     run(&spec.argv, &spec.env)
 }
 
-/// As [`become_container`], for a process beside a running container whose namespaces have been joined already.
+/// As [`become_container`], for a process beside a running container whose namespaces are already joined.
 ///
 /// # Errors
-/// What failed.
+/// The failed step.
 pub fn become_exec(spec: &ExecSpec, around: &Surroundings<'_>) -> Result<(), Failure> {
     begin(around)?;
     enter_working_directory(&spec.working_directory, None)?;
-    // The container's user namespace, if it has one, has been joined with the others.
+    // The container's user namespace, if any, is already joined with the others.
     become_user(&spec.user, around.mode, true, &spec.security)?;
     open_terminal(around.streams)?;
     run(&spec.argv, &spec.env)
@@ -131,7 +131,7 @@ fn begin(around: &Surroundings<'_>) -> Result<(), Failure> {
         Given::Pipes(input, output, error) => {
             (input.as_ref().map_or(null.as_fd(), AsFd::as_fd), output.as_fd(), error.as_fd())
         }
-        // Until there is a terminal, which wants the container's own `/dev` and user.
+        // Used until the terminal is opened, which needs the container's own `/dev` and user.
         Given::Terminal(_) => (null.as_fd(), null.as_fd(), null.as_fd()),
     };
     take_streams(input, output, error)
@@ -144,8 +144,8 @@ fn take_streams(input: BorrowedFd<'_>, output: BorrowedFd<'_>, error: BorrowedFd
         .map_err(step("set up the standard streams"))
 }
 
-/// Makes a terminal in the container's own `/dev/pts`, takes it as controlling terminal and standard streams, and
-/// sends its other end away.
+/// Opens a terminal in the container's own `/dev/pts`, makes it the controlling terminal and the standard streams, and
+/// sends its other end to the node.
 fn open_terminal(streams: &Given) -> Result<(), Failure> {
     let Given::Terminal(socket) = streams else { return Ok(()) };
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -162,7 +162,7 @@ fn open_terminal(streams: &Given) -> Result<(), Failure> {
 /// Sends a descriptor to the node.
 ///
 /// # Errors
-/// Where the node no longer waits for it.
+/// When the node no longer waits for it.
 pub fn send_descriptor(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> Result<(), Failure> {
     let raw = [descriptor.as_raw_fd()];
     let rights = [ControlMessage::ScmRights(&raw)];
@@ -185,8 +185,8 @@ fn enter_working_directory(directory: &str, view: Option<&mut View>) -> Result<(
         .map_err(|e| Failure::new(format!("change to the working directory {}: {e}", wanted.display())))
 }
 
-/// Takes on the user. In root mode that is a real change of ids; in rootless mode there is only one id, which a
-/// further user namespace shows under the wanted number; in plain mode nothing can change.
+/// Switches to the container's user. In root mode this changes ids. In rootless mode there is only one id, and a nested
+/// user namespace shows it under the requested number. In plain mode nothing can change.
 fn become_user(user: &User, mode: ModeKind, joined: bool, security: &Security) -> Result<(), Failure> {
     if mode.isolates() {
         drop_capabilities(security);
@@ -204,7 +204,7 @@ fn become_user(user: &User, mode: ModeKind, joined: bool, security: &Security) -
             unshare(CloneFlags::CLONE_NEWUSER).map_err(step("make the container's user namespace"))?;
             map_ids(user.uid, 0, user.gid, 0)
                 .map_err(|e| Failure::new(format!("map the container's user: {e}")))?;
-            // A new user namespace begins with all of them.
+            // A new user namespace starts with all capabilities.
             drop_capabilities(security);
         }
         ModeKind::Rootless | ModeKind::Plain => {}
@@ -212,12 +212,12 @@ fn become_user(user: &User, mode: ModeKind, joined: bool, security: &Security) -
     if !security.may_gain_privileges {
         nix::sys::prctl::set_no_new_privs().map_err(step("forbid new privileges"))?;
     }
-    // After the change of ids, which clears it.
+    // Must come after the change of ids, which clears it.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(step("tie the process to the sandbox"))
 }
 
-/// Whether a container gets a user namespace of its own in rootless mode: to show the one id there is under another number,
-/// or to keep CAP_SYS_ADMIN from undoing the container's mounts, which belong to the namespace around it.
+/// Returns whether a container needs its own user namespace in rootless mode: to show the only id under another number,
+/// or to keep `CAP_SYS_ADMIN` from undoing the container's mounts, which belong to the outer namespace.
 fn needs_user_namespace(user: &User, security: &Security) -> bool {
     user.uid != 0 || user.gid != 0 || security.capabilities.contains(&SYS_ADMIN)
 }
@@ -228,18 +228,18 @@ fn drop_capabilities(security: &Security) {
     }
 }
 
-/// Maps one user and one group of the calling process' new user namespace; all that the kernel allows without
-/// privileges outside, and all that is needed.
+/// Maps one user and one group in the calling process's new user namespace. More is not needed, and the kernel would
+/// not allow it without privileges outside.
 ///
 /// # Errors
-/// What the kernel answers to the writes.
+/// Errors of the writes.
 pub fn map_ids(inside_uid: u32, outside_uid: u32, inside_gid: u32, outside_gid: u32) -> std::io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{inside_uid} {outside_uid} 1\n"))?;
     fs::write("/proc/self/gid_map", format!("{inside_gid} {outside_gid} 1\n"))
 }
 
-/// Replaces the process by the program.
+/// Replaces the process with the program.
 fn run(argv: &[String], env: &[(String, String)]) -> Result<(), Failure> {
     let command =
         argv.first().ok_or_else(|| Failure { message: "no command specified".into(), command: true })?;
@@ -267,7 +267,7 @@ fn not_run(command: &str, why: &str) -> Failure {
     Failure { message: format!("exec: {command:?}: {why}"), command: true }
 }
 
-/// Finds a command as a shell does; the words of the failure are those of Go's `exec`, which runtimes show.
+/// Finds a command as a shell does. Failures are worded as those of Go's `exec`, which container runtimes show.
 fn find(command: &str, path: &str) -> Result<PathBuf, Failure> {
     if command.contains('/') {
         return match runnable(Path::new(command)) {
@@ -278,7 +278,7 @@ fn find(command: &str, path: &str) -> Result<PathBuf, Failure> {
             Err(error) => Err(not_run(command, &error.desc().to_lowercase())),
         };
     }
-    // Like Go's LookPath: whatever is wrong with a candidate, it is just not the one.
+    // As in Go's LookPath, a faulty candidate is skipped, whatever its fault.
     path.split(':')
         .filter(|directory| !directory.is_empty())
         .map(|directory| Path::new(directory).join(OsStr::new(command)))
@@ -294,7 +294,7 @@ fn runnable(path: &Path) -> Result<(), Errno> {
     eaccess(path, AccessFlags::X_OK)
 }
 
-/// The user's own directory where there is one to write in, else the container's private one.
+/// Returns the user's home directory if it is writable, otherwise the container's private directory.
 fn home_directory() -> String {
     let home = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
     home.filter(|home| home != Path::new("/") && home.is_dir())
@@ -302,11 +302,11 @@ fn home_directory() -> String {
         .map_or_else(|| "/tmp".to_owned(), |home| home.display().to_string())
 }
 
-/// Opens the namespaces of a running process, in the order in which they can be joined: the user namespace last,
-/// since joining it gives up the rights over the others.
+/// Opens the namespaces of a running process, in the order in which they must be joined. The user namespace is last,
+/// because joining it gives up the rights to join the others.
 ///
 /// # Errors
-/// Where the process has ended.
+/// When the process has ended.
 pub fn namespaces_of(pid: nix::unistd::Pid) -> std::io::Result<Vec<(CloneFlags, OwnedFd)>> {
     let own_user = fs::read_link("/proc/self/ns/user")?;
     let their_user = fs::read_link(format!("/proc/{pid}/ns/user"))?;
@@ -329,7 +329,7 @@ pub fn namespaces_of(pid: nix::unistd::Pid) -> std::io::Result<Vec<(CloneFlags, 
 /// Joins namespaces opened by [`namespaces_of`].
 ///
 /// # Errors
-/// Where the kernel refuses.
+/// When the kernel refuses.
 pub fn join_all(namespaces: &[(CloneFlags, OwnedFd)]) -> Result<(), Failure> {
     for (kind, namespace) in namespaces {
         setns(namespace, *kind).map_err(|e| Failure::new(format!("join the container ({kind:?}): {e}")))?;
@@ -337,7 +337,7 @@ pub fn join_all(namespaces: &[(CloneFlags, OwnedFd)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The numbers of descriptors that a keeper or an exec's parent needs.
+/// Returns the descriptors that a keeper or an exec's parent needs.
 pub fn needed(status: &OwnedFd, around: &Surroundings<'_>) -> Vec<i32> {
     let mut needed = vec![status.as_raw_fd()];
     needed.extend(around.streams.all().map(AsRawFd::as_raw_fd));

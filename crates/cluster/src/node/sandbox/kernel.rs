@@ -1,7 +1,6 @@
-//! The few calls that the kernel wants and safe wrappers do not offer: forking with new namespaces, dropping
-//! capabilities, closing descriptors.
+//! System calls without a safe wrapper: forking with new namespaces, dropping capabilities, closing descriptors.
 //!
-//! The only file of this crate with `unsafe`. Nothing here decides anything.
+//! The only file of this crate with `unsafe`. It contains no decisions.
 #![expect(unsafe_code, reason = "clone, prctl and close_range have no safe wrapper; see each SAFETY comment")]
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,12 +11,12 @@ use nix::sched::CloneFlags;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
 use nix::unistd::Pid;
 
-/// Forks; the child has new namespaces as `flags` say, runs `child`, and exits with what that returns.
+/// Forks. The child has the new namespaces given by `flags`, runs `child`, and exits with its result.
 ///
-/// The caller must be single-threaded: only the calling thread lives on in the child.
+/// The caller must be single-threaded: only the calling thread continues in the child.
 ///
 /// # Errors
-/// What `clone(2)` answers.
+/// Errors of `clone(2)`.
 pub fn fork(flags: CloneFlags, child: impl FnOnce() -> u8) -> Result<Pid, Errno> {
     let flags = libc::c_long::from(flags.bits()) | libc::c_long::from(libc::SIGCHLD);
     let null: libc::c_long = 0;
@@ -34,17 +33,17 @@ pub fn fork(flags: CloneFlags, child: impl FnOnce() -> u8) -> Result<Pid, Errno>
     }
 }
 
-/// Removes `capability` from the bounding set, so that no program run later can have it.
+/// Removes `capability` from the bounding set, so that no later program can have it.
 ///
 /// # Errors
-/// `EINVAL` past the last capability that the kernel knows; `EPERM` without `CAP_SETPCAP`.
+/// `EINVAL` past the last capability of the kernel; `EPERM` without `CAP_SETPCAP`.
 pub fn drop_capability(capability: u32) -> Result<(), Errno> {
     // SAFETY: prctl with PR_CAPBSET_DROP reads one integer.
     let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
     Errno::result(result).map(drop)
 }
 
-/// Closes every descriptor from `first` on, but for those in `keep`.
+/// Closes every descriptor from `first` on except those in `keep`.
 pub fn close_from(first: RawFd, keep: &[RawFd]) {
     let mut keep: Vec<RawFd> = keep.iter().copied().filter(|fd| *fd >= first).collect();
     keep.sort_unstable();
@@ -59,33 +58,33 @@ pub fn close_from(first: RawFd, keep: &[RawFd]) {
     }
 }
 
-/// Takes ownership of a descriptor that the process was started with.
+/// Takes ownership of a descriptor that the process inherited.
 pub fn adopt(fd: RawFd) -> OwnedFd {
     // SAFETY: called once, at the start, for the socket that the parent passed as standard input; nothing else in
     // this process uses that number.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Takes ownership of descriptors that have just been received over a socket.
+/// Takes ownership of descriptors just received over a socket.
 pub fn adopt_received(fds: Vec<RawFd>) -> Vec<OwnedFd> {
     // SAFETY: the kernel made these descriptors for this message; nothing else knows them.
     fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect()
 }
 
-/// Makes a terminal the controlling one of the calling process, which must lead a session without any.
+/// Makes a terminal the controlling terminal of the calling process, which must lead a session without one.
 ///
 /// # Errors
-/// What `ioctl(2)` answers.
+/// Errors of `ioctl(2)`.
 pub fn take_terminal(terminal: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: TIOCSCTTY reads one integer and touches no memory of ours.
     let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0) };
     Errno::result(result).map(drop)
 }
 
-/// Tells a terminal, by its other end, how many columns and rows are shown; its processes get SIGWINCH.
+/// Sets a terminal's size, through its other end. Its processes get SIGWINCH.
 ///
 /// # Errors
-/// What `ioctl(2)` answers.
+/// Errors of `ioctl(2)`.
 pub fn resize_terminal(other: &OwnedFd, columns: u16, rows: u16) -> Result<(), Errno> {
     let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: TIOCSWINSZ reads one winsize, which lives until the call returns.
@@ -93,7 +92,7 @@ pub fn resize_terminal(other: &OwnedFd, columns: u16, rows: u16) -> Result<(), E
     Errno::result(result).map(drop)
 }
 
-/// Gives a child the signal behaviour that a freshly started program expects: nothing blocked, nothing ignored.
+/// Resets a child's signals to the state that a new program expects: nothing blocked, nothing ignored.
 pub fn reset_signals() {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     for signal in Signal::iterator() {

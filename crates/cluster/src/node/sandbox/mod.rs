@@ -1,10 +1,11 @@
-//! The sandbox: a small, single-threaded process of its own that makes namespaces and forks pods' processes.
+//! The sandbox: a small, single-threaded process that creates namespaces and forks pods' processes.
 //!
-//! It is this very program, run again with a Unix socket as standard input. Being single-threaded it may fork and
-//! change namespaces safely, which the node, with its many threads, may not. It knows nothing of Kubernetes: requests
-//! in, answers out ([`protocol`]). Its first process (the guard) chooses the mode and stays outside; its second is
-//! process 1 of a PID namespace, so that whatever ends it ends every pod with it. The guard then removes what the
-//! kernel does not remove by itself: cgroups and the runtime directory.
+//! It is this same program, run again with a Unix socket as standard input. Because it is single-threaded, it can
+//! safely fork and change namespaces, unlike the node with its many threads. It does not depend on Kubernetes: requests
+//! in, answers out ([`protocol`]).
+//!
+//! Its first process, the guard, chooses the mode and stays outside. Its second is process 1 of a PID namespace, so
+//! every pod ends with it. The guard then removes what the kernel does not: cgroups and the runtime directory.
 
 mod cgroups;
 pub mod check;
@@ -39,15 +40,15 @@ use self::protocol::{Answer, AnswerBody, Begin, Covered, Failure, Request, Reque
 use self::supervise::{Setup, supervise};
 use super::mode::{Mode, ModeChoice, ModeKind};
 
-/// How long the second process may take to end its children after the node has gone, before it is killed.
+/// How long the second process may take to end its children after the node has ended, before it is killed.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(5);
-/// How often the guard looks whether the second process has ended.
+/// Interval at which the guard checks whether the second process has ended, once the node has.
 const GUARD_TICK_MILLIS: u16 = 20;
 /// Standard input: the socket to the node.
 const SOCKET: i32 = 0;
 
-/// The sandbox process' whole life. To be called first thing in `main`, before any thread is started, when the program
-/// was started through `Options::sandbox_program`; the caller must then leave with the code returned.
+/// Runs the sandbox process. If the program was started through `Options::sandbox_program`, `main` must call this
+/// first, before it starts any thread, and then exit with the returned code.
 pub fn sandbox_main() -> std::process::ExitCode {
     let socket = kernel::adopt(SOCKET);
     match guard(socket) {
@@ -105,7 +106,7 @@ fn first_request(socket: &OwnedFd, inbox: &mut Vec<u8>) -> Result<(u64, Begin), 
     }
 }
 
-/// Decides the mode by trying, each in a child of its own; also tells why nothing stronger is in force.
+/// Chooses the mode by trying each in its own child process. Also returns why no stronger mode is in force.
 fn choose(wish: ModeChoice) -> Result<(ModeKind, Option<String>), Failure> {
     let forced = |kind: ModeKind| match attempt(kind) {
         Ok(()) => Ok((kind, (kind != ModeKind::Rootless).then(|| format!("mode {kind} was asked for")))),
@@ -129,7 +130,7 @@ fn choose(wish: ModeChoice) -> Result<(ModeKind, Option<String>), Failure> {
     }
 }
 
-/// Tries a mode's set-up to the end, a pair of interfaces included, in a child that leaves nothing.
+/// Tries a mode's complete set-up, including a pair of interfaces, in a child that leaves nothing behind.
 fn attempt(kind: ModeKind) -> Result<(), String> {
     if kind == ModeKind::Root && !geteuid().is_root() {
         return Err("the caller is not root".to_owned());
@@ -173,7 +174,7 @@ fn try_interface(network: &mut Network) -> Result<(), Failure> {
         .map_err(|e| failed("make a pod's network", &e))
 }
 
-/// Leaves the machine's namespaces; the PID namespace begins with the next child.
+/// Leaves the machine's namespaces. The new PID namespace starts with the next child.
 fn isolate(kind: ModeKind) -> Result<(), Failure> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     let mut flags = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
@@ -194,17 +195,17 @@ fn set_up_inside() -> Result<Network, Failure> {
     Ok(network)
 }
 
-/// What the second process has from the first.
+/// What the second process gets from the first.
 struct Inherited {
     inbox: Vec<u8>,
     cgroups: Option<Cgroups>,
     covered: Covered,
 }
 
-/// The second process: sets up inside, then serves.
+/// Runs the second process: sets up inside the namespaces, then serves requests.
 fn second(socket: &OwnedFd, id: u64, mode: Mode, inherited: Inherited) -> u8 {
     let Inherited { inbox, cgroups, covered } = inherited;
-    // The guard must not outlive us unnoticed, nor we it.
+    // End when the guard ends. The guard in turn waits for this process.
     let _ =
         nix::sys::prctl::set_pdeathsig(if mode.kind.isolates() { Signal::SIGKILL } else { Signal::SIGTERM });
     let _ = nix::sys::prctl::set_name(c"odh-sandbox");
@@ -228,7 +229,7 @@ fn second(socket: &OwnedFd, id: u64, mode: Mode, inherited: Inherited) -> u8 {
     u8::from(supervise(Setup { socket, inbox, mode: kind, cgroups, network, covered }).is_err())
 }
 
-/// Waits for the second process; once the node has gone, only for so long.
+/// Waits for the second process. Once the node has ended, kills it after [`GRACE`].
 fn watch_over(pid: Pid, socket: &OwnedFd, signals: &SignalFd) {
     let mut gone_since: Option<std::time::Instant> = None;
     loop {
@@ -240,7 +241,7 @@ fn watch_over(pid: Pid, socket: &OwnedFd, signals: &SignalFd) {
         let child = PollFd::new(signals.as_fd(), PollFlags::POLLIN);
         match gone_since {
             None => {
-                // Only the hang-up is of interest; the bytes are the second process'.
+                // Only wait for hang-up; the second process reads the data.
                 let mut polled = [child, PollFd::new(socket.as_fd(), PollFlags::empty())];
                 let _ = poll(&mut polled, PollTimeout::NONE);
                 if polled[1].any().unwrap_or(true) {
@@ -264,7 +265,7 @@ fn clean(begin: &Begin, cgroups: Option<&Cgroups>) {
     remove_contents(&begin.runtime);
 }
 
-/// Empties the runtime directory. Mounts of pods are gone with their namespaces, so nothing else can be hit.
+/// Empties the runtime directory. Pods' mounts are gone with their namespaces, so nothing outside is affected.
 fn remove_contents(directory: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -1,9 +1,9 @@
-//! What a container sees of the file system: the machine's own, with the pod's mounts over it.
+//! A container's view of the file system: that of the machine, with the pod's mounts on top.
 //!
-//! Nothing here ever writes to the machine's file system. Where a mount point does not exist, its nearest existing
-//! parent is covered by a small in-memory directory that shows the same entries (bind mounts), and the mount point is
-//! made there. Called in the sandbox (`prepare_template`) and in a container's first process (`prepare_container`),
-//! each in a mount namespace of its own.
+//! Nothing here writes to the machine's file system. If a mount point does not exist, its nearest existing parent is
+//! covered by a small in-memory directory that shows the same entries through bind mounts, and the mount point is
+//! created there. Runs in the sandbox (`prepare_template`) and in a container's first process (`prepare_container`),
+//! each in its own mount namespace.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -21,18 +21,17 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::protocol::{Covered, Failure, MountSpec};
 
-/// Entries of a directory that is covered; beyond it the cost would be felt by every container.
+/// The most entries of a directory that can be covered, since every container pays for each entry.
 const MAX_COVERED_ENTRIES: usize = 20_000;
-/// Devices that every container has, as the OCI runtime specification's "Default Devices".
+/// The devices of every container: "Default Devices" of the OCI runtime specification.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Beginnings of names of accelerators and fabrics, shown where the machine has them.
+/// Prefixes of accelerator and fabric devices, shown if the machine has them.
 const ACCELERATORS: [&str; 6] = ["nvidia", "dri", "kfd", "infiniband", "accel", "dxg"];
-/// Where a container's new root is put together, if it needs one: in the template's `/dev`, which no mount of a pod
-/// hides.
+/// Where a container's new root is assembled if needed: in the template's `/dev`, which no pod's mount hides.
 const STAGING: &str = "/dev/.root";
-/// What a covered folder shows: nothing, in memory, with room for the mount points of the node's own mounts.
+/// Mount options for hiding a folder: an empty in-memory directory, with room for the node's own mount points.
 const COVER: &str = "mode=555,size=64k";
-/// Where pods leave their last words by default; it exists so that it can be mounted upon.
+/// The default `terminationMessagePath`; it is created so that it can be mounted on.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
 fn failure(what: &str, path: &Path, error: impl std::fmt::Display) -> Failure {
@@ -43,7 +42,7 @@ fn bind(source: &Path, target: &Path) -> nix::Result<()> {
     mount(Some(source), target, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
 }
 
-/// Opens what a mount is to show, by descriptor: from here on no change of a path or link matters.
+/// Opens the source of a mount as a descriptor, so that later changes of paths or links have no effect.
 fn open_source(spec: &MountSpec, secret: &[PathBuf]) -> Result<OwnedFd, Failure> {
     let mut source = hold(&spec.source)?;
     if !spec.below.as_os_str().is_empty() {
@@ -63,8 +62,8 @@ fn sub_path_failure(below: &Path, error: Errno) -> Failure {
     }
 }
 
-/// Opens a path below `root`, and makes the folders that are missing. The kernel refuses whatever leaves `root` on the way,
-/// so that whoever can write there cannot have anything opened or made elsewhere.
+/// Opens a path below `root` and creates missing folders. The kernel refuses a path that leaves `root`, so a writer
+/// inside `root` cannot redirect it elsewhere.
 fn open_below(root: &OwnedFd, below: &Path) -> nix::Result<OwnedFd> {
     let look = |path: &Path| {
         let how = OpenHow::new()
@@ -83,7 +82,7 @@ fn open_below(root: &OwnedFd, below: &Path) -> nix::Result<OwnedFd> {
         parent = match look(&path) {
             Err(Errno::ENOENT) => {
                 match mkdirat(&parent, name.as_os_str(), FileMode::from_bits_truncate(0o755)) {
-                    // Made by somebody else meanwhile; a link that leads nowhere is found out next.
+                    // Created by another process meanwhile. A dangling link is detected by the next lookup.
                     Err(Errno::EEXIST) => {}
                     made => made?,
                 }
@@ -95,7 +94,7 @@ fn open_below(root: &OwnedFd, below: &Path) -> nix::Result<OwnedFd> {
     Ok(parent)
 }
 
-/// A path to what a descriptor holds, good for `mount(2)` whatever has been mounted since.
+/// Returns a path to a descriptor's file for `mount(2)`. Later mounts do not affect it.
 fn path_of(fd: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
@@ -116,11 +115,11 @@ fn mount_memory(target: &Path, options: &str) -> Result<(), Failure> {
         .map_err(|e| failure("mount memory on", target, e))
 }
 
-/// Sets up the sandbox's own mount namespace, of which every container gets a copy: nothing propagates back, `/proc`
-/// shows the sandbox's processes, `/dev` holds no more than a container needs.
+/// Sets up the sandbox's own mount namespace, which every container copies. Nothing propagates back, `/proc` shows the
+/// sandbox's processes, and `/dev` has only what a container needs.
 ///
 /// # Errors
-/// Where the kernel refuses a mount, as inside some containers; then the mode cannot be used.
+/// When the kernel refuses a mount, as inside some containers. The mode cannot be used then.
 pub fn prepare_template() -> Result<(), Failure> {
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     mount(None::<&str>, "/", None::<&str>, private, None::<&str>)
@@ -159,18 +158,18 @@ fn prepare_devices() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Gives a container terminals of its own. Some kernels refuse that inside a user namespace; what asks for a terminal
-/// then is told so.
+/// Gives a container its own terminals. Some kernels refuse that inside a user namespace; requests for a terminal then
+/// fail.
 fn mount_terminals() {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
     let options = "newinstance,ptmxmode=0666,mode=620";
     let _ = mount(Some("devpts"), "/dev/pts", Some("devpts"), flags, Some(options));
 }
 
-/// Backs a directory by memory, for all containers that are started later.
+/// Mounts an in-memory file system on a directory, for all containers started later.
 ///
 /// # Errors
-/// Where the kernel refuses.
+/// When the kernel refuses.
 pub fn back_by_memory(directory: &Path, size_bytes: Option<u64>) -> Result<(), Failure> {
     let options = match size_bytes {
         Some(size) => format!("mode=1777,size={size}"),
@@ -184,7 +183,7 @@ pub fn release_memory(directory: &Path) {
     let _ = umount2(directory, MntFlags::MNT_DETACH);
 }
 
-/// Shows `source` at `target`, which must not exist: symbolic links are copied, all else is bind-mounted.
+/// Shows `source` at `target`, which must not exist. Symbolic links are copied, everything else is bind-mounted.
 fn show(source: &Path, target: &Path) -> Result<(), Failure> {
     let kind = fs::symlink_metadata(source).map_err(|e| failure("look at", source, e))?.file_type();
     if kind.is_symlink() {
@@ -200,35 +199,35 @@ fn make(path: &Path, directory: bool) -> Result<(), Failure> {
     made.map_err(|e| failure("make the mount point", path, e))
 }
 
-/// A container's view while it is being put together.
+/// The state of a container's view while it is assembled.
 #[derive(Default)]
 pub struct View {
-    /// Devices (`st_dev`) of in-memory directories that we made: what is made there reaches nobody else.
+    /// Devices (`st_dev`) of our own in-memory directories. Files created there are visible to no one else.
     private_devices: HashSet<u64>,
-    /// Where the pod's own mounts are; what is made below lands in the pod's volume, as with any runtime.
+    /// The pod's own writable mounts. Mount points created below one end up in the pod's volume, as with any runtime.
     writable: Vec<PathBuf>,
 }
 
 /// Sets up a container's mount namespace.
 ///
 /// # Errors
-/// Where a source is missing, a target is of the wrong kind, or the kernel refuses.
+/// When a source is missing, a target is of the wrong kind, or the kernel refuses.
 pub fn prepare_container(mounts: &[MountSpec], covered: &Covered) -> Result<View, Failure> {
     let mut view = View::default();
-    // First of all, since the old root goes away with all that was opened in it.
+    // Replace the root first, because descriptors opened in the old root go away with it.
     for spec in mounts {
         let (existing, missing) = nearest_existing(&spec.target)?;
         if existing == Path::new("/") && !missing.is_empty() && !view.is_private(&existing)? {
             view.cover_root()?;
         }
     }
-    // Before anything else is covered: sources may lie where a target will be, /tmp above all.
+    // Open sources before anything else is covered: a source may be below a target, above all below /tmp.
     let table = fs::read_to_string("/proc/self/mountinfo")
         .map_err(|e| failure("read", Path::new("/proc/self/mountinfo"), e))?;
     let found = covered.secret.iter().filter_map(|folder| folder.canonicalize().ok());
     let secret: Vec<PathBuf> = found.flat_map(|folder| places_of(&folder, &table)).collect();
     let sources = mounts.iter().map(|spec| open_source(spec, &secret)).collect::<Result<Vec<_>, _>>()?;
-    // Before anything is mounted: a volume that shows what is above a covered folder shows the cover, too.
+    // Hide folders before mounting: a volume that shows a parent of a hidden folder then shows it hidden, too.
     view.conceal(&covered.personal, &secret)?;
     mount_proc()?;
     mount_memory(Path::new("/dev/shm"), "mode=1777")?;
@@ -239,10 +238,10 @@ pub fn prepare_container(mounts: &[MountSpec], covered: &Covered) -> Result<View
     Ok(view)
 }
 
-/// Every path at which a folder is seen: its own, and those below other mounts of its file system, or of parts of it.
-/// `table` is `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+/// Returns every path at which a folder is visible: its own, and those in other mounts of the same file system or parts
+/// of it. `table` is `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 fn places_of(folder: &Path, table: &str) -> Vec<PathBuf> {
-    // Device, the part of its file system that is mounted, and where.
+    // (device, mounted part of its file system, mount point)
     let mounts: Vec<(&str, PathBuf, PathBuf)> = table
         .lines()
         .filter_map(|line| {
@@ -252,7 +251,7 @@ fn places_of(folder: &Path, table: &str) -> Vec<PathBuf> {
         .collect();
     let mut places = vec![folder.to_path_buf()];
     let around = mounts.iter().filter(|(_, _, point)| folder.starts_with(point));
-    // Of mounts at one point the last one is seen.
+    // Of several mounts at one point the last is visible.
     let Some((device, root, point)) = around.max_by_key(|(_, _, point)| point.components().count()) else {
         return places;
     };
@@ -264,7 +263,7 @@ fn places_of(folder: &Path, table: &str) -> Vec<PathBuf> {
             Err(_) => {}
         }
     }
-    // A path that ends in nothing would have a slash at its end.
+    // Normalize, since joining an empty path leaves a trailing slash.
     places = places.into_iter().map(|place| place.components().collect()).collect();
     places.sort();
     places.dedup();
@@ -272,7 +271,7 @@ fn places_of(folder: &Path, table: &str) -> Vec<PathBuf> {
 }
 
 impl View {
-    /// Covers what the container is not to see.
+    /// Hides what the container must not see.
     fn conceal(&mut self, personal: &[PathBuf], secret: &[PathBuf]) -> Result<(), Failure> {
         for path in personal {
             let Ok(path) = path.canonicalize() else { continue };
@@ -282,7 +281,7 @@ impl View {
                 bind(Path::new("/dev/null"), &path).map_err(|e| failure("cover", &path, e))?;
             }
         }
-        // One that a cover hides already, or that another mount has taken the place of, is no folder here.
+        // Skip folders already hidden, or replaced by another mount.
         secret.iter().filter(|path| path.is_dir()).try_for_each(|path| self.empty(path))
     }
 
@@ -304,10 +303,10 @@ impl View {
         Ok(())
     }
 
-    /// Makes sure that `target` exists, without touching the machine's file system; returns it free of links.
+    /// Ensures that `target` exists without touching the machine's file system. Returns its path with links resolved.
     ///
     /// # Errors
-    /// Where it exists as something else, or cannot be made.
+    /// When it exists as another kind of file, or cannot be created.
     pub fn ensure(&mut self, target: &Path, directory: bool) -> Result<PathBuf, Failure> {
         if !target.is_absolute() || target.components().any(|part| part == Component::ParentDir) {
             return Err(failure("mount", target, "the path must be absolute and without '..'"));
@@ -333,11 +332,11 @@ impl View {
         Ok(path)
     }
 
-    /// Makes everything read-only but the volumes that may be written to and what every container needs to write to:
-    /// `/proc` and `/dev`, as under an OCI runtime's `root.readonly`.
+    /// Makes everything read-only except writable volumes and what every container needs to write to: `/proc` and
+    /// `/dev`, as under an OCI runtime's `root.readonly`.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// When the kernel refuses.
     pub fn seal(&self) -> Result<(), Failure> {
         let table = fs::read_to_string("/proc/self/mountinfo")
             .map_err(|e| failure("read", Path::new("/proc/self/mountinfo"), e))?;
@@ -348,7 +347,7 @@ impl View {
         };
         let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
         let points: HashSet<PathBuf> = points.filter(|point| !may_write(point)).collect();
-        // What lies under another mount cannot be reached, by nobody.
+        // Skip mount points that are hidden below another mount and cannot be reached.
         points.iter().filter(|point| point.exists()).try_for_each(|point| make_read_only(point))
     }
 
@@ -357,7 +356,7 @@ impl View {
         Ok(self.private_devices.contains(&device) || self.writable.iter().any(|own| path.starts_with(own)))
     }
 
-    /// Covers a directory by an in-memory one that shows the same entries.
+    /// Covers a directory with an in-memory one that shows the same entries.
     fn cover(&mut self, directory: &Path) -> Result<(), Failure> {
         if directory == Path::new("/") {
             return self.cover_root();
@@ -372,12 +371,12 @@ impl View {
         self.remember(directory)
     }
 
-    /// The same for `/`, which cannot be mounted upon: a new root takes its place.
+    /// Covers `/`. It cannot be mounted on, so a new root replaces it.
     fn cover_root(&mut self) -> Result<(), Failure> {
         let root = Path::new(STAGING);
         mount_memory(root, "mode=755")?;
         let mut names = entries(Path::new("/"), Path::new("/"))?;
-        // First the tree that holds the new root itself: its copy must not contain what is mounted here next.
+        // Copy the tree that contains the new root first, so that its copy does not contain the mounts made below.
         let first = root.components().nth(1).map(|part| part.as_os_str().to_owned());
         names.sort_by_key(|name| Some(name) != first.as_ref());
         for name in names {
@@ -401,7 +400,8 @@ impl View {
     }
 }
 
-/// A path of `/proc/self/mountinfo`, where blanks and the like stand as octal numbers (proc_pid_mountinfo(5)).
+/// Decodes a path of `/proc/self/mountinfo`, where spaces and some other characters are octal escapes
+/// (proc_pid_mountinfo(5)).
 fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -427,7 +427,7 @@ fn entries(path: &Path, shown: &Path) -> Result<Vec<OsString>, Failure> {
     Ok(names)
 }
 
-/// The deepest existing part of a path, free of links, and the names that are missing below it.
+/// Returns the deepest existing part of a path, with links resolved, and the names missing below it.
 fn nearest_existing(target: &Path) -> Result<(PathBuf, Vec<OsString>), Failure> {
     let mut existing = target.to_path_buf();
     let mut missing = Vec::new();
@@ -449,7 +449,7 @@ fn nearest_existing(target: &Path) -> Result<(PathBuf, Vec<OsString>), Failure> 
     }
 }
 
-/// Makes one mount read-only, keeping the flags that the kernel does not let a user namespace clear.
+/// Makes one mount read-only. Keeps the flags that a user namespace may not clear.
 fn make_read_only(target: &Path) -> Result<(), Failure> {
     let now = statvfs(target).map_err(|e| failure("look at", target, e))?.flags();
     let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;

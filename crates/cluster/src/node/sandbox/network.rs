@@ -1,8 +1,9 @@
-//! The pods' network, over rtnetlink: one veth pair per pod, every pod a /32, routed and never bridged.
+//! The pods' network, set up over rtnetlink: one veth pair per pod, every pod a /32, routed and never bridged.
 //!
-//! Routed because neighbour tables are shared by all network namespaces of a machine: a bridge with thirty pods that
-//! all talk to each other overflows them, also for others. A pod has one neighbour, 169.254.1.1, which every outer end
-//! carries. The machine's own network is never touched: "outside" here is the sandbox's own network namespace.
+//! It is routed because all network namespaces of a machine share the neighbour tables. A bridge with thirty pods that
+//! all talk to each other overflows the tables, also for other users of the machine. A routed pod has one neighbour,
+//! 169.254.1.1, the address of every outer interface. The machine's own network is never touched: "outer" here is the
+//! sandbox's own network namespace.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
@@ -22,18 +23,18 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::apiserver::services::OWN_ADDRESS;
 
-/// The neighbour that every pod sends through; link-local, as Calico and GKE do it.
+/// The link-local gateway of every pod, as in Calico and GKE.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 /// The loopback interface's index in every new network namespace.
 const LOOPBACK_INDEX: u32 = 1;
-/// The index that we give to a pod's own end.
+/// The index that we assign to a pod's own interface.
 const POD_INDEX: u32 = 2;
 /// A pod's interface name, as on Kubernetes.
 const POD_INTERFACE: &str = "eth0";
-/// An acknowledgement is far smaller; the kernel never splits one.
+/// The buffer for a reply. An acknowledgement is far smaller, and the kernel never splits one.
 const REPLY_BYTES: usize = 8 << 10;
 
-/// What went wrong, and while doing what.
+/// Why a network request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     /// The socket to the kernel failed.
@@ -42,32 +43,32 @@ pub enum NetworkError {
     /// The kernel refused.
     #[error("{step}: {source}")]
     Refused {
-        /// What was being done.
+        /// The failed step.
         step: &'static str,
         /// The kernel's answer.
         source: std::io::Error,
     },
-    /// The kernel answered something unexpected.
+    /// The kernel sent an unexpected reply.
     #[error("{step}: rtnetlink answered something that is no acknowledgement: {answer}")]
     Garbled {
-        /// What was being done.
+        /// The failed step.
         step: &'static str,
-        /// What came.
+        /// The reply.
         answer: String,
     },
 }
 
-/// A conversation with the kernel about the network namespace in which it was opened.
+/// A connection to the kernel, for the network namespace in which it was opened.
 pub struct Network {
     socket: Socket,
     sequence: u32,
 }
 
 impl Network {
-    /// Opens the conversation for the calling process' network namespace.
+    /// Opens a connection for the calling process's network namespace.
     ///
     /// # Errors
-    /// Where the kernel gives no such socket.
+    /// When the kernel refuses the socket.
     pub fn open() -> Result<Network, NetworkError> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -75,15 +76,16 @@ impl Network {
         Ok(Network { socket, sequence: 0 })
     }
 
-    /// Sets up the outer namespace: loopback, the address at which pods find the API, and forwarding between pods.
+    /// Sets up the outer namespace: loopback, the address of the API for pods, and forwarding between pods.
     ///
     /// # Errors
-    /// Where the kernel refuses one of them.
+    /// When the kernel refuses a step.
     pub fn prepare_outer(&mut self) -> Result<(), NetworkError> {
         self.raise(LOOPBACK_INDEX)?;
         self.add_address(LOOPBACK_INDEX, OWN_ADDRESS)?;
-        // A packet must come from where an answer to it would go: no pod sends under another's address, by which network
-        // policies know it. An interface takes the stricter of `all` and its own, which begins as `default`.
+        // Strict reverse path filtering: a packet must come from the interface that leads to its source. So no pod can
+        // use another pod's address, by which network policies identify it. The kernel applies the stricter of `all`
+        // and the interface's own setting, which starts as `default`.
         for interfaces in ["all", "default"] {
             std::fs::write(format!("/proc/sys/net/ipv4/conf/{interfaces}/rp_filter"), "1").map_err(
                 |source| NetworkError::Refused { step: "check the source addresses of packets", source },
@@ -93,10 +95,10 @@ impl Network {
             .map_err(|source| NetworkError::Refused { step: "allow forwarding between pods", source })
     }
 
-    /// Makes the pair of interfaces for a pod whose network namespace is `namespace`; `index` is unique per pod.
+    /// Creates the pair of interfaces for a pod whose network namespace is `namespace`. `index` is unique per pod.
     ///
     /// # Errors
-    /// Where the kernel refuses a step.
+    /// When the kernel refuses a step.
     pub fn connect_pod(
         &mut self,
         index: u32,
@@ -123,17 +125,18 @@ impl Network {
         self.add_route(index, Some(address), None, None)
     }
 
-    /// Removes a pod's pair of interfaces; a pair that is gone already is no error.
+    /// Removes a pod's pair of interfaces. A missing pair is not an error.
     pub fn disconnect_pod(&mut self, index: u32) {
         let mut link = LinkMessage::default();
         link.header.index = index;
         let _ = self.request("remove a pod's interface", RouteNetlinkMessage::DelLink(link), 0);
     }
 
-    /// Sets up a pod's own end; to be called inside the pod's network namespace once the pair is there.
+    /// Sets up a pod's own interface. Must be called inside the pod's network namespace, after
+    /// [`Network::connect_pod`].
     ///
     /// # Errors
-    /// Where the kernel refuses a step.
+    /// When the kernel refuses a step.
     pub fn configure_pod(&mut self, address: Ipv4Addr) -> Result<(), NetworkError> {
         self.raise(LOOPBACK_INDEX)?;
         self.raise(POD_INDEX)?;
@@ -160,7 +163,7 @@ impl Network {
         self.create("give an interface its address", RouteNetlinkMessage::NewAddress(message))
     }
 
-    /// Adds a route: to one address, or the default where `destination` is `None`.
+    /// Adds a route to one address, or the default route if `destination` is `None`.
     fn add_route(
         &mut self,
         index: u32,

@@ -1,7 +1,7 @@
-//! The words between the node and its sandbox process: frames of a four-byte length (big endian) and JSON over a Unix
-//! stream socket; file descriptors travel beside the frame that they belong to (`SCM_RIGHTS`).
+//! The protocol between the node and its sandbox process: frames over a Unix stream socket, each a four-byte length
+//! (big endian) and JSON. File descriptors travel with the frame that they belong to (`SCM_RIGHTS`).
 //!
-//! Values only. Requests carry a number that the node chose; every answer repeats it.
+//! Values only. The node assigns each request an id; every answer repeats it.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -11,36 +11,36 @@ use serde::{Deserialize, Serialize};
 use super::usage::Usage;
 use crate::node::mode::{Mode, ModeChoice};
 
-/// The longest frame either side accepts, in bytes. A pod's environment is bounded by the kernel's 2 MiB for `execve`.
+/// The longest frame that either side accepts, in bytes. The kernel's 2 MiB for `execve` bounds a pod's environment.
 pub const MAX_FRAME_BYTES: usize = 8 << 20;
-/// Descriptors that may be on their way at once; more is a broken peer.
+/// Descriptors in transit at once. A peer that exceeds this is broken.
 pub const MAX_PENDING_DESCRIPTORS: usize = 1024;
 
-/// One request of the node.
+/// A request of the node.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
     /// Repeated in every answer to it.
     pub id: u64,
-    /// What is wanted.
+    /// The request itself.
     pub body: RequestBody,
 }
 
-/// What the node may ask.
+/// The kinds of requests.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum RequestBody {
-    /// The first request, once: choose a mode and set up.
+    /// The first request, sent once: choose a mode and set up.
     Begin(Begin),
-    /// Make a pod's namespaces and its network. Answered by `PodReady` or `Failed`.
+    /// Create a pod's namespaces and network. Answered by `PodReady` or `Failed`.
     CreatePod(PodSpec),
-    /// Release what `CreatePod` made. Answered by `Done`. Its containers must have ended before.
+    /// Release what `CreatePod` created. Its containers must have ended. Answered by `Done`.
     RemovePod {
         /// The pod's uid.
         pod: String,
     },
-    /// Start a container's first process; the descriptors of its [`Streams`] come along. Answered by `Started` or
+    /// Start a container's first process. The descriptors of its [`Streams`] are sent along. Answered by `Started` or
     /// `Failed`, and after `Started` by `Exited`.
     Start(Box<ContainerSpec>),
-    /// Run a process inside a running container; descriptors come along and it is answered as `Start`.
+    /// Run a process inside a running container. Descriptors and answers are as for `Start`.
     Exec(Box<ExecSpec>),
     /// Send a signal to the process that the request `target` started.
     Signal {
@@ -49,51 +49,51 @@ pub enum RequestBody {
         /// A signal number.
         signal: i32,
     },
-    /// Connect from the pods' network, as a kubelet does from its node. Answered by `Checked`.
+    /// Probe from the pods' network, as a kubelet does from its node. Answered by `Checked`.
     Check(CheckSpec),
     /// Load rules for packets between pods. Answered by `Checked`.
     Filter(FilterSpec),
-    /// Connect to a port of a pod's own loopback; a socket comes along, over which the connection is sent back.
+    /// Connect to a port of a pod's own loopback. A socket is sent along, over which the connection is returned.
     /// Answered by `Checked`.
     Connect(ConnectSpec),
-    /// Listen in the pods' outer network; a socket comes along, over which the listening one is sent back. Answered by
-    /// `Checked`.
+    /// Listen in the pods' outer network. A socket is sent along, over which the listening socket is returned. Answered
+    /// by `Checked`.
     Listen(ListenSpec),
-    /// Tell what containers use. Answered by `Used`.
+    /// Measure the containers' usage. Answered by `Used`.
     Measure,
 }
 
-/// What a process reads and writes, and which descriptors come along with its request.
+/// The standard streams of a process, and the descriptors sent with its request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Streams {
-    /// Nothing to read; standard output and error come along.
+    /// No standard input; standard output and error are sent along.
     #[default]
     Outputs,
-    /// Standard input, output and error come along.
+    /// Standard input, output and error are sent along.
     All,
-    /// A terminal of its own; a socket comes along, over which the terminal's other end is sent back.
+    /// A new terminal. A socket is sent along, over which the terminal's other end is returned.
     Terminal,
 }
 
-/// How the sandbox shall set itself up.
+/// The configuration of the sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Begin {
-    /// The mode wanted.
+    /// The requested mode.
     pub mode: ModeChoice,
-    /// A directory of the node for what lives no longer than the sandbox: emptied by it at its end.
+    /// A directory of the node for files that live no longer than the sandbox, which empties it at its end.
     pub runtime: PathBuf,
-    /// The name of the cgroup under which containers are kept, unique to this node's state directory.
+    /// The name of the parent cgroup of all containers, unique to this node's state directory.
     pub cgroup: String,
-    /// What containers do not see of the machine's files.
+    /// The machine's files that are hidden from containers.
     pub covered: Covered,
 }
 
-/// Parts of the machine's file system that containers see empty. Absolute paths; one that is not there is left out.
+/// Parts of the machine's file system that are empty for containers. Absolute paths; missing ones are skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Covered {
-    /// Folders of the cluster itself: no mount leads there unless it is the node's own.
+    /// Folders of the cluster itself. Only the node's own mounts may lead there.
     pub secret: Vec<PathBuf>,
-    /// Folders and files of people: seen only where a mount leads there.
+    /// People's folders and files. Visible only through a mount.
     pub personal: Vec<PathBuf>,
 }
 
@@ -104,11 +104,11 @@ pub struct PodSpec {
     pub pod: String,
     /// Its hostname.
     pub hostname: String,
-    /// Its address; the sandbox gives out none itself.
+    /// Its address, assigned by the node.
     pub address: Ipv4Addr,
-    /// Kernel parameters of the pod's own namespaces: name with dots, value.
+    /// Sysctls of the pod's own namespaces: name with dots, value.
     pub sysctls: Vec<(String, String)>,
-    /// Directories to back by memory (`emptyDir` of medium `Memory`), with a size in bytes where limited.
+    /// Directories to mount in memory (`emptyDir` of medium `Memory`), with the size limit in bytes, if any.
     pub memory_directories: Vec<(PathBuf, Option<u64>)>,
 }
 
@@ -123,21 +123,21 @@ pub struct ContainerSpec {
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: Vec<(String, String)>,
-    /// Where to start; made if missing.
+    /// The working directory; created if missing.
     pub working_directory: String,
-    /// As whom to run.
+    /// The user to run as.
     pub user: User,
-    /// What it may do.
+    /// The restrictions to run under.
     pub security: Security,
-    /// What to mount, parents before children. In plain mode none is made.
+    /// The mounts, parents before children. Ignored in plain mode.
     pub mounts: Vec<MountSpec>,
-    /// What the container may use.
+    /// Its resource limits.
     pub limits: Limits,
-    /// What it reads and writes.
+    /// Its standard streams.
     pub streams: Streams,
 }
 
-/// As whom a process runs.
+/// The user and groups of a process.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct User {
     /// User id inside the pod.
@@ -148,12 +148,12 @@ pub struct User {
     pub groups: Vec<u32>,
 }
 
-/// What a container's processes may do, and what runs beside them.
+/// The restrictions of a container's processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Security {
     /// Whether programs may gain privileges (set-user-ID) on `execve`.
     pub may_gain_privileges: bool,
-    /// Numbers of the capabilities within reach of its root, from `linux/capability.h`; all others are gone for good.
+    /// Numbers (`linux/capability.h`) of the capabilities that its root can have. All others are dropped permanently.
     pub capabilities: Vec<u32>,
     /// Whether everything but its own volumes is read-only.
     pub read_only_root: bool,
@@ -162,36 +162,36 @@ pub struct Security {
 /// One mount of a container.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MountSpec {
-    /// A file or directory outside.
+    /// A file or directory of the machine.
     pub source: PathBuf,
-    /// An absolute path inside; made if missing, never on the machine's own file system.
+    /// An absolute path in the container; created if missing, but never on the machine's own file system.
     pub target: PathBuf,
-    /// A path below the source to mount in its place; empty for the source itself. It is made if missing, and followed
-    /// through links only as far as they stay below the source.
+    /// A path below the source to mount in its place; empty for the source itself. It is created if missing. Symbolic
+    /// links on it are followed only within the source.
     pub below: PathBuf,
-    /// Whether writing is refused.
+    /// Whether the mount is read-only.
     pub read_only: bool,
-    /// Whether the node made the source: it may then be in a folder that is [covered](Covered::secret).
+    /// Whether the node created the source. Such a source may be in a [hidden](Covered::secret) folder.
     pub own: bool,
 }
 
-/// What a container may use; `None` is no limit.
+/// Resource limits of a container; `None` means no limit.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes.
+    /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Thousandths of a processor.
+    /// CPU in thousandths.
     pub cpu_millis: Option<u64>,
 }
 
 impl Limits {
-    /// Whether there is anything to enforce.
+    /// Returns whether there is anything to enforce.
     pub fn any(&self) -> bool {
         self.memory_bytes.is_some() || self.cpu_millis.is_some()
     }
 }
 
-/// A process to run beside a container's own.
+/// A process to run beside a container's first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExecSpec {
     /// The number of the `Start` request of the container.
@@ -200,36 +200,36 @@ pub struct ExecSpec {
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: Vec<(String, String)>,
-    /// Where to start.
+    /// The working directory.
     pub working_directory: String,
-    /// As whom.
+    /// The user to run as.
     pub user: User,
-    /// What it may do: as the container.
+    /// The restrictions to run under: those of the container.
     pub security: Security,
-    /// What it reads and writes.
+    /// Its standard streams.
     pub streams: Streams,
 }
 
-/// A port of a pod to connect to, as seen from inside it.
+/// A connection to a port of a pod.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ConnectSpec {
     /// The pod's uid.
     pub pod: String,
-    /// Where from outside the pod, as a kubelet's probe connects; `None` is the pod's own loopback, of IPv4 or else of
-    /// IPv6.
+    /// The address to connect to from outside the pod, as a kubelet's probe does. `None` means the pod's own loopback,
+    /// first IPv4, then IPv6.
     pub address: Option<Ipv4Addr>,
     /// TCP port.
     pub port: u16,
-    /// How long at most, in milliseconds.
+    /// Timeout in milliseconds.
     pub timeout_millis: u64,
 }
 
-/// A port of every address of the pods' outer network.
+/// A port to listen on, on every address of the pods' outer network.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct ListenSpec {
     /// The port.
     pub port: u16,
-    /// TCP, or else UDP.
+    /// TCP if true, otherwise UDP.
     pub stream: bool,
 }
 
@@ -238,44 +238,44 @@ pub struct ListenSpec {
 pub struct FilterSpec {
     /// `nft`.
     pub program: PathBuf,
-    /// The file that holds the ruleset.
+    /// The file with the ruleset.
     pub rules: PathBuf,
 }
 
-/// A connection to try.
+/// A TCP or HTTP probe.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckSpec {
     /// A pod's address, or loopback in plain mode.
     pub address: Ipv4Addr,
     /// TCP port.
     pub port: u16,
-    /// How long at most, in milliseconds.
+    /// Timeout in milliseconds.
     pub timeout_millis: u64,
-    /// `None`: connecting is enough.
+    /// The HTTP request; `None` if connecting is enough.
     pub http: Option<HttpGet>,
 }
 
-/// An HTTP GET; statuses 200–399 are well, as for a kubelet.
+/// An HTTP GET. Succeeds for statuses 200–399, as for a kubelet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HttpGet {
     /// Path and query.
     pub path: String,
     /// The `Host` header.
     pub host: String,
-    /// Further headers.
+    /// Other headers.
     pub headers: Vec<(String, String)>,
 }
 
-/// One answer of the sandbox.
+/// An answer of the sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
-    /// The request's number.
+    /// The request's id.
     pub id: u64,
-    /// What happened.
+    /// The answer itself.
     pub body: AnswerBody,
 }
 
-/// What the sandbox may answer.
+/// The kinds of answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum AnswerBody {
     /// To `Begin`.
@@ -284,30 +284,30 @@ pub enum AnswerBody {
     PodReady,
     /// To `RemovePod`.
     Done,
-    /// The program runs (its `execve` has succeeded).
+    /// The program runs: its `execve` has succeeded.
     Started,
-    /// The process ended.
+    /// The process has ended.
     Exited(Exit),
     /// To `Check`, `Filter`, `Connect` and `Listen`.
     Checked(Result<(), String>),
     /// To `Measure`.
     Used(Usage),
-    /// The request could not be carried out.
+    /// The request failed.
     Failed(Failure),
 }
 
-/// Why something could not be done.
+/// Why a request failed.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What was wrong, for a person.
+    /// The reason, for a person.
     pub message: String,
     /// Whether the cause is the command itself (not found, not executable).
     pub command: bool,
 }
 
 impl Failure {
-    /// A failure of the machine or of the pod's description.
+    /// Creates a failure whose cause is not the command itself.
     pub fn new(message: impl Into<String>) -> Failure {
         Failure { message: message.into(), command: false }
     }
@@ -318,8 +318,8 @@ impl Failure {
 pub struct Exit {
     /// The exit code, or 128 + signal.
     pub code: i32,
-    /// The signal that ended it.
+    /// The signal that ended it, if any.
     pub signal: Option<i32>,
-    /// Whether the kernel killed a process of the container for want of memory under its limit.
+    /// Whether the kernel killed a process of the container for exceeding its memory limit.
     pub out_of_memory: bool,
 }

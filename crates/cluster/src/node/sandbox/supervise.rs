@@ -1,8 +1,8 @@
-//! The sandbox's loop: one thread, one `poll`, no waiting on any single pod.
+//! The sandbox's loop: one thread and one `poll`, which never blocks on a single pod.
 //!
-//! Comes in: requests of the node, ends of children, and what children report through their status pipes. Goes out:
-//! answers. When the node is gone (end of file on the socket) everything ends. A hundred pods are made side by side:
-//! each step runs in a child, and the loop only connects the steps.
+//! Input: requests of the node, ends of children, and the children's reports through their status pipes. Output:
+//! answers. When the node has ended (end of file on the socket), everything ends. Many pods can be created at the same
+//! time: each step runs in a child, and the loop only connects the steps.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -32,22 +32,22 @@ use super::usage::{Subject, Usage};
 use super::{check, kernel, mounts, tree, usage};
 use crate::node::mode::ModeKind;
 
-/// The first index of a pod's outer interface; below are the kernel's own.
+/// The first index of a pod's outer interface; the kernel's own are lower.
 pub const FIRST_INTERFACE_INDEX: u32 = 16;
-/// Read at once from the socket.
+/// The most bytes of one read from the socket.
 const READ_BYTES: usize = 64 << 10;
-/// Descriptors per message: a process' three streams, with room.
+/// The most descriptors per message; a process's three streams, with room to spare.
 const DESCRIPTORS_PER_MESSAGE: usize = 8;
-/// A child reports a few lines, or the use of hundreds of containers; more is cut.
+/// The most that is read of a child's report, which is a few lines, or the usage of hundreds of containers.
 const MAX_REPORT_BYTES: usize = 256 << 10;
 
-/// Why the loop cannot go on.
+/// Why the loop ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum SuperviseError {
     /// A system call of the loop itself failed.
     #[error("{0}: {1}")]
     System(&'static str, #[source] std::io::Error),
-    /// The peer sent something that is no request.
+    /// The peer sent something that is not a request.
     #[error("the node sent a frame that cannot be read: {0}")]
     Frame(String),
 }
@@ -56,19 +56,19 @@ fn system(what: &'static str) -> impl FnOnce(Errno) -> SuperviseError {
     move |error| SuperviseError::System(what, error.into())
 }
 
-/// What the loop starts with.
+/// The initial state of the loop.
 pub struct Setup {
     /// The connection to the node.
     pub socket: OwnedFd,
-    /// Bytes read from it already.
+    /// Bytes already read from the socket.
     pub inbox: Vec<u8>,
     /// The mode in force.
     pub mode: ModeKind,
-    /// Where limits can be set.
+    /// The parent cgroups, if limits can be enforced.
     pub cgroups: Option<Cgroups>,
-    /// The pods' outer network; none in plain mode.
+    /// The pods' outer network; `None` in plain mode.
     pub network: Option<Network>,
-    /// What containers do not see.
+    /// The machine's files that are hidden from containers.
     pub covered: Covered,
 }
 
@@ -88,38 +88,38 @@ struct Pod {
     address: std::net::Ipv4Addr,
     namespaces: Vec<(CloneFlags, OwnedFd)>,
     memory_directories: Vec<PathBuf>,
-    /// Writes here let the child that makes the pod go on.
+    /// A write to this pipe lets the child that creates the pod continue.
     go: Option<OwnedFd>,
 }
 
-/// A child and what its end means.
+/// A child process, and what to do when it ends.
 struct Child {
     request: u64,
     task: Task,
-    /// The pod whose container it is.
+    /// The pod of a container.
     pod: Option<String>,
     /// The process to send signals to.
     main: Pid,
-    /// Where it reports; end of file means that the program has been started.
+    /// The pipe for reports. End of file means that the program has started.
     status: Option<OwnedFd>,
     report: Vec<u8>,
-    /// Where a keeper tells how the first process ended.
+    /// The pipe through which a keeper reports how the first process ended.
     result: Option<OwnedFd>,
 }
 
 enum Task {
     Pod(String),
     Container(Option<Group>),
-    /// Beside the container that this request has started.
+    /// A process beside the container started by this request.
     Exec(u64),
     Check,
     Measure,
 }
 
-/// Serves the node until it goes away; then kills every child.
+/// Serves the node until it ends, then kills every child.
 ///
 /// # Errors
-/// Where the loop itself cannot go on; children have been killed then too.
+/// When the loop cannot continue. All children have been killed then, too.
 pub fn supervise(setup: Setup) -> Result<(), SuperviseError> {
     let signals = watch_children()?;
     let descriptor_limit = getrlimit(Resource::RLIMIT_NOFILE).map_err(system("read the descriptor limit"))?;
@@ -139,10 +139,10 @@ pub fn supervise(setup: Setup) -> Result<(), SuperviseError> {
     result
 }
 
-/// Makes ends of children readable from a descriptor.
+/// Returns a descriptor that is readable when a child has ended.
 ///
 /// # Errors
-/// Where the kernel refuses.
+/// When the kernel refuses.
 pub fn watch_children() -> Result<SignalFd, SuperviseError> {
     let mut waited = SigSet::empty();
     waited.add(Signal::SIGCHLD);
@@ -171,7 +171,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits for anything: the socket, ended children, reports.
+    /// Waits for the socket, an ended child, or a report.
     fn wait(&self) -> Result<(bool, bool, Vec<Pid>), SuperviseError> {
         let reporting: Vec<(Pid, BorrowedFd<'_>)> = self
             .children
@@ -194,7 +194,7 @@ impl Supervisor {
         Ok((ready[0], ready[1], reports.collect()))
     }
 
-    /// Reads from the node; `false` when it has gone.
+    /// Reads from the node. Returns `false` if the node has ended.
     fn receive(&mut self) -> Result<bool, SuperviseError> {
         let mut bytes = vec![0; READ_BYTES];
         let mut space = nix::cmsg_space!([std::os::fd::RawFd; DESCRIPTORS_PER_MESSAGE]);
@@ -320,7 +320,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The child has made the pod's namespaces: hold on to them, connect the network, and let the child go on.
+    /// Continues after the child has created the pod's namespaces: opens them, connects the network, and lets the child
+    /// continue.
     fn connect_pod(&mut self, pid: Pid, name: &str) -> Result<(), Failure> {
         let Some(pod) = self.pods.get_mut(name) else { return Ok(()) };
         let open = |kind: &str| fs::File::open(format!("/proc/{pid}/ns/{kind}")).map(OwnedFd::from);
@@ -345,7 +346,7 @@ impl Supervisor {
     }
 
     fn remove_pod(&mut self, name: &str) {
-        // Containers have ended by now, unless the node's power was cut.
+        // Its containers have ended by now, unless the node's power was cut.
         for (pid, child) in self.children.iter().filter(|(_, child)| child.pod.as_deref() == Some(name)) {
             let _ = self.send(*pid, child, Signal::SIGKILL);
         }
@@ -434,7 +435,7 @@ impl Supervisor {
         }
     }
 
-    /// Has a child try something in the pods' outer network.
+    /// Runs an attempt in the pods' outer network, in a child.
     fn check(&mut self, id: u64, attempt: impl Fn() -> Result<(), String>) -> Result<(), Failure> {
         let (status, report) = pipe()?;
         let pid = kernel::fork(CloneFlags::empty(), || {
@@ -450,7 +451,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Connects from inside a pod's network, and sends the connection to the node.
+    /// Connects from inside a pod's network, or to a pod's address from outside, and sends the connection to the node.
     fn connect(&mut self, id: u64, spec: &ConnectSpec, to: &OwnedFd) -> Result<(), Failure> {
         let pod = self.pods.get(&spec.pod).ok_or_else(|| Failure::new("the pod has no sandbox"))?;
         let inside = pod.namespaces.iter().find(|(kind, _)| *kind == CloneFlags::CLONE_NEWNET);
@@ -485,7 +486,7 @@ impl Supervisor {
         container::send_descriptor(to, socket.as_fd())
     }
 
-    /// Has a child find out what containers use.
+    /// Measures the containers' usage in a child.
     fn measure(&mut self, id: u64) -> Result<(), Failure> {
         let subjects: Vec<Subject<'_>> = self
             .children
@@ -517,7 +518,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Passes a signal on. Where a keeper stands between, SIGKILL means all that it keeps.
+    /// Forwards a signal. If there is a keeper, SIGKILL goes to all its processes.
     fn signal(&self, target: u64, signal: i32) {
         let Some((pid, child)) =
             self.by_request.get(&target).and_then(|pid| Some((*pid, self.children.get(pid)?)))
@@ -536,7 +537,7 @@ impl Supervisor {
         }
     }
 
-    // --- what children tell ---
+    // --- reports of children ---
 
     fn read_report(&mut self, pid: Pid) -> Result<(), SuperviseError> {
         let Some(child) = self.children.get_mut(&pid) else { return Ok(()) };
@@ -574,7 +575,7 @@ impl Supervisor {
     }
 
     fn ended(&mut self, pid: Pid, how: tree::Ending) -> Result<(), SuperviseError> {
-        // What it wrote before it ended comes first.
+        // Process its last report first.
         if self.children.get(&pid).is_some_and(|child| child.status.is_some()) {
             self.read_report(pid)?;
         }
@@ -619,7 +620,7 @@ impl Supervisor {
         }
     }
 
-    /// Plain mode: what runs beside a container ends with it; elsewhere the kernel sees to that.
+    /// Plain mode: ends the processes run beside a container. Otherwise the kernel does that.
     fn end_execs_of(&self, container: u64) {
         for (pid, child) in &self.children {
             if matches!(child.task, Task::Exec(beside) if beside == container) {
@@ -628,9 +629,9 @@ impl Supervisor {
         }
     }
 
-    /// Plain mode: if a keeper was killed, what it kept has become ours.
+    /// Plain mode: kills processes of a keeper that was killed. They have become our children.
     fn kill_orphans(&self) {
-        // Looked at first: what is forked from here on is at most among what is kept.
+        // Read this list first: a process forked later than this is not in it and is not killed by mistake.
         let all = tree::descendants(getpid());
         let kept: Vec<Pid> = self.children.keys().copied().collect();
         let mut theirs: Vec<Pid> = kept.iter().flat_map(|pid| tree::descendants(*pid)).collect();
@@ -675,7 +676,7 @@ impl Child {
         Child { request, task, pod: None, main: pid, status: Some(status), report: Vec::new(), result: None }
     }
 
-    /// Reads what there is; `true` at the end of the pipe, which is closed then.
+    /// Reads what is available. At the end of the pipe, closes it and returns `true`.
     fn read_status(&mut self) -> bool {
         let Some(status) = &self.status else { return false };
         let mut chunk = [0; 4096];
@@ -720,7 +721,7 @@ impl Child {
     }
 }
 
-/// Makes a pipe whose reading end never blocks and whose ends vanish with `execve`.
+/// Creates a pipe that closes on `execve` and whose reading end does not block.
 fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| Failure::new(format!("make a pipe: {e}")))?;
     nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))
@@ -728,7 +729,8 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
     Ok((read, write))
 }
 
-/// In a child: makes a pod's namespaces and, once the sandbox has connected it, sets up its own end of the network.
+/// Runs in a child: creates a pod's namespaces and, once the sandbox has connected it, sets up its own network
+/// interface.
 fn make_pod(spec: &PodSpec, report: &OwnedFd, wait: OwnedFd) -> Result<(), Failure> {
     let failed = |what: &str, error: &dyn std::fmt::Display| Failure::new(format!("{what}: {error}"));
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)
@@ -739,7 +741,7 @@ fn make_pod(spec: &PodSpec, report: &OwnedFd, wait: OwnedFd) -> Result<(), Failu
         .map_err(|e| failed("wait", &e))?;
     let mut go = [0];
     fs::File::from(wait).read_exact(&mut go).map_err(|e| failed("wait for the pod's network", &e))?;
-    // As every container runtime of today: any port, for any user (KEP-2763's safe sysctls).
+    // As all current container runtimes do: any user may bind any port (KEP-2763's safe sysctls).
     fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
         .map_err(|e| failed("open low ports to the pod", &e))?;
     for (name, value) in &spec.sysctls {
@@ -751,7 +753,8 @@ fn make_pod(spec: &PodSpec, report: &OwnedFd, wait: OwnedFd) -> Result<(), Failu
         .map_err(|e| failed("set up the pod's network", &e))
 }
 
-/// Forks a keeper (plain mode) whose child runs `program`; gives also where the keeper tells the result.
+/// Forks a keeper (plain mode) whose child runs `program`. Also returns the pipe on which the keeper reports the
+/// result.
 fn fork_keeper(
     report: OwnedFd,
     around: &Surroundings<'_>,
@@ -767,7 +770,7 @@ fn fork_keeper(
             Ok(()) => 0,
             Err(failure) => container::report(report.as_fd(), &failure),
         };
-        // The keeper's copy of the status pipe goes as soon as the program has its own.
+        // Close the keeper's copy of the status pipe as soon as the program has its own.
         let ended = tree::keep(first, |pid| {
             let _ = nix::unistd::write(&report, format!("M{pid}\n").as_bytes());
             let _ = nix::unistd::close(report.as_raw_fd());
@@ -779,7 +782,7 @@ fn fork_keeper(
     Ok((pid, Some(result)))
 }
 
-/// Forks a parent that joins a container's namespaces and runs a process there; its end is the process' end.
+/// Forks a process that joins a container's namespaces and runs `spec` there; it ends when that process ends.
 fn fork_joined(report: &OwnedFd, around: &Surroundings<'_>, spec: &ExecSpec) -> Result<Pid, Errno> {
     kernel::fork(CloneFlags::empty(), || {
         kernel::close_from(3, &container::needed(report, around));
@@ -805,10 +808,10 @@ fn fork_joined(report: &OwnedFd, around: &Surroundings<'_>, spec: &ExecSpec) -> 
     })
 }
 
-/// Takes the first whole frame out of `inbox`.
+/// Takes the first complete frame from `inbox`.
 ///
 /// # Errors
-/// Where it is too long or no JSON of the type wanted.
+/// When it is too long, or not JSON of the expected type.
 pub fn take_frame<T: serde::de::DeserializeOwned>(inbox: &mut Vec<u8>) -> Result<Option<T>, String> {
     let Some(head) = inbox.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*head) as usize;
@@ -824,7 +827,7 @@ pub fn take_frame<T: serde::de::DeserializeOwned>(inbox: &mut Vec<u8>) -> Result
 /// Writes one frame.
 ///
 /// # Errors
-/// Where the peer has gone.
+/// When the peer has ended.
 pub fn write_frame(socket: &OwnedFd, value: &impl serde::Serialize) -> std::io::Result<()> {
     let frame = frame(value).map_err(std::io::Error::other)?;
     let mut rest = frame.as_slice();
@@ -838,10 +841,10 @@ pub fn write_frame(socket: &OwnedFd, value: &impl serde::Serialize) -> std::io::
     Ok(())
 }
 
-/// A value as a frame.
+/// Encodes a value as a frame.
 ///
 /// # Errors
-/// Where it is too long.
+/// When it is too long.
 pub fn frame(value: &impl serde::Serialize) -> Result<Vec<u8>, String> {
     let body = serde_json::to_vec(value).map_err(|e| e.to_string())?;
     if body.len() > MAX_FRAME_BYTES {

@@ -1,8 +1,8 @@
-//! Plain mode: a keeper process per container that ends with all of the container's descendants.
+//! Plain mode: a keeper process per container, which ends all of the container's descendants.
 //!
-//! Where there is no PID namespace, the kernel does not tie processes together. The keeper adopts whatever its
-//! container leaves behind (child subreaper), and when the first process ends, or the keeper is told to stop (SIGTERM,
-//! also by the kernel when the sandbox dies), it kills every descendant before it leaves.
+//! Without a PID namespace, the kernel does not tie processes together. The keeper adopts processes that its container
+//! leaves behind (child subreaper). When the first process ends, or the keeper receives SIGTERM (from the sandbox, or
+//! from the kernel when the sandbox dies), the keeper kills every descendant and then exits.
 
 use std::collections::HashMap;
 
@@ -14,15 +14,15 @@ use nix::unistd::{Pid, getpid};
 
 use super::kernel;
 
-/// Rounds of killing: each finds the processes that the round before had not seen being forked.
+/// Rounds of killing. Each round finds processes forked during the round before.
 const MAX_ROUNDS: u32 = 200;
-/// Between rounds.
+/// Time between rounds.
 const ROUND_PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// How the first process ended: exit code, and the signal if one ended it.
+/// How a process ended: exit code, and the signal if one ended it.
 pub type Ending = (i32, Option<i32>);
 
-/// Translates what `waitpid(2)` tells; `None` while it still runs.
+/// Converts a result of `waitpid(2)`. Returns `None` if the process still runs.
 pub fn ending(status: WaitStatus) -> Option<(Pid, Ending)> {
     match status {
         WaitStatus::Exited(pid, code) => Some((pid, (code, None))),
@@ -31,12 +31,12 @@ pub fn ending(status: WaitStatus) -> Option<(Pid, Ending)> {
     }
 }
 
-/// Runs `first` as a child and keeps its tree; returns when nothing of it is left.
+/// Runs `first` as a child and keeps its process tree. Returns when no process of it is left.
 ///
-/// `started` is told the child's process id as soon as there is one.
+/// Calls `started` with the child's process id right after the fork.
 ///
 /// # Errors
-/// Where the process cannot be set up as a keeper.
+/// When the process cannot be set up as a keeper.
 pub fn keep(first: impl FnOnce() -> u8, started: impl FnOnce(Pid)) -> Result<Ending, Errno> {
     nix::sys::prctl::set_child_subreaper(true)?;
     nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?;
@@ -66,7 +66,7 @@ fn wait_for(first: Pid, waited: &SigSet) -> Ending {
     }
 }
 
-/// Kills every descendant of `root` and reaps those that become our children.
+/// Kills every descendant of `root`, and reaps those that become our children.
 pub fn kill_descendants(root: Pid) {
     for _ in 0..MAX_ROUNDS {
         let found = descendants(root);
@@ -85,7 +85,7 @@ pub fn kill_descendants(root: Pid) {
     }
 }
 
-/// Every descendant of `root` that is not yet dead.
+/// Returns every living descendant of `root`.
 pub fn descendants(root: Pid) -> Vec<Pid> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -93,7 +93,7 @@ pub fn descendants(root: Pid) -> Vec<Pid> {
             continue;
         };
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        // The name stands in parentheses and may hold anything; state and parent follow the last one.
+        // The name is in parentheses and may contain anything. State and parent follow the last parenthesis.
         let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
         let mut fields = rest.split(' ');
         let dead = matches!(fields.next(), Some("Z" | "X"));

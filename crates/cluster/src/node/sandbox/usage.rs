@@ -1,7 +1,7 @@
-//! What containers use now: processor time and memory of their processes, and the pods' network traffic.
+//! Measures current usage: CPU time and memory of the containers' processes, and the pods' network traffic.
 //!
-//! From `/proc` of the sandbox, which shows all of its processes, and from a container's own cgroup where it has one.
-//! Reads only; runs in a short-lived child, since a pod of many processes takes a while to read.
+//! Reads the sandbox's `/proc`, which shows all of its processes, and a container's own cgroup if there is one. Runs in
+//! a short-lived child, because reading a pod with many processes takes a while.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -10,45 +10,45 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroups::Group;
 
-/// Nanoseconds of one tick of the kernel's accounting (`USER_HZ`, 100 on every architecture that we run on).
+/// Nanoseconds per tick of the kernel's accounting (`USER_HZ`, 100 on every supported architecture).
 const TICK_NANOS: u64 = 10_000_000;
-/// Bytes of a page, where the kernel tells none; only the resident set is counted in pages.
+/// Bytes per page, for the resident set, which is counted in pages.
 const PAGE_BYTES: u64 = 4096;
 
-/// What containers and pods use.
+/// The usage of all containers and pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// By the number of the request that started the container.
+    /// Usage of each container.
     pub containers: Vec<ContainerUsage>,
-    /// By the pod's uid; none where pods share the machine's network.
+    /// Traffic of each pod; empty if pods share the machine's network.
     pub pods: Vec<PodTraffic>,
 }
 
-/// What one container uses.
+/// The usage of one container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerUsage {
     /// The number of its `Start` request.
     pub process: u64,
-    /// Processor time so far, in nanoseconds.
+    /// CPU time so far, in nanoseconds.
     pub cpu_nanos: u64,
-    /// Memory that it could not do without, in bytes.
+    /// Memory in bytes: the cgroup's working set, or else the processes' proportional set size.
     pub memory_bytes: u64,
-    /// Processes.
+    /// Number of processes.
     pub processes: u64,
 }
 
-/// What one pod has sent and received.
+/// The network traffic of one pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodTraffic {
     /// The pod's uid.
     pub pod: String,
-    /// Bytes that it has received.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Bytes that it has sent.
+    /// Bytes sent.
     pub sent_bytes: u64,
 }
 
-/// A container to look at.
+/// A container to measure.
 pub struct Subject<'a> {
     /// The number of its `Start` request.
     pub process: u64,
@@ -61,12 +61,12 @@ pub struct Subject<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     parent: i32,
-    /// Its own processor time and that of its children which have ended.
+    /// Its own CPU time and that of its children that have ended.
     cpu_nanos: u64,
     resident_pages: u64,
 }
 
-/// Looks at all of them; `interfaces` are the pods' uids and their outer interfaces' names.
+/// Measures all subjects. `interfaces` has the pods' uids and the names of their outer interfaces.
 pub fn look(subjects: &[Subject<'_>], interfaces: &[(String, String)]) -> Usage {
     let processes = all_processes();
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
@@ -117,25 +117,25 @@ fn all_processes() -> HashMap<i32, Process> {
         .collect()
 }
 
-/// Reads `/proc/PID/stat` (proc_pid_stat(5)); the name stands in parentheses and may hold anything.
+/// Parses `/proc/PID/stat` (proc_pid_stat(5)). The name is in parentheses and may contain anything.
 fn parse_stat(text: &str) -> Option<Process> {
     let (_, rest) = text.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let parent = fields.get(1)?.parse().ok()?;
-    // utime, stime, cutime, cstime: fields 14 to 17, of which the first two are cut off here.
+    // utime, stime, cutime, cstime: fields 14 to 17; `fields` starts at field 3.
     let ticks: u64 = (11..15).filter_map(number).sum();
     Some(Process { parent, cpu_nanos: ticks * TICK_NANOS, resident_pages: number(21)? })
 }
 
-/// A process' memory with what it shares divided among those that share it, so that a sum counts nothing twice.
+/// Returns a process's proportional set size: shared memory is divided among its users, so a sum counts nothing twice.
 fn proportional(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
 }
 
-/// Bytes received and sent by an interface, from `/proc/net/dev`.
+/// Returns the bytes received and sent by an interface, from `/proc/net/dev`.
 fn traffic(table: &str, name: &str) -> Option<(u64, u64)> {
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let fields: Vec<&str> = line.split_whitespace().collect();

@@ -1,7 +1,7 @@
-//! The pods' name server, over UDP and TCP, in the network through which all pods' packets are forwarded.
+//! The pods' name server, over UDP and TCP, in the network that forwards all pods' packets.
 //!
-//! What a name means is [`names`]'; here are only packets. Names that are none of the cluster's do not exist: pods reach
-//! nothing outside. Malformed questions are dropped, as are more than [`MAX_CLIENTS`] connections at once.
+//! [`names`] resolves names; this module handles packets. Names outside the cluster domain do not exist, because pods
+//! reach nothing outside. Malformed queries and connections beyond [`MAX_CLIENTS`] are dropped.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use tokio::sync::Semaphore;
 
 use super::names::{self, Directory, Record, Wanted};
 
-/// What every pod's outer interface has as its address (`sandbox::network`).
+/// The address of every pod's outer interface (`sandbox::network`).
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 /// The port of DNS.
 pub const PORT: u16 = 53;
-/// How long an answer may be kept, in seconds, as CoreDNS' default.
+/// How long an answer may be cached, in seconds; CoreDNS's default.
 const TTL_SECONDS: u32 = 5;
-/// The longest question that is read.
+/// The longest query that is read.
 const MAX_QUESTION_BYTES: usize = 4096;
-/// The longest answer over UDP without EDNS (RFC 1035); more is asked for over TCP.
+/// The longest answer over UDP without EDNS (RFC 1035). Clients retry longer ones over TCP.
 const MAX_DATAGRAM_BYTES: usize = 512;
 /// The longest answer over TCP.
 const MAX_ANSWER_BYTES: usize = 65535;
-/// Connections at once.
+/// Simultaneous connections.
 const MAX_CLIENTS: usize = 64;
-/// How long a connection may stay silent.
+/// How long a connection may be idle.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Where questions come in.
+/// The name server's sockets.
 pub struct Sockets {
-    /// Single packets.
+    /// UDP.
     pub datagrams: UdpSocket,
-    /// Connections.
+    /// TCP.
     pub connections: TcpListener,
 }
 
-/// Answers until dropped.
+/// Answers queries until dropped.
 pub async fn serve(sockets: &Sockets, directory: Arc<dyn Directory>) {
     let Sockets { datagrams, connections } = sockets;
     let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
@@ -49,7 +49,7 @@ pub async fn serve(sockets: &Sockets, directory: Arc<dyn Directory>) {
         loop {
             let Ok((length, from)) = datagrams.recv_from(&mut question).await else { continue };
             if let Some(answer) = answer(&*directory, &question[..length], MAX_DATAGRAM_BYTES) {
-                // A client that has gone asks again.
+                // A client that misses the answer retries.
                 let _ = datagrams.send_to(&answer, from).await;
             }
         }
@@ -71,7 +71,7 @@ pub async fn serve(sockets: &Sockets, directory: Arc<dyn Directory>) {
     tokio::join!(packets, streams);
 }
 
-/// Answers questions with their lengths before them, until the client has no more.
+/// Answers length-prefixed queries until the client closes the connection.
 async fn converse(mut stream: TcpStream, directory: &dyn Directory) -> std::io::Result<()> {
     loop {
         let read = async {
@@ -87,7 +87,7 @@ async fn converse(mut stream: TcpStream, directory: &dyn Directory) -> std::io::
     }
 }
 
-/// The answer to a question; one that would be longer than `most` bytes says that it is cut off.
+/// Returns the answer to a query. An answer longer than `most` bytes is truncated and marked so.
 fn answer(directory: &dyn Directory, question: &[u8], most: usize) -> Option<Vec<u8>> {
     let packet = Packet::parse(question).ok().filter(|packet| !packet.has_flags(PacketFlag::RESPONSE))?;
     let asked = packet.questions.first()?;
@@ -142,7 +142,7 @@ mod tests {
     use proptest::prelude::*;
     use simple_dns::{QCLASS, Question};
 
-    /// A headless Service `many` in namespace `n` with this many endpoints.
+    /// A headless Service `many` in namespace `n` with the given number of endpoints.
     struct Many(usize);
 
     impl Directory for Many {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_answered_and_long_answers_cut_off() {
+    fn long_answers_are_truncated() {
         let bytes = answer(&Many(2), &ask("Many.N.svc.cluster.local"), MAX_DATAGRAM_BYTES).unwrap();
         let reply = Packet::parse(&bytes).unwrap();
         assert_eq!((reply.id(), reply.rcode(), reply.answers.len()), (7, RCODE::NoError, 2));
@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_comes_in_harms(bytes in proptest::collection::vec(any::<u8>(), 0..200), place in 0usize..40, value in any::<u8>()) {
+        fn no_packet_causes_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), place in 0usize..40, value in any::<u8>()) {
             let _ = answer(&Many(1), &bytes, MAX_DATAGRAM_BYTES);
             let mut question = ask("many.n.svc.cluster.local");
             if let Some(byte) = question.get_mut(place) {

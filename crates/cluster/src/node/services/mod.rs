@@ -1,9 +1,9 @@
-//! Services in the pods' network: their addresses are routed to endpoints ([`routing`]), their names are answered
-//! ([`dns`], [`names`]). The API itself is at home there: its Service's address is the network's own, and needs no rule.
+//! Services in the pods' network: their addresses are routed to endpoints ([`routing`]) and their names resolved
+//! ([`dns`], [`names`]). The API's Service needs no rule, because its address belongs to the network itself.
 //!
-//! `nft` loads the rules inside the sandbox's own network, so that the machine's firewall is never touched. Where that is
-//! not possible (plain mode, no `nft`), each Service with an address and endpoints gets a Warning event that says so.
-//! Names of pods stand in the hosts files too (`node/hosts`), which need no server.
+//! `nft` loads the rules inside the sandbox's own network, so the machine's firewall is never touched. If that is not
+//! possible (plain mode, no `nft`), each Service with an address and a selector gets a Warning Event. Names of pods are
+//! also in the hosts files (`node/hosts`), which need no server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::controllers::cache::{Cache, Key, follow};
 use crate::controllers::record::{Note, Recorder};
 use names::Directory;
 
-/// Services and slices, as names are looked up in them.
+/// The Services and slices in which names are looked up.
 #[derive(Clone, Default)]
 struct Known {
     services: Cache<Service>,
@@ -51,11 +51,11 @@ impl Directory for Known {
     }
 }
 
-/// Opens the door at which pods find the API, in their network: the port of the Service `kubernetes`, whose address is one of that
-/// network's own (`sandbox::network`).
+/// Listens for API connections in the pods' network, on the port of the Service `kubernetes`, whose address belongs to
+/// that network (`sandbox::network`).
 ///
 /// # Errors
-/// Where the pods have no network of their own.
+/// When the pods have no network of their own.
 pub async fn listen_for_api(sandbox: &Sandbox) -> Result<TcpListener, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("the pods' way to the API: {error}"));
     let door = sandbox.listen(ListenSpec { port: OWN_PORT, stream: true }).await?;
@@ -64,7 +64,7 @@ pub async fn listen_for_api(sandbox: &Sandbox) -> Result<TcpListener, Failure> {
     TcpListener::from_std(door).map_err(failed)
 }
 
-/// The variables by which programs in pods find the API (`pkg/kubelet/envvars`).
+/// Returns the environment variables with the address of the API (`pkg/kubelet/envvars`).
 pub fn api_variables() -> [(&'static str, String); 8] {
     let url = format!("tcp://{OWN_ADDRESS}:{OWN_PORT}");
     [
@@ -82,7 +82,7 @@ pub fn api_variables() -> [(&'static str, String); 8] {
 /// Opens the name server's sockets in the pods' network.
 ///
 /// # Errors
-/// Where the pods have no network of their own.
+/// When the pods have no network of their own.
 pub async fn listen(sandbox: &Sandbox) -> Result<dns::Sockets, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("the pods' name server: {error}"));
     let datagrams = sandbox.listen(ListenSpec { port: dns::PORT, stream: false }).await?;
@@ -126,7 +126,7 @@ async fn route(node: &LocalNode, known: &Known, wake: &Notify, recorder: &Record
     loop {
         let services = known.services.list();
         let rules = routing::ruleset(&services, &known.slices.list());
-        // Without a Service nothing is loaded at all, until the first one comes.
+        // Load nothing at all until there is a first Service.
         let rules = rules.or_else(|| loaded.is_some().then(routing::empty));
         if let Some(rules) = rules.filter(|rules| loaded.as_ref() != Some(rules)) {
             match load(node, "services.nft", &rules).await {
@@ -138,7 +138,7 @@ async fn route(node: &LocalNode, known: &Known, wake: &Notify, recorder: &Record
     }
 }
 
-/// Says of each Service with an address of its own, once, that nothing is reached at it.
+/// Records an Event, once per Service and reason, for Services whose own address is not routed.
 fn tell(services: &[Arc<Service>], why: &str, told: &mut BTreeSet<String>, recorder: &Recorder) {
     tracing::warn!(why, "the addresses of Services are not routed");
     let selects = |service: &&Arc<Service>| {

@@ -1,8 +1,8 @@
-//! Names of Services and pods, as DNS gives them. Pure.
+//! DNS names of Services and pods. Pure.
 //!
-//! Rules: Kubernetes' DNS-based service discovery, version 1.1.0 (`dns/docs/specification.md`): addresses of Services,
-//! of headless ones those of their ready endpoints, each endpoint by its hostname, named ports (SRV), names of addresses
-//! (PTR), pods by their dashed address. Names are lower-case and end without a dot.
+//! Rules: Kubernetes' DNS-based service discovery, version 1.1.0 (`dns/docs/specification.md`): Services by their
+//! address, headless Services by the addresses of their ready endpoints, each endpoint by its hostname, named ports
+//! (SRV), reverse lookups (PTR), and pods by their dashed address. Names are lower-case, without a final dot.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 
-/// Below it all names stand.
+/// The domain of all names.
 pub const DOMAIN: &str = "cluster.local";
-/// Which Service a slice belongs to.
+/// The label that names a slice's Service.
 pub const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// What is asked about a name.
+/// The type of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// `A`.
@@ -24,7 +24,7 @@ pub enum Wanted {
     Port,
     /// `PTR`.
     Name,
-    /// Anything else, which no name has.
+    /// Any other type; no name has such records.
     Other,
 }
 
@@ -33,7 +33,7 @@ pub enum Wanted {
 pub enum Record {
     /// `A`.
     Address(Ipv4Addr),
-    /// `SRV`: port and the name that has it.
+    /// `SRV`: a port and its host name.
     Port(u16, String),
     /// `PTR`.
     Name(String),
@@ -41,17 +41,17 @@ pub enum Record {
     Alias(String),
 }
 
-/// The Services and endpoints that are there.
+/// The Services and endpoints of the cluster.
 pub trait Directory: Send + Sync {
-    /// The Service of a namespace.
+    /// Returns a Service by name.
     fn service(&self, namespace: &str, name: &str) -> Option<Arc<Service>>;
-    /// The slices of a Service.
+    /// Returns the slices of a Service.
     fn slices(&self, namespace: &str, name: &str) -> Vec<Arc<EndpointSlice>>;
-    /// Every Service.
+    /// Returns every Service.
     fn services(&self) -> Vec<Arc<Service>>;
 }
 
-/// The records of a name; none where there is no such name, an empty list where it has none of this kind.
+/// Returns the records of a name: `None` if the name does not exist, an empty list if it has none of this type.
 pub fn lookup(directory: &dyn Directory, name: &str, wanted: Wanted) -> Option<Vec<Record>> {
     if let Some(reversed) = name.strip_suffix(".in-addr.arpa") {
         return of_address(directory, reversed, wanted);
@@ -77,7 +77,7 @@ pub fn lookup(directory: &dyn Directory, name: &str, wanted: Wanted) -> Option<V
 
 fn in_services(directory: &dyn Directory, labels: &[&str], wanted: Wanted) -> Option<Vec<Record>> {
     match labels {
-        // A namespace by itself has no records.
+        // A namespace has no records of its own.
         [] | [_] => Some(Vec::new()),
         [name, namespace] => of_service(directory, namespace, name, wanted),
         [protocol, name, namespace] if protocol.starts_with('_') => {
@@ -120,7 +120,7 @@ fn of_service(directory: &dyn Directory, namespace: &str, name: &str, wanted: Wa
     if found.is_empty() { None } else { Some(addresses(wanted, found)) }
 }
 
-/// The Service's own address; none for a headless one.
+/// Returns the Service's own address; `None` for a headless Service.
 pub fn cluster_ip(service: &Service) -> Option<Ipv4Addr> {
     service.spec.as_ref()?.cluster_ip.as_ref()?.parse().ok()
 }
@@ -129,7 +129,7 @@ fn addresses(wanted: Wanted, found: impl IntoIterator<Item = Ipv4Addr>) -> Vec<R
     if wanted == Wanted::Address { found.into_iter().map(Record::Address).collect() } else { Vec::new() }
 }
 
-/// Endpoints that are ready, with their addresses.
+/// Returns the ready endpoints, each with its addresses.
 pub fn ready(slices: &[Arc<EndpointSlice>]) -> impl Iterator<Item = (&Endpoint, Ipv4Addr)> {
     let endpoints = slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
     let is_ready =
@@ -139,7 +139,7 @@ pub fn ready(slices: &[Arc<EndpointSlice>]) -> impl Iterator<Item = (&Endpoint, 
     })
 }
 
-/// How an endpoint is called below its Service.
+/// Returns an endpoint's host name below its Service.
 fn host_of(endpoint: &Endpoint, address: Ipv4Addr) -> String {
     endpoint.hostname.clone().unwrap_or_else(|| address.to_string().replace('.', "-"))
 }
@@ -174,7 +174,7 @@ fn ports(
     found
 }
 
-/// The names of an address, which comes reversed.
+/// Returns the names of an address, given in reverse.
 fn of_address(directory: &dyn Directory, reversed: &str, wanted: Wanted) -> Option<Vec<Record>> {
     let reversed: Ipv4Addr = reversed.parse().ok()?;
     let mut octets = reversed.octets();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_answered_as_the_specification_says() {
+    fn names_resolve_as_specified() {
         let known = known();
         let address = |text: &str| Record::Address(text.parse().unwrap());
         let port = |number: u16, target: &str| Record::Port(number, target.to_owned());

@@ -1,7 +1,7 @@
-//! Services' addresses as an nftables ruleset for the network through which all pods' packets are forwarded. Pure.
+//! Translates Services' addresses into an nftables ruleset for the network that forwards all pods' packets. Pure.
 //!
-//! A new connection to a port of a Service is sent to one of the ready endpoints behind it, by chance, as kube-proxy's
-//! nftables mode does; one to a Service without endpoints finds no route. IPv4, TCP and UDP.
+//! A new connection to a Service's port goes to a random ready endpoint, as in kube-proxy's nftables mode. A connection
+//! to a Service without endpoints finds no route. IPv4, TCP and UDP.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,10 +13,11 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::names::{SERVICE_LABEL, cluster_ip, ready};
 
-/// The table that holds all of it; nothing else is touched.
+/// The table for all rules; no other table is touched.
 const TABLE: &str = "odh_services";
 
-/// The whole ruleset: loading it replaces the last one at once. None: no Service has an endpoint in the pods' network.
+/// Returns the whole ruleset. Loading it atomically replaces the previous one. Returns `None` if no Service has an
+/// endpoint in the pods' network.
 pub fn ruleset(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> Option<String> {
     let mut of: BTreeMap<(&str, &str), Vec<Arc<EndpointSlice>>> = BTreeMap::new();
     for slice in slices {
@@ -56,7 +57,7 @@ pub fn ruleset(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> Opti
         let _ = writeln!(text, "    {rule}");
     }
     text.push_str("  }\n  chain postrouting {\n    type nat hook postrouting priority 100; policy accept;\n");
-    // A pod that is sent to itself must see another sender, or it would answer itself directly.
+    // A pod that connects to itself through a Service must see another sender, or it would answer itself directly.
     for address in own {
         let _ = writeln!(text, "    ip saddr {address} ip daddr {address} masquerade");
     }
@@ -64,12 +65,12 @@ pub fn ruleset(services: &[Arc<Service>], slices: &[Arc<EndpointSlice>]) -> Opti
     Some(text)
 }
 
-/// The text of a ruleset without any Service.
+/// Returns a ruleset without any Service.
 pub fn empty() -> String {
     format!("add table ip {TABLE}\ndelete table ip {TABLE}\n")
 }
 
-/// The ready endpoints of a port, by its name.
+/// Returns the ready endpoints of a port, by the port's name.
 fn behind(slices: &[Arc<EndpointSlice>], port: &str) -> BTreeSet<(Ipv4Addr, u16)> {
     let mut found = BTreeSet::new();
     for slice in slices {
@@ -78,7 +79,7 @@ fn behind(slices: &[Arc<EndpointSlice>], port: &str) -> BTreeSet<(Ipv4Addr, u16)
         let number = named.and_then(|known| u16::try_from(known.port?).ok());
         let Some(number) = number else { continue };
         let own = [slice.clone()];
-        // The API server itself listens on the machine's loopback, where no pod comes.
+        // The API server itself listens on the machine's loopback, which pods cannot reach.
         let reachable = ready(&own).filter(|(_, address)| !address.is_loopback());
         found.extend(reachable.map(|(_, address)| (address, number)));
     }

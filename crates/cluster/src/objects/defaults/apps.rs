@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::kinds::Kind;
 use super::{pod_spec, set};
 
-/// Old ReplicaSets kept, and seconds after which a roll-out counts as stuck.
+/// Old ReplicaSets to keep, and the seconds after which a roll-out has failed.
 const DEPLOYMENT: [(&str, i64); 2] = [("revisionHistoryLimit", 10), ("progressDeadlineSeconds", 600)];
 
 pub(super) fn fill(kind: &Kind, object: &mut Value) {
@@ -60,7 +60,7 @@ fn deployment(spec: &mut Value) {
     }
 }
 
-/// A ReplicationController without selector or labels takes those of its template.
+/// Copies the template's labels to a ReplicationController without selector or labels.
 fn labels_of_template(object: &mut Value) {
     let labels = object["spec"]["template"]["metadata"]["labels"].clone();
     let is_empty = |value: &Value| value.as_object().is_none_or(Map::is_empty);

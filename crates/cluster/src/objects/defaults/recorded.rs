@@ -1,5 +1,5 @@
-//! Defaults of kinds that are kept and not acted upon: admission policies (`pkg/apis/admissionregistration/v1`),
-//! flow control (`pkg/apis/flowcontrol/v1`), autoscalers (`pkg/apis/autoscaling/v1`).
+//! Defaults of kinds that are stored but have no effect: admission policies (`pkg/apis/admissionregistration/v1`), flow
+//! control (`pkg/apis/flowcontrol/v1`), autoscalers (`pkg/apis/autoscaling/v1`).
 
 use serde_json::{Map, Value, json};
 

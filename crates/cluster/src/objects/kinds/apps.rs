@@ -1,4 +1,4 @@
-//! Kinds that keep a number of pods: Deployment, ReplicaSet, ReplicationController; and their template by itself.
+//! Kinds that maintain a number of pods: Deployment, ReplicaSet, ReplicationController; and PodTemplate.
 
 use k8s_openapi::api::{apps, core};
 

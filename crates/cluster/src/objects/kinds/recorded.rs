@@ -1,7 +1,7 @@
-//! Kinds that are kept and checked, and that nothing here acts upon: clients ask whether they are served
-//! (`test/e2e/apimachinery/discovery.go`), and charts bring them along.
+//! Kinds that are validated and stored, but have no effect. Clients check whether they are served
+//! (`test/e2e/apimachinery/discovery.go`), and charts contain them.
 //!
-//! The reference (`docs/reference/embedded-cluster.md`) names each of them.
+//! The reference (`docs/reference/embedded-cluster.md`) lists each of them.
 
 use k8s_openapi::api::{
     admissionregistration, autoscaling, certificates, flowcontrol, networking, node, storage,
@@ -49,7 +49,7 @@ fn admission() -> Vec<Kind> {
     ]
 }
 
-/// Stored as `v2`; `v1` shows and takes only what it has words for.
+/// Stored as `v2`; `v1` shows and accepts only what it can express.
 fn autoscalers() -> Vec<Kind> {
     const NAMES: [&str; 2] = ["HorizontalPodAutoscaler", "horizontalpodautoscalers"];
     let [kind, plural] = NAMES;

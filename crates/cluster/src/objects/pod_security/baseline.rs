@@ -23,7 +23,7 @@ const CAPABILITIES: [&str; 13] = [
     "SETUID",
     "SYS_CHROOT",
 ];
-/// Kernel settings that a pod may change, with the first version that allows them.
+/// Sysctls that a pod may change, with the first version that allows them.
 const SYSCTLS: [(&str, u32); 12] = [
     ("kernel.shm_rmid_forced", 0),
     ("net.ipv4.ip_local_port_range", 0),
@@ -38,7 +38,7 @@ const SYSCTLS: [(&str, u32); 12] = [
     ("net.ipv4.tcp_rmem", 32),
     ("net.ipv4.tcp_wmem", 32),
 ];
-/// Types of SELinux, with the first version that allows them.
+/// SELinux types, with the first version that allows them.
 const SELINUX_TYPES: [(&str, u32); 5] = [
     ("", 0),
     ("container_t", 0),
@@ -50,7 +50,7 @@ const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
-/// What baseline forbids. Some checks are left to restricted's own where that has a stricter one.
+/// Returns what baseline forbids. With `for_restricted`, omits checks for which restricted has a stricter one.
 pub fn violations(minor: u32, pod: &Value, for_restricted: bool) -> Vec<Violation> {
     let unless =
         |overridden: bool, check: Option<Violation>| check.filter(|_| !(for_restricted && overridden));
@@ -234,7 +234,7 @@ fn selinux(minor: u32, pod: &Value) -> Option<Violation> {
     Some(Violation { reason: "seLinuxOptions", detail })
 }
 
-/// Before v1.19 profiles stood in annotations.
+/// Before v1.19, profiles were set by annotations.
 fn seccomp_annotations(pod: &Value) -> Option<Violation> {
     let annotations = &pod["metadata"]["annotations"];
     let bad = |key: String| {

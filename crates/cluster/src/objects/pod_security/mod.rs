@@ -1,7 +1,7 @@
-//! The Pod Security Standards: what of a pod a level forbids, in which version of the standards. Pure.
+//! The Pod Security Standards: what a level forbids in a pod, by version of the standards. Pure.
 //!
-//! Source: `k8s.io/pod-security-admission/policy` v0.36; ids, order and words are its own. Held against the module by
-//! `crates/cluster/tests/pod-security.json`.
+//! Source: `k8s.io/pod-security-admission/policy` v0.36, with the same ids, order and messages.
+//! `crates/cluster/tests/pod-security.json` verifies it against that module.
 
 mod baseline;
 mod restricted;
@@ -10,26 +10,26 @@ use serde_json::Value;
 
 use super::FieldFault;
 
-/// How strict.
+/// The levels, from least to most strict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Everything goes.
+    /// Everything is allowed.
     Privileged,
-    /// No known escalation of privileges.
+    /// No known privilege escalation.
     Baseline,
     /// Hardened.
     Restricted,
 }
 
-/// The newest version in which a check differs from before: what is newer is judged as this one.
+/// The newest version in which a check changed. Later versions are treated as this one.
 const NEWEST: u32 = 35;
 
-/// A level in a version of Kubernetes, `None` being the latest.
+/// A level and its Kubernetes version; `None` is the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelVersion {
-    /// How strict.
+    /// The level.
     pub level: Level,
-    /// The minor of `v1.MINOR`.
+    /// The minor version, of `v1.MINOR`.
     pub minor: Option<u32>,
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Display for LevelVersion {
 }
 
 impl Level {
-    /// As the labels name it.
+    /// Returns the name used in labels.
     pub fn name(self) -> &'static str {
         match self {
             Level::Privileged => "privileged",
@@ -57,20 +57,20 @@ impl Level {
     }
 }
 
-/// What a namespace asks for, by mode.
+/// A namespace's policy, by mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What is refused.
+    /// Violations are rejected.
     pub enforce: LevelVersion,
-    /// What is noted in the audit log.
+    /// Violations are recorded in the audit log.
     pub audit: LevelVersion,
-    /// What the client is warned of.
+    /// Violations lead to a warning for the client.
     pub warn: LevelVersion,
 }
 
 impl Policy {
-    /// Reads a namespace's labels. A policy is always given; a label that cannot be read makes it the strictest to
-    /// enforce, and nothing to warn of or to note.
+    /// Reads a namespace's labels. Always returns a policy. An unreadable label leads to the strictest `enforce`, and
+    /// to no `warn` or `audit`.
     pub fn of(labels: &Value) -> (Policy, Vec<FieldFault>) {
         const UNSET: LevelVersion = LevelVersion { level: Level::Privileged, minor: None };
         let mut policy = Policy { enforce: UNSET, audit: UNSET, warn: UNSET };
@@ -91,7 +91,7 @@ impl Policy {
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 
-/// Reads one mode; tells whether its level was given and is one.
+/// Reads one mode. Returns whether its level is set and valid.
 fn read(
     labels: &Value,
     mode: &str,
@@ -128,7 +128,7 @@ fn read(
     is_level
 }
 
-/// What a check forbids: a few words, and which containers or values.
+/// A violation of a check: a short reason, and the containers or values concerned.
 pub struct Violation {
     /// E.g. `hostPort`.
     pub reason: &'static str,
@@ -136,7 +136,7 @@ pub struct Violation {
     pub detail: String,
 }
 
-/// What a level forbids of a pod or a pod template, in the order of the checks.
+/// Returns the violations of a pod or pod template, in the order of the checks.
 pub fn violations(wanted: LevelVersion, pod: &Value) -> Vec<Violation> {
     let minor = wanted.minor.unwrap_or(NEWEST).min(NEWEST);
     match wanted.level {
@@ -150,29 +150,29 @@ pub fn violations(wanted: LevelVersion, pod: &Value) -> Vec<Violation> {
     }
 }
 
-/// The violations in one line, with their details.
+/// Formats the violations in one line, with their details.
 pub fn details(violations: &[Violation]) -> String {
     violations.iter().map(|v| format!("{} ({})", v.reason, v.detail)).collect::<Vec<_>>().join(", ")
 }
 
-/// The violations in one line, without their details.
+/// Formats the violations in one line, without their details.
 pub fn reasons(violations: &[Violation]) -> String {
     violations.iter().map(|v| v.reason).collect::<Vec<_>>().join(", ")
 }
 
-/// All containers, in the order in which checks name them.
+/// Returns all containers, in the order in which checks list them.
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     ["initContainers", "containers", "ephemeralContainers"]
         .into_iter()
         .flat_map(move |list| pod["spec"][list].as_array().into_iter().flatten())
 }
 
-/// The names of the containers that are `bad`.
+/// Returns the names of the containers for which `bad` is true.
 fn bad_containers<'v>(pod: &'v Value, bad: impl Fn(&'v Value) -> bool) -> Vec<&'v str> {
     containers(pod).filter(|c| bad(c)).map(|c| c["name"].as_str().unwrap_or_default()).collect()
 }
 
-/// `container "a"` or `containers "a", "b"`.
+/// Formats `container "a"` or `containers "a", "b"`.
 fn named<S: AsRef<str>>(singular: &str, names: &[S]) -> String {
     format!("{} {}", plural(singular, names.len()), quoted(names))
 }
@@ -185,7 +185,7 @@ fn quoted<S: AsRef<str>>(names: &[S]) -> String {
     names.iter().map(|name| format!("\"{}\"", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
-/// Who sets something on the pod or on containers: `pod and container "a"`.
+/// Formats where something is set: `pod and container "a"`.
 fn setters(pod: bool, containers: &[&str]) -> String {
     let mut all = Vec::new();
     if pod {
@@ -197,17 +197,17 @@ fn setters(pod: bool, containers: &[&str]) -> String {
     all.join(" and ")
 }
 
-/// Each text once, in order.
+/// Returns the distinct texts, sorted.
 fn sorted(texts: impl Iterator<Item = String>) -> Vec<String> {
     texts.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
 }
 
-/// A pod in a user namespace of its own may do more from v1.35 on.
+/// Returns whether the pod has its own user namespace, which allows more from v1.35 on.
 fn has_user_namespace(pod: &Value) -> bool {
     pod["spec"]["hostUsers"] == false
 }
 
-/// The violation of `procMount`, which both levels know.
+/// Returns the violation of `procMount`, a check of both levels.
 fn proc_mount(pod: &Value) -> Option<Violation> {
     let kind = |c: &Value| {
         c["securityContext"]["procMount"].as_str().filter(|kind| *kind != "Default").map(str::to_owned)
@@ -224,7 +224,7 @@ fn proc_mount(pod: &Value) -> Option<Violation> {
     })
 }
 
-/// What sets a seccomp profile that is none of the allowed.
+/// Returns the violation of a seccomp profile that is not allowed.
 fn bad_seccomp(pod: &Value) -> Option<Violation> {
     let kind = |owner: &Value| {
         let profile = &owner["securityContext"]["seccompProfile"];
@@ -250,7 +250,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn labels_make_a_policy() {
+    fn labels_define_a_policy() {
         let table = [
             (json!({}), "privileged:latest privileged:latest privileged:latest", 0),
             (
@@ -287,9 +287,10 @@ mod tests {
         }
     }
 
-    /// What the module itself says of the pods of `tests/pod-security.json`, for each level and version.
+    /// Compares with the upstream module's results for the pods of `tests/pod-security.json`, for each level and
+    /// version.
     #[test]
-    fn verdicts_are_the_modules() {
+    fn violations_match_the_upstream_module() {
         let table: Value = serde_json::from_str(include_str!("../../../tests/pod-security.json")).unwrap();
         let mut count = 0;
         for case in table["cases"].as_array().unwrap() {

@@ -8,7 +8,7 @@ use super::{
     quoted, setters, sorted,
 };
 
-/// Kinds of volumes that are allowed.
+/// Allowed kinds of volumes.
 const VOLUMES: [&str; 9] = [
     "configMap",
     "csi",
@@ -21,7 +21,7 @@ const VOLUMES: [&str; 9] = [
     "secret",
 ];
 
-/// What restricted forbids beyond baseline.
+/// Returns what restricted forbids beyond baseline.
 pub fn violations(minor: u32, pod: &Value) -> Vec<Violation> {
     let is_windows = minor >= 25 && pod["spec"]["os"]["name"] == "windows";
     let is_apart = minor >= 35 && has_user_namespace(pod);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Heading;
 use super::rows::{AGE, NAME, Row, age, containers, integer, name, selector, string, wide};
 
-/// Headings and row of a kind.
+/// Returns the headings of a kind, and its row function.
 pub(super) fn of(kind: &str) -> (Vec<Heading>, Row) {
     let own = if kind == "Deployment" {
         vec![string("Ready"), integer("Up-to-date"), integer("Available")]

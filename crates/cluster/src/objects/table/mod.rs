@@ -1,8 +1,8 @@
-//! Lists as tables, for `kubectl get`: which columns a kind has and what stands in them.
+//! Lists as tables, for `kubectl get`: the columns of a kind and their cells.
 //!
-//! Columns of built-in kinds follow `kubernetes/pkg/printers/internalversion/printers.go`; those of a CRD its
-//! `additionalPrinterColumns`; others show name and creation. All columns are sent, those of priority 1 are shown
-//! with `-o wide`. The present time comes in, since ages are rendered here.
+//! Columns of built-in kinds follow `kubernetes/pkg/printers/internalversion/printers.go`, those of a CRD its
+//! `additionalPrinterColumns`. Other kinds show name and creation time. All columns are sent; `-o wide` also shows
+//! those of priority 1. The caller passes the current time, because ages are rendered here.
 
 mod apps;
 mod pod;
@@ -15,7 +15,7 @@ use super::age::since;
 use super::jsonpath::JsonPath;
 use super::kinds::{Column, Kind};
 
-/// What of each object stands in its row (`includeObject`).
+/// The part of each object that its row contains (`includeObject`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.
@@ -28,7 +28,7 @@ pub enum IncludeObject {
 }
 
 impl IncludeObject {
-    /// Reads the request parameter; anything but `None` and `Object` means metadata.
+    /// Parses the request parameter; anything but `None` and `Object` means metadata.
     pub fn parse(text: Option<&str>) -> IncludeObject {
         match text {
             Some("None") => IncludeObject::None,
@@ -41,7 +41,7 @@ impl IncludeObject {
 /// A heading: name, type, format, priority.
 type Heading = (&'static str, &'static str, &'static str, i64);
 
-/// The table (`meta.k8s.io/v1`) of `objects`; list metadata is the caller's to add.
+/// Returns the table (`meta.k8s.io/v1`) of `objects`. The caller adds list metadata.
 pub fn table(kind: &Kind, objects: &[&Value], include: IncludeObject, now: Timestamp) -> Value {
     let (columns, cells): (Vec<Value>, Vec<Vec<Value>>) = if kind.is_builtin() {
         let (headings, row) = rows::of(kind);
@@ -73,14 +73,14 @@ pub fn table(kind: &Kind, objects: &[&Value], include: IncludeObject, now: Times
             row
         })
         .collect();
-    // Kinds without a printer of their own have no list of rows rather than an empty one.
+    // Kinds without their own printer have null instead of an empty list of rows.
     const PLAIN: [&str; 4] = ["Role", "ClusterRole", "LimitRange", "CustomResourceDefinition"];
     let is_plain = kind.is_builtin() && PLAIN.contains(&kind.kind.as_str());
     let rows = if rows.is_empty() && is_plain { Value::Null } else { Value::Array(rows) };
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": columns, "rows": rows})
 }
 
-/// What a row says of a pod that has ended (`podSuccessConditions`, `podFailedConditions`).
+/// Adds a row's condition for a pod that has ended (`podSuccessConditions`, `podFailedConditions`).
 fn completed(pod: &Value, row: &mut Value) {
     let (reason, message) = match pod["status"]["phase"].as_str() {
         Some("Succeeded") => ("Succeeded", "The pod has completed successfully."),
@@ -134,7 +134,7 @@ fn custom_row(columns: &[Column], paths: &[Option<JsonPath>], object: &Value, no
     cells
 }
 
-/// One cell of a CRD's column (`apiextensions-apiserver/pkg/registry/customresource/tableconvertor`).
+/// Returns a cell of a CRD's column (`apiextensions-apiserver/pkg/registry/customresource/tableconvertor`).
 fn custom_cell(column: &Column, found: &[&Value], now: Timestamp) -> Value {
     let Some(first) = found.first() else { return Value::Null };
     match (column.kind.as_str(), first) {
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "one table of cases")]
-    fn rows_read_as_in_kubectl() {
+    fn rows_match_kubectl() {
         let meta = json!({"name": "x", "creationTimestamp": "2024-01-01T23:55:00Z"});
         let cases = [
             (

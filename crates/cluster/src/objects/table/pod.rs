@@ -1,4 +1,4 @@
-//! The row of a pod: how many containers are ready, and the one word for its state (`printPod`).
+//! The row of a pod: how many containers are ready, and its state in one word (`printPod`).
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::age::since;
 use super::rows::{age, list, name, none, text};
 
-/// What the walk over the containers has found.
+/// The state gathered from the containers.
 struct State {
     reason: String,
     ready: usize,
@@ -26,7 +26,7 @@ impl State {
     }
 }
 
-/// The cells of a pod.
+/// Returns the cells of a pod.
 pub(super) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let phase = text(status, "phase");
@@ -72,7 +72,7 @@ pub(super) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// Whether the pod is still running its init containers.
+/// Returns whether the pod is still running its init containers.
 fn init_containers(pod: &Value, state: &mut State, sidecar: impl Fn(&Value) -> bool) -> bool {
     let of = list(&pod["spec"], "initContainers").count();
     for (index, container) in list(&pod["status"], "initContainerStatuses").enumerate() {

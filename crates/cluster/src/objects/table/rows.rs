@@ -1,4 +1,4 @@
-//! Headings and rows of the built-in kinds, one small function for each.
+//! Headings and rows of built-in kinds, one small function per kind.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(super) const fn integer(name: &'static str) -> Heading {
     (name, "integer", "", 0)
 }
 
-/// Headings and row of a kind.
+/// Returns the headings of a kind, and its row function.
 pub(super) fn of(kind: &Kind) -> (Vec<Heading>, Row) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "ReplicationController") | ("apps", _) => super::apps::of(&kind.kind),
@@ -102,7 +102,7 @@ pub(super) fn of(kind: &Kind) -> (Vec<Heading>, Row) {
         ) => (vec![NAME, integer("Webhooks"), AGE], |o, now| {
             vec![name(o), json!(list(o, "webhooks").count()), age(o, now)]
         }),
-        // CustomResourceDefinitions, Roles and ClusterRoles show their creation as a time.
+        // CustomResourceDefinitions, Roles and ClusterRoles show their creation as a timestamp.
         _ => (vec![NAME, ("Created At", "date", "", 0)], |o, _| vec![name(o), created(o)]),
     }
 }
@@ -181,7 +181,7 @@ fn of_core(kind: &str) -> (Vec<Heading>, Row) {
     }
 }
 
-/// The core kinds about storage and quotas, and all that show their creation as a time.
+/// Core kinds for storage and quotas, and all that show their creation as a timestamp.
 fn of_core_stores(kind: &str) -> (Vec<Heading>, Row) {
     match kind {
         "PersistentVolume" => (
@@ -235,7 +235,7 @@ pub(super) fn none(text: &str) -> Value {
     json!(if text.is_empty() { "<none>" } else { text })
 }
 
-/// When it was created; what never was, as a bookmark's object, is as old as Go's first time.
+/// Returns the creation time. An object without one, such as a bookmark's, has Go's zero time.
 fn created(object: &Value) -> Value {
     match &object["metadata"]["creationTimestamp"] {
         Value::Null => json!("0001-01-01T00:00:00Z"),
@@ -306,7 +306,7 @@ fn job(job: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The names and the images of a pod's containers.
+/// Returns the names and the images of a pod's containers.
 pub(super) fn containers(spec: &Value) -> [Value; 2] {
     ["name", "image"].map(|field| json!(joined(list(spec, "containers").map(|c| text(c, field)))))
 }
@@ -393,7 +393,7 @@ fn node(node: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// Both faces of an event: what one calls `involvedObject` the other calls `regarding`.
+/// Handles both versions of Events: `involvedObject` in one is `regarding` in the other.
 fn event(event: &Value, now: Timestamp) -> Vec<Value> {
     let first_of = |fields: [&str; 2]| {
         fields.into_iter().map(|f| &event[f]).find(|v| !v.is_null()).unwrap_or(&Value::Null)
@@ -433,7 +433,7 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// At most three of a list, and how many more there are.
+/// Formats at most three entries of a list, and how many more there are.
 fn abridged(all: &[String]) -> Value {
     const SHOWN: usize = 3;
     match all.len() {

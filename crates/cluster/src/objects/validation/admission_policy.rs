@@ -1,6 +1,6 @@
 //! Admission policies and their bindings (`pkg/apis/admissionregistration/validation`).
 //!
-//! Expressions are parsed, not type-checked: what they refer to is known only when they are evaluated.
+//! Expressions are parsed but not type-checked, because what they refer to is known only at evaluation.
 
 use serde_json::Value;
 
@@ -9,9 +9,9 @@ use super::{FieldFault, items, one_of, text};
 use crate::expressions::initializers;
 use crate::objects::{Reason, names};
 
-/// Audit annotations of one policy.
+/// The most audit annotations of one policy.
 const MAX_ANNOTATIONS: usize = 20;
-/// Operations that a mutating policy can be about.
+/// The operations that a mutating policy can match.
 const MUTABLE: [&str; 3] = ["*", "CREATE", "UPDATE"];
 
 pub(super) fn policy(policy: &Value) -> Vec<FieldFault> {
@@ -203,7 +203,7 @@ fn mutation(given: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// An expression that makes what is applied.
+/// Validates an expression that constructs an object to apply.
 fn maker(given: &str, path: &str, faults: &mut Vec<FieldFault>) {
     if given.trim().is_empty() {
         faults.push(FieldFault::required(path, ""));

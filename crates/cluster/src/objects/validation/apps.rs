@@ -1,5 +1,5 @@
-//! Deployments, ReplicaSets, ReplicationControllers (`pkg/apis/apps/validation`, `pkg/apis/core/validation`): counts,
-//! a selector that selects the template's pods, a template whose pods run for ever.
+//! Deployments, ReplicaSets and ReplicationControllers (`pkg/apis/apps/validation`, `pkg/apis/core/validation`):
+//! counts, a selector that matches the template's labels, and a template whose pods always restart.
 
 use serde_json::Value;
 

@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::{FieldFault, text};
 use crate::objects::names;
 
-/// How many bytes the data of one ConfigMap or Secret may have.
+/// The most data of one ConfigMap or Secret, in bytes.
 const MAX_BYTES: usize = 1 << 20;
-/// Keys that a Secret of a type must have.
+/// The required keys of a Secret, by type.
 const REQUIRED_KEYS: &[(&str, &[&str])] = &[
     ("kubernetes.io/ssh-auth", &["ssh-privatekey"]),
     ("kubernetes.io/tls", &["tls.crt", "tls.key"]),
@@ -76,7 +76,7 @@ pub(super) fn secret(object: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// An object marked immutable keeps its data and its mark.
+/// An object marked immutable keeps its data and the mark.
 pub(super) fn immutable(new: &Value, old: &Value, fields: &[&str]) -> Vec<FieldFault> {
     if old["immutable"] != true {
         return Vec::new();

@@ -1,12 +1,12 @@
-//! What is wrong with an object of a custom kind (`apiextensions-apiserver/pkg/registry/customresource`): who it is, what
-//! its schema and its `scale` subresource ask, then its embedded objects, lists and rules.
+//! Validation of custom objects (`apiextensions-apiserver/pkg/registry/customresource`): first type, metadata, the
+//! schema's bounds and the `scale` subresource, then embedded objects, lists and rules.
 
 use serde_json::Value;
 
 use super::super::{NameRule, metadata, printed};
 use super::{FieldFault, Kind, scale, text};
 
-/// Everything that is wrong; where only the status is written, only that is judged.
+/// Returns all faults. If only the status is written, only the status is validated.
 pub(super) fn validate(
     kind: &Kind,
     object: &Value,
@@ -15,7 +15,7 @@ pub(super) fn validate(
 ) -> Vec<FieldFault> {
     let schema = kind.schema();
     let mut faults = of_type(kind, object);
-    // Of an object that says to be of another type nothing else is asked at first.
+    // If the type is wrong, skip the checks that depend on it.
     let is_typed = faults.is_empty();
     if is_typed {
         faults.extend(metadata::validate(kind, object));
@@ -27,8 +27,8 @@ pub(super) fn validate(
     }
     faults.extend(schema.structure(object, old, !status_only));
     let mut faults = schema.conclude(object, old, faults);
-    // An update's metadata is judged before all this, by the rules of any object (`rest.BeforeUpdate`); a new object's
-    // only where nothing else is wrong (`rest.BeforeCreate`).
+    // An update's metadata is validated by the rules of any object (`rest.BeforeUpdate`). A new object's metadata is
+    // validated only if it has no other fault (`rest.BeforeCreate`).
     if let Some(old) = old {
         faults.extend(metadata::validate_update(object, old));
         if !is_typed {

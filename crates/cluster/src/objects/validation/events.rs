@@ -1,4 +1,5 @@
-//! Events (`pkg/apis/core/validation/events.go`): those of the older API are judged less than those of `events.k8s.io`.
+//! Events (`pkg/apis/core/validation/events.go`). Those of the older API are validated less strictly than those of
+//! `events.k8s.io`.
 
 use serde_json::Value;
 
@@ -8,7 +9,8 @@ use crate::objects::names;
 const MAX_SHORT: usize = 128;
 const MAX_NOTE: usize = 1024;
 
-/// `legacyValidateEvent`, of an event in the form of the core group; `reporter` is the field that names who reports it.
+/// `legacyValidateEvent`, for an Event in the form of the core group. `reporter` is the field with the reporting
+/// component.
 pub(super) fn legacy(event: &Value, reporter: &str) -> Vec<FieldFault> {
     let (own, about) = (text(&event["metadata"], "namespace"), text(&event["involvedObject"], "namespace"));
     let mut faults = Vec::new();
@@ -47,7 +49,7 @@ fn too_long(event: &Value, field: &str, most: usize, faults: &mut Vec<FieldFault
     }
 }
 
-/// What holds for a new event of `events.k8s.io` beside (`ValidateEventCreate`).
+/// Further rules for a new Event of `events.k8s.io` (`ValidateEventCreate`).
 pub(super) fn strict(event: &Value) -> Vec<FieldFault> {
     let mut faults = series(event);
     if event["eventTime"].is_null() {
@@ -83,7 +85,7 @@ fn series(event: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// What stays as it was in an event of `events.k8s.io` (`ValidateEventUpdate`).
+/// Checks the immutable fields of an Event of `events.k8s.io` (`ValidateEventUpdate`).
 pub(super) fn update(new: &Value, old: &Value) -> Vec<FieldFault> {
     let mut faults = if new["series"] == old["series"] { Vec::new() } else { series(new) };
     for field in [
@@ -113,7 +115,7 @@ pub(super) fn update(new: &Value, old: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// Go has no absent text.
+/// Adjusts the fault's value: Go has no absent strings or numbers.
 fn with_text(mut fault: FieldFault, new: &Value, field: &str) -> FieldFault {
     if new[field].is_null() && matches!(field, "reason" | "message" | "type" | "action" | "reportingInstance")
     {
@@ -131,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_stands_where_its_object_does() {
+    fn the_namespace_of_an_event_is_checked_against_its_object() {
         let time = json!("2026-01-01T00:00:00.000000Z");
         let table = [
             ("a", "a", Value::Null, true),
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn new_events_say_more_and_keep_it() {
+    fn new_events_need_more_fields_which_are_immutable() {
         let event = json!({"type": "Other", "count": 1});
         let said = strict(&event).iter().map(|fault| fault.path.clone()).collect::<Vec<_>>();
         assert_eq!(said, ["eventTime", "type", "count"]);

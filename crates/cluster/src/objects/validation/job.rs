@@ -1,5 +1,5 @@
-//! Jobs (`pkg/apis/batch/validation`): counts, the generated selector, an immutable template and what may change in it
-//! while the job is suspended (KEP-2926 and its successors).
+//! Jobs (`pkg/apis/batch/validation`): counts, the generated selector, and the immutable template with the fields that
+//! may change while the Job is suspended (KEP-2926 and its successors).
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ pub(super) fn validate(job: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// A generated selector and its labels must name this very job.
+/// A generated selector and its labels must have this Job's uid and name.
 fn generated_selector(job: &Value, faults: &mut Vec<FieldFault>) {
     let spec = &job["spec"];
     if spec["manualSelector"] == true {
@@ -161,7 +161,7 @@ fn selector(spec: &Value, faults: &mut Vec<FieldFault>) {
     }
     label_selector(&spec["selector"], "spec.selector", faults);
     let labels = &spec["template"]["metadata"]["labels"];
-    // One that is not there selects nothing.
+    // A missing selector selects nothing.
     let selects = LabelSelector::of(&spec["selector"]).map(|selector| selector.matches_labels(labels));
     if spec["selector"].is_null() || selects == Ok(false) {
         let text = "`selector` does not match template `labels`";
@@ -187,7 +187,7 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// Numbers of pods are none below nothing, and no pod is counted twice (`validateJobStatus`).
+/// Counts of pods must not be negative, and no pod may be counted twice (`validateJobStatus`).
 fn counts(status: &Value, faults: &mut Vec<FieldFault>) {
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
         not_negative(status, field, "status", faults);
@@ -205,7 +205,7 @@ fn counts(status: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Times and counters of a job do not go back (`ValidateJobStatusUpdate`).
+/// Times and counters of a Job must not go back (`ValidateJobStatusUpdate`).
 fn status(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
     let (after, before) = (&new["status"], &old["status"]);
     if after == before {
@@ -237,7 +237,7 @@ fn status(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Immutable, but for indexed jobs, where completions and parallelism may change together (KEP-3715).
+/// Immutable, except for indexed Jobs, where completions and parallelism may change together (KEP-3715).
 fn completions(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
     if new["spec"]["completionMode"] != "Indexed" {
         faults.extend(immutable_field(new, old, "spec.completions"));
@@ -250,7 +250,7 @@ fn completions(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// A suspended job that has not started may change where and as what its pods run, and their resources.
+/// While a Job is suspended and its pods have ended, its pods' placement, metadata and resources may change.
 fn template(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
     let suspended = old["spec"]["suspend"] == true;
     let (mut before, after) = (old["spec"]["template"].clone(), &new["spec"]["template"]);
@@ -286,7 +286,7 @@ fn template(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Whether a suspended job's pods have all ended: it has not started, or its suspension is complete.
+/// Returns whether a suspended Job has no running pods: it has not started, or its suspension is complete.
 fn may_change(old: &Value) -> bool {
     let status = &old["status"];
     let suspended =

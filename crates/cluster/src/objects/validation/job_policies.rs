@@ -1,5 +1,4 @@
-//! When a Job has failed or succeeded before all of its pods have ended (`validatePodFailurePolicy`,
-//! `validateSuccessPolicy`).
+//! Rules for ending a Job before all of its pods have ended (`validatePodFailurePolicy`, `validateSuccessPolicy`).
 
 use std::collections::BTreeSet;
 
@@ -64,11 +63,11 @@ fn failure_rule(
         (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
         _ => return,
     };
-    // The fault shows no value (`field.OmitValueType`).
+    // The fault omits the value (`field.OmitValueType`).
     faults.push(FieldFault::new(at, Reason::Invalid, None, why));
 }
 
-/// One of a few, which must be there.
+/// A required value of an enumeration.
 fn one_required(value: &str, known: &[&str], at: &str, faults: &mut Vec<FieldFault>) {
     if value.is_empty() {
         let quoted = known.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(" ");
@@ -108,7 +107,7 @@ fn exit_codes(codes: &Value, containers: &BTreeSet<&str>, at: &str, faults: &mut
     }
 }
 
-/// The policy of an indexed job; `completions` is how many indexes it has.
+/// The success policy of an indexed Job.
 pub(super) fn success(spec: &Value, faults: &mut Vec<FieldFault>) {
     let (policy, at) = (&spec["successPolicy"], "spec.successPolicy.rules");
     let count = items(policy, "rules").count();
@@ -160,7 +159,7 @@ fn success_rule(rule: &Value, completions: i64, at: &str, faults: &mut Vec<Field
     }
 }
 
-/// How many indexes `0-3,7` names (`validateIndexesFormat`).
+/// Returns how many indexes a text such as `0-3,7` contains (`validateIndexesFormat`).
 fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let (mut total, mut last) = (0, None);
     for interval in text.split(',').filter(|_| !text.is_empty()) {
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_of_failure_is_about_codes_or_conditions() {
+    fn a_failure_rule_has_either_exit_codes_or_conditions() {
         let said = |rule: Value| {
             let mut faults = Vec::new();
             let spec = json!({"podFailurePolicy": {"rules": [rule]}, "template": {"spec": {"containers": [{"name": "c"}]}}});

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{FieldFault, items, text};
 use crate::objects::{Quantity, names};
 
-/// Names of resources without a group that a quota counts.
+/// Resources without a group that a quota can count.
 const QUOTA_RESOURCES: [&str; 19] = [
     "configmaps",
     "cpu",
@@ -29,7 +29,7 @@ const QUOTA_RESOURCES: [&str; 19] = [
     "services.loadbalancers",
     "services.nodeports",
 ];
-/// Those that are counted one by one.
+/// Resources that are counted in whole objects.
 const WHOLE_RESOURCES: [&str; 9] = [
     "configmaps",
     "persistentvolumeclaims",
@@ -50,7 +50,7 @@ const SCOPES: [&str; 7] = [
     "Terminating",
     "VolumeAttributesClass",
 ];
-/// Resources that a scope of pods that are best effort may count.
+/// Resources that a quota with the scope BestEffort can count.
 const BEST_EFFORT: [&str; 1] = ["pods"];
 
 /// `validateResourceName`.
@@ -175,7 +175,7 @@ fn limit_amounts(limit: &Value, kind: &str, at: &str, faults: &mut Vec<FieldFaul
     }
 }
 
-/// How much more than it asks for a container may use.
+/// Validates the ratio of limit to request.
 fn ratio(
     limit: &Value,
     name: &str,
@@ -207,7 +207,7 @@ pub(super) fn quota(quota: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// What is counted, and how much of it (`ValidateResourceQuotaResourceName`, `ValidateResourceQuantityValue`).
+/// Validates resource names and amounts (`ValidateResourceQuotaResourceName`, `ValidateResourceQuantityValue`).
 pub(super) fn amounts(amounts: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     for (name, amount) in amounts.as_object().into_iter().flatten() {
         let at = format!("{path}[{name}]");
@@ -253,7 +253,7 @@ fn scopes(spec: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Whether a scope says anything about what a resource counts (`IsResourceQuotaScopeValidForResource`).
+/// Returns whether a scope applies to a resource (`IsResourceQuotaScopeValidForResource`).
 fn fits(scope: &str, name: &str) -> bool {
     let is_compute = matches!(
         name,

@@ -1,7 +1,7 @@
-//! What is wrong with an object of a built-in kind beyond its schema, as `kubernetes/pkg/apis/*/validation` says it.
+//! Validation of objects of built-in kinds beyond their schema, as in `kubernetes/pkg/apis/*/validation`.
 //!
-//! Objects come in decoded and defaulted and go out as a list of faults; nothing is looked up elsewhere. Kinds that
-//! are not named here are judged by metadata and schema alone.
+//! Input is a decoded and defaulted object, output a list of faults; nothing else is looked up. Kinds not listed here
+//! are validated only by metadata and schema.
 
 mod admission_policy;
 mod apps;
@@ -32,10 +32,10 @@ use super::kinds::{Kind, builtin_kind};
 use super::lifecycle::convert_event;
 use super::{crd, metadata, names};
 
-/// Everything that is wrong with a new object.
+/// Returns every fault of a new object.
 pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
     if kind.kind == "Event" && kind.is_builtin() {
-        // An event's own rules come first, and are all that is told where they are broken.
+        // Validate the rules of Events first, and report nothing else if they are violated.
         let mut faults = of_kind(kind, object, None);
         if !kind.group.is_empty() {
             faults.extend(metadata::validate(kind, object));
@@ -47,7 +47,8 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
         return bounded(custom::validate(kind, object, None, false));
     }
     if kind.is("policy", "PodDisruptionBudget") {
-        // Its strategy does not look at metadata, which is judged only where nothing else is wrong (`rest.BeforeCreate`).
+        // Its strategy does not validate metadata, so metadata is validated only without other faults
+        // (`rest.BeforeCreate`).
         let faults = of_kind(kind, object, None);
         return bounded(if faults.is_empty() { metadata::validate(kind, object) } else { faults });
     }
@@ -57,7 +58,7 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldFault> {
     bounded(faults)
 }
 
-/// What the schema says, where no rules of the kind say it all.
+/// Returns the schema's faults, unless the rules of the kind cover them all.
 fn of_schema(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault> {
     const JUDGED: [&str; 23] = [
         "ConfigMap",
@@ -90,7 +91,7 @@ fn of_schema(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldFault
     kind.schema().validate(object, old)
 }
 
-/// What an object says beside who it is and how it is.
+/// Returns an object's fields except for type, metadata and status.
 fn content(object: &Value) -> Vec<(&String, &Value)> {
     let fields = object.as_object().into_iter().flatten();
     fields
@@ -98,7 +99,7 @@ fn content(object: &Value) -> Vec<(&String, &Value)> {
         .collect()
 }
 
-/// An event of `events.k8s.io` in the form of the core group, as which it is kept.
+/// Converts an Event of `events.k8s.io` to the form of the core group, in which it is stored.
 fn of_core(event: &Value) -> Value {
     let mut event = event.clone();
     if let Some(kind) = builtin_kind("", "Event") {
@@ -107,8 +108,8 @@ fn of_core(event: &Value) -> Value {
     event
 }
 
-/// Everything that is wrong with the new state of an object, or with the step from the old one. For a subresource,
-/// what it cannot write has been taken from `old` before.
+/// Returns every fault of an object's new state, and of the change from its old one. For a subresource, the fields that
+/// it cannot write must have been restored from `old`.
 pub fn validate_update(kind: &Kind, subresource: &str, new: &Value, old: &Value) -> Vec<FieldFault> {
     if !kind.is_builtin() {
         return bounded(custom::validate(kind, new, Some(old), subresource == "status"));
@@ -116,7 +117,7 @@ pub fn validate_update(kind: &Kind, subresource: &str, new: &Value, old: &Value)
     let mut faults = metadata::validate(kind, new);
     faults.extend(metadata::validate_update(new, old));
     faults.extend(of_schema(kind, new, Some(old)));
-    // An object that was let in once may keep its shape while only its metadata or status moves, or it is deleted.
+    // An accepted object may keep its content while only its metadata or status changes, or while it is deleted.
     let is_other = new["metadata"]["uid"] != old["metadata"]["uid"];
     if kind.kind == "Event" || is_other || content(new) != content(old) {
         faults.extend(of_kind(kind, new, Some(old)));
@@ -128,7 +129,7 @@ pub fn validate_update(kind: &Kind, subresource: &str, new: &Value, old: &Value)
 fn bounded(mut faults: Vec<FieldFault>) -> Vec<FieldFault> {
     let mut seen: Vec<(String, Reason)> = Vec::new();
     faults.retain(|fault| {
-        // The schema's word on a missing field is enough.
+        // Skip faults for a required field that is already reported, e.g. by the schema.
         let known = fault.reason == Reason::Required
             && seen.iter().any(|(path, reason)| *path == fault.path && *reason == fault.reason);
         seen.push((fault.path.clone(), fault.reason));
@@ -251,7 +252,7 @@ pub fn text<'v>(object: &'v Value, field: &str) -> &'v str {
     object[field].as_str().unwrap_or_default()
 }
 
-/// `ValidateLabelSelector`; one that is not there selects nothing and is right.
+/// `ValidateLabelSelector`. An absent selector is valid and selects nothing.
 pub(super) fn label_selector(selector: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     faults.extend(names::labels(&selector["matchLabels"], &format!("{path}.matchLabels")));
     for (index, one) in items(selector, "matchExpressions") {
@@ -291,7 +292,7 @@ pub(super) fn not_negative(object: &Value, field: &str, path: &str, faults: &mut
     }
 }
 
-/// A value that must be one of a few; absent ones are left to who asks for them.
+/// Validates a value of an enumeration; absent values are left to other checks.
 pub(super) fn one_of(
     object: &Value,
     field: &str,

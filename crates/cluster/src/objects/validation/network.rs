@@ -1,4 +1,4 @@
-//! Addresses and ranges of addresses in fields that take other forms than the canonical one
+//! Addresses and CIDR ranges in fields that historically accept non-canonical forms
 //! (`apimachinery/pkg/util/validation/ip.go`, strict).
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,7 +8,7 @@ use super::FieldFault;
 const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// What is wrong with an IP address (`IsValidIPForLegacyField`); those of `before` stay allowed.
+/// Returns the faults of an IP address (`IsValidIPForLegacyField`). Addresses in `before` remain valid.
 pub(super) fn address(path: &str, address: &str, before: &[&str]) -> Vec<FieldFault> {
     if before.contains(&address) {
         return Vec::new();
@@ -22,13 +22,13 @@ pub(super) fn address(path: &str, address: &str, before: &[&str]) -> Vec<FieldFa
     vec![FieldFault::invalid(path, address, detail)]
 }
 
-/// An IPv4 address whose numbers begin with zeros.
+/// Parses an IPv4 address whose numbers have leading zeros.
 fn without_zeros(address: &str) -> Option<Ipv4Addr> {
     let numbers = address.split('.').map(|part| part.parse::<u8>().ok().map(|number| number.to_string()));
     numbers.collect::<Option<Vec<_>>>()?.join(".").parse().ok()
 }
 
-/// What is wrong with a range of addresses (`IsValidCIDRForLegacyField`); those of `before` stay allowed.
+/// Returns the faults of a CIDR range (`IsValidCIDRForLegacyField`). Ranges in `before` remain valid.
 pub(super) fn range(path: &str, range: &str, before: &[&str]) -> Vec<FieldFault> {
     if before.contains(&range) {
         return Vec::new();
@@ -62,7 +62,7 @@ fn has_bits_beyond(address: IpAddr, length: u32) -> bool {
     }
 }
 
-/// What is wrong with an address that traffic is to go to (`ValidateEndpointIP`).
+/// Returns the faults of an endpoint's address (`ValidateEndpointIP`).
 pub(super) fn special_address(path: &str, text: &str) -> Vec<FieldFault> {
     let Ok(address) = text.parse::<IpAddr>() else {
         return vec![FieldFault::invalid(path, text, "must be a valid IP address")];
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_judged_as_kubernetes_judges_them() {
+    fn ranges_are_validated_as_in_kubernetes() {
         let said =
             |text: &str| range("r", text, &[]).first().map(|fault| fault.detail.clone()).unwrap_or_default();
         assert_eq!(["10.0.0.0/8", "fd00::/8", "0.0.0.0/0"].map(said), ["", "", ""]);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn special_addresses_are_refused_where_traffic_goes() {
+    fn special_addresses_are_rejected_as_endpoints() {
         assert_eq!(special_address("a", "127.0.0.1").len(), 1);
         assert_eq!(special_address("a", "10.0.0.1"), []);
         assert_eq!(address("a", "01.2.3.4", &[])[0].detail, "must not have leading 0s");

@@ -9,7 +9,7 @@ use super::network::range;
 use super::{FieldFault, items, text};
 use crate::objects::{metadata, names};
 
-/// `ValidateNode`; taints are told of as if they were metadata.
+/// `ValidateNode`. Faults of taints are reported as faults of metadata.
 pub(super) fn node(node: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     taints(node, &mut faults);
@@ -22,7 +22,7 @@ pub(super) fn node(node: &Value) -> Vec<FieldFault> {
     if ranges.len() > 1 {
         let families = ranges.iter().filter_map(|one| one.split('/').next()?.parse::<IpAddr>().ok());
         let families = families.map(|address| address.is_ipv4()).collect::<Vec<_>>();
-        // What is a range is read less strictly here.
+        // Whether a text is a range is checked less strictly here.
         let is_none =
             |one: &str| range("", one, &[]).iter().any(|fault| fault.detail.contains("valid CIDR value"));
         let bad = ranges.iter().enumerate().find(|(_, one)| is_none(one));
@@ -64,12 +64,12 @@ fn taints(node: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// A taint as Kubernetes prints one.
+/// Returns a taint in the form in which Kubernetes prints it.
 fn shown(taint: &Value) -> Value {
     serde_json::json!({"Key": text(taint, "key"), "Value": text(taint, "value"), "Effect": text(taint, "effect"), "TimeAdded": taint["timeAdded"]})
 }
 
-/// `ValidateNodeUpdate`, beyond what holds for new ones too.
+/// `ValidateNodeUpdate`, without the rules that apply to new nodes, too.
 pub(super) fn node_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     taints(new, &mut faults);
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taint_stands_once() {
+    fn duplicate_taints_are_rejected() {
         let taint = json!({"key": "a", "effect": "NoSchedule"});
         let said = node(&json!({"spec": {"taints": [taint, taint, {"key": "b", "effect": "Never"}]}}));
         assert_eq!(
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_keeps_its_range() {
+    fn the_pod_cidr_of_a_node_is_immutable() {
         let with = |ranges: &[&str]| json!({"spec": {"podCIDRs": ranges}});
         assert_eq!(node_update(&with(&["10.0.0.0/24"]), &with(&[])), []);
         assert_eq!(node_update(&with(&["10.0.1.0/24"]), &with(&["10.0.0.0/24"])).len(), 1);

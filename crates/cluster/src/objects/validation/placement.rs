@@ -1,4 +1,5 @@
-//! Where pods may go: affinity, tolerations, spreading, gates (`validateAffinity` and its neighbours).
+//! Placement of pods: affinity, tolerations, topology spread, scheduling gates (`validateAffinity` and related
+//! functions).
 
 use std::collections::BTreeSet;
 

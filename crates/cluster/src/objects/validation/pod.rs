@@ -1,4 +1,5 @@
-//! Pods and pod templates (`ValidatePodSpec`, `ValidatePodUpdate`): the rules that jobs, their neighbours and tools meet.
+//! Pods and pod templates (`ValidatePodSpec`, `ValidatePodUpdate`), as far as Jobs, other workloads and tools need the
+//! rules.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].imag
 pub(super) fn validate(pod: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     spec(&pod["spec"], "spec", &mut faults);
-    // Templates keep what they had before this was asked.
+    // Templates are exempt, so that those from before this rule remain valid.
     for list in ["containers", "initContainers"] {
         for (index, container) in items(&pod["spec"], list) {
             let image = text(container, "image");
@@ -25,7 +26,7 @@ pub(super) fn validate(pod: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// A pod template, as in a Job.
+/// Validates a pod template, as in a Job.
 pub(super) fn template(template: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     faults.extend(names::labels(&template["metadata"]["labels"], &format!("{path}.labels")));
     faults.extend(names::annotations(&template["metadata"]["annotations"], &format!("{path}.annotations")));
@@ -176,7 +177,7 @@ fn environment(container: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Where a variable's value is taken from (`validateEnvVarValueFrom`).
+/// Validates the source of a variable's value (`validateEnvVarValueFrom`).
 fn value_from(variable: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     let from = &variable["valueFrom"];
     if !from.is_object() {
@@ -234,7 +235,7 @@ fn mounts(container: &Value, at: &str, volumes: &BTreeSet<&str>, faults: &mut Ve
         if !paths.insert(path) {
             faults.push(FieldFault::invalid(format!("{at}.mountPath"), path, "must be unique"));
         }
-        // Kubernetes does not say of which mount.
+        // Kubernetes does not report the index of the mount.
         for field in ["subPath", "subPathExpr"] {
             pod_volumes::descending_path(text(mount, field), &format!("{list}.{field}"), faults);
         }
@@ -363,7 +364,7 @@ fn probe(probe: &Value, at: &str, which: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// What a probe or a hook does (`validateHandler`).
+/// Validates the action of a probe or hook (`validateHandler`).
 fn handler(owner: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     let kinds =
         ["exec", "httpGet", "tcpSocket", "grpc", "sleep"].into_iter().filter(|k| owner[*k].is_object());
@@ -410,7 +411,7 @@ fn handler_port(handler: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// The numbers of users and groups in a pod's or a container's security context.
+/// Validates the user and group ids of a pod's or container's security context.
 fn security(context: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     let mut judge = |number: &Value, at: String| {
         if number.as_i64().is_some_and(|number| !(0..=i64::from(i32::MAX)).contains(&number)) {
@@ -480,7 +481,7 @@ fn dns(spec: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// What an update does to a pod that may not be done: almost everything but images, deadline and tolerations.
+/// Returns the forbidden changes of a pod's update: almost everything except for images, deadline and tolerations.
 pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     let mut faults = status(&new["status"], &old["status"]);
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
@@ -518,7 +519,7 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
             faults.push(FieldFault::forbidden(format!("spec.schedulingGates[{index}].name"), text));
         }
     }
-    // A pod is bound to its node once, by the binding subresource.
+    // Only the binding subresource assigns a node, and only once.
     if munged != *old_spec {
         let changed = changed_fields(&munged, old_spec).join(", ");
         let text = format!("pod updates may not change fields other than {UPDATABLE}\nchanged: {changed}");
@@ -527,7 +528,7 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// Conditions and addresses of a pod (`validatePodConditions`, `validatePodIPs`).
+/// Validates conditions and addresses of a pod (`validatePodConditions`, `validatePodIPs`).
 fn status(status: &Value, old: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     if status == old {
@@ -600,7 +601,8 @@ fn only_added(new: &Value, old: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// What a gated pod asks of nodes may be narrowed (`validateNodeAffinityMutation`); it then counts as unchanged.
+/// Allows a gated pod's node affinity to become narrower (`validateNodeAffinityMutation`), and then treats it as
+/// unchanged.
 fn node_affinity_additions(munged: &mut Value, old: &Value, faults: &mut Vec<FieldFault>) {
     const TERMS: &str = "/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let before = &old["affinity"]["nodeAffinity"];
@@ -634,7 +636,7 @@ fn node_affinity_additions(munged: &mut Value, old: &Value, faults: &mut Vec<Fie
     }
 }
 
-/// Whether a term of a node selector has only got more requirements.
+/// Returns whether a node selector term only gained requirements.
 fn only_adds(new: &Value, old: &Value) -> bool {
     let list = |term: &Value, field: &str| term[field].as_array().cloned().unwrap_or_default();
     let fields = ["matchExpressions", "matchFields"];

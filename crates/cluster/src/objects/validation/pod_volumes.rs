@@ -1,4 +1,4 @@
-//! Volumes of pods, and where pods read of themselves (`validateVolumeSource`, `validateObjectFieldSelector`).
+//! Volumes of pods, and references to a pod's own fields (`validateVolumeSource`, `validateObjectFieldSelector`).
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::objects::{Quantity, names};
 
 const HOST_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
-/// Fields of a pod that can be named, beside single labels and annotations (`ConvertDownwardAPIFieldLabel`).
+/// Fields of a pod that can be referenced, besides single labels and annotations (`ConvertDownwardAPIFieldLabel`).
 const LABELS: [&str; 16] = [
     "metadata.annotations",
     "metadata.labels",
@@ -28,7 +28,7 @@ const LABELS: [&str; 16] = [
     "status.podIPs",
     "status.message",
 ];
-/// Those that a variable can have.
+/// Fields for environment variables.
 pub(super) const IN_VARIABLES: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -40,7 +40,7 @@ pub(super) const IN_VARIABLES: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
-/// Those that a file can have.
+/// Fields for files.
 const IN_FILES: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 const RESOURCES: [&str; 6] = [
@@ -53,7 +53,7 @@ const RESOURCES: [&str; 6] = [
 ];
 const MIN_TOKEN_SECONDS: i64 = 600;
 
-/// The volumes' names, which mounts refer to.
+/// Validates volumes and returns their names, which mounts refer to.
 pub(super) fn volumes<'v>(spec: &'v Value, path: &str, faults: &mut Vec<FieldFault>) -> BTreeSet<&'v str> {
     let mut seen = BTreeSet::new();
     for (index, volume) in items(spec, "volumes") {
@@ -81,7 +81,7 @@ fn volume_source(volume: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     let named = volume.as_object().into_iter().flatten();
     let sources = named.filter(|(name, value)| *name != "name" && !value.is_null()).map(|(name, _)| name);
     let mut sources = sources.map(String::as_str).collect::<Vec<_>>();
-    // Kubernetes takes them in the order of its type, `emptyDir` first.
+    // Kubernetes checks them in the order of its type's fields, `emptyDir` first.
     sources.sort_by_key(|source| {
         (*source != "emptyDir", *source != "hostPath", *source != "secret", *source != "nfs")
     });
@@ -151,7 +151,7 @@ fn mode(object: &Value, field: &str, at: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// `validateLocalNonReservedPath`: within the volume, and not where the kubelet keeps its own.
+/// `validateLocalNonReservedPath`: a path within the volume that the kubelet does not reserve.
 fn relative_path(path: &str, at: &str, faults: &mut Vec<FieldFault>) {
     descending_path(path, at, faults);
     if path.starts_with("..") && !path.starts_with("../") {
@@ -228,12 +228,12 @@ fn token(token: &Value, part_at: &str, at: &str, faults: &mut Vec<FieldFault>) {
         let text = "may not specify a duration larger than 2^32 seconds";
         faults.push(FieldFault::invalid(field, seconds, text));
     }
-    // Kubernetes names the volume's path here, not the source's.
+    // Kubernetes reports the volume's path here, not the source's.
     named_source(token, "path", at, faults);
     relative_path(text(token, "path"), &format!("{at}.path"), faults);
 }
 
-/// A file with something of the pod itself (`validateDownwardAPIVolumeFile`); which one is not said.
+/// Validates a downward API file (`validateDownwardAPIVolumeFile`). Faults do not include its index.
 fn downward(file: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     named_source(file, "path", at, faults);
     relative_path(text(file, "path"), &format!("{at}.path"), faults);
@@ -287,7 +287,7 @@ pub(super) fn field_ref(reference: &Value, allowed: &[&str], at: &str, faults: &
     }
 }
 
-/// `validateContainerResourceFieldSelector`; a file must say whose resource it tells.
+/// `validateContainerResourceFieldSelector`. A file must name the container.
 pub(super) fn resource_ref(reference: &Value, is_file: bool, at: &str, faults: &mut Vec<FieldFault>) {
     let resource = text(reference, "resource");
     let is_known = RESOURCES.contains(&resource)
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_pod_are_judged_without_their_index() {
+    fn faults_of_volume_files_have_no_index() {
         let of = |file: Value| {
             said(json!({"name": "v", "projected": {"sources": [{"downwardAPI": {"items": [file]}}]}}))
         };
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_of_one_type() {
+    fn a_volume_has_exactly_one_type() {
         assert_eq!(said(json!({"name": "v"})), ["v: Required value: must specify a volume type"]);
         assert_eq!(
             said(json!({"name": "v", "emptyDir": {}, "hostPath": {"path": "/a"}})),

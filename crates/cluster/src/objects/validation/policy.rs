@@ -1,11 +1,11 @@
-//! Smaller kinds: leases, roles, priorities.
+//! Smaller kinds: Leases, RBAC, budgets, PriorityClasses, APIServices.
 
 use serde_json::Value;
 
 use super::{FieldFault, items, one_of, text};
 use crate::objects::names;
 
-/// Groups of other servers are not passed on to them.
+/// Rejects API groups of other servers, because requests are not forwarded.
 pub(super) fn api_service(service: &Value) -> Vec<FieldFault> {
     if service["spec"]["service"].is_null() {
         return Vec::new();

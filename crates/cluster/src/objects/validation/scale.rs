@@ -1,4 +1,4 @@
-//! The numbers that a custom kind's `scale` subresource leads to (`validateScaleSpec`, `validateScaleStatus`).
+//! The fields that a custom kind's `scale` subresource maps (`validateScaleSpec`, `validateScaleStatus`).
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(super) fn validate(kind: &Kind, object: &Value, status_only: bool) -> Vec<Fi
     faults
 }
 
-/// What stands at a path; `Err` names what is in the way and what it should be.
+/// Returns the value at a path. `Err` has the value that is in the way, and the expected type.
 fn at<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Value>, (&'v Value, &'static str)> {
     let mut value = object;
     for part in path.trim_start_matches('.').split('.') {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_where_its_path_leads() {
+    fn scale_paths_lead_to_numbers() {
         let said = |object: Value| number(&object, ".spec.replicas").first().map(FieldFault::body);
         assert_eq!(said(json!({"spec": {"replicas": 3}})), None);
         assert_eq!(

@@ -48,7 +48,7 @@ fn is_headless(spec: &Value) -> bool {
     spec["clusterIPs"] == json!(["None"])
 }
 
-/// A service that is a mere name has no addresses.
+/// An ExternalName Service has no addresses.
 fn name(spec: &Value, faults: &mut Vec<FieldFault>) {
     for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         if spec[field].as_array().map_or(!spec[field].is_null(), |list| !list.is_empty()) {
@@ -89,7 +89,7 @@ fn affinity(spec: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Addresses and families beside each other (`ValidateServiceClusterIPsRelatedFields`).
+/// Validates addresses and families together (`ValidateServiceClusterIPsRelatedFields`).
 pub fn addresses(service: &Value, old: Option<&Value>) -> Vec<FieldFault> {
     let (spec, mut faults) = (&service["spec"], Vec::new());
     if is_named(spec) {
@@ -242,7 +242,7 @@ fn target(port: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Who may come through a load balancer.
+/// Validates the source ranges of a load balancer.
 fn sources(service: &Value, old: Option<&Value>, faults: &mut Vec<FieldFault>) {
     let spec = &service["spec"];
     let is_balanced = text(spec, "type") == "LoadBalancer";
@@ -309,7 +309,7 @@ fn traffic(spec: &Value, faults: &mut Vec<FieldFault>) {
     one_of(spec, "trafficDistribution", &["PreferClose", "PreferSameZone", "PreferSameNode"], "spec", faults);
 }
 
-/// The first address and family are the service's for life, unless it becomes or was a mere name.
+/// The first address and family are immutable, unless the type changes from or to ExternalName.
 pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     let mut faults = status(new, old);
     let (new, old) = (&new["spec"], &old["spec"]);
@@ -345,7 +345,7 @@ fn kept(new: &Value, old: &Value, field: &str, first: &str, second: &str, faults
     };
     if given.len() == before.len() {
         let others = given.iter().zip(&before).enumerate().filter(|(_, (new, old))| new != old);
-        // A changed family is told at the first, whichever it is.
+        // A changed family is reported at index 0, whichever it is.
         faults
             .extend(others.map(|(index, _)| changed(if field == "clusterIPs" { index } else { 0 }, &given)));
         return;
@@ -366,7 +366,7 @@ fn kept(new: &Value, old: &Value, field: &str, first: &str, second: &str, faults
     }
 }
 
-/// A load balancer's addresses (`ValidateLoadBalancerStatus`).
+/// Validates a load balancer's addresses (`ValidateLoadBalancerStatus`).
 fn status(new: &Value, old: &Value) -> Vec<FieldFault> {
     let (balancer, mut faults) = (&new["status"]["loadBalancer"], Vec::new());
     if new["status"] == old["status"] {

@@ -44,7 +44,7 @@ pub(super) fn policy(policy: &Value, old: Option<&Value>) -> Vec<FieldFault> {
     faults
 }
 
-/// Every range of addresses in a policy, which stays allowed.
+/// Returns every range in a policy; these remain valid on update.
 fn ranges(policy: &Value) -> Vec<&str> {
     let sides = [("ingress", "from"), ("egress", "to")];
     let rules = sides
@@ -105,7 +105,7 @@ fn policy_port(port: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// A peer is a selector or a block of addresses, never both.
+/// A peer is either a selector or a block of addresses.
 fn policy_peer(peer: &Value, at: &str, known: &[&str], faults: &mut Vec<FieldFault>) {
     for field in ["podSelector", "namespaceSelector"] {
         label_selector(&peer[field], &format!("{at}.{field}"), faults);
@@ -195,7 +195,7 @@ fn endpoint_address(one: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     faults.extend(beyond_loopback(&path, ip));
 }
 
-/// As [`special_address`], but of this machine: pods that are not isolated have no other address than its own.
+/// As [`special_address`], but accepts loopback: pods without isolation have no address other than the machine's.
 fn beyond_loopback(path: &str, text: &str) -> Vec<FieldFault> {
     let is_loopback = text.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     if is_loopback { Vec::new() } else { special_address(path, text) }
@@ -242,7 +242,7 @@ pub(super) fn slice(slice: &Value, old: Option<&Value>) -> Vec<FieldFault> {
         one_of(slice, "addressType", &["FQDN", "IPv4", "IPv6"], "", &mut faults);
     }
     slice_ports(slice, &mut faults);
-    // Endpoints that were let in once may stay.
+    // Endpoints that were accepted once remain valid.
     if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
         return faults;
     }
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_lie_within_their_block() {
+    fn exceptions_must_be_within_their_block() {
         let except = |text: &str| {
             let mut faults = Vec::new();
             block(&json!({"cidr": "10.0.0.0/8", "except": [text]}), "b", &[], &mut faults);

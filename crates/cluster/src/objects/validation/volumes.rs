@@ -1,4 +1,5 @@
-//! PersistentVolumes, claims to them and their classes (`pkg/apis/core/validation`, `pkg/apis/storage/validation`).
+//! PersistentVolumes, PersistentVolumeClaims and StorageClasses (`pkg/apis/core/validation`,
+//! `pkg/apis/storage/validation`).
 
 use serde_json::Value;
 
@@ -6,7 +7,7 @@ use super::{FieldFault, immutable_field, items, label_selector, one_of, placemen
 use crate::objects::{Quantity, names};
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// What a volume's spec holds beside the one field that says where it is.
+/// The fields of a volume's spec other than its source.
 const NO_SOURCES: [&str; 9] = [
     "accessModes",
     "capacity",
@@ -19,7 +20,7 @@ const NO_SOURCES: [&str; 9] = [
     "volumeMode",
 ];
 
-/// `ValidatePersistentVolumeSpec`; of the sources those that this machine can have.
+/// `ValidatePersistentVolumeSpec`, for the sources that this cluster supports.
 pub(super) fn volume(volume: &Value) -> Vec<FieldFault> {
     let (spec, mut faults) = (&volume["spec"], Vec::new());
     access_modes(spec, "", &mut faults);
@@ -88,7 +89,7 @@ fn capacity(spec: &Value, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// An amount in whole units.
+/// Returns an amount in whole units.
 fn whole(amount: &Quantity) -> i64 {
     i64::try_from(amount.units()).unwrap_or(i64::MIN)
 }
@@ -170,7 +171,8 @@ pub(super) fn claim(claim: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// `ValidatePersistentVolumeClaimUpdate`: a claim's spec stays, but for its volume, once, and for how much a bound one asks.
+/// `ValidatePersistentVolumeClaimUpdate`: a claim's spec is immutable, except that its volume may be set once, and a
+/// bound claim may request a different size.
 pub(super) fn claim_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     let mut faults = status(new, old);
     let (mut changed, mut before) = (new["spec"].clone(), old["spec"].clone());
@@ -210,7 +212,7 @@ pub(super) fn claim_update(new: &Value, old: &Value) -> Vec<FieldFault> {
     faults
 }
 
-/// Go tells no empty map or list from none (`apiequality.Semantic`).
+/// Removes empty maps and lists, which Go does not distinguish from absent ones (`apiequality.Semantic`).
 fn without_empty(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -220,7 +222,7 @@ fn without_empty(value: &Value) -> Value {
                     || value.as_array().is_some_and(Vec::is_empty)
                     || value.as_object().is_some_and(serde_json::Map::is_empty)
             };
-            // A selector that selects everything is one.
+            // Keep an empty selector: it selects everything.
             Value::Object(fields.filter(|(name, value)| name == "selector" || !is_empty(value)).collect())
         }
         other => other.clone(),
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_needs_modes_a_size_and_a_place() {
+    fn a_volume_needs_access_modes_a_capacity_and_a_source() {
         let empty = said(&volume(&json!({"spec": {}})));
         assert_eq!(
             empty,
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_keeps_its_spec() {
+    fn the_spec_of_a_claim_is_immutable() {
         let old = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": "Pending"}});
         let mut new = old.clone();
         new["spec"]["volumeName"] = json!("v");

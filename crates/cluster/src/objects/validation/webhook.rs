@@ -6,9 +6,9 @@ use super::{FieldFault, items, one_of, text};
 use crate::expressions;
 use crate::objects::{LabelSelector, Reason, names};
 
-/// Versions of `AdmissionReview` that are spoken.
+/// The supported versions of `AdmissionReview`.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
-/// Match conditions of one webhook.
+/// The most match conditions of one webhook.
 const MAX_CONDITIONS: usize = 64;
 
 pub(super) fn configuration(configuration: &Value) -> Vec<FieldFault> {
@@ -80,7 +80,7 @@ pub(super) fn selector(selector: &Value, path: &str, faults: &mut Vec<FieldFault
     }
 }
 
-/// A rule with its operations, of a webhook or a policy.
+/// Validates a rule with its operations, of a webhook or a policy.
 pub(super) fn rule(rule: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     let list = |field: &str| {
         items(rule, field).map(|(_, item)| item.as_str().unwrap_or_default()).collect::<Vec<_>>()
@@ -212,7 +212,7 @@ fn service(service: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     }
 }
 
-/// Match conditions of a webhook or a policy.
+/// Validates match conditions of a webhook or a policy.
 pub(super) fn conditions(owner: &Value, at: &str, faults: &mut Vec<FieldFault>) {
     let path = if at.is_empty() { "matchConditions".to_owned() } else { format!("{at}.matchConditions") };
     let count = items(owner, "matchConditions").count();
@@ -238,7 +238,7 @@ pub(super) fn conditions(owner: &Value, at: &str, faults: &mut Vec<FieldFault>) 
     }
 }
 
-/// An expression in CEL.
+/// Validates a CEL expression.
 pub(super) fn expression(given: &str, path: &str, faults: &mut Vec<FieldFault>) {
     if given.trim().is_empty() {
         faults.push(FieldFault::required(path, ""));

@@ -1,4 +1,4 @@
-//! Sets of fields, as trees of path elements, and their form on the wire (`fieldsV1`).
+//! Sets of fields, as trees of path elements, and their wire form (`fieldsV1`).
 //!
 //! An element is kept in its wire form: `f:<field>`, `k:<keys as JSON>`, `v:<value as JSON>`, `i:<position>`
 //! (structured-merge-diff `fieldpath`). Keys are written with sorted fields, so equal elements are equal texts.
@@ -12,7 +12,7 @@ use crate::schema::MAX_DEPTH;
 /// A path from the root of an object.
 pub(super) type Path = Vec<String>;
 
-/// The element for a named field.
+/// Returns the element for a named field.
 pub(super) fn field(name: &str) -> String {
     format!("f:{name}")
 }
@@ -20,7 +20,7 @@ pub(super) fn field(name: &str) -> String {
 /// A set of fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldSet {
-    /// The elements that are in the set themselves.
+    /// The elements that are themselves in the set.
     pub members: BTreeSet<String>,
     /// The sets below elements.
     pub children: BTreeMap<String, FieldSet>,
@@ -71,7 +71,7 @@ impl FieldSet {
         })
     }
 
-    /// Takes `other` out of this set; where little is taken, little is done.
+    /// Removes `other` from this set. The work is proportional to `other`.
     pub(super) fn subtract(&mut self, other: &FieldSet) {
         for member in &other.members {
             self.members.remove(member);
@@ -86,7 +86,7 @@ impl FieldSet {
         }
     }
 
-    /// Keeps what stands under root fields of which `keep` holds.
+    /// Keeps what is below the root fields for which `keep` returns true.
     pub(super) fn filter_root(mut self, keep: impl Fn(&str) -> bool) -> FieldSet {
         let kept = |element: &String| element.strip_prefix("f:").is_none_or(&keep);
         self.members.retain(|element| kept(element));
@@ -94,7 +94,7 @@ impl FieldSet {
         self
     }
 
-    /// Drops a field of a root field with everything below it.
+    /// Removes a field of a root field, with everything below it.
     pub(super) fn drop_below(&mut self, root: &str, name: &str) {
         let (root, name) = (field(root), field(name));
         if let Some(fields) = self.children.get_mut(&root) {
@@ -106,7 +106,7 @@ impl FieldSet {
         }
     }
 
-    /// All paths in the set, in order.
+    /// Returns all paths in the set, in order.
     pub(super) fn paths(&self) -> Vec<Path> {
         let mut out = Vec::new();
         self.collect(&mut Vec::new(), &mut out);
@@ -127,7 +127,7 @@ impl FieldSet {
         }
     }
 
-    /// Writes `fieldsV1`.
+    /// Encodes the set as `fieldsV1`.
     pub(super) fn to_wire(&self) -> Value {
         let mut map = Map::new();
         for element in &self.members {
@@ -143,13 +143,13 @@ impl FieldSet {
         Value::Object(map)
     }
 
-    /// Reads `fieldsV1`; elements that are none are refused.
+    /// Decodes `fieldsV1`. Returns `None` if an element is invalid.
     pub(super) fn of_wire(wire: &Value) -> Option<FieldSet> {
         read(wire, 0).map(|(_, set)| set)
     }
 }
 
-/// Reads a node of the tree: whether it is itself in the set, and what is below it.
+/// Decodes a node of the tree: whether it is itself in the set, and the set below it.
 fn read(wire: &Value, depth: usize) -> Option<(bool, FieldSet)> {
     let map = wire.as_object().filter(|_| depth <= MAX_DEPTH)?;
     let mut set = FieldSet::default();
@@ -179,7 +179,7 @@ fn canonical(element: &str) -> Option<String> {
     }
 }
 
-/// A path as in messages: `.spec.containers[name="c"].image`.
+/// Formats a path for messages: `.spec.containers[name="c"].image`.
 pub(super) fn show(path: &[String]) -> String {
     let mut out = String::new();
     for element in path {
@@ -199,7 +199,7 @@ pub(super) fn show(path: &[String]) -> String {
     out
 }
 
-/// A key's value in a message (`value.ToString`).
+/// Formats a key's value for messages (`value.ToString`).
 fn print(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[{}]", items.iter().map(print).collect::<Vec<_>>().join(",")),
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wire_form_is_kept() {
+    fn field_sets_round_trip_through_the_wire_form() {
         let wire = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}, "f:finalizers": {"v:\"x/y\"": {}}},
             "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}}}}});
         let set = FieldSet::of_wire(&wire).unwrap();

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who set which fields, read, written, bounded
+//! `metadata.managedFields`: reads, writes and bounds the record of which manager set which fields
 //! (`apimachinery/pkg/util/managedfields/internal`).
 
 use jiff::Timestamp;
@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 
 use super::fieldset::FieldSet;
 
-/// How many entries of operation Update an object may have; the oldest are merged beyond that.
+/// The most entries of operation Update in an object; beyond that, the oldest are merged.
 const MAX_UPDATERS: usize = 10;
-/// Who stands for those.
+/// The manager of the merged entries.
 const ANCIENT: &str = "ancient-changes";
 
-/// How a manager wrote.
+/// The operation by which a manager set its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
     Update,
 }
 
-/// One manager and the fields that it set.
+/// A manager and the fields that it set.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub manager: String,
@@ -31,7 +31,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Whether both are the same manager: an applier's version does not tell it apart.
+    /// Returns whether both are the same manager. For appliers, the version is ignored.
     pub(super) fn same_manager(&self, other: &Entry) -> bool {
         self.manager == other.manager
             && self.operation == other.operation
@@ -39,7 +39,7 @@ impl Entry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    /// The manager as in messages of a conflict.
+    /// Formats the manager for a conflict message.
     pub(super) fn show(&self) -> String {
         let mut text = format!("{:?}", self.manager);
         if !self.subresource.is_empty() {
@@ -52,7 +52,8 @@ impl Entry {
     }
 }
 
-/// Reads the entries of an object, of two of one manager the last; none if any of them is malformed.
+/// Reads the entries of an object. Of several entries of one manager, the last counts. Returns `None` if any entry is
+/// malformed.
 pub(super) fn read(object: &Value) -> Option<Vec<Entry>> {
     let entries = object["metadata"]["managedFields"].as_array().map_or(&[][..], Vec::as_slice);
     let mut read: Vec<Entry> = Vec::new();
@@ -79,7 +80,7 @@ fn entry(entry: &Value) -> Option<Entry> {
     Some(Entry { manager, operation, api_version, subresource: text("subresource"), time: text("time"), set })
 }
 
-/// Writes the entries into an object, in their order: appliers first, then by time and name.
+/// Writes the entries to an object, sorted: appliers first, then by time and name.
 pub(super) fn write(object: &mut Value, entries: Vec<Entry>) {
     let mut entries: Vec<Entry> = entries.into_iter().filter(|e| !e.set.is_empty()).collect();
     cap(&mut entries);
@@ -112,7 +113,7 @@ fn to_value(entry: &Entry) -> Value {
     value
 }
 
-/// Merges the oldest updaters of each version into one until there are few enough.
+/// Merges the oldest updaters of each version into one, until few enough are left.
 fn cap(entries: &mut Vec<Entry>) {
     let mut updaters: Vec<Entry> =
         entries.iter().filter(|e| e.operation == Operation::Update).cloned().collect();
@@ -143,7 +144,7 @@ fn cap(entries: &mut Vec<Entry>) {
     entries.extend(kept);
 }
 
-/// The time of an entry: RFC 3339 in whole seconds.
+/// Formats the time of an entry: RFC 3339 in whole seconds.
 pub(super) fn stamp(now: Timestamp) -> String {
     format!("{now:.0}")
 }

@@ -1,9 +1,10 @@
-//! Server-side apply (KEP-555): a client says what it wants, the server keeps who wants what.
+//! Server-side apply (KEP-555): a client sends the fields that it wants, and the server tracks which manager owns which
+//! fields.
 //!
-//! Semantics of structured-merge-diff v6 `merge.Updater` and of `apimachinery/pkg/util/managedfields`: [`apply`] merges
-//! what a manager wants into the live object, drops what it wanted before and no one wants any more, and refuses to
-//! change what others set unless forced; [`update_managed_fields`] keeps the record for every other kind of write.
-//! The present time comes in. Defaults, pruning and validation are the caller's to do on the outcome.
+//! Semantics of structured-merge-diff v6 `merge.Updater` and of `apimachinery/pkg/util/managedfields`. [`apply`] merges
+//! a manager's fields into the live object, removes fields that it applied before and that no manager applies any more,
+//! and rejects changes of other managers' fields unless forced. [`update_managed_fields`] maintains the record for all
+//! other writes. The caller passes the current time, and applies defaults, pruning and validation to the result.
 
 mod fieldset;
 mod managed;
@@ -20,13 +21,13 @@ use self::typed::{Comparison, Place};
 use super::PatchError;
 use crate::objects::Kind;
 
-/// Who owns what was there before the first apply to an object without records.
+/// The manager of fields that existed before the first apply to an object without a record.
 const BEFORE: &str = "before-first-apply";
-/// The subresource that changes how many replicas there are.
+/// The subresource that changes the number of replicas.
 const SCALE: &str = "scale";
-/// How many bytes a manager's name may have.
+/// The longest name of a manager, in bytes.
 pub const MAX_MANAGER_BYTES: usize = 128;
-/// Fields of metadata that no one owns.
+/// Metadata fields that no manager can own.
 const UNOWNED: &[&str] = &[
     "name",
     "namespace",
@@ -39,18 +40,18 @@ const UNOWNED: &[&str] = &[
     "resourceVersion",
 ];
 
-/// Who writes, through which door, and when.
+/// The manager of a write, its subresource, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
     /// The field manager's name.
     pub manager: &'a str,
-    /// The subresource that is written; none for the object itself.
+    /// The subresource that is written; `None` for the object itself.
     pub subresource: Option<&'a str>,
-    /// The present time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// A field that another manager set otherwise.
+/// A field that another manager has set to another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The other manager, as in messages: `"kubectl" using v1`.
@@ -62,7 +63,7 @@ pub struct Conflict {
 /// Why a configuration was not applied.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ApplyError {
-    /// Other managers set fields otherwise; `force` would take them.
+    /// Other managers have set the fields to other values; `force` would take them over.
     #[error("{}", conflict_text(.0))]
     Conflicts(Vec<Conflict>),
     /// The configuration cannot be applied at all.
@@ -71,7 +72,7 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// The `Status` that says so.
+    /// Returns the `Status` that reports the error.
     pub fn status(&self) -> Value {
         match self {
             ApplyError::Conflicts(conflicts) => {
@@ -103,13 +104,13 @@ fn conflict_text(conflicts: &[Conflict]) -> String {
     format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
 }
 
-/// Applies a configuration: the object as it then is, with its record of managers.
+/// Applies a configuration and returns the new object, with its updated `managedFields`.
 ///
-/// `live` is the object as stored, `None` where there is none yet. An apply that changes nothing returns `live` as it
-/// is, so that nothing need be stored.
+/// `live` is the stored object, or `None` if there is none yet. An apply that changes nothing returns `live` unchanged,
+/// so that nothing must be stored.
 ///
 /// # Errors
-/// Conflicts with other managers, or a configuration that is malformed.
+/// Conflicts with other managers, or a malformed configuration.
 pub fn apply(
     kind: &Kind,
     live: Option<&Value>,
@@ -176,7 +177,7 @@ pub fn apply(
     settle(kind, &mut entries, &difference, by, force)?;
     if live.is_some() && typed::equal(&result, &bare) {
         result = bare;
-        // Nothing was written now: the entry keeps its time, and a new one has none.
+        // Nothing was written now: the entry keeps its time, and a new one gets none.
         mine.time = last.map(|last| last.time).unwrap_or_default();
     }
     entries.push(mine);
@@ -184,8 +185,8 @@ pub fn apply(
     Ok(result)
 }
 
-/// Merges what a mutating policy wants into an object, as [`apply`] would, without a record of who wants it
-/// (apiserver `pkg/admission/plugin/policy/mutating/patch/smd.go`).
+/// Merges a mutating policy's configuration into an object as [`apply`] does, but without tracking ownership (apiserver
+/// `pkg/admission/plugin/policy/mutating/patch/smd.go`).
 ///
 /// # Errors
 /// Why it cannot be merged, for a person.
@@ -229,27 +230,27 @@ fn check(kind: &Kind, applied: &Value, by: Writer<'_>) -> Result<(), PatchError>
     Ok(())
 }
 
-/// Whether an object's record of managers can be read; one that is not there can.
+/// Returns whether an object's `managedFields` can be read; absent ones can.
 pub fn is_readable(object: &Value) -> bool {
     matches!(object["metadata"]["managedFields"], Value::Null | Value::Array(_))
         && managed::read(object).is_some()
 }
 
-/// What the merged object is without what the manager wanted before and no one wants now.
+/// Removes from the merged object the fields that the manager applied before and that no manager applies any more.
 fn give_up(root: Place<'_>, merged: &Value, last: &FieldSet, wanted: &FieldSet) -> Value {
     let named = |set: &FieldSet| typed::with_named_fields(root, set);
     let set_of = |value: &Value| named(&typed::field_set(root, value));
     let (all, last) = (set_of(merged), named(last));
     let pruned = typed::remove(root, merged, &last);
-    // What any manager still wants comes back,
+    // Restore what any manager still applies,
     let kept = set_of(&pruned).union(&named(wanted));
     let pruned = typed::remove(root, merged, &all.difference(&kept));
-    // and so does what this manager did not own itself.
+    // and fields that this manager did not own.
     let gone = all.difference(&set_of(&pruned)).intersection(&last);
     typed::remove(root, merged, &gone)
 }
 
-/// Takes changed fields from the other managers, if they agree or are forced to.
+/// Takes over changed fields from other managers, if they have the same value or with `force`.
 fn settle(
     kind: &Kind,
     entries: &mut Vec<Entry>,
@@ -262,7 +263,7 @@ fn settle(
     for entry in entries.iter() {
         let fields = entry.set.intersection(&changed).paths();
         let mut fields = fields;
-        // At every level what ends there comes before what lies deeper (`fieldpath.Set.Iterate`).
+        // At each level, paths that end there come before deeper ones (`fieldpath.Set.Iterate`).
         fields.sort_by(|a, b| {
             let shared = a.iter().zip(b.iter()).take_while(|(a, b)| a == b).count();
             let is_deeper = |path: &[_]| path.len() > shared + 1;
@@ -285,10 +286,10 @@ fn take(entries: &mut Vec<Entry>, changed: &FieldSet, removed: &FieldSet) {
     entries.retain(|entry| !entry.set.is_empty());
 }
 
-/// Keeps the record of a create, update or patch: `new` goes out with `managedFields` as they then are.
+/// Updates the record of managers for a create, update or patch, by setting `managedFields` in `new`.
 ///
-/// `live` is the object as stored before, `None` on create. Records that a client sends itself are believed; one that
-/// sends a single empty record clears them.
+/// `live` is the object as stored before, or `None` on create. `managedFields` sent by a client are accepted as they
+/// are; a single empty entry clears them.
 pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value, by: Writer<'_>) {
     let sent = new["metadata"]["managedFields"].as_array();
     let is_blank = |entry: &Value| entry.as_object().is_none_or(serde_json::Map::is_empty);
@@ -301,7 +302,7 @@ pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value,
         None if is_cleared => Vec::new(),
         None => read.unwrap_or_else(stored),
     };
-    // An object without a record gets one with its first apply (`skipNonAppliedManager`).
+    // The first apply creates the record of an object without one (`skipNonAppliedManager`).
     let is_untracked = live.is_some() && entries.is_empty();
     let root = Place::root(kind.schema());
     let fits = |object: &Value| typed::check(root, object, true).is_ok();
@@ -314,7 +315,7 @@ pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value,
         None => typed::compare(root, &skeleton(kind, new), new),
     };
     if by.subresource == Some(SCALE) && replicas(kind, new) == Some(0) {
-        // A Scale that wants none does not have the field.
+        // A Scale with zero replicas does not have the field.
         let Comparison { added, modified, removed } = difference;
         difference = Comparison { removed: removed.union(&added).union(&modified), ..Comparison::default() };
     }
@@ -325,19 +326,20 @@ pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value,
     managed::write(new, entries);
 }
 
-/// The steps to the field by which an object says how many replicas it wants.
+/// Returns the path of the field with an object's desired number of replicas.
 fn replicas_path(kind: &Kind) -> impl Iterator<Item = &str> {
     let path = kind.scale.as_ref().map_or(".spec.replicas", |paths| paths.spec_replicas.as_str());
     path.trim_start_matches('.').split('.')
 }
 
-/// How many replicas an object wants.
+/// Returns an object's desired number of replicas.
 fn replicas(kind: &Kind, object: &Value) -> Option<i64> {
     replicas_path(kind).fold(object, |value, part| &value[part]).as_i64()
 }
 
-/// Notes the updater that owns the number of replicas apart from what else it owns, and without a time: a Scale is of
-/// another version, by which its owner is taken for somebody else (`managedfields.ScaleHandler.ToParent`).
+/// Splits the updater that owns the number of replicas into an entry for that field, without a time, and one for its
+/// other fields. A Scale has another version, so its writer counts as another manager
+/// (`managedfields.ScaleHandler.ToParent`).
 fn part(kind: &Kind, entries: &mut Vec<Entry>) {
     let mut number = FieldSet::default();
     number.insert(&replicas_path(kind).map(fieldset::field).collect::<Vec<_>>());
@@ -351,7 +353,7 @@ fn part(kind: &Kind, entries: &mut Vec<Entry>) {
     entries.extend(parted);
 }
 
-/// Gives the writer of an update what it changed, and takes it from the others.
+/// Assigns the changed fields to the writer of an update, and removes them from other managers.
 fn record(kind: &Kind, entries: &mut Vec<Entry>, difference: Comparison, by: &Writer<'_>) {
     let changed = owned(kind, by.subresource, difference.modified.union(&difference.added));
     let removed = owned(kind, by.subresource, difference.removed);
@@ -366,7 +368,7 @@ fn record(kind: &Kind, entries: &mut Vec<Entry>, difference: Comparison, by: &Wr
         operation: Operation::Update,
         api_version: kind.api_version(),
         subresource: by.subresource.unwrap_or_default().to_owned(),
-        // Who scales is noted without a time (`managedfields.ScaleHandler.ToParent`).
+        // The entry of a scale has no time (`managedfields.ScaleHandler.ToParent`).
         time: if by.subresource == Some(SCALE) { String::new() } else { managed::stamp(by.now) },
         set: FieldSet::default(),
     };
@@ -385,7 +387,7 @@ fn record(kind: &Kind, entries: &mut Vec<Entry>, difference: Comparison, by: &Wr
     entries.push(mine);
 }
 
-/// The part of a set that a writer through this door can own.
+/// Returns the part of a set that a write to this subresource can own.
 fn owned(kind: &Kind, subresource: Option<&str>, mut set: FieldSet) -> FieldSet {
     static NEVER: LazyLock<FieldSet> = LazyLock::new(|| {
         let mut never = FieldSet::default();
@@ -420,11 +422,12 @@ fn without_managers(object: &Value) -> Value {
     bare
 }
 
-/// The object before there was one: what a typed server's empty object has, so that it is no one's addition.
+/// Returns an empty object, with the fields that a typed server's empty object has, so that no manager is recorded as
+/// having added them.
 fn skeleton(kind: &Kind, like: &Value) -> Value {
     let mut empty = json!({"apiVersion": like["apiVersion"], "kind": like["kind"]});
     if kind.is_builtin() && kind.schema().normalize(&mut empty).is_err() {
-        // Nothing in it has a type that could be wrong.
+        // Cannot happen: it contains nothing with a wrong type.
         tracing::error!(kind = %kind.kind, "the empty object could not be made");
     }
     empty

@@ -14,14 +14,14 @@ fn map_kind() -> &'static Kind {
     builtin_kind("", "ConfigMap").unwrap()
 }
 
-/// Manager, operation and fields of each entry.
+/// Returns manager, operation and fields of each entry.
 fn owners(object: &Value) -> Value {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     entries.iter().map(|e| json!([e["manager"], e["operation"], e["fieldsV1"]])).collect()
 }
 
 #[test]
-fn an_apply_creates_owns_and_gives_up() {
+fn an_apply_creates_owns_and_releases_fields() {
     let kind = map_kind();
     let one = apply(kind, None, &config_map(json!({"a": "1", "b": "2"})), by("x"), false).unwrap();
     assert_eq!(owners(&one), json!([["x", "Apply", {"f:data": {"f:a": {}, "f:b": {}}}]]));
@@ -36,7 +36,7 @@ fn an_apply_creates_owns_and_gives_up() {
 }
 
 #[test]
-fn conflicts_are_told_and_can_be_forced() {
+fn conflicts_are_reported_and_can_be_forced() {
     let kind = map_kind();
     let one = apply(kind, None, &config_map(json!({"a": "1", "b": "2"})), by("x"), false).unwrap();
     let wanted = config_map(json!({"a": "9"}));
@@ -66,7 +66,7 @@ fn conflicts_are_told_and_can_be_forced() {
 }
 
 #[test]
-fn an_apply_that_changes_nothing_changes_nothing() {
+fn an_apply_without_changes_returns_the_live_object() {
     let kind = map_kind();
     let one = apply(kind, None, &config_map(json!({"a": "1"})), by("x"), false).unwrap();
     let later = Writer { now: "2024-02-01T00:00:00Z".parse().unwrap(), ..by("x") };
@@ -74,7 +74,7 @@ fn an_apply_that_changes_nothing_changes_nothing() {
 }
 
 #[test]
-fn who_scales_to_what_is_there_parts_the_number_from_its_owner() {
+fn scaling_splits_the_replicas_from_the_entry_of_their_owner() {
     let kind = Kind::new("example.com", "v1", "Widget", "widgets", true);
     let mut live = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
         "spec": {"replicas": 1, "size": 2}});
@@ -84,7 +84,7 @@ fn who_scales_to_what_is_there_parts_the_number_from_its_owner() {
     let (number, rest) = (json!({"f:spec": {"f:replicas": {}}}), json!({"f:spec": {".": {}, "f:size": {}}}));
     assert_eq!(owners(&scaled), json!([["x", "Update", number], ["x", "Update", rest]]));
     assert_eq!(scaled["metadata"]["managedFields"][0].get("time"), None);
-    // Both are of one manager, and the last counts.
+    // Both entries are of one manager, and the last counts.
     let mut next = scaled.clone();
     next["spec"]["size"] = json!(3);
     update_managed_fields(&kind, Some(&scaled), &mut next, by("x"));
@@ -92,7 +92,7 @@ fn who_scales_to_what_is_there_parts_the_number_from_its_owner() {
 }
 
 #[test]
-fn what_was_there_before_the_first_apply_has_an_owner() {
+fn fields_from_before_the_first_apply_have_an_owner() {
     let kind = map_kind();
     let live = config_map(json!({"a": "1", "b": "2"}));
     let after = apply(kind, Some(&live), &config_map(json!({"a": "1"})), by("x"), false).unwrap();
@@ -146,7 +146,7 @@ fn keyed_lists_and_sets_are_shared() {
 }
 
 #[test]
-fn updates_keep_the_record() {
+fn updates_maintain_the_record() {
     let kind = Kind::new("g", "v1", "K", "ks", true).with_status().with_schema(
         Schema::of_crd(&json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
             "status": {"type": "object", "properties": {"n": {"type": "integer"}}}}}))
@@ -179,7 +179,7 @@ fn updates_keep_the_record() {
 }
 
 #[test]
-fn managers_are_few() {
+fn the_number_of_updaters_is_bounded() {
     let kind = map_kind();
     let mut live = config_map(json!({"first": "v"}));
     update_managed_fields(kind, None, &mut live, by("m"));
@@ -211,7 +211,7 @@ fn an_object_without_a_record_gets_one_by_its_first_apply() {
 }
 
 #[test]
-fn nulls_and_values_of_another_shape_are_what_is_wanted() {
+fn nulls_and_values_of_another_shape_are_applied() {
     let kind = Kind::new("g", "v1", "K", "ks", true).with_schema(
         Schema::of_crd(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "n": {"type": "integer"}, "items": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
@@ -266,16 +266,16 @@ mod properties {
 
     use super::*;
 
-    /// Not empty: a typed object does not keep an empty map that somebody owns.
+    /// Not empty, because a typed object drops an empty map that a manager owns.
     fn data() -> impl Strategy<Value = Value> {
         prop::collection::btree_map("[a-d]", "[0-2]", 1..4)
             .prop_map(|m| Value::Object(m.into_iter().map(|(k, v)| (k, Value::from(v))).collect()))
     }
 
     proptest! {
-        /// After a forced apply the manager has what it wants, and a second one changes nothing.
+        /// After a forced apply the manager has what it applied, and a second apply changes nothing.
         #[test]
-        fn a_forced_apply_wins_and_settles(writes in prop::collection::vec(("[xyz]", data(), any::<bool>()), 1..8)) {
+        fn a_forced_apply_wins_and_is_idempotent(writes in prop::collection::vec(("[xyz]", data(), any::<bool>()), 1..8)) {
             let kind = map_kind();
             let mut live: Option<Value> = None;
             for (manager, wanted, update) in writes {

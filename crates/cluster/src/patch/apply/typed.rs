@@ -1,9 +1,9 @@
-//! Objects seen through their schema: which fields they set, how two of them differ, what their merge is
-//! (structured-merge-diff v6 `typed`; what its walkers do with values that do not fit is done here too, since
-//! an applied configuration shows it).
+//! Operations on objects that need their schema: the fields that an object sets, the differences of two objects, and
+//! merging (structured-merge-diff v6 `typed`). Reproduces how upstream's walkers treat values that do not fit the
+//! schema, because applied configurations expose it.
 //!
-//! An absent value is `None`, `null` is a value. What no schema describes is deduced: objects are maps, everything else
-//! is one value.
+//! `None` is an absent value; `null` is a value. For values without a schema the type is deduced: objects are maps,
+//! everything else is a single value.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use super::fieldset::{FieldSet, Path, field};
 use crate::objects::printed;
 use crate::schema::{Additional, ListType, MAX_DEPTH, NodeId, Schema, Type, Zero};
 
-/// What a place in a schema is.
+/// The kind of a place in a schema.
 #[derive(Clone, Copy)]
 enum At {
-    /// A node; whether its field is set as one, and whether what it does not name is let in.
+    /// A node, with whether its field is atomic, and whether unknown fields are preserved.
     Node { id: NodeId, atomic: bool, preserve: bool },
-    /// Anything, whose maps are shared.
+    /// Any value; maps are merged by field.
     Deduced,
-    /// Anything, set as one.
+    /// Any value; it is atomic.
     Untyped,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Place<'a> {
     at: At,
 }
 
-/// The plain values that a place takes.
+/// The scalars that a place accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scalar {
     Numeric,
@@ -40,7 +40,7 @@ enum Scalar {
     Any,
 }
 
-/// Which shapes a place takes; several where its type is left open.
+/// The shapes that a place accepts; several if its type is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Atom {
     map: bool,
@@ -48,7 +48,7 @@ struct Atom {
     list: bool,
 }
 
-/// As what a value is walked (`handleAtom`).
+/// The shape by which a value is processed (`handleAtom`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Map,
@@ -56,7 +56,7 @@ enum Shape {
     List,
 }
 
-/// How two objects differ.
+/// The differences of two objects.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     pub added: FieldSet,
@@ -67,7 +67,7 @@ pub(super) struct Comparison {
 impl Atom {
     const ANY: Atom = Atom { map: true, scalar: Some(Scalar::Any), list: true };
 
-    /// The shapes that are left for a value (`deduceAtom`); all of them where it has none of them.
+    /// Returns the shapes that remain for a value (`deduceAtom`); all of them if the value has none of them.
     fn of(self, value: Option<&Value>) -> Atom {
         let none = Atom { map: false, scalar: None, list: false };
         match value {
@@ -122,7 +122,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Whether a map here is set as one.
+    /// Returns whether a map at this place is atomic.
     fn is_atomic_map(self) -> bool {
         match self.at {
             At::Node { id, atomic, .. } => atomic || self.schema.node(id).atomic,
@@ -131,18 +131,18 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// How items of a list here are told apart; `None` where the list is set as one.
+    /// Returns how a list's items are identified; `None` if the list is atomic.
     fn list(self) -> Option<&'a ListType> {
         let At::Node { id, atomic: false, .. } = self.at else { return None };
         Some(&self.schema.node(id).list_type).filter(|list| **list != ListType::Atomic)
     }
 
-    /// The place of a field, and whether it is a named one; no place where there is no such field.
+    /// Returns the place of a field, and whether it is a named one; `None` if the schema has no such field.
     fn declared(self, name: &str) -> Option<(Place<'a>, bool)> {
         let At::Node { id, preserve, .. } = self.at else { return Some((self, false)) };
         let node = self.schema.node(id);
         if let Some(property) = node.properties.get(name) {
-            // What every object has is of a type of its own.
+            // Type and metadata have their own schema.
             let preserve = preserve && !self.schema.is_type_or_metadata(id, name);
             return Some((Place::of(self.schema, property.node, property.atomic, preserve), true));
         }
@@ -154,7 +154,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The place of a field, and whether it is a named one.
+    /// Returns the place of a field, and whether it is a named one.
     pub(super) fn field(self, name: &str) -> (Place<'a>, bool) {
         self.declared(name).unwrap_or((self.deduced(), false))
     }
@@ -165,7 +165,7 @@ impl<'a> Place<'a> {
         self.schema.node(id).items.map_or(untyped, |items| Place::of(self.schema, items, false, preserve))
     }
 
-    /// The place below an element of a path, and whether it is a named field.
+    /// Returns the place below a path element, and whether it is a named field.
     pub(super) fn below(self, element: &str) -> (Place<'a>, bool) {
         match element.strip_prefix("f:") {
             Some(name) => self.field(name),
@@ -173,7 +173,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The value of a key that an item leaves out. A text or number that Go writes even where nobody set it is one.
+    /// Returns the value of a key that an item omits: its default, or the text or number that Go writes even if unset.
     fn key_default(self, name: &str) -> Option<Value> {
         let At::Node { id, .. } = self.at else { return None };
         let property = self.schema.node(id).properties.get(name)?;
@@ -182,7 +182,7 @@ impl<'a> Place<'a> {
         default.or_else(|| property.go.zero.value().filter(|_| written))
     }
 
-    /// The element by which an item of a list is told apart (`listItemToPathElement`).
+    /// Returns the element that identifies a list item (`listItemToPathElement`).
     fn element(self, list: &ListType, item: &Value) -> Result<String, String> {
         let bad = |text: &str| Err(text.to_owned());
         match (list, item) {
@@ -209,25 +209,25 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Items with their elements, in order; those that have none are left out.
+    /// Returns items with their elements, in order, without those that have none.
     fn items<'v>(self, list: &ListType, value: Option<&'v Value>) -> Vec<(String, &'v Value)> {
         let items = value.and_then(Value::as_array).into_iter().flatten();
         items.filter_map(|item| Some((self.element(list, item).ok()?, item))).collect()
     }
 }
 
-/// What does not fit the schema, each with its path (`typed/validate.go`). Items of a list may be `repeated` in what is
-/// stored, not in what is applied.
+/// Checks a value against the schema (`typed/validate.go`). `repeated` allows duplicate list items, which may occur in
+/// stored objects but not in applied ones.
 ///
 /// # Errors
-/// All faults; of the fields of one object only those before the first that is not declared.
+/// All faults, each with its path. For the fields of one object, only those before the first undeclared field.
 pub(super) fn check(place: Place<'_>, value: &Value, repeated: bool) -> Result<(), Vec<String>> {
     let mut judge = Judge { repeated, path: Vec::new(), faults: Vec::new() };
     judge.value(place, value);
     if judge.faults.is_empty() { Ok(()) } else { Err(judge.faults) }
 }
 
-/// Several faults as one text.
+/// Joins several faults into one text.
 pub(super) fn join(faults: &[String]) -> String {
     match faults {
         [only] => only.clone(),
@@ -300,7 +300,7 @@ impl Judge {
     }
 }
 
-/// Why a value is not of a plain type (`validateScalar`); `null` is of any.
+/// Returns why a value is not of a scalar type (`validateScalar`); `null` is always accepted.
 fn scalar_fault(scalar: Scalar, value: &Value) -> Option<String> {
     match (scalar, value) {
         (_, Value::Null)
@@ -317,7 +317,7 @@ fn scalar_fault(scalar: Scalar, value: &Value) -> Option<String> {
     }
 }
 
-/// A value as Go's `%#v` shows it.
+/// Formats a value as Go's `%#v` does.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Array(items) => {
@@ -332,7 +332,7 @@ fn go_syntax(value: &Value) -> String {
     }
 }
 
-/// A value's type as Go's `%T` shows it.
+/// Returns a value's type as Go's `%T` does.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -345,7 +345,7 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// The paths of maps and lists within `value` that are set as one (`findAtomics`).
+/// Returns the paths of atomic maps and lists in `value` (`findAtomics`).
 pub(super) fn atomics(place: Place<'_>, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     find_atomics(place, value, "", 0, &mut found);
@@ -379,7 +379,7 @@ fn find_atomics(place: Place<'_>, value: &Value, path: &str, depth: usize, found
     }
 }
 
-/// The fields that `value` sets (`typed/tofieldset.go`).
+/// Returns the fields that `value` sets (`typed/tofieldset.go`).
 pub(super) fn field_set(place: Place<'_>, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
     collect(place, value, &mut Vec::new(), &mut set);
@@ -408,7 +408,7 @@ fn collect(place: Place<'_>, value: &Value, path: &mut Path, set: &mut FieldSet)
             let Some(list) = place.list() else { return set.insert(path) };
             let items = place.items(list, Some(value));
             for (element, item) in &items {
-                // Of an item that is there twice it is only known that it is there.
+                // For duplicate items, only their presence is recorded.
                 let is_only = items.iter().filter(|(other, _)| other == element).count() == 1;
                 path.push(element.clone());
                 if is_only {
@@ -421,7 +421,7 @@ fn collect(place: Place<'_>, value: &Value, path: &mut Path, set: &mut FieldSet)
     }
 }
 
-/// How `new` differs from `old` (`typed/compare.go`); the record of managers is no part of either.
+/// Returns the differences from `old` to `new` (`typed/compare.go`), ignoring `managedFields`.
 pub(super) fn compare(place: Place<'_>, old: &Value, new: &Value) -> Comparison {
     let mut out = Comparison::default();
     walk(place, Some(old), Some(new), &mut Vec::new(), &mut out);
@@ -436,7 +436,7 @@ fn is_empty_list(value: Option<&Value>) -> bool {
     value.and_then(Value::as_array).is_none_or(Vec::is_empty)
 }
 
-/// The shapes in which both values are walked, one after the other where they differ.
+/// Returns the shapes by which to process both values; two if the values differ in shape.
 fn shapes(place: Place<'_>, left: Option<&Value>, right: Option<&Value>) -> (Option<Shape>, Shape) {
     let (of_left, of_right) = (place.atom().of(left), place.atom().of(right));
     match (left, right) {
@@ -465,7 +465,7 @@ fn walk(place: Place<'_>, old: Option<&Value>, new: Option<&Value>, path: &mut P
     }
 }
 
-/// Compares values as one (`doLeaf`).
+/// Compares atomic values (`doLeaf`).
 fn leaf(old: Option<&Value>, new: Option<&Value>, path: &Path, out: &mut Comparison) -> bool {
     match (old, new) {
         (None, _) => out.added.insert(path),
@@ -476,7 +476,7 @@ fn leaf(old: Option<&Value>, new: Option<&Value>, path: &Path, out: &mut Compari
     true
 }
 
-/// Compares values in a shape; true where they are taken as one.
+/// Compares values of one shape. Returns whether they were compared as atomic values.
 fn below(
     place: Place<'_>,
     shape: Shape,
@@ -576,7 +576,7 @@ fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     }
 }
 
-/// Whether values are equal; 1 and 1.0 are (`value.Equals`).
+/// Returns whether values are equal; 1 equals 1.0 (`value.Equals`).
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
@@ -591,7 +591,7 @@ pub(super) fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Lays `applied` over `live`: maps and keyed lists are merged, all else is replaced (`typed/merge.go`).
+/// Merges `applied` into `live`: maps and keyed lists are merged, everything else is replaced (`typed/merge.go`).
 pub(super) fn merge(
     place: Place<'_>,
     live: Option<&Value>,
@@ -604,7 +604,7 @@ pub(super) fn merge(
     if live.is_none() && applied.is_none() {
         return Ok(None);
     }
-    // A value of another shape is replaced; what it was is walked for nothing.
+    // A value of another shape is replaced, so its old shape does not matter.
     let (_, shape) = shapes(place, live, applied);
     let kept = || Ok(applied.or(live).cloned());
     match shape {
@@ -639,8 +639,8 @@ pub(super) fn merge(
     }
 }
 
-/// Items of the applied list keep its order; those that only the live list has keep their place before the next one
-/// that both have.
+/// Merges keyed lists. Items of the applied list keep its order. Items of the live list alone stay before the next item
+/// that both lists have.
 fn merge_lists(
     place: Place<'_>,
     list: &ListType,
@@ -650,7 +650,7 @@ fn merge_lists(
 ) -> Result<Option<Value>, String> {
     let before = place.items(list, live);
     let after = place.items(list, applied);
-    // An item that is there twice is not merged with what is applied.
+    // A duplicate live item is not merged with the applied one.
     let find = |element: &str| {
         let mut found = before.iter().filter(|(e, _)| e == element).map(|(_, value)| *value);
         match (found.next(), found.next()) {
@@ -700,7 +700,7 @@ fn merge_lists(
     Ok((!out.is_empty()).then_some(Value::Array(out)))
 }
 
-/// Adds to a set the named fields that it has something below.
+/// Adds named fields to a set that contains something below them.
 pub(super) fn with_named_fields(place: Place<'_>, set: &FieldSet) -> FieldSet {
     let mut out = FieldSet { members: set.members.clone(), children: BTreeMap::new() };
     for (element, children) in &set.children {
@@ -713,8 +713,8 @@ pub(super) fn with_named_fields(place: Place<'_>, set: &FieldSet) -> FieldSet {
     out
 }
 
-/// Takes the fields of `set` out of `value`; of a map or list that becomes empty, and of one that is set as one, `null`
-/// is left where something in it is to go (`typed/remove.go`).
+/// Removes the fields of `set` from `value`. Leaves `null` for a map or list that becomes empty, and for an atomic one
+/// in which something is to be removed (`typed/remove.go`).
 pub(super) fn remove(place: Place<'_>, value: &Value, set: &FieldSet) -> Value {
     let rest = |element: &str| set.children.get(element).filter(|below| !below.is_empty());
     match place.atom().of(Some(value)).shape() {
