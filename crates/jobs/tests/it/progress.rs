@@ -1,19 +1,24 @@
 //! Progress, where the watches of a job and of its pods are not at the same point.
 
+use std::time::Duration;
+
 use api::MPIJob;
 use jobs::Kind;
 use jobs::progress::{self, Outcome, Progress};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::server::{PATIENCE, TEAM, WithoutPodWatches, endpoint};
+use crate::stage::{Stage, TEAM};
+
+/// The longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn the_launcher_is_seen_even_where_the_job_ends_before_the_watch_shows_its_pod() {
-    let endpoint = endpoint().await;
-    let client = Client::new(endpoint.clone(), TEAM);
+    let stage = Stage::new().await;
+    stage.define_mpijob().await;
+    let client = stage.client.clone();
     let jobs: Api<MPIJob> = Api::namespaced(client.clone(), TEAM);
     let container = json!({ "name": "c", "image": "x" });
     let template = json!({ "spec": { "containers": [container] } });
@@ -25,7 +30,7 @@ async fn the_launcher_is_seen_even_where_the_job_ends_before_the_watch_shows_its
     });
     jobs.create(&PostParams::default(), &serde_json::from_value(job).unwrap()).await.unwrap();
 
-    let behind = Client::new(WithoutPodWatches(endpoint), TEAM);
+    let behind = stage.client_without_pod_watches();
     let mut watch = progress::watch(&behind, Kind::MpiJob, TEAM, "pi");
     let first = tokio::time::timeout(PATIENCE, watch.next()).await.unwrap().unwrap();
     assert_eq!(first, Some(Progress::Accepted));

@@ -6,7 +6,10 @@ use std::task::{Context, Poll};
 use cluster::apiserver::auth::{Identities, UserInfo};
 use cluster::apiserver::{ApiServer, Endpoint};
 use cluster::store::{DEFAULT_WINDOW, Store, Volatile};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::{Request, Uri};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::client::Body;
@@ -52,9 +55,33 @@ fn shorter(path: &str, query: &str) -> Uri {
     format!("{path}?{}", parts.collect::<Vec<_>>().join("&")).parse().unwrap()
 }
 
+/// An API whose watches of pods are never answered.
+#[derive(Clone)]
+struct WithoutPodWatches(Endpoint);
+
+impl Service<Request<Body>> for WithoutPodWatches {
+    type Response = <Endpoint as Service<Request<Body>>>::Response;
+    type Error = <Endpoint as Service<Request<Body>>>::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let query = request.uri().query().unwrap_or_default();
+        if request.uri().path().ends_with("/pods") && query.split('&').any(|part| part == "watch=true") {
+            return std::future::pending().boxed();
+        }
+        let mut endpoint = self.0.clone();
+        async move { endpoint.call(request).await }.boxed()
+    }
+}
+
 /// An API server with one namespace.
 pub struct Stage {
     pub client: Client,
+    endpoint: Endpoint,
     lists: Arc<Mutex<Vec<String>>>,
 }
 
@@ -63,10 +90,22 @@ impl Stage {
         let store = Arc::new(Store::new(DEFAULT_WINDOW, Box::new(Volatile)));
         let server = Arc::new(ApiServer::new(store, Identities::new("token")));
         let lists = Arc::new(Mutex::new(Vec::new()));
-        let inner = Endpoint::trusted(server, UserInfo::admin());
-        let stage = Self { client: Client::new(Short { inner, lists: lists.clone() }, TEAM), lists };
+        let endpoint = Endpoint::trusted(server, UserInfo::admin());
+        let short = Short { inner: endpoint.clone(), lists: lists.clone() };
+        let stage = Self { client: Client::new(short, TEAM), endpoint, lists };
         stage.create("v1", "Namespace", "namespaces", json!({ "metadata": { "name": TEAM } })).await;
         stage
+    }
+
+    /// A client that learns of pods only when it lists them.
+    pub fn client_without_pod_watches(&self) -> Client {
+        Client::new(WithoutPodWatches(self.endpoint.clone()), TEAM)
+    }
+
+    /// Installs the CRD of MPIJob; it is served at once.
+    pub async fn define_mpijob(&self) {
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        crds.create(&PostParams::default(), &api::mpijob_crd()).await.unwrap();
     }
 
     /// The recorded list requests for this path, including further pages.

@@ -243,7 +243,6 @@ impl Stage {
 
     fn operate_as(&self, gate: Arc<Gate>, settings: operator::Settings) -> Running {
         let client = self.client_behind(&gate);
-        let client = Client::new(Gated { inner: self.api.clone(), gate: gate.clone() }, TEAM);
         // In a namespace of its own, an operator watches only that one.
         let namespace = (self.namespace != TEAM).then(|| self.namespace.clone());
         let settings = operator::Settings { namespace, ..settings };

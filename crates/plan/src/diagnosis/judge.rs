@@ -9,10 +9,8 @@ use super::rules::{self, Phase, Speaker, weight};
 use super::scan::Finding;
 use super::{Confidence, Ending};
 
-/// So long must a running launcher be silent before silence is worth a word, in seconds.
-pub(crate) const STALL_SECONDS: u64 = 10;
 /// Seconds of silence of a running launcher before the silence is reported.
-const STALL_SECONDS: u64 = 10;
+pub(crate) const STALL_SECONDS: u64 = 10;
 /// A running job that has printed this many lines since a finding has evidently recovered from it.
 const LINES_AFTER: usize = 50;
 /// A finding with a lower score names no cause.
