@@ -8,20 +8,12 @@
 //! and admits it; [`store`] commits it under the next resourceVersion; watchers see it. `controllers`,
 //! `scheduler` and `node` are ordinary clients of the same API.
 
-pub mod access;
-pub mod apiserver;
-pub mod controllers;
-mod expressions;
-mod extent;
 pub mod kubeconfig;
-pub mod node;
-pub mod objects;
-pub mod patch;
-pub mod scheduler;
-pub mod schema;
-pub mod store;
-pub mod supervision;
-pub mod tls;
+
+pub use apiserver::{store, tls};
+pub use controller_runtime::supervision;
+pub use objects::access;
+pub use {apiserver, controllers, node};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -332,6 +324,7 @@ async fn start_node(
     }
     let wanted = NodeOptions {
         state: options.state.clone(),
+        claims: options.state.join(VOLUMES),
         secret: options.secret.iter().chain([&options.state]).cloned().collect(),
         images: options.images.clone(),
         nodes: options.nodes,
@@ -385,7 +378,7 @@ fn load_or_make_token(path: &Path) -> Result<String, Error> {
 /// Creates the default StorageClass, whose volumes are directories in the state directory, created on first
 /// use.
 async fn make_storage_class(client: &kube::Client) -> Result<(), Error> {
-    let class = serde_json::from_value(controllers::volumes::default_class())?;
+    let class = serde_json::from_value(controllers::default_class())?;
     let classes = kube::Api::<k8s_openapi::api::storage::v1::StorageClass>::all(client.clone());
     match classes.create(&PostParams::default(), &class).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),

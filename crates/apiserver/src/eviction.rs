@@ -1,0 +1,171 @@
+//! pods/eviction: a deletion that a PodDisruptionBudget can reject.
+//!
+//! Rules: `pkg/registry/core/pod/storage/eviction.go`. The budget is charged before the pod is deleted,
+//! guarded by its resourceVersion, so two evictions never share one allowance.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::call::Call;
+use super::status::{self, About, Refusal};
+use crate::store::{self, Record, Resource};
+use objects::LabelSelector;
+
+/// The number of attempts in case of conflicts.
+const MAX_ATTEMPTS: usize = 20;
+/// The maximum number of evicted pods in a budget's status (`MaxDisruptedPodSize`).
+const MAX_DISRUPTED: usize = 2000;
+const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+
+/// Charges an eviction to the pod's budget.
+///
+/// # Errors
+/// 429 if the budget doesn't allow it, 500 if several budgets select the pod.
+pub async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), Refusal> {
+    if is_free(pod) {
+        return Ok(());
+    }
+    let budgets = Resource::new("policy", "poddisruptionbudgets");
+    for _ in 0..MAX_ATTEMPTS {
+        let mut own = call.server.store.list(&budgets, call.action.namespace).records;
+        own.retain(|budget| covers(&budget.value, pod));
+        let budget: Arc<Record> = match own.as_slice() {
+            [] => return Ok(()),
+            [only] => only.clone(),
+            _ => {
+                let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                return Err(Refusal::new(500, "", message));
+            }
+        };
+        if spares(&budget.value, pod) {
+            return Ok(());
+        }
+        let next = charged(call, &budget.value)?;
+        if dry_run {
+            return Ok(());
+        }
+        match call.server.store.replace(&budgets, &budget.key, budget.revision, next).await {
+            Ok(_) => return Ok(()),
+            Err(store::Error::Changed(_)) => {}
+            Err(error) => return Err(status::unwritten(error)),
+        }
+    }
+    Err(busy(text(&pod["metadata"]["name"])))
+}
+
+/// Sets the pod's condition DisruptionTarget before the pod is deleted (`addConditionAndDeletePod`).
+///
+/// # Errors
+/// 429 if all attempts conflict.
+pub async fn mark(call: &Call<'_>) -> Result<(), Refusal> {
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(pod) = call.server.store.get(&call.entry.resource, &call.key()) else { return Ok(()) };
+        let Some(next) = marked(&pod.value, &call.timestamp()) else { return Ok(()) };
+        match call.server.store.replace(&call.entry.resource, &pod.key, pod.revision, next).await {
+            Ok(_) => return Ok(()),
+            Err(store::Error::Changed(_)) => {}
+            Err(error) => return Err(status::unwritten(error)),
+        }
+    }
+    Err(busy(call.action.name))
+}
+
+/// Returns the pod with the condition DisruptionTarget; `None` if it already has it.
+fn marked(pod: &Value, now: &Value) -> Option<Value> {
+    let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let known = conditions.iter().position(|condition| condition["type"] == "DisruptionTarget");
+    let before = known.and_then(|at| conditions.get(at)).unwrap_or(&Value::Null);
+    let since = if before["status"] == "True" { &before["lastTransitionTime"] } else { now };
+    let condition = json!({ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": since });
+    let is_same = ["status", "reason", "message"].iter().all(|field| condition[field] == before[field]);
+    if is_same {
+        return None;
+    }
+    match known.and_then(|at| conditions.get_mut(at)) {
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
+    }
+    let mut next = pod.clone();
+    next["status"]["conditions"] = conditions.into();
+    Some(next)
+}
+
+/// Returns whether no budget applies because the pod isn't running (`canIgnorePDB`).
+fn is_free(pod: &Value) -> bool {
+    matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed" | "Pending")
+        || !pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn covers(budget: &Value, pod: &Value) -> bool {
+    let selector = &budget["spec"]["selector"];
+    !selector.is_null() && LabelSelector::of(selector).is_ok_and(|selector| selector.matches(pod))
+}
+
+/// Returns whether the pod may be evicted without a charge because it isn't ready, by the budget's
+/// `unhealthyPodEvictionPolicy`.
+fn spares(budget: &Value, pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let is_ready =
+        conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    let number = |field: &str| budget["status"][field].as_i64().unwrap_or_default();
+    let is_kept = number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0;
+    !is_ready && (is_kept || budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow")
+}
+
+/// Returns the budget with one allowed disruption less (`checkAndDecrement`).
+fn charged(call: &Call<'_>, budget: &Value) -> Result<Value, Refusal> {
+    let (name, status) = (text(&budget["metadata"]["name"]), &budget["status"]);
+    let number = |field: &str| status[field].as_i64().unwrap_or_default();
+    if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or_default() {
+        return Err(busy(name));
+    }
+    let about = About { group: "policy", resource: "poddisruptionbudget", name };
+    if number("disruptionsAllowed") < 0 {
+        return Err(status::forbidden(about, "pdb disruptions allowed is negative"));
+    }
+    if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > MAX_DISRUPTED) {
+        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return Err(status::forbidden(about, why));
+    }
+    if number("disruptionsAllowed") == 0 {
+        return Err(Refusal::new(429, "TooManyRequests", REFUSED).with_cause(
+            "DisruptionBudget",
+            &why(name, status),
+            "",
+        ));
+    }
+    let mut next = budget.clone();
+    next["status"]["disruptionsAllowed"] = (number("disruptionsAllowed") - 1).into();
+    next["status"]["disruptedPods"][call.action.name] = call.timestamp();
+    Ok(next)
+}
+
+/// Explains why a budget allows no eviction.
+fn why(name: &str, status: &Value) -> String {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let condition = conditions.into_iter().find(|c| c["type"] == "DisruptionAllowed").unwrap_or(&Value::Null);
+    let (reason, message) = (text(&condition["reason"]), text(&condition["message"]));
+    let is_said = condition["status"] == "False" && !message.is_empty();
+    let number = |field: &str| status[field].as_i64().unwrap_or_default();
+    let (wanted, there) = (number("desiredHealthy"), number("currentHealthy"));
+    let begin = format!("The disruption budget {name}");
+    match (is_said, reason) {
+        (true, "SyncFailed") => {
+            format!("{begin} does not allow evicting pods currently because it failed sync: {message}")
+        }
+        _ if there <= wanted => format!("{begin} needs {wanted} healthy pods and has {there} currently"),
+        (true, _) => format!("{begin} does not allow evicting pods currently ({reason}): {message}"),
+        _ => format!("{begin} does not allow evicting pods currently"),
+    }
+}
+
+fn busy(name: &str) -> Refusal {
+    let why = format!("The disruption budget {name} is still being processed by the server.");
+    Refusal::new(429, "TooManyRequests", REFUSED).with_cause("DisruptionBudget", &why, "").retry_after(10)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,639 @@
+//! The API server: turns HTTP requests into responses, on top of the store.
+//!
+//! How a request is processed: [`auth`] authenticates the user, [`route`] derives the action from method and
+//! path, [`auth`] authorizes it, [`query`] and [`negotiate`] parse the parameters and the response format.
+//! Then one of [`read`], [`watch`], [`create`], [`update`], [`patching`], [`delete`], [`subresources`],
+//! [`reviews`] handles it, using [`rules`] and the store; [`reply`] writes the response. An error at any step
+//! becomes a `Status` ([`status`]). The loopback listener ([`listen`]) and the in-process client share this
+//! path.
+//!
+//! The API server does no controller's work: what a controller does in Kubernetes, a controller does here.
+
+pub mod admission;
+pub mod audit;
+pub mod auth;
+mod body;
+pub mod bootstrap;
+mod call;
+mod catalog;
+mod create;
+mod definitions;
+mod delete;
+mod discovery;
+mod eviction;
+pub mod expiry;
+pub mod guests;
+#[cfg(test)]
+mod hostile;
+pub mod listen;
+mod managed;
+mod metrics;
+mod negotiate;
+mod openapi;
+pub mod past;
+mod patching;
+mod protobuf;
+mod query;
+mod read;
+mod reply;
+mod reviews;
+mod route;
+mod rules;
+mod service_accounts;
+pub mod services;
+mod status;
+pub mod store;
+pub mod streams;
+mod subresources;
+pub mod tls;
+mod token_request;
+mod update;
+mod versions;
+mod watch;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::header::HeaderValue;
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response};
+use jiff::Timestamp;
+use tower::BoxError;
+
+pub use ::kubelet;
+pub use definitions::restore;
+pub use reply::Body;
+
+use audit::{Audit, Trail};
+use auth::authority::{self, Authority};
+use auth::certificates::Certified;
+use auth::{Identities, UserInfo, impersonation};
+use call::Call;
+use catalog::{Catalog, Entry};
+use guests::Guest;
+use kubelet::Kubelets;
+use negotiate::Form;
+use reply::Shown;
+use route::{Action, Target};
+use status::Refusal;
+
+use crate::store::{Key, Resource, Store};
+use objects::access::Ask;
+
+/// The API server. One instance serves all endpoints of a cluster.
+pub struct ApiServer {
+    store: Arc<Store>,
+    catalog: RwLock<Arc<Catalog>>,
+    identities: Identities,
+    authority: Authority,
+    /// Whether the admission plug-in ServiceAccount is enabled.
+    admits_service_accounts: bool,
+    audit: Option<Arc<Audit>>,
+    /// The nodes that serve logs and streams.
+    pub kubelets: Kubelets,
+    past: past::Past,
+    hooks: admission::Hooks,
+    policies: admission::Policies,
+    /// The open streams into pods.
+    pub sessions: streams::Sessions,
+    quotas: admission::quota::Quotas,
+    services: services::Services,
+}
+
+impl ApiServer {
+    /// Returns the CA certificate, in PEM, of the client certificate that this server presents to webhooks
+    /// that request one. Each process generates a new one.
+    pub fn webhook_authority(&self) -> Option<String> {
+        self.hooks.identity().map(|identity| identity.authority.clone())
+    }
+
+    /// Creates a server on an existing store. It serves the built-in kinds.
+    pub fn new(store: Arc<Store>, identities: Identities) -> Self {
+        Self {
+            authority: Authority::new(store.clone()),
+            admits_service_accounts: false,
+            audit: None,
+            store,
+            catalog: RwLock::new(Arc::new(Catalog::of_builtin(&served()))),
+            identities,
+            kubelets: Kubelets::default(),
+            past: past::Past::default(),
+            hooks: admission::Hooks::default(),
+            policies: admission::Policies::default(),
+            sessions: streams::Sessions::default(),
+            quotas: admission::quota::Quotas::default(),
+            services: services::Services::default(),
+        }
+    }
+
+    /// Enables the admission plug-in ServiceAccount, for a cluster whose controllers create the account
+    /// `default`.
+    #[must_use]
+    pub fn with_service_accounts(self) -> Self {
+        Self { admits_service_accounts: true, ..self }
+    }
+
+    /// Enables audit logging of every request.
+    #[must_use]
+    pub fn with_audit(self, audit: Option<Audit>) -> Self {
+        Self { audit: audit.map(Arc::new), ..self }
+    }
+
+    /// Returns the server's store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change_catalog(&self, change: impl Fn(&Catalog) -> Catalog) {
+        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        *catalog = Arc::new(change(&catalog));
+    }
+}
+
+/// Returns the built-in kinds: those in the store, and the metrics that are read from the nodes.
+fn served() -> Vec<Arc<rules::Kind>> {
+    rules::builtin_kinds().iter().cloned().chain(metrics::kinds()).collect()
+}
+
+/// How the user of a request is determined.
+#[derive(Clone)]
+enum Way {
+    /// By the credentials in each request.
+    Credentials,
+    /// By the client certificate of the connection.
+    Certificate(Certified),
+    /// The request comes from this process, as this user.
+    Trusted(UserInfo),
+}
+
+/// An entry point to the server, as a service of HTTP requests.
+#[derive(Clone)]
+pub struct Endpoint {
+    server: Arc<ApiServer>,
+    way: Way,
+    /// The connection that the requests arrive on, if there is one.
+    guest: Option<Arc<Guest>>,
+}
+
+impl Endpoint {
+    /// Creates an endpoint that requires credentials.
+    pub fn with_credentials(server: Arc<ApiServer>) -> Self {
+        Self { server, way: Way::Credentials, guest: None }
+    }
+
+    /// Returns the endpoint for one connection, with the client certificate it presented, if any.
+    #[must_use]
+    pub fn of_connection(self, certificate: Option<Certified>, guest: Arc<Guest>) -> Self {
+        let way = certificate.map_or(Way::Credentials, Way::Certificate);
+        Self { server: self.server, way, guest: Some(guest) }
+    }
+
+    /// Creates an endpoint for one user of this process.
+    pub fn trusted(server: Arc<ApiServer>, user: UserInfo) -> Self {
+        Self { server, way: Way::Trusted(user), guest: None }
+    }
+
+    /// Authenticates a request. The first valid one marks its connection as authenticated.
+    fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<UserInfo, Refusal> {
+        let ApiServer { identities, store, .. } = self.server.as_ref();
+        let user = match &self.way {
+            Way::Trusted(user) => user.clone(),
+            Way::Certificate(certified) if now < certified.until => certified.user.clone(),
+            Way::Certificate(_) => return Err(status::unauthorized()),
+            Way::Credentials => {
+                auth::authenticate(identities, store, headers, now)?.ok_or_else(status::unauthorized)?
+            }
+        };
+        if let Some(guest) = &self.guest {
+            guest.know();
+        }
+        Ok(user)
+    }
+}
+
+impl<B> tower::Service<Request<B>> for Endpoint
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let endpoint = self.clone();
+        async move {
+            let server = &endpoint.server;
+            let (parts, body) = request.into_parts();
+            let is_own = matches!(endpoint.way, Way::Trusted(_));
+            let mut trail = server.audit.as_ref().map(|_| Trail::begin(&parts, is_own));
+            let answer = respond(&endpoint, &parts, body, &mut trail).await;
+            let answer = answer.unwrap_or_else(|refusal| {
+                note(&mut trail, |trail| trail.refused(&refusal.message));
+                reply::refusal(&refusal)
+            });
+            Ok(match (&server.audit, trail) {
+                (Some(audit), Some(trail)) => audit.finish(trail, answer),
+                _ => answer,
+            })
+        }
+        .boxed()
+    }
+}
+
+async fn respond<B>(
+    endpoint: &Endpoint,
+    parts: &Parts,
+    body: B,
+    trail: &mut Option<Trail>,
+) -> Result<Response<Body>, Refusal>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    let path = query::decode_path(parts.uri.path());
+    if let Some(answer) = public(&parts.method, &path) {
+        return Ok(answer);
+    }
+    let (server, now) = (&endpoint.server, Timestamp::now());
+    let user = endpoint.authenticate(&parts.headers, now)?;
+    note(trail, |trail| trail.know(&user, None));
+    let impersonated = impersonation::wanted(&server.authority, &user, &parts.headers)?;
+    note(trail, |trail| trail.know(&user, impersonated.as_ref()));
+    let user = impersonated.unwrap_or(user);
+    let query =
+        query::parse(parts.uri.query().unwrap_or_default()).map_err(|refusal| {
+            match route::route(&parts.method, &path, false) {
+                Ok(Target::Action(action)) => warned(server, &action, refusal, true),
+                _ => refusal,
+            }
+        })?;
+    if let Some(node) = metrics::summary_of(&parts.method, &path) {
+        let (verb, resource, subresource) = ("get", "nodes", "proxy");
+        let action =
+            Action { verb, group: "", version: "v1", namespace: None, resource, name: node, subresource };
+        authority::authorize(&server.authority, &user, &authority::ask_of(&action, ""))?;
+        return metrics::summary(server, node).await;
+    }
+    match route::route(&parts.method, &path, query.watch)? {
+        Target::Action(action) => {
+            let selected = authority::selected_name(&action, &query.field_selector);
+            let ask = authority::ask_of(&action, &selected);
+            note(trail, |trail| trail.about(&action));
+            permit(server, &user, &ask, trail)?;
+            let entry = find(server, &action).map_err(|refusal| deprecated(server, &action, refusal))?;
+            let is_stream = streams::is_stream(&action);
+            let has_form = !is_stream && action.subresource != "log";
+            let form = if has_form { negotiate::accepted(&parts.headers) } else { Ok(Form::Object) };
+            let form = form.map_err(|refusal| deprecated(server, &action, refusal))?;
+            let call = Call {
+                server,
+                user,
+                action,
+                entry,
+                query,
+                form,
+                headers: &parts.headers,
+                now,
+                warnings: Mutex::default(),
+                annotations: Mutex::default(),
+            };
+            if is_stream {
+                let answer = streams::answer(&call, parts).await;
+                note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
+                return answer.map(|answer| with_warnings(&call, answer));
+            }
+            check_manager(&call).map_err(|refusal| warned(server, &call.action, refusal, true))?;
+            // For custom kinds, a patch with an unknown media type still reaches a handler; for built-in
+            // kinds it doesn't.
+            let is_routed = !call.entry.kind.is_builtin()
+                || call.action.verb != "patch"
+                || negotiate::patch_type(call.headers, rules::knows_strategic(&call.entry.kind)).is_ok();
+            if let Some(text) = call.entry.kind.deprecation.as_ref().filter(|_| is_routed) {
+                call.warn(text.as_str());
+            }
+            let bytes = if reads_body(&parts.method) { body::read(body).await? } else { Bytes::new() };
+            let answer = dispatch(&call, &bytes).await.unwrap_or_else(|refusal| {
+                note(trail, |trail| trail.refused(&refusal.message));
+                reply::refusal(&refusal)
+            });
+            note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
+            Ok(with_warnings(&call, answer))
+        }
+        target => {
+            let verb = parts.method.as_str().to_lowercase();
+            permit(server, &user, &Ask::Path { verb: &verb, path: &path }, trail)?;
+            describe(server, parts, target)
+        }
+    }
+}
+
+/// Updates the audit trail, if there is one.
+fn note(trail: &mut Option<Trail>, fill_in: impl FnOnce(&mut Trail)) {
+    if let Some(trail) = trail {
+        fill_in(trail);
+    }
+}
+
+/// Authorizes the request, and records the decision in the audit trail.
+fn permit(
+    server: &ApiServer,
+    user: &UserInfo,
+    ask: &Ask<'_>,
+    trail: &mut Option<Trail>,
+) -> Result<(), Refusal> {
+    let decided = authority::authorize(&server.authority, user, ask);
+    note(trail, |trail| trail.decided(decided.is_ok(), decided.as_deref().unwrap_or_default()));
+    decided.map(|_| ())
+}
+
+fn reads_body(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH | Method::DELETE)
+}
+
+/// Answers the paths that need no authentication.
+fn public(method: &Method, path: &str) -> Option<Response<Body>> {
+    let is_get = *method == Method::GET || *method == Method::HEAD;
+    match path.trim_end_matches('/') {
+        "/healthz" | "/livez" | "/readyz" if is_get => Some(reply::text(200, "ok")),
+        "/version" if is_get => Some(reply::json_value(200, &discovery::version())),
+        _ => None,
+    }
+}
+
+/// Serves the documents with which others verify service account tokens (KEP-1393).
+fn issuer(server: &ApiServer, target: Target<'_>) -> Option<serde_json::Value> {
+    match target {
+        Target::Other("/.well-known/openid-configuration") => Some(auth::tokens::discovery()),
+        Target::Other("/openid/v1/jwks") => server.identities.public_set(),
+        _ => None,
+    }
+}
+
+/// Answers requests for discovery and OpenAPI.
+fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Result<Response<Body>, Refusal> {
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        return Err(status::method_not_allowed());
+    }
+    let catalog = server.catalog();
+    if let Target::Other(path) = target
+        && path.starts_with("/openapi/")
+    {
+        return openapi::answer(&catalog, path, &parts.headers);
+    }
+    if let Some(set) = issuer(server, target) {
+        return Ok(reply::json_value(200, &set));
+    }
+    let form = negotiate::accepted(&parts.headers)?;
+    let found = match (target, form) {
+        (Target::CoreVersions, Form::Discovery(version)) => {
+            Some(discovery::aggregated(&catalog, true, version))
+        }
+        (Target::Groups, Form::Discovery(version)) => Some(discovery::aggregated(&catalog, false, version)),
+        (Target::CoreVersions, _) => {
+            let host = parts
+                .headers
+                .get(http::header::HOST)
+                .and_then(|host| host.to_str().ok())
+                .unwrap_or("localhost");
+            Some(discovery::core_versions(host))
+        }
+        (Target::Groups, _) => Some(discovery::groups(&catalog)),
+        (Target::Group(name), _) => discovery::group(&catalog, name),
+        (Target::Resources { group, version }, _) => discovery::resources(&catalog, group, version),
+        (Target::Other(_) | Target::Action(_), _) => None,
+    };
+    let found = found.ok_or_else(status::no_such_resource)?;
+    let mut answer = reply::json_value(200, &found);
+    if let Form::Discovery(version) = form {
+        let media = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+        if let Ok(media) = HeaderValue::from_str(&media) {
+            answer.headers_mut().insert(http::header::CONTENT_TYPE, media);
+        }
+    }
+    Ok(answer)
+}
+
+/// Subresources of built-in kinds that Kubernetes has and this cluster doesn't support.
+const UNSUPPORTED: [(&str, &str); 5] = [
+    ("pods", "ephemeralcontainers"),
+    ("pods", "proxy"),
+    ("pods", "resize"),
+    ("services", "proxy"),
+    ("nodes", "proxy"),
+];
+
+/// Finds the kind that an action is about, and checks that it supports the action.
+fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
+    let catalog = server.catalog();
+    let entry = catalog
+        .find(action.group, action.version, action.resource)
+        .ok_or_else(status::no_such_resource)?
+        .clone();
+    let kind = &entry.kind;
+    if !kind.namespaced && action.namespace.is_some() {
+        return Err(status::no_such_resource());
+    }
+    let verbs = match action.subresource {
+        "" => kind.verbs,
+        name => match kind.subresource(name) {
+            Some(part) => part.verbs,
+            None if UNSUPPORTED.contains(&(kind.resource_name().as_str(), name)) => {
+                let what = format!("{}/{name}", kind.resource_name());
+                return Err(status::not_implemented(&what));
+            }
+            None if !kind.is_builtin() => {
+                let about = status::About { group: &kind.group, resource: &kind.plural, name: action.name };
+                return Err(status::not_found(about));
+            }
+            None => return Err(status::no_such_resource()),
+        },
+    };
+    let of_all_namespaces = matches!(action.verb, "list" | "watch") && action.name.is_empty();
+    let is_misplaced = kind.namespaced && action.namespace.is_none() && !of_all_namespaces;
+    let is_named_create = action.verb == "create" && action.subresource.is_empty() && !action.name.is_empty();
+    if action.verb == "update" && action.name.is_empty() {
+        // Built-in kinds have no such route. For custom kinds, the handler reports that the name is missing.
+        return Err(if kind.is_builtin() {
+            status::method_not_allowed()
+        } else {
+            status::bad_request("name must be provided")
+        });
+    }
+    if !verbs.contains(&action.verb) || is_misplaced || is_named_create {
+        return Err(status::method_not_allowed());
+    }
+    Ok(entry)
+}
+
+/// Adds the deprecation warning to an error that occurs before the request reaches a handler. Only custom
+/// kinds warn this early.
+fn deprecated(server: &ApiServer, action: &Action<'_>, refusal: Refusal) -> Refusal {
+    warned(server, action, refusal, false)
+}
+
+/// Adds a deprecation warning to an error. Built-in kinds warn only once the request is routed.
+fn warned(server: &ApiServer, action: &Action<'_>, mut refusal: Refusal, is_routed: bool) -> Refusal {
+    let catalog = server.catalog();
+    let entry = catalog.find(action.group, action.version, action.resource);
+    let text = entry
+        .filter(|entry| is_routed || !entry.kind.is_builtin())
+        .and_then(|entry| entry.kind.deprecation.as_ref());
+    refusal.warning = text.map(|text| text.to_string().into());
+    refusal
+}
+
+async fn dispatch(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
+    if call.action.group == metrics::GROUP {
+        return metrics::answer(call).await;
+    }
+    match (call.action.verb, call.action.subresource) {
+        ("get", "log") => subresources::log(call).await,
+        ("get", "scale") => subresources::get_scale(call),
+        ("get", _) => read::get(call),
+        ("list", _) => read::list(call),
+        ("watch", _) => watch::watch(call),
+        ("delete", "") => {
+            let options = delete_options(call, bytes)?;
+            let outcome = delete::delete(call, &options).await?;
+            clean_up_definition(call, call.action.name);
+            delete::answer(call, outcome)
+        }
+        ("deletecollection", "") => {
+            let options = delete_options(call, bytes)?;
+            let records = delete::delete_collection(call, &options).await?;
+            records.iter().for_each(|record| clean_up_definition(call, record.key.as_str()));
+            let revision = call.server.store.revision().to_string();
+            reply::list(call, &records, &serde_json::json!({"resourceVersion": revision}))
+        }
+        ("update" | "patch", "scale") => subresources::set_scale(call, bytes).await,
+        ("patch", _) => {
+            let (shown, is_new) = patching::patch(call, bytes).await?;
+            written(call, if is_new { 201 } else { 200 }, &shown).await
+        }
+        ("create" | "update", _) => write(call, bytes).await,
+        _ => Err(status::method_not_allowed()),
+    }
+}
+
+/// Limits the length of a field manager's name (`metav1/validation.ValidateFieldManager`).
+fn check_manager(call: &Call<'_>) -> Result<(), Refusal> {
+    const MAX_BYTES: usize = 128;
+    let options = match call.action.verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        "patch" => "PatchOptions",
+        _ => return Ok(()),
+    };
+    if call.query.field_manager.len() <= MAX_BYTES {
+        return Ok(());
+    }
+    let about = status::About { group: "meta.k8s.io", resource: options, name: "" };
+    let text = format!("Too long: may not be more than {MAX_BYTES} bytes");
+    Err(status::invalid(about, &[("FieldValueTooLong".into(), text, "fieldManager".into())]))
+}
+
+async fn write(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
+    let mut decoded = body::decode(bytes, negotiate::encoding(call.headers)?).map_err(|error| {
+        create::unrecognized(call, &format!("{}{}", create::UNREADABLE, error.kubernetes()), bytes)
+    })?;
+    create::check_type_fields(call, &decoded.value, bytes)?;
+    match (call.action.verb, call.action.subresource) {
+        ("create", "") if !call.entry.kind.is_stored() => {
+            negotiate::only_as_it_is(call.form)?;
+            reviews::review(call, decoded)
+        }
+        ("create", "") => {
+            let shown = create::create(call, decoded).await?;
+            written(call, 201, &shown).await
+        }
+        ("create", "binding") => {
+            subresources::check_posted(call, &mut decoded, "Binding")?;
+            subresources::bind(call, &decoded).await
+        }
+        ("create", "token") => {
+            subresources::check_posted(call, &mut decoded, "TokenRequest")?;
+            token_request::request(call, decoded.value)
+        }
+        ("create", "eviction") => {
+            subresources::check_posted(call, &mut decoded, "Eviction")?;
+            subresources::evict(call, &decoded).await
+        }
+        ("update", "finalize") => subresources::finalize(call, decoded).await,
+        ("update", "" | "status") => {
+            let (shown, is_new) = update::update(call, decoded).await?;
+            written(call, if is_new { 201 } else { 200 }, &shown).await
+        }
+        _ => Err(subresources::unsupported(call)),
+    }
+}
+
+/// Answers a write. If it wrote a CustomResourceDefinition, updates the catalog first.
+async fn written(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body>, Refusal> {
+    if let Shown::Stored(record) = shown
+        && is_definition(call)
+    {
+        definitions::follow(call.server, record).await.map_err(status::internal)?;
+    }
+    reply::object(call, code, shown)
+}
+
+fn is_definition(call: &Call<'_>) -> bool {
+    call.entry.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+}
+
+/// Starts to delete the objects of a CustomResourceDefinition that is marked for deletion.
+fn clean_up_definition(call: &Call<'_>, name: &str) {
+    if !is_definition(call) {
+        return;
+    }
+    let key = Key::new(None, name);
+    let is_marked = call
+        .server
+        .store
+        .get(&call.entry.resource, &key)
+        .is_some_and(|record| !record.value["metadata"]["deletionTimestamp"].is_null());
+    if is_marked {
+        tokio::spawn(definitions::clean_up(call.server.clone(), name.to_owned()));
+    }
+}
+
+fn delete_options(call: &Call<'_>, bytes: &Bytes) -> Result<delete::Options, Refusal> {
+    let body = if bytes.is_empty() {
+        None
+    } else {
+        let decoded = body::decode(bytes, negotiate::encoding(call.headers)?);
+        Some(decoded.map_err(|error| status::bad_request(error.to_string()))?.value)
+    };
+    delete::Options::parse(call, body.as_ref())
+}
+
+fn with_warnings(call: &Call<'_>, mut answer: Response<Body>) -> Response<Body> {
+    let warnings = call.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+    for warning in warnings.iter() {
+        if let Some(value) = reply::warning(warning) {
+            answer.headers_mut().append(http::header::WARNING, value);
+        }
+    }
+    answer
+}
+
+/// The namespaces that always exist (`pkg/controlplane/controller/systemnamespaces`).
+pub const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// Returns the resource `namespaces`.
+pub fn namespaces() -> Resource {
+    Resource::new("", "namespaces")
+}

@@ -1,0 +1,159 @@
+//! Reviews, which are answered but not stored: SelfSubjectReview, access reviews, TokenReview.
+//!
+//! Rules: `pkg/registry/authorization`, `pkg/apis/authorization/validation`, `pkg/registry/authentication`.
+//! The answers come from [`super::auth`], which also decides about requests.
+
+use http::Response;
+use serde_json::{Value, json};
+
+use super::auth::UserInfo;
+use super::body::Decoded;
+use super::call::Call;
+use super::reply::{self, Body};
+use super::rules;
+use super::status::{self, About, Refusal};
+use objects::access::{Ask, Rule};
+
+/// Handles a POST of a review.
+///
+/// # Errors
+/// 400 and 422 for an invalid review; 501 for an unsupported kind.
+pub fn review(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refusal> {
+    let mut value = decoded.value;
+    super::create::check_type(call, &mut value)?;
+    let validation = call.query.field_validation;
+    let warnings = rules::drop_unknown(&call.entry.kind, &mut value, &decoded.duplicates, validation)?;
+    warnings.into_iter().for_each(|warning| call.warn(warning));
+    let status = match call.entry.kind.kind.as_str() {
+        "SelfSubjectReview" => json!({"userInfo": user_value(&call.user)}),
+        "TokenReview" => token(call, &value["spec"]),
+        kind @ ("SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview") => {
+            check(call, kind, &value["spec"])?;
+            let user =
+                if kind == "SelfSubjectAccessReview" { call.user.clone() } else { subject(&value["spec"]) };
+            access(call, &user, &value["spec"])
+        }
+        "SelfSubjectRulesReview" => rules_of(call, &value["spec"])?,
+        other => return Err(status::not_implemented(other)),
+    };
+    if value["metadata"].is_null() {
+        value["metadata"] = json!({});
+    }
+    value["status"] = status;
+    Ok(reply::json_value(201, &value))
+}
+
+/// Formats a user as in reviews (`authentication/v1.UserInfo`).
+pub fn user_value(user: &UserInfo) -> Value {
+    let mut value = json!({"username": user.name, "groups": user.groups});
+    if !user.uid.is_empty() {
+        value["uid"] = user.uid.as_str().into();
+    }
+    if !user.extra.is_empty() {
+        value["extra"] = json!(user.extra);
+    }
+    value
+}
+
+fn token(call: &Call<'_>, spec: &Value) -> Value {
+    let token = spec["token"].as_str().unwrap_or_default();
+    let audiences = list(&spec["audiences"]);
+    match call.server.identities.of_token(&call.server.store, token, &audiences, call.now) {
+        Some(found) => {
+            json!({"authenticated": true, "user": user_value(&found.user), "audiences": found.audiences})
+        }
+        None => json!({"user": {}, "error": "[invalid bearer token]"}),
+    }
+}
+
+fn list(value: &Value) -> Vec<String> {
+    let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+/// Rejects an access review with no question or two (`pkg/apis/authorization/validation/validation.go`).
+fn check(call: &Call<'_>, kind: &str, spec: &Value) -> Result<(), Refusal> {
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let invalid = |field: &str, given: &str, why: &str| {
+        let causes =
+            [("FieldValueInvalid".to_owned(), format!("Invalid value: {given}: {why}"), field.to_owned())];
+        Err(status::invalid(About { group: "authorization.k8s.io", resource: "", name: "" }, &causes))
+    };
+    if kind != "SelfSubjectAccessReview"
+        && spec["user"].as_str().unwrap_or_default().is_empty()
+        && spec["groups"].as_array().is_none_or(Vec::is_empty)
+    {
+        return invalid("spec.user", "\"\"", "at least one of user or group must be specified");
+    }
+    if resource.is_object() && path.is_object() {
+        let why = "cannot be specified in combination with resourceAttributes";
+        return invalid("spec.nonResourceAttributes", &path.to_string(), why);
+    }
+    if !resource.is_object() && !path.is_object() {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        return invalid("spec.resourceAttributes", "null", why);
+    }
+    if kind != "LocalSubjectAccessReview" {
+        return Ok(());
+    }
+    if path.is_object() {
+        let why = "disallowed on this kind of request";
+        return invalid("spec.nonResourceAttributes", &path.to_string(), why);
+    }
+    let given = resource["namespace"].as_str().unwrap_or_default();
+    if Some(given) != call.action.namespace {
+        return invalid(
+            "spec.resourceAttributes.namespace",
+            &format!("{given:?}"),
+            "must match metadata.namespace",
+        );
+    }
+    Ok(())
+}
+
+fn subject(spec: &Value) -> UserInfo {
+    let extra = spec["extra"].as_object().into_iter().flatten();
+    UserInfo {
+        name: spec["user"].as_str().unwrap_or_default().into(),
+        uid: spec["uid"].as_str().unwrap_or_default().into(),
+        groups: list(&spec["groups"]),
+        extra: extra.map(|(key, values)| (key.to_lowercase(), list(values))).collect(),
+    }
+}
+
+fn access(call: &Call<'_>, user: &UserInfo, spec: &Value) -> Value {
+    let (asked, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    let text = |field: &str| asked[field].as_str().unwrap_or_default();
+    let ask = if asked.is_object() {
+        Ask::Resource {
+            verb: text("verb"),
+            group: text("group"),
+            resource: text("resource"),
+            subresource: text("subresource"),
+            namespace: text("namespace"),
+            name: text("name"),
+        }
+    } else {
+        let text = |field: &str| path[field].as_str().unwrap_or_default();
+        Ask::Path { verb: text("verb"), path: text("path") }
+    };
+    let verdict = call.server.authority.decide(user, &ask);
+    let mut status = json!({"allowed": verdict.allowed});
+    if !verdict.reason.is_empty() {
+        status["reason"] = verdict.reason.into();
+    }
+    status
+}
+
+fn rules_of(call: &Call<'_>, spec: &Value) -> Result<Value, Refusal> {
+    let namespace = spec["namespace"].as_str().filter(|namespace| !namespace.is_empty());
+    let namespace = namespace.ok_or_else(|| status::bad_request("no namespace on request"))?;
+    let held = call.server.authority.held(&call.user, namespace);
+    let (paths, resources): (Vec<Rule>, Vec<Rule>) =
+        held.rules.into_iter().partition(|rule| !rule.non_resource_urls.is_empty());
+    let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    if !held.errors.is_empty() {
+        status["evaluationError"] = held.errors.join(", ").into();
+    }
+    Ok(status)
+}

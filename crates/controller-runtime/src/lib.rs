@@ -1,0 +1,48 @@
+//! What controllers are made of: informers ([`cache`], [`kinds`]), work queues ([`queue`]), event recorders ([`record`]),
+//! and the supervision of long-running tasks ([`supervision`]).
+//!
+//! Everything is an ordinary client of the API. Nothing here knows what a controller decides.
+
+pub mod cache;
+pub mod kinds;
+pub mod queue;
+pub mod record;
+pub mod supervision;
+
+/// Why a step failed. Every failed step is retried with exponential back-off.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API refused the request or did not answer.
+    #[error("{0}")]
+    Api(#[from] kube::Error),
+    /// An object could not be encoded as JSON.
+    #[error("cannot encode a request: {0}")]
+    Encode(#[source] serde_json::Error),
+}
+
+impl Error {
+    /// Returns the HTTP status code of a refusal.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api(error) => refusal(error),
+            Self::Encode(_) => None,
+        }
+    }
+}
+
+/// Returns the HTTP status code with which the API refused a request.
+pub fn refusal(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// Treats these status codes as success: the request is already fulfilled, or no longer matters.
+pub fn allow<T>(codes: &[u16], result: Result<T, kube::Error>) -> Result<(), Error> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(error) if refusal(&error).is_some_and(|code| codes.contains(&code)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,204 @@
+//! Node lifecycle: a node whose Lease is not renewed becomes Ready=Unknown and is tainted. Its pods are evicted when
+//! they no longer tolerate that.
+//!
+//! This process times renewals with its monotonic clock from when it sees them, so neither a jump of the wall clock nor
+//! a suspended machine loses a node. Nothing is polled: each node is checked when it changes and when its grace period
+//! ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use tokio::time::Instant;
+
+mod decide;
+
+use super::cache::{Cache, Key};
+use super::queue::{Queue, work};
+use super::record::{Note, Recorder};
+use super::{Error, allow};
+use crate::scheduler::snapshot::{has_ended, node_name};
+use controller_runtime::supervision::Scope;
+
+/// Responses that need no retry: the object is gone, or another has its name.
+const SETTLED: [u16; 2] = [404, 409];
+/// Nodes processed concurrently.
+const CONCURRENCY: usize = 8;
+/// The namespace of the nodes' Leases.
+const LEASES: &str = "kube-node-lease";
+
+/// The controller's dependencies.
+#[derive(Clone)]
+pub struct Hands {
+    /// The API.
+    pub client: Client,
+    /// Every node.
+    pub nodes: Cache<Node>,
+    /// Every pod.
+    pub pods: Cache<Pod>,
+    /// Every Lease.
+    pub leases: Cache<Lease>,
+    /// Records Events.
+    pub recorder: Recorder,
+    /// How long a node may be silent.
+    pub grace: Duration,
+}
+
+/// The last heartbeat of each node, and when it was seen.
+type Signs = Mutex<HashMap<String, (Option<Timestamp>, Instant)>>;
+
+/// Runs until the scope ends.
+pub async fn run(hands: Hands, scope: Scope) {
+    let queue: Arc<Queue<String>> = Arc::default();
+    let to = queue.clone();
+    hands.nodes.on_change(&scope.stop, move |change| {
+        if let Some(node) = change.latest() {
+            to.add(node.name_any());
+        }
+    });
+    let to = queue.clone();
+    hands.leases.on_change(&scope.stop, move |change| {
+        if let Some(lease) = change.latest().filter(|lease| lease.namespace().as_deref() == Some(LEASES)) {
+            to.add(lease.name_any());
+        }
+    });
+    let (to, nodes) = (queue.clone(), hands.nodes.clone());
+    hands.pods.on_change(&scope.stop, move |change| {
+        let arrived =
+            change.new.as_ref().filter(|_| change.old.as_ref().is_none_or(|o| node_name(o).is_none()));
+        if let Some(name) = arrived.and_then(|pod| node_name(pod))
+            && nodes.get(&Key::new("", name)).is_some_and(|node| evicts(&node))
+        {
+            to.add(name.to_owned());
+        }
+    });
+    hands.nodes.filled().await;
+    hands.pods.filled().await;
+    hands.leases.filled().await;
+    for node in hands.nodes.list() {
+        queue.add(node.name_any());
+    }
+    let signs = Signs::default();
+    work(queue, CONCURRENCY, scope, |name| step(&hands, &signs, name)).await;
+}
+
+fn evicts(node: &Node) -> bool {
+    node.spec.as_ref().and_then(|s| s.taints.as_ref()).into_iter().flatten().any(|t| t.effect == "NoExecute")
+}
+
+async fn step(hands: &Hands, signs: &Signs, name: String) -> Result<Option<Duration>, Error> {
+    let Some(node) = hands.nodes.get(&Key::new("", &name)) else {
+        signs.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+        return Ok(None);
+    };
+    let left = hands.grace.checked_sub(silence(hands, signs, &node)).filter(|left| !left.is_zero());
+    let mut node = node;
+    if left.is_none()
+        && let Some(conditions) = decide::lost_conditions(&node, Timestamp::now())
+    {
+        node = lose(hands, &node, conditions).await?;
+    }
+    if let Some(taints) = decide::taints(&node, Timestamp::now()) {
+        node = write_taints(hands, &node, taints).await?;
+    }
+    let next_eviction = if evicts(&node) { evict(hands, &node).await? } else { None };
+    Ok([left, next_eviction].into_iter().flatten().min())
+}
+
+/// Returns how long the node has been silent.
+fn silence(hands: &Hands, signs: &Signs, node: &Node) -> Duration {
+    let name = node.name_any();
+    let lease = hands.leases.get(&Key::new(LEASES, &name));
+    let renewed = lease.and_then(|l| Some(l.spec.as_ref()?.renew_time.as_ref()?.0));
+    let conditions = node.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    let ready = conditions.iter().find(|c| c.type_ == "Ready");
+    let sign = renewed.or_else(|| Some(ready?.last_heartbeat_time.as_ref()?.0));
+    let mut signs = signs.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = Instant::now();
+    let known = signs.entry(name).or_insert((sign, now));
+    if known.0 != sign {
+        *known = (sign, now);
+    }
+    now - known.1
+}
+
+async fn lose(
+    hands: &Hands,
+    node: &Node,
+    conditions: Vec<k8s_openapi::api::core::v1::NodeCondition>,
+) -> Result<Arc<Node>, Error> {
+    let mut next = node.clone();
+    next.status.get_or_insert_default().conditions = Some(conditions);
+    let api: Api<Node> = Api::all(hands.client.clone());
+    let written = api.replace_status(&node.name_any(), &PostParams::default(), &next).await?;
+    hands.nodes.learn(written.clone());
+    let message = format!("Node {} status is now: NodeNotReady", node.name_any());
+    hands.recorder.note(node, Note::normal("NodeNotReady", message));
+    for pod in pods_on(hands, &node.name_any()) {
+        let api: Api<Pod> = Api::namespaced(hands.client.clone(), &pod.namespace().unwrap_or_default());
+        let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions":
+            [{"type": "Ready", "status": "False", "lastTransitionTime": Timestamp::now().to_string()}]}});
+        allow(
+            &SETTLED,
+            api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await,
+        )?;
+        hands.recorder.note(pod.as_ref(), Note::warning("NodeNotReady", "Node is not ready"));
+    }
+    Ok(Arc::new(written))
+}
+
+fn pods_on(hands: &Hands, node: &str) -> Vec<Arc<Pod>> {
+    hands.pods.list().into_iter().filter(|pod| node_name(pod) == Some(node) && !has_ended(pod)).collect()
+}
+
+async fn write_taints(
+    hands: &Hands,
+    node: &Node,
+    taints: Vec<k8s_openapi::api::core::v1::Taint>,
+) -> Result<Arc<Node>, Error> {
+    let mut next = node.clone();
+    next.spec.get_or_insert_default().taints = Some(taints).filter(|list| !list.is_empty());
+    let api: Api<Node> = Api::all(hands.client.clone());
+    let written = api.replace(&node.name_any(), &PostParams::default(), &next).await?;
+    hands.nodes.learn(written.clone());
+    Ok(Arc::new(written))
+}
+
+/// Evicts the pods whose time on the node is over. Returns the time until the next eviction.
+async fn evict(hands: &Hands, node: &Node) -> Result<Option<Duration>, Error> {
+    let mut next: Option<Duration> = None;
+    for pod in pods_on(hands, &node.name_any()) {
+        if pod.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        match decide::eviction(&pod, node, Timestamp::now()) {
+            None => {}
+            Some(left) if !left.is_zero() => next = Some(next.map_or(left, |known| known.min(left))),
+            Some(_) => remove(hands, &pod).await?,
+        }
+    }
+    Ok(next)
+}
+
+async fn remove(hands: &Hands, pod: &Pod) -> Result<(), Error> {
+    let namespace = pod.namespace().unwrap_or_default();
+    let message = format!("Marking for deletion Pod {namespace}/{}", pod.name_any());
+    hands.recorder.note(pod, Note::normal("TaintManagerEviction", message));
+    let api: Api<Pod> = Api::namespaced(hands.client.clone(), &namespace);
+    let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [{"type": "DisruptionTarget",
+        "status": "True", "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deleting due to NoExecute taint",
+        "lastTransitionTime": Timestamp::now().to_string()}]}});
+    allow(
+        &SETTLED,
+        api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await,
+    )?;
+    let precondition = Preconditions { uid: pod.uid(), resource_version: None };
+    allow(&SETTLED, api.delete(&pod.name_any(), &DeleteParams::default().preconditions(precondition)).await)
+}

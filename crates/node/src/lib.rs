@@ -1,0 +1,660 @@
+//! The node: runs pods as local processes, with the semantics of a kubelet.
+//!
+//! It is an ordinary client of the API: it registers its nodes and watches the pods bound to them. Each pod has its own
+//! task ([`pod`]), which runs containers through the [`sandbox`] process and reports their state ([`status`]). The node
+//! never accesses the API server's store, and never touches the machine's own network or file system.
+
+mod covered;
+mod environment;
+mod events;
+mod gpus;
+mod hosts;
+mod logs;
+mod metrics;
+mod mode;
+mod pod;
+mod policy;
+mod power;
+mod register;
+mod services;
+mod status;
+mod streams;
+mod tokens;
+mod volumes;
+mod watching;
+
+pub mod sandbox;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use self::mode::{Mode, ModeChoice, ModeKind};
+pub use self::register::RENEWAL as HEARTBEAT;
+pub use self::sandbox::sandbox_main;
+pub use self::status::LIMITS_NOT_ENFORCED;
+pub use kubelet::{
+    ConnectRequest, ExecRequest, Kubelet, LogError, LogRequest, LogStream, NodeUsage, Process, StreamError,
+    StreamRequest,
+};
+
+use self::environment::{Facts, Variables};
+use self::events::Events;
+use self::hosts::Hosts;
+use self::logs::{RunLog, Wanted};
+use self::sandbox::client::{Sandbox, SandboxError};
+use self::sandbox::protocol::{Begin, User};
+use self::streams::LiveContainers;
+use controller_runtime::supervision::{Health, supervise};
+
+/// The user of containers that name none, if the caller is root and has no other id to offer. It must not belong to a
+/// person on any machine, or the container would get that account's shell, home and lock (sshd refuses a locked
+/// account).
+const DEFAULT_UID: u32 = 65532;
+/// The node's address in pods' status. The machine's real addresses are not exposed.
+const HOST_IP: &str = "127.0.0.1";
+/// The search path for programs if the caller has no `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Runs of a container whose logs are kept: the current one and the previous one.
+const KEPT_RUNS: usize = 2;
+/// The most bytes read of a local environment's `etc/environment`.
+const MAX_ENVIRONMENT_BYTES: u64 = 64 * 1024;
+
+/// The configuration of a node.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// The directory for volumes, logs and the like. It must exist and be private to the caller.
+    pub state: PathBuf,
+    /// The directory that holds the files of volume claims.
+    pub claims: PathBuf,
+    /// Folders of the cluster that are hidden from pods.
+    pub secret: Vec<PathBuf>,
+    /// Maps image names to local environments.
+    pub images: BTreeMap<String, PathBuf>,
+    /// The number of nodes that the machine poses as. Each has an equal share of it.
+    pub nodes: u32,
+    /// Simulated GPUs per node.
+    pub gpus: u32,
+    /// Time between two heartbeats.
+    pub heartbeat: std::time::Duration,
+    /// How pods are isolated.
+    pub mode: ModeChoice,
+    /// The command (argv) that runs this program into [`sandbox_main`].
+    pub sandbox_program: Vec<OsString>,
+    /// Records failures of the node's parts.
+    pub health: Health,
+}
+
+/// Why a node could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// Its directory cannot be used.
+    #[error("the node's directory {path}: {source}")]
+    State {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its sandbox process does not start, or the requested mode is not possible.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The API refused its registration.
+    #[error("the node could not be registered: {0}")]
+    Register(#[from] kube::Error),
+}
+
+/// A running node. [`NodeHandle::stop`] ends it and waits; dropping it ends it without waiting.
+pub struct NodeHandle {
+    node: Arc<LocalNode>,
+    api: Option<TcpListener>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl NodeHandle {
+    /// Returns how pods are isolated, and why not more strictly.
+    pub fn mode(&self) -> Mode {
+        self.node.mode.clone()
+    }
+
+    /// Returns the names under which the node is registered.
+    pub fn names(&self) -> &[String] {
+        &self.node.names
+    }
+
+    /// Returns the listener for API connections from the pods' own network. Only the first call returns it, and only if
+    /// pods have such a network.
+    pub fn take_api_listener(&mut self) -> Option<TcpListener> {
+        self.api.take()
+    }
+
+    /// Returns the kubelet API: logs, exec, attach, port forwarding and usage.
+    pub fn kubelet(&self) -> Arc<dyn Kubelet> {
+        Arc::clone(&self.node) as Arc<dyn Kubelet>
+    }
+
+    /// Ends the processes of all pods and returns when none is left. The API is not updated, because it ends too.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.node.sandbox.end().await;
+        self.tasks.wait().await;
+        let runtime = self.node.runtime.clone();
+        let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(runtime)).await;
+    }
+}
+
+impl Drop for NodeHandle {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// The logs of the last runs, oldest first, by pod uid and container name.
+type Logs = HashMap<(String, String), Vec<Arc<RunLog>>>;
+
+/// The state that all pods of the node share.
+pub struct LocalNode {
+    client: kube::Client,
+    sandbox: Sandbox,
+    mode: Mode,
+    names: Vec<String>,
+    gpus: u32,
+    heartbeat: std::time::Duration,
+    /// Nodes without power.
+    dark: Mutex<power::Dark>,
+    devices: Mutex<gpus::Devices>,
+    /// Notified when a node has power again and its heartbeat is due.
+    pulse: tokio::sync::Notify,
+    images: BTreeMap<String, PathBuf>,
+    /// Folders hidden from pods, with symbolic links resolved.
+    secret: Vec<PathBuf>,
+    /// The folder of the directories behind claims.
+    claims: PathBuf,
+    runtime: PathBuf,
+    log_folder: PathBuf,
+    host_ip: String,
+    facts: Facts,
+    hosts: Mutex<Hosts>,
+    /// Whether pods have a name server.
+    serves_names: bool,
+    /// Whether the API can be reached from pods.
+    serves_api: bool,
+    events: Events,
+    health: Health,
+    logs: Mutex<Logs>,
+    /// The containers that run now.
+    live: LiveContainers,
+    /// The number of processes that run beside containers for clients.
+    processes: AtomicUsize,
+    /// The pods that have a sandbox, by uid. The token is cancelled when the sandbox is removed.
+    sandboxes: Mutex<HashMap<String, CancellationToken>>,
+    /// Earlier usage samples of containers.
+    sampled: metrics::Sampled,
+    /// A reference to this node, for tasks that outlive the call that starts them.
+    own: Weak<LocalNode>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the node: its sandbox, its registration and its watch. Returns when the node is registered.
+///
+/// # Errors
+/// See [`NodeError`]. Nothing is left running then.
+pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandle, NodeError> {
+    let runtime = options.state.join("run");
+    let unusable = |source| NodeError::State { path: runtime.clone(), source };
+    for folder in ["hosts", "pods", "registry"] {
+        std::fs::create_dir_all(runtime.join(folder)).map_err(unusable)?;
+    }
+    let runtime = runtime.canonicalize().map_err(unusable)?;
+    let cgroup =
+        format!("odh-{}", &format!("{:x}", Sha256::digest(runtime.as_os_str().as_encoded_bytes()))[..12]);
+    let secret: Vec<PathBuf> =
+        options.secret.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    let images: BTreeMap<String, PathBuf> = options
+        .images
+        .into_iter()
+        .map(|(name, folder)| (name, std::path::absolute(&folder).unwrap_or(folder)))
+        .collect();
+    let claims = std::path::absolute(&options.claims).unwrap_or_else(|_| options.claims.clone());
+    let covered = covered::covered(&covered::Machine::look(), secret.clone(), &images);
+    let begin = Begin { mode: options.mode, runtime: runtime.clone(), cgroup, covered };
+    let (sandbox, mode) = Sandbox::begin(&options.sandbox_program, begin).await?;
+    // Without a name server, pods are still found through hosts files.
+    let isolates = mode.kind.isolates();
+    let sockets = opened(isolates, services::listen(&sandbox), "pods have no name server").await;
+    let api = opened(isolates, services::listen_for_api(&sandbox), "pods cannot reach the API").await;
+    let tasks = TaskTracker::new();
+    let (events, writer) = Events::new(client.clone());
+    let node = Arc::new_cyclic(|own| LocalNode {
+        client,
+        sandbox,
+        mode,
+        names: (0..options.nodes.max(1)).map(|number| format!("node-{number}")).collect(),
+        gpus: options.gpus,
+        heartbeat: options.heartbeat,
+        dark: Mutex::default(),
+        devices: Mutex::default(),
+        pulse: tokio::sync::Notify::new(),
+        images,
+        secret,
+        claims,
+        hosts: Mutex::new(Hosts::new(runtime.join("hosts"))),
+        serves_names: sockets.is_some(),
+        serves_api: api.is_some(),
+        log_folder: options.state.join("logs"),
+        runtime,
+        host_ip: HOST_IP.to_owned(),
+        facts: register::machine_facts(HOST_IP, options.nodes.max(1)),
+        events,
+        health: options.health.clone(),
+        logs: Mutex::default(),
+        live: LiveContainers::default(),
+        processes: AtomicUsize::new(0),
+        sandboxes: Mutex::default(),
+        sampled: metrics::Sampled::default(),
+        own: own.clone(),
+    });
+    let stop = CancellationToken::new();
+    if let Err(error) = register::register(&node).await {
+        node.sandbox.end().await;
+        return Err(error.into());
+    }
+    start_parts(&node, writer, sockets, &tasks, &stop);
+    Ok(NodeHandle { node, api, stop, tasks })
+}
+
+/// Starts the tasks that run as long as the node.
+fn start_parts(
+    node: &Arc<LocalNode>,
+    writer: events::Writer,
+    sockets: Option<services::dns::Sockets>,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) {
+    let sockets = sockets.map(Arc::new);
+    let (pods, all, followed) = (tasks.clone(), stop.clone(), watching::Followed::default());
+    let parts: [(&'static str, Part); 6] = [
+        ("node: events", Box::new(move |_, _| Box::pin(writer.clone().write_all()))),
+        ("node: heartbeat", Box::new(|node, _| Box::pin(register::heartbeat(node)))),
+        ("node: network policies", Box::new(|node, stop| Box::pin(policy::enforce(node, stop)))),
+        ("node: services", Box::new(move |node, stop| Box::pin(services::keep(node, sockets.clone(), stop)))),
+        ("node: metrics", Box::new(|node, _| Box::pin(metrics::sample(node)))),
+        (
+            "node: pods",
+            Box::new(move |node, _| {
+                Box::pin(watching::follow_pods(node, pods.clone(), all.clone(), followed.clone()))
+            }),
+        ),
+    ];
+    for (name, part) in parts {
+        let (node, stop) = (Arc::clone(node), stop.clone());
+        tasks.spawn(async move {
+            supervise(name, &node.health, &stop, |scope| {
+                let work = part(Arc::clone(&node), scope.stop.clone());
+                async move {
+                    let _: Option<()> = scope.stop.run_until_cancelled(work).await;
+                }
+            })
+            .await;
+        });
+    }
+}
+
+/// A task that runs as long as the node, until its token is cancelled.
+type Part = Box<dyn Fn(Arc<LocalNode>, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Awaits something to open in the pods' own network. Returns `None` if pods have no such network or opening fails;
+/// pods then run without it.
+async fn opened<T, E: std::fmt::Display>(
+    isolates: bool,
+    opening: impl Future<Output = Result<T, E>>,
+    lack: &str,
+) -> Option<T> {
+    if !isolates {
+        return None;
+    }
+    opening.await.map_err(|why| tracing::warn!(%why, "{lack}")).ok()
+}
+
+/// Returns the command of a container that names none, as an image's `ENTRYPOINT`: the lines of the local environment's
+/// file `etc/entrypoint`, with `${DIR}` replaced by its own folder.
+fn entry_of(directory: &Path) -> Vec<String> {
+    use std::io::Read as _;
+    let Ok(file) = std::fs::File::open(directory.join("etc/entrypoint")) else { return Vec::new() };
+    let mut text = String::new();
+    match file.take(MAX_ENVIRONMENT_BYTES).read_to_string(&mut text) {
+        Ok(_) => {
+            let own = directory.display().to_string();
+            text.lines().filter(|line| !line.is_empty()).map(|line| line.replace("${DIR}", &own)).collect()
+        }
+        Err(error) => {
+            tracing::warn!(directory = %directory.display(), %error, "the local environment's entrypoint cannot be read");
+            Vec::new()
+        }
+    }
+}
+
+/// Returns the absolute entries of the node's own `PATH`.
+fn own_path() -> Vec<String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':').filter(|entry| entry.starts_with('/')).map(str::to_owned).collect()
+}
+
+/// Returns the variables of a local environment; empty if the file is missing or too large.
+fn brought_by(directory: &Path) -> Vec<(String, String)> {
+    use std::io::Read as _;
+    let Ok(file) = std::fs::File::open(directory.join("etc/environment")) else { return Vec::new() };
+    let mut text = String::new();
+    match file.take(MAX_ENVIRONMENT_BYTES).read_to_string(&mut text) {
+        Ok(_) => environment::of_local_environment(&text, &directory.display().to_string()),
+        Err(error) => {
+            tracing::warn!(directory = %directory.display(), %error, "the local environment's variables cannot be read");
+            Vec::new()
+        }
+    }
+}
+
+/// Returns an image's name without tag and digest.
+fn repository_of(image: &str) -> &str {
+    let name = image.split('@').next().unwrap_or(image);
+    let last = name.rfind('/').map_or(0, |slash| slash + 1);
+    name[last..].find(':').map_or(name, |colon| &name[..last + colon])
+}
+
+impl LocalNode {
+    /// Returns the local environment mapped to an image name.
+    fn environment_of(&self, image: &str) -> Option<&PathBuf> {
+        // A name without a tag means the tag `latest`.
+        let untagged = || image.strip_suffix(":latest").and_then(|name| self.images.get(name));
+        let tagged = || self.images.get(&format!("{image}:latest"));
+        self.images.get(image).or_else(untagged).or_else(tagged)
+    }
+
+    /// Returns the folders in which containers find programs besides the machine's usual ones: the local environments
+    /// of all images, since one may use what another provides, and the node's own `PATH`. Contains only existing
+    /// folders, parents before children.
+    fn program_folders(&self) -> BTreeSet<PathBuf> {
+        let environments = self.images.values().cloned();
+        environments
+            .chain(own_path().into_iter().map(PathBuf::from))
+            .filter(|folder| folder.is_dir())
+            .collect()
+    }
+
+    /// Returns why the image cannot be pulled: its repository is mapped, but under other tags only. The tag is then a
+    /// typo, or an image that was not provided. Returns `None` for repositories that are not mapped at all.
+    fn pull_fault(&self, image: &str) -> Option<String> {
+        if self.environment_of(image).is_some() {
+            return None;
+        }
+        let repository = repository_of(image);
+        let known: Vec<&str> = self
+            .images
+            .keys()
+            .map(String::as_str)
+            .filter(|known| repository_of(known) == repository)
+            .collect();
+        (!known.is_empty()).then(|| {
+            format!("manifest unknown: nothing is pulled here, and of it there is only {}", known.join(", "))
+        })
+    }
+
+    /// Returns the command of a container of this image that names none.
+    fn entry(&self, image: &str) -> Vec<String> {
+        self.environment_of(image).map(|directory| entry_of(directory)).unwrap_or_default()
+    }
+
+    /// Returns a container's `imageID`. It has no digest, because nothing was pulled.
+    fn image_id(&self, image: &str) -> String {
+        match self.environment_of(image) {
+            Some(directory) => format!("local:{}", directory.display()),
+            None => "local:/".to_owned(),
+        }
+    }
+
+    fn tell_environment(&self, pod: &Pod, container: &Container, restarts: i32) {
+        if restarts > 0 {
+            return;
+        }
+        let image = container.image.as_deref().unwrap_or_default();
+        let message = match self.environment_of(image) {
+            Some(directory) => {
+                format!(
+                    "No image was pulled: {image:?} is mapped to the local environment {}",
+                    directory.display()
+                )
+            }
+            None => {
+                format!("No image was pulled: {image:?} is not mapped, the machine's own file system is used")
+            }
+        };
+        self.events.normal(pod, Some(&container.name), "LocalEnvironment", message);
+        let devices = self.devices_of(pod, container);
+        if !devices.is_empty() {
+            let message =
+                format!("nvidia.com/gpu is simulated, no device is there: CUDA_VISIBLE_DEVICES={devices}");
+            self.events.normal(pod, Some(&container.name), "SimulatedGpus", message);
+        }
+    }
+
+    /// Returns the user of a container that names none.
+    fn default_user(&self) -> User {
+        let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+        match self.mode.kind {
+            ModeKind::Rootless if uid == 0 => User { uid: DEFAULT_UID, gid: DEFAULT_UID, groups: Vec::new() },
+            _ => User { uid, gid, groups: Vec::new() },
+        }
+    }
+
+    /// Returns the group that owns the pod's volumes, if this node may change owners.
+    fn owner_group(&self, spec: &PodSpec) -> Option<u32> {
+        let group = spec.security_context.as_ref().and_then(|context| context.fs_group);
+        group.and_then(|group| u32::try_from(group).ok()).filter(|_| self.mode.kind == ModeKind::Root)
+    }
+
+    /// Returns the variables that an image would set. Of the caller's environment, only `LANG` and `PATH` are passed
+    /// on.
+    fn base_variables(&self, pod: &Pod, container: &Container, user: &User, temporary: &Path) -> Variables {
+        let mut variables = Variables::default();
+        let mut path = own_path();
+        if path.is_empty() {
+            path = DEFAULT_PATH.split(':').map(str::to_owned).collect();
+        }
+        let directory = self.environment_of(container.image.as_deref().unwrap_or_default());
+        if let Some(directory) = directory {
+            path.insert(0, directory.join("bin").display().to_string());
+        }
+        variables.set("PATH", path.join(":"));
+        for (name, value) in directory.map(|directory| brought_by(directory)).unwrap_or_default() {
+            variables.set(&name, value);
+        }
+        variables.set("HOSTNAME", pod::hostname(pod));
+        if let Ok(language) = std::env::var("LANG") {
+            variables.set("LANG", language);
+        }
+        if self.serves_api {
+            for (name, value) in services::api_variables() {
+                variables.set(name, value);
+            }
+        }
+        let devices = self.devices_of(pod, container);
+        if !devices.is_empty() {
+            variables.set("NVIDIA_VISIBLE_DEVICES", &devices);
+            variables.set("CUDA_VISIBLE_DEVICES", devices);
+        }
+        if user.uid == 0 {
+            // An image made for root would set these.
+            variables.set("OMPI_ALLOW_RUN_AS_ROOT", "1");
+            variables.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        }
+        if !self.mode.kind.isolates() {
+            // Daemons here share the machine's name. Open MPI 5 takes some of them for one node's, and not the same
+            // ones on each rank. In its hierarchical collectives the ranks then wait for each other forever.
+            variables.set("OMPI_MCA_coll", "^han");
+            variables.set("ODH_LAUNCH_REGISTRY", self.registry(pod).display().to_string());
+            variables.set("ODH_POD_NAME", pod::hostname(pod));
+            variables.set("TMPDIR", temporary.display().to_string());
+            // Ranks of two pods have the same host name here, so Open MPI would use shared memory between them, but its
+            // files are in two different folders. It must use the network between all ranks.
+            variables.set("OMPI_MCA_pml", "ob1");
+            variables.set("OMPI_MCA_btl", "tcp,self");
+        }
+        variables
+    }
+
+    /// Returns the container's simulated GPUs as `CUDA_VISIBLE_DEVICES`; empty if it has none.
+    fn devices_of(&self, pod: &Pod, container: &Container) -> String {
+        let (Some(spec), Some(uid)) = (pod.spec.as_ref(), pod.metadata.uid.as_deref()) else {
+            return String::new();
+        };
+        let node = spec.node_name.as_deref().unwrap_or_default();
+        let numbers = lock(&self.devices).of(node, self.gpus, uid, spec, &container.name);
+        numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    /// Plain mode: returns the directory where the namespace's launch agents publish their listening addresses.
+    fn registry(&self, pod: &Pod) -> PathBuf {
+        let folder =
+            self.runtime.join("registry").join(pod.metadata.namespace.as_deref().unwrap_or_default());
+        let _ = std::fs::create_dir_all(&folder);
+        folder
+    }
+
+    /// Returns the folder of everything that lives as long as a pod's containers.
+    fn pod_folder(&self, uid: &str) -> PathBuf {
+        self.runtime.join("pods").join(uid)
+    }
+
+    fn pod_log_folder(&self, pod: &Pod) -> PathBuf {
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let meta = &pod.metadata;
+        self.log_folder_of(&text(&meta.namespace), &text(&meta.name), &text(&meta.uid))
+    }
+
+    fn log_folder_of(&self, namespace: &str, pod: &str, uid: &str) -> PathBuf {
+        self.log_folder.join(format!("{namespace}_{pod}_{uid}"))
+    }
+
+    fn begin_log(&self, pod: &Pod, container: &str, restarts: i32) -> io::Result<Arc<RunLog>> {
+        let folder = self.pod_log_folder(pod).join(container);
+        let key = (pod.metadata.uid.clone().unwrap_or_default(), container.to_owned());
+        // Runs before this node's start are known only from their files.
+        let known = lock(&self.logs).contains_key(&key);
+        let before = if known { Vec::new() } else { RunLog::recall(&folder, KEPT_RUNS) };
+        let log = RunLog::create(folder.join(format!("{restarts}.log")))?;
+        let mut logs = lock(&self.logs);
+        let runs = logs.entry(key).or_insert_with(|| before);
+        runs.push(Arc::clone(&log));
+        if runs.len() > KEPT_RUNS {
+            runs.remove(0).remove();
+        }
+        Ok(log)
+    }
+
+    fn forget_logs(&self, pod: &Pod) {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        lock(&self.logs).retain(|(owner, _), _| *owner != uid);
+        let _ = std::fs::remove_dir_all(self.pod_log_folder(pod));
+        let _ = std::fs::remove_file(self.registry(pod).join(pod::hostname(pod)));
+    }
+}
+
+impl Kubelet for LocalNode {
+    fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        let LogRequest {
+            namespace,
+            pod,
+            uid,
+            container,
+            follow,
+            tail_lines,
+            since,
+            timestamps,
+            previous,
+            limit_bytes,
+        } = request;
+        let folder = self.log_folder_of(&namespace, &pod, &uid).join(&container);
+        let known = lock(&self.logs).get(&(uid, container.clone())).cloned();
+        let runs = known.unwrap_or_else(|| RunLog::recall(&folder, KEPT_RUNS));
+        let wanted = Wanted { follow, tail_lines, since, timestamps, limit_bytes };
+        let outcome = if previous {
+            let run = runs.len().checked_sub(2).and_then(|index| runs.get(index)).cloned();
+            run.ok_or_else(|| {
+                LogError::NotFound(format!(
+                    "previous terminated container {container:?} in pod {pod:?} not found"
+                ))
+            })
+        } else {
+            runs.last().cloned().ok_or_else(|| {
+                LogError::NotReady(format!(
+                    "container {container:?} in pod {pod:?} is waiting to start: ContainerCreating"
+                ))
+            })
+        };
+        Box::pin(async move { Ok(outcome?.read(wanted)?) })
+    }
+
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'static, Result<Process, StreamError>> {
+        let node = self.own.upgrade();
+        Box::pin(async move {
+            let node = node.ok_or_else(|| StreamError::Start("the node is ending".to_owned()))?;
+            node.exec_for(request).await
+        })
+    }
+
+    fn attach(&self, request: StreamRequest) -> BoxFuture<'_, Result<Process, StreamError>> {
+        Box::pin(async move { self.attach_to(&request) })
+    }
+
+    fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<tokio::net::TcpStream, StreamError>> {
+        Box::pin(self.connect_to(request))
+    }
+
+    fn usage(&self, node: &str) -> BoxFuture<'_, Option<NodeUsage>> {
+        let node = node.to_owned();
+        Box::pin(async move { self.usage_of(&node).await })
+    }
+
+    fn pod_ended(&self, uid: &str) -> BoxFuture<'static, ()> {
+        let sandbox = lock(&self.sandboxes).get(uid).cloned();
+        Box::pin(async move {
+            if let Some(sandbox) = sandbox {
+                sandbox.cancelled().await;
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::repository_of;
+
+    #[test]
+    fn a_repository_is_an_image_without_its_tag() {
+        for (image, repository) in [
+            ("train", "train"),
+            ("train:1", "train"),
+            ("host:5000/team/train", "host:5000/team/train"),
+            ("host:5000/team/train:1", "host:5000/team/train"),
+            ("quay.io/train@sha256:abc", "quay.io/train"),
+            ("quay.io/train:1@sha256:abc", "quay.io/train"),
+        ] {
+            assert_eq!(repository_of(image), repository, "{image}");
+        }
+    }
+}
