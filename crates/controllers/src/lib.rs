@@ -25,7 +25,6 @@ mod aggregation;
 mod deployment;
 mod disruption;
 mod endpoints;
-mod event_expiry;
 mod finished;
 mod garbage;
 mod job;
@@ -261,18 +260,13 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     );
 }
 
-/// Runs the controllers that delete expired objects: finished Jobs and Events.
+/// Runs the controller that deletes finished Jobs.
 async fn expire(clients: &Clients, watches: &Watches, health: &Health, stop: &CancellationToken) {
     let finished = clients.account("ttl-after-finished-controller");
-    let events = clients.account("event-expiry-controller");
-    tokio::join!(
-        supervise("ttl-after-finished-controller", health, stop, |scope| {
-            finished::run(finished.clone(), watches.jobs.clone(), scope)
-        }),
-        supervise("event-expiry-controller", health, stop, |scope| {
-            event_expiry::run(events.clone(), scope)
-        }),
-    );
+    supervise("ttl-after-finished-controller", health, stop, |scope| {
+        finished::run(finished.clone(), watches.jobs.clone(), scope)
+    })
+    .await;
 }
 
 /// Runs the controllers of Deployments, ReplicaSets and ReplicationControllers.
