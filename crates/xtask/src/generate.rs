@@ -1,4 +1,4 @@
-//! Generated files: the tests that compare them also write them.
+//! Generated files: the tests named `generated_…`, of any crate, compare them and also write them.
 
 use crate::steps::{self, Stop};
 
@@ -11,9 +11,6 @@ pub enum Write {
     Compare,
 }
 
-/// Crates with tests named `generated_…`, each of which compares or writes a committed file.
-const OWNERS: &[&str] = &["api", "cli", "conformance"];
-
 /// Writes or compares every generated file.
 pub fn run(write: Write) -> Result<(), Stop> {
     steps::step(if write == Write::Anew {
@@ -22,11 +19,7 @@ pub fn run(write: Write) -> Result<(), Stop> {
         "Comparing the generated files"
     });
     let mut command = steps::cargo_command();
-    command.args(["test", "--quiet"]);
-    for owner in OWNERS {
-        command.args(["--package", owner]);
-    }
-    command.arg("generated_");
+    command.args(["test", "--quiet", "--workspace", "generated_"]);
     if write == Write::Anew {
         command.env("UPDATE", "1");
     }
