@@ -12,9 +12,6 @@ use plan::{Explanation, Situation, Told, kept};
 
 use crate::{Error, Kind, describe, list, page, queue, view};
 
-/// The resource that counts NVIDIA's GPUs.
-const GPU: &str = "nvidia.com/gpu";
-
 /// Explains the state of a job.
 ///
 /// # Errors
@@ -54,8 +51,7 @@ fn told(object: &DynamicObject, events: &[k8s_openapi::api::core::v1::Event]) ->
 fn is_short_of_gpus(pods: &[Pod]) -> bool {
     let conditions = pods.iter().filter_map(|pod| pod.status.as_ref()?.conditions.as_ref()).flatten();
     conditions.into_iter().any(|condition| {
-        condition.type_ == "PodScheduled"
-            && condition.message.as_deref().is_some_and(|text| text.contains(GPU))
+        plan::reports_too_few_gpus(&condition.type_, &condition.status, condition.message.as_deref())
     })
 }
 

@@ -14,16 +14,18 @@ use kube::api::{Api, DeleteParams, Patch as KubePatch, PatchParams, PostParams, 
 use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use plan::kept::{Job, Pod};
-use plan::{ApplyFailure, Change, Child, ChildKind, Patch, PodGroup, SecretSeen, Target, ValidJob};
+use plan::{ApplyFailure, Change, Child, ChildKind, KeyPair, Patch, PodGroup, SecretSeen, Target, ValidJob};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::context::Context;
 use crate::error::{Class, Error, classify};
+use crate::keys::new_key_pair;
 use crate::memory::Made;
-use crate::observe::{is_controlled_by, secret_state};
+use crate::observe::secret_state;
+use crate::owned::is_controlled_by;
 use crate::pod_groups;
-use crate::run::Context;
 
 /// What became of a plan's changes.
 #[derive(Default)]
@@ -123,6 +125,7 @@ pub(crate) async fn remove(context: &Context, job: &ValidJob) -> Result<(), Erro
 enum Failed {
     Request(kube::Error),
     Foreign,
+    Key(Error),
 }
 
 impl From<kube::Error> for Failed {
@@ -132,19 +135,12 @@ impl From<kube::Error> for Failed {
 }
 
 async fn write(context: &Context, job: &ValidJob, change: &Change) -> Result<(), (ApplyFailure, Class)> {
-    // Closed only by dropping the context, which this holds.
-    let _permit = context.writes.acquire().await;
     let (kind, name) = match change {
         Change::Create(child) => (child.kind(), child.name()),
-        Change::Apply(patch) => (patch.kind, patch.name.as_str()),
+        Change::Patch(patch) => (patch.kind, patch.name.as_str()),
         Change::Delete(target) => (target.kind, target.name.as_str()),
     };
-    let outcome = match change {
-        Change::Create(child) => create(context, job, child).await,
-        Change::Apply(patch) => patch_child(context, job, patch).await,
-        Change::Delete(target) => delete_child(context, job, target).await,
-    };
-    outcome.map_err(|failed| {
+    make(context, job, change).await.map_err(|failed| {
         let (message, class, foreign) = match failed {
             Failed::Request(kube::Error::Api(status)) => {
                 let error = kube::Error::Api(status.clone());
@@ -154,6 +150,7 @@ async fn write(context: &Context, job: &ValidJob, change: &Change) -> Result<(),
             Failed::Foreign => {
                 ("an object of this name belongs to someone else".to_owned(), Class::Refused, true)
             }
+            Failed::Key(error) => (error.to_string(), error.class(), false),
         };
         let creating = matches!(change, Change::Create(_));
         let invalid = class == Class::Invalid;
@@ -162,6 +159,36 @@ async fn write(context: &Context, job: &ValidJob, change: &Change) -> Result<(),
         }
         (ApplyFailure { kind, name: name.to_owned(), foreign, creating, invalid, message }, class)
     })
+}
+
+/// Makes a change; a Secret's keys are made before the change takes one of the places of writes.
+async fn make(context: &Context, job: &ValidJob, change: &Change) -> Result<(), Failed> {
+    let with_keys = match change {
+        Change::Create(Child::Secret(secret)) => {
+            let data = Some(plan::key_data(&new_key(context).await?));
+            Some(Change::Create(Child::Secret(Box::new(Secret { data, ..(**secret).clone() }))))
+        }
+        Change::Patch(patch) if patch.kind == ChildKind::Secret => {
+            let body = json!({ "data": plan::key_data(&new_key(context).await?) });
+            Some(Change::Patch(Patch { body, ..patch.clone() }))
+        }
+        Change::Create(_) | Change::Patch(_) | Change::Delete(_) => None,
+    };
+    // Closed only by dropping the context, which this holds.
+    let _permit = context.writes.acquire().await;
+    match with_keys.as_ref().unwrap_or(change) {
+        Change::Create(child) => create(context, job, child).await,
+        Change::Patch(patch) => patch_child(context, job, patch).await,
+        Change::Delete(target) => delete_child(context, job, target).await,
+    }
+}
+
+/// Makes a key pair: milliseconds of arithmetic, many in a debug build. It must not run on a thread that others wait for, and
+/// only on few at once, because each has a heap of its own.
+async fn new_key(context: &Context) -> Result<KeyPair, Failed> {
+    let _turn = context.keys.acquire().await;
+    let made = tokio::task::spawn_blocking(new_key_pair).await;
+    made.map_err(|error| Error::Key(error.to_string())).flatten().map_err(Failed::Key)
 }
 
 async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), Failed> {

@@ -11,7 +11,7 @@ use plan::Notice;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::run::Context;
+use crate::context::Context;
 
 /// No more events of a job are remembered.
 const MOST_EVENTS: usize = 64;

@@ -14,9 +14,10 @@ use plan::diagnosis::failed_run;
 use plan::kept::Pod;
 use plan::{LauncherRun, Outlook, OutputSeen, Seen, ValidJob};
 
+use crate::context::Context;
 use crate::error::Error;
-use crate::observe::is_controlled_by;
-use crate::run::Context;
+use crate::memory::RunId;
+use crate::owned::is_controlled_by;
 
 /// The last lines that are read of a log; of such a log that they are too many bytes, fewer.
 const TAIL_LINES: i64 = 200;
@@ -33,9 +34,6 @@ const LOOKS: u32 = 10;
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// How often a launch agent's log is looked at for what it has to say of a call's end.
 const AGENT_LOOKS: u32 = 10;
-
-/// Which run of which container: the pod's UID, the container, and how often it had been started again before.
-pub(crate) type RunId = (String, String, i32);
 
 /// Whether what a pass needs of logs is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

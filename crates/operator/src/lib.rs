@@ -8,6 +8,7 @@
 mod apply;
 mod capacity;
 pub mod certificates;
+mod context;
 mod error;
 mod events;
 pub mod fence;
@@ -21,6 +22,7 @@ mod metrics;
 pub mod monitor;
 mod nodes;
 mod observe;
+mod owned;
 mod places;
 mod pod_groups;
 mod reconcile;
@@ -31,9 +33,10 @@ mod vitals;
 mod watch;
 pub mod webhook;
 
+pub use context::Settings;
 pub use error::{Class, Error};
 pub use health::{Health, Queue};
 pub use install::install_crd;
 pub use metrics::{Format, Metrics};
-pub use run::{Settings, operate, run};
+pub use run::{operate, run};
 pub use vitals::Vitals;

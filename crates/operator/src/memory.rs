@@ -13,10 +13,11 @@ use plan::diagnosis::failed_run;
 use plan::kept::{Job, Pod};
 use plan::{Annotations, ChildKind, LauncherRun, Notice, OutputSeen, PodGroup};
 
-use crate::launcher_log::RunId;
-
 /// How long a watch may lag behind a create before the object counts as deleted.
 pub(crate) const WATCH_LAG: Duration = Duration::from_secs(10);
+
+/// Which run of which container: the pod's UID, the container, and how often it had been started again before.
+pub(crate) type RunId = (String, String, i32);
 
 /// The memory of one job.
 #[derive(Default)]

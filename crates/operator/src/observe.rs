@@ -16,11 +16,12 @@ use plan::kept::{Job, Pod};
 use plan::{ChildKind, LauncherCreation, SecretSeen, Seen, ValidJob};
 use serde::de::DeserializeOwned;
 
+use crate::context::Context;
 use crate::error::Error;
 use crate::launcher_log::{self, Logs};
 use crate::memory::{JobMemory, Made, Priorities, WATCH_LAG};
+use crate::owned::{is_controlled_by, version};
 use crate::pod_groups;
-use crate::run::Context;
 
 /// At most so many Workers that seem lost are asked for by name; one that is truly lost is enough.
 const MOST_ASKED: usize = 8;
@@ -212,11 +213,6 @@ where
     is_controlled_by(&*child, &job.uid).then(|| (*child).clone())
 }
 
-/// Whether the object with this UID is the controller of another.
-pub(crate) fn is_controlled_by<K: Resource>(child: &K, uid: &str) -> bool {
-    child.owner_references().iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
-}
-
 /// Children that were just created count as seen until their watch shows them, or has had the time to.
 fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
     let workers: HashSet<&str> = seen.workers.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
@@ -250,11 +246,6 @@ pub(crate) fn newest_status(memory: &JobMemory, job: &MPIJob) -> MPIJobStatus {
         Some((written, status)) if shown < *written => status.clone(),
         _ => job.status.clone().unwrap_or_default(),
     }
-}
-
-/// A resource version as a number, which it is (KEP-5504), and 0 where a server gave none.
-pub(crate) fn version<K: Resource>(object: &K) -> u64 {
-    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 /// A job that another process began, ours before a restart or upstream's operator, may have children that no watch

@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt};
 use plan::{Gang, PodGroup, ValidJob};
 
 use crate::error::Error;
-use crate::observe::is_controlled_by;
+use crate::owned::is_controlled_by;
 
 /// Returns the API resource of a gang scheduler's PodGroups.
 pub(crate) fn resource(gang: &Gang) -> ApiResource {

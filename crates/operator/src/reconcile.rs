@@ -6,16 +6,15 @@ use std::time::{Duration, Instant};
 use api::MPIJob;
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
-use plan::{Change, Child, Outlook, Report, SecretSeen, Seen, Urgency, ValidJob};
+use plan::{Outlook, Report, Urgency, ValidJob};
 
 use crate::apply::{Applied, apply, begin_next_attempt, keep_record, remove};
+use crate::context::Context;
 use crate::error::{Class, Error, backoff};
 use crate::events::tell;
-use crate::keys::new_key_pair;
 use crate::launcher_log::add_last_words;
 use crate::memory::{Held, WATCH_LAG};
 use crate::observe::{newest_status, observe};
-use crate::run::Context;
 use crate::status::write_status;
 
 /// Pod counts alone are written this long after the last write, and ride on whatever is written sooner.
@@ -66,7 +65,6 @@ async fn walk(context: &Context, job: &MPIJob, read: ValidJob, now: Timestamp) -
         return refuse(context, job, plan::reject(job, &read.faults, now), now).await;
     }
     let valid = &plan::recall(read, &seen);
-    seen.new_key = key_for(&seen, valid, context, now).await?;
     let plan = plan::plan(valid, &seen, &context.settings.plan, now);
     add_last_words(context, &mut seen, &plan.outlook).await;
     let applied = apply(context, valid, &plan.changes).await;
@@ -98,34 +96,6 @@ async fn walk(context: &Context, job: &MPIJob, read: ValidJob, now: Timestamp) -
 async fn refuse(context: &Context, job: &MPIJob, report: Report, now: Timestamp) -> Result<Action, Error> {
     publish(context, job, report, now).await?;
     Ok(Action::requeue(LOOK_AGAIN))
-}
-
-/// A new key pair, but only for a plan that will write the Secret.
-async fn key_for(
-    seen: &Seen,
-    job: &ValidJob,
-    context: &Context,
-    now: Timestamp,
-) -> Result<Option<plan::KeyPair>, Error> {
-    if seen.secret == SecretSeen::Present {
-        return Ok(None);
-    }
-    let blank = plan::KeyPair { private_pem: String::new(), public_line: String::new() };
-    let trial = Seen { new_key: Some(blank), ..seen.clone() };
-    let plan = plan::plan(job, &trial, &context.settings.plan, now);
-    let written = plan.changes.iter().flatten().any(|change| match change {
-        Change::Create(child) => matches!(child, Child::Secret(_)),
-        Change::Apply(patch) => patch.kind == plan::ChildKind::Secret,
-        Change::Delete(_) => false,
-    });
-    if !written {
-        return Ok(None);
-    }
-    // Some milliseconds of arithmetic, many in a debug build: not on a thread that others wait for, and on few of those,
-    // as each has a heap of its own.
-    let _turn = context.keys.acquire().await;
-    let made = tokio::task::spawn_blocking(new_key_pair).await;
-    made.map_err(|error| Error::Key(error.to_string()))?.map(Some)
 }
 
 /// Records the events, then writes the status: in this order, as a pass cut off between the two tells again, which

@@ -2,18 +2,18 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use api::MPIJob;
 use futures::StreamExt;
 use kube::api::{Api, ListParams};
 use kube::runtime::controller::{self, Action};
-use kube::runtime::reflector::Store;
 use kube::{Client, runtime};
 use tokio::sync::{Semaphore, watch};
 use tracing::Instrument;
 
 use crate::capacity::SharedCapacity;
+use crate::context::{Context, Settings};
 use crate::error::{Class, Error};
 use crate::health::Health;
 use crate::memory::Memory;
@@ -22,12 +22,8 @@ use crate::nodes::SharedNodes;
 use crate::pod_groups;
 use crate::reconcile::{after_failure, reconcile};
 use crate::vitals::Vitals;
-use crate::watch::{Stores, controller};
+use crate::watch::controller;
 
-/// Writes in flight unless the settings say otherwise: past this a local API server gets no faster.
-const DEFAULT_WRITES: usize = 64;
-/// ... and this long for the first words about a job.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Jobs looked at at once.
 const JOBS_AT_ONCE: u16 = 128;
 /// Jobs whose logs are read at once: a kubelet that does not answer holds each of them up for seconds, and never all jobs.
@@ -35,50 +31,6 @@ const LOGS_AT_ONCE: usize = 96;
 
 /// Key pairs made at once.
 const KEYS_AT_ONCE: usize = 2;
-
-/// How the operator runs.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The one namespace to look after; all if not given.
-    pub namespace: Option<String>,
-    /// What jobs are made with.
-    pub plan: plan::Settings,
-    /// The most writes to be in flight at once.
-    pub writes: usize,
-    /// What is said first of a job waits this long for what is said next: of one that starts faster, both are one write.
-    pub first_wait: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            namespace: None,
-            plan: plan::Settings::default(),
-            writes: DEFAULT_WRITES,
-            first_wait: FIRST_WAIT,
-        }
-    }
-}
-
-/// What every pass works with.
-pub(crate) struct Context {
-    pub client: Client,
-    pub settings: Settings,
-    pub jobs: Store<MPIJob>,
-    pub stores: Stores,
-    /// Whether every watch has listed once.
-    pub listed: watch::Receiver<bool>,
-    pub memory: Arc<Memory>,
-    pub capacity: SharedCapacity,
-    pub nodes: SharedNodes,
-    /// Who may write now.
-    pub writes: Semaphore,
-    /// Who may read logs now.
-    pub logs: Semaphore,
-    /// Who may make a key pair now.
-    pub keys: Semaphore,
-    pub vitals: Vitals,
-}
 
 /// Runs until `shutdown` resolves, then lets the passes under way end; nobody looks at how it does.
 ///

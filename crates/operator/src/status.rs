@@ -5,9 +5,9 @@ use api::{MPIJob, MPIJobStatus};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
+use crate::context::Context;
 use crate::error::Error;
-use crate::observe::version;
-use crate::run::Context;
+use crate::owned::version;
 
 /// Writes `new` over `old`, the status that the server is known to have; nothing if they are equal.
 ///

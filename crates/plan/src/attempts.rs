@@ -1,8 +1,8 @@
-//! `status.attempts`: the outcome of each attempt at the job. The number is the annotation's; suspending and resuming
+//! The number of an attempt, on the job and on what is made for it, and `status.attempts`: the outcome of each attempt. The number is the annotation's; suspending and resuming
 //! a job does not start a new attempt.
 
-use api::{Attempt, Failure, MPIJobStatus, Outcome, Phase};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use api::{ANNOTATION_ATTEMPT, Attempt, Failure, MPIJobStatus, Outcome, Phase};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use crate::validate::ValidJob;
 
@@ -65,4 +65,20 @@ fn keep(status: &mut MPIJobStatus, mut attempt: Attempt) {
     status.attempts.push(attempt);
     let surplus = status.attempts.len().saturating_sub(MOST_ATTEMPTS);
     status.attempts.drain(..surplus);
+}
+
+/// Returns the attempt that an object was made for.
+#[must_use]
+pub fn attempt_of(metadata: &ObjectMeta) -> u32 {
+    let annotations = metadata.annotations.as_ref();
+    let number = annotations.and_then(|all| all.get(ANNOTATION_ATTEMPT)?.parse::<u32>().ok());
+    number.unwrap_or_default().max(1)
+}
+
+/// Marks an object as made for the job's attempt.
+pub(crate) fn mark(job: &ValidJob, metadata: &mut ObjectMeta) {
+    if job.attempt > 1 {
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(ANNOTATION_ATTEMPT.to_owned(), job.attempt.to_string());
+    }
 }

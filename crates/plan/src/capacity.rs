@@ -272,6 +272,12 @@ fn gpu_count(amounts: &Amounts) -> u64 {
     gpus.filter_map(|(_, amount)| u64::try_from(amount.count_of(Amount::ONE)?).ok()).sum()
 }
 
+/// Whether a pod's condition reports that the scheduler found too few GPUs, of any vendor.
+#[must_use]
+pub fn reports_too_few_gpus(type_: &str, status: &str, message: Option<&str>) -> bool {
+    (type_, status) == ("PodScheduled", "False") && message.is_some_and(|message| message.contains("/gpu"))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 
 use api::{
     CONDITION_FAILED, CONDITION_RESTARTING, CONDITION_RUNNING, CONDITION_SUCCEEDED, JobCondition,
-    MPIJobStatus,
+    MPIJobStatus, REASON_RUNNING,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -69,4 +69,10 @@ fn is_replaced(existing: &str, new: &str) -> bool {
     existing == new
         || (existing == CONDITION_RUNNING && new == CONDITION_RESTARTING)
         || (existing == CONDITION_RESTARTING && new == CONDITION_RUNNING)
+}
+
+/// Whether the job has been Running since it was last released, now or earlier.
+pub(crate) fn has_run(status: &MPIJobStatus) -> bool {
+    condition(status, CONDITION_RUNNING)
+        .is_some_and(|running| running.reason.as_deref() == Some(REASON_RUNNING))
 }

@@ -13,6 +13,7 @@ use api::{
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::capacity::reports_too_few_gpus;
 use crate::conditions::condition;
 use crate::diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
 use crate::kept::Pod;
@@ -463,8 +464,7 @@ pub fn wants_gpus_counted(seen: &Seen) -> bool {
     let lacks_gpus = |pod: &Pod| {
         let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
         conditions.into_iter().flatten().any(|condition| {
-            let message = condition.message.as_deref().unwrap_or_default();
-            (&*condition.type_, &*condition.status) == ("PodScheduled", "False") && message.contains("/gpu")
+            reports_too_few_gpus(&condition.type_, &condition.status, condition.message.as_deref())
         })
     };
     starting && !known && seen.workers.iter().any(|pod| lacks_gpus(pod))

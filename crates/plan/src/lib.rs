@@ -8,6 +8,7 @@
 mod advice;
 mod attempts;
 mod capacity;
+mod change;
 mod conditions;
 mod defaults;
 pub mod diagnosis;
@@ -16,8 +17,10 @@ mod explanation;
 mod failure;
 mod immutable;
 pub mod kept;
+mod notice;
 mod objects;
 mod observed;
+mod outlook;
 mod planning;
 mod precheck;
 mod quantity;
@@ -25,27 +28,32 @@ mod report;
 mod restart;
 mod stall;
 mod startup;
+mod time;
 mod validate;
 mod world_check;
 
 pub use advice::advise;
-pub use capacity::{Capacity, gpus_of};
+pub use attempts::attempt_of;
+pub use capacity::{Capacity, gpus_of, reports_too_few_gpus};
+pub use change::{Change, Child, ChildKind, Patch, Target};
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;
 pub use explanation::{Explanation, QueuePlace, Situation, Stage, Told, explain, wants_gpus_counted};
 pub use failure::{agents_lines, is_agent_busy, is_agent_heard_out, wants_agent};
 pub use immutable::forbidden_changes;
+pub use notice::{ApplyFailure, Notice, Report};
 pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{
-    KeyPair, launcher_name, owner_reference, record, record_name, recorded, secret_name, worker_name,
+    KeyPair, key_data, launcher_name, owner_reference, record, record_name, recorded, secret_name,
+    worker_name,
 };
 pub use observed::{LauncherRun, OutputSeen, Recorded, SecretSeen, Seen, has_begun, recall};
-pub use planning::{Change, Child, ChildKind, Outlook, Patch, Plan, Target, after_failures, plan};
-pub use precheck::{Finding, Room, Weight, precheck};
+pub use outlook::Outlook;
+pub use planning::{Plan, after_failures, plan};
+pub use precheck::{Finding, Room, Weight, counts_as_running, precheck};
 pub use quantity::quantity_nanos;
-pub use report::{ApplyFailure, Notice, Report, Urgency, reject, report, urgency};
-pub use restart::attempt_of;
+pub use report::{Urgency, reject, report, urgency};
 pub use stall::{hang, is_conclusive, silence, wants_look};
 pub use validate::{
     Annotations, Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob,

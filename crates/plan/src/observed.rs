@@ -9,12 +9,12 @@ use api::{ANNOTATION_LAUNCH, CONDITION_CREATED, CONDITION_SUCCEEDED, Failure, MP
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Service};
 
+use crate::attempts::attempt_of;
+use crate::change::ChildKind;
 use crate::conditions::{condition, is_true};
 use crate::diagnosis::{Diagnosis, Gpus, failed_run};
 use crate::kept::{Job, Pod};
-use crate::objects::{KeyPair, PodGroup, runs_agent};
-use crate::planning::ChildKind;
-use crate::restart::attempt_of;
+use crate::objects::{PodGroup, runs_agent};
 use crate::validate::{Launch, ValidJob};
 
 /// The job's Secret. Only the names of its keys are read.
@@ -34,9 +34,6 @@ pub enum SecretSeen {
 pub struct Seen {
     /// The job's current status.
     pub status: MPIJobStatus,
-    /// A new key pair. The caller, which has a source of randomness, supplies it unless the Secret is
-    /// [`SecretSeen::Present`].
-    pub new_key: Option<KeyPair>,
     /// The headless Service.
     pub service: Option<Service>,
     /// The ConfigMap with the hostfile.

@@ -11,31 +11,31 @@ use api::{
     REASON_FAILED, REASON_RESTARTING, REASON_VALIDATION, WORKER,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job as WholeJob;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod as WholePod, Secret, Service};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::core::v1::Service;
 use serde_json::{Map, Value, json};
 
 use crate::Settings;
 use crate::advice::elastic_advice;
-use crate::conditions::{condition, is_finished, is_true};
+use crate::change::{Change, Child, ChildKind, Patch, Target};
+use crate::conditions::{condition, has_run, is_finished, is_true};
 use crate::diagnosis::{
     Cause, PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
 };
 use crate::failure::{failure_of, launcher_failure, users_error};
 use crate::kept::{Job, Pod};
+use crate::notice::ApplyFailure;
 use crate::objects::{
-    PodGroup, config_map, config_map_name, discover_hosts, drift, launcher_job, launcher_name,
-    network_policy, pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker,
-    worker_name,
+    config_map, config_map_name, discover_hosts, drift, launcher_job, launcher_name, network_policy,
+    pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker, worker_name,
 };
 use crate::observed::{
     LauncherEnd, Recorded, SecretSeen, Seen, condition_since, is_failed, is_going, is_ready, is_running,
     mpi_container, phase, started_at, worker_index,
 };
-use crate::report::{ApplyFailure, has_run};
+use crate::outlook::{Outlook, Verdict};
 use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
 use crate::stall::next_look;
+use crate::time::elapsed;
 use crate::validate::{CleanPods, LauncherCreation, ValidJob};
 
 /// How long a Launcher may still run after a Worker failed its job, so that it can print what it saw. A pod that ends
@@ -57,160 +57,6 @@ pub struct Plan {
     pub wake_after: Option<Duration>,
     /// Whether to delete the job itself and all it owns, because it has outlived its `ttlSecondsAfterFinished`.
     pub remove_job: bool,
-}
-
-/// One write.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// Creates an object; an existing one that the job controls counts as success.
-    Create(Child),
-    /// Changes parts of an object.
-    Apply(Patch),
-    /// Deletes an object; an absent one counts as success.
-    Delete(Target),
-}
-
-/// An object that a job owns.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Child {
-    /// The headless Service.
-    Service(Box<Service>),
-    /// The hostfile.
-    ConfigMap(Box<ConfigMap>),
-    /// The key.
-    Secret(Box<Secret>),
-    /// A Worker.
-    Pod(Box<WholePod>),
-    /// The Launcher.
-    Job(Box<WholeJob>),
-    /// The gang.
-    PodGroup(Box<PodGroup>),
-    /// The rules for connections to the pods.
-    NetworkPolicy(Box<NetworkPolicy>),
-}
-
-/// The kind of an object that a job owns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ChildKind {
-    /// `v1` Service.
-    Service,
-    /// `v1` ConfigMap.
-    ConfigMap,
-    /// `v1` Secret.
-    Secret,
-    /// `v1` Pod.
-    Pod,
-    /// `batch/v1` Job.
-    Job,
-    /// A gang scheduler's PodGroup.
-    PodGroup,
-    /// `networking.k8s.io/v1` NetworkPolicy.
-    NetworkPolicy,
-}
-
-impl ChildKind {
-    /// The kind as written in YAML.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Service => "Service",
-            Self::ConfigMap => "ConfigMap",
-            Self::Secret => "Secret",
-            Self::Pod => "Pod",
-            Self::Job => "Job",
-            Self::PodGroup => "PodGroup",
-            Self::NetworkPolicy => "NetworkPolicy",
-        }
-    }
-}
-
-impl Child {
-    /// Its kind.
-    #[must_use]
-    pub fn kind(&self) -> ChildKind {
-        match self {
-            Self::Service(_) => ChildKind::Service,
-            Self::ConfigMap(_) => ChildKind::ConfigMap,
-            Self::Secret(_) => ChildKind::Secret,
-            Self::Pod(_) => ChildKind::Pod,
-            Self::Job(_) => ChildKind::Job,
-            Self::PodGroup(_) => ChildKind::PodGroup,
-            Self::NetworkPolicy(_) => ChildKind::NetworkPolicy,
-        }
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        let metadata = match self {
-            Self::Service(object) => &object.metadata,
-            Self::ConfigMap(object) => &object.metadata,
-            Self::Secret(object) => &object.metadata,
-            Self::Pod(object) => &object.metadata,
-            Self::Job(object) => &object.metadata,
-            Self::PodGroup(object) => &object.metadata,
-            Self::NetworkPolicy(object) => &object.metadata,
-        };
-        metadata.name.as_deref().unwrap_or_default()
-    }
-}
-
-/// A JSON merge patch (RFC 7396) of one object.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Patch {
-    /// The object's kind.
-    pub kind: ChildKind,
-    /// Its name.
-    pub name: String,
-    /// Whether it goes to the subresource `status`.
-    pub of_status: bool,
-    /// The patch.
-    pub body: Value,
-}
-
-/// An object to delete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The object's kind.
-    pub kind: ChildKind,
-    /// Its name.
-    pub name: String,
-    /// The UID of the observed object, so that a newer one of the same name stays.
-    pub uid: Option<String>,
-    /// Whether to delete without a grace period: a lost node never confirms that its pod has ended.
-    pub at_once: bool,
-}
-
-/// The state of a job.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outlook {
-    /// It had ended before; only cleanup remains.
-    Finished,
-    /// It is suspended.
-    Suspended,
-    /// Its pods are being created, or run.
-    Active,
-    /// The Launcher's Job has ended, successfully or not.
-    LauncherEnded,
-    /// It cannot go on.
-    Failed(Box<Verdict>),
-    /// This attempt cannot go on, and another follows.
-    Restarting(Box<Verdict>),
-    /// Remains of an earlier attempt are being deleted; then this attempt begins.
-    Clearing,
-}
-
-/// Why a job, or an attempt at it, cannot go on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    /// The reason of the condition Failed.
-    pub reason: String,
-    /// Its message.
-    pub message: String,
-    /// The failure as reported in `status.failure`.
-    pub failure: Failure,
-    /// When the failure was decided, if before this pass.
-    pub since: Option<Timestamp>,
 }
 
 /// Decides what to do for a job.
@@ -325,7 +171,7 @@ fn contest(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Vec<Chang
     }
     let workers = keep_workers(job, seen, settings).into_iter().filter(|change| match change {
         Change::Create(child) => contested(ChildKind::Pod, child.name()),
-        Change::Apply(_) | Change::Delete(_) => false,
+        Change::Patch(_) | Change::Delete(_) => false,
     });
     changes.extend(workers);
     (!changes.is_empty() && !has_run(&seen.status)).then_some(changes)
@@ -491,7 +337,7 @@ fn keep_service(job: &ValidJob, seen: &Seen) -> Option<Change> {
         keys.extend(selector.into_iter().flatten().map(|(key, value)| (key, Value::String(value))));
         let spec = json!({ "selector": keys, "publishNotReadyAddresses": publish });
         let body = json!({ "metadata": { "labels": watched_labels(job) }, "spec": spec });
-        apply(ChildKind::Service, job.name.clone(), body)
+        patch(ChildKind::Service, job.name.clone(), body)
     })
 }
 
@@ -518,7 +364,7 @@ fn keep_config_map(
     let mut keys: Map<String, Value> = has.into_keys().map(|key| (key, Value::Null)).collect();
     keys.extend(wants.into_iter().map(|(key, value)| (key, Value::String(value))));
     let body = json!({ "metadata": { "labels": watched_labels(job) }, "data": keys });
-    (Some(apply(ChildKind::ConfigMap, config_map_name(&job.name), body)), None)
+    (Some(patch(ChildKind::ConfigMap, config_map_name(&job.name), body)), None)
 }
 
 /// How long until the set of Workers has been stable for [`HOSTS_SETTLE`].
@@ -532,15 +378,12 @@ fn unsettled(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
     (!left.is_zero()).then_some(left)
 }
 
-/// The Secret: created once, completed if its keys were removed, and otherwise left alone. Without a new key there is
-/// nothing to write.
+/// The Secret: created once, completed if its keys were removed, and otherwise left alone. The keys are filled in when
+/// the change is made.
 fn keep_secret(job: &ValidJob, seen: &Seen) -> Option<Change> {
-    let wanted = secret(job, seen.new_key.as_ref()?);
     match seen.secret {
-        SecretSeen::Absent => Some(create(Child::Secret(Box::new(wanted)))),
-        SecretSeen::Incomplete => {
-            Some(apply(ChildKind::Secret, secret_name(&job.name), json!({ "data": wanted.data })))
-        }
+        SecretSeen::Absent => Some(create(Child::Secret(Box::new(secret(job))))),
+        SecretSeen::Incomplete => Some(patch(ChildKind::Secret, secret_name(&job.name), json!({}))),
         SecretSeen::Present => None,
     }
 }
@@ -557,7 +400,7 @@ fn keep_pod_group(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Ch
     match &seen.pod_group {
         None => Some(create(Child::PodGroup(Box::new(wanted)))),
         Some(existing) => {
-            drift(existing, &wanted).map(|body| apply(ChildKind::PodGroup, job.name.clone(), body))
+            drift(existing, &wanted).map(|body| patch(ChildKind::PodGroup, job.name.clone(), body))
         }
     }
 }
@@ -611,7 +454,7 @@ fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Ch
     let started = launcher.status.as_ref().is_some_and(|status| status.start_time.is_some());
     let clear_start = started.then(|| {
         // A Job's template can be changed only while it has no start time.
-        Change::Apply(Patch {
+        Change::Patch(Patch {
             kind: ChildKind::Job,
             name: launcher_name(&job.name),
             of_status: true,
@@ -625,7 +468,7 @@ fn keep_launcher(job: &ValidJob, seen: &Seen, settings: &Settings) -> (Option<Ch
 fn label_launcher(job: &ValidJob, launcher: &Job) -> Option<Change> {
     let body = json!({ "metadata": { "labels": watched_labels(job) } });
     lacks_labels(job, launcher.metadata.labels.as_ref())
-        .then(|| apply(ChildKind::Job, launcher_name(&job.name), body))
+        .then(|| patch(ChildKind::Job, launcher_name(&job.name), body))
 }
 
 fn lacks_labels(job: &ValidJob, labels: Option<&BTreeMap<String, String>>) -> bool {
@@ -783,8 +626,8 @@ fn create(child: Child) -> Change {
     Change::Create(child)
 }
 
-fn apply(kind: ChildKind, name: String, body: Value) -> Change {
-    Change::Apply(Patch { kind, name, of_status: false, body })
+fn patch(kind: ChildKind, name: String, body: Value) -> Change {
+    Change::Patch(Patch { kind, name, of_status: false, body })
 }
 
 fn set_suspend(job: &ValidJob, suspend: bool, template: Value) -> Change {
@@ -792,7 +635,7 @@ fn set_suspend(job: &ValidJob, suspend: bool, template: Value) -> Change {
     if !template.is_null() {
         body["spec"]["template"] = template;
     }
-    apply(ChildKind::Job, launcher_name(&job.name), body)
+    patch(ChildKind::Job, launcher_name(&job.name), body)
 }
 
 fn delete_pod(pod: &Pod) -> Change {
@@ -802,9 +645,4 @@ fn delete_pod(pod: &Pod) -> Change {
         uid: pod.metadata.uid.clone(),
         at_once: false,
     })
-}
-
-/// The time from one moment to another; zero if the second is earlier.
-pub(crate) fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
-    Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }

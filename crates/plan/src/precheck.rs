@@ -4,7 +4,7 @@
 //! The input is the job and what was read of the namespace and cluster ([`Room`]); the output is a list of
 //! [`Finding`]s, the refusals first. Pure, and the only place that decides it. What could not be read is not judged.
 
-use api::{LAUNCHER, MPIJob, Phase, WORKER};
+use api::{CONDITION_FAILED, CONDITION_SUCCEEDED, LAUNCHER, MPIJob, Phase, WORKER};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, LimitRange, LimitRangeItem, PodSpec, ResourceQuota, ResourceRequirements,
@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::capacity::{
     Amounts, Capacity, GPU_SUFFIX, PODS, Room as NodeRoom, amounts, of_pod, requested, take,
 };
+use crate::conditions::is_true;
 use crate::quantity::Amount;
 use crate::validate::is_ours;
 
@@ -161,7 +162,7 @@ fn container_items(limits: &[LimitRange]) -> impl Iterator<Item = &LimitRangeIte
 fn too_many_jobs(namespace: &str, room: &Room) -> Option<Finding> {
     let limit = room.most_jobs?;
     let here = |job: &&MPIJob| job.metadata.namespace.as_deref() == Some(namespace);
-    let running = room.jobs.iter().filter(here).filter(|job| is_running(job)).count();
+    let running = room.jobs.iter().filter(here).filter(|job| counts_as_running(job)).count();
     (running >= limit).then(|| Finding {
         weight: Weight::Refused,
         reason: "QuotaExceeded",
@@ -172,15 +173,18 @@ fn too_many_jobs(namespace: &str, room: &Room) -> Option<Finding> {
     })
 }
 
-/// Whether a job counts against the namespace's maximum number of jobs: it may run here and has not ended. It does not
-/// matter whether a queue or a user released it.
-fn is_running(job: &MPIJob) -> bool {
-    let status = job.status.as_ref();
-    let ended = status.is_some_and(|status| {
-        matches!(status.phase, Some(Phase::Succeeded | Phase::Failed)) || status.completion_time.is_some()
+/// Whether a job counts against the namespace's maximum number of jobs: this operator runs it, it has not ended, and it
+/// is not suspended. It does not matter whether a queue or a user released it. A job that is being deleted counts until
+/// it is gone, because its pods may still run.
+#[must_use]
+pub fn counts_as_running(job: &MPIJob) -> bool {
+    let ended = job.status.as_ref().is_some_and(|status| {
+        status.completion_time.is_some()
+            || is_true(status, CONDITION_SUCCEEDED)
+            || is_true(status, CONDITION_FAILED)
     });
     let held = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend) == Some(true);
-    !ended && !held && is_ours(job) && job.metadata.deletion_timestamp.is_none()
+    !ended && !held && is_ours(job)
 }
 
 /// How much of a quota's resource a pod asks for, and the name of that resource in a container.
@@ -531,7 +535,7 @@ fn estimate(name: &str, missing: Amount, room: &Room, now: Timestamp) -> String 
     });
     let mut deadlines = 0;
     let mut ends: Vec<(i64, i64, Amount)> = Vec::new();
-    for job in room.jobs.iter().filter(|job| is_running(job)) {
+    for job in room.jobs.iter().filter(|job| counts_as_running(job)) {
         let held = roles(job, &room.limits)
             .iter()
             .filter_map(|role| Some(role.requests.get(name)?.times(role.count)))

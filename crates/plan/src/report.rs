@@ -17,55 +17,22 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::attempts::{end_attempt, report_attempt};
-use crate::conditions::{condition, is_finished, is_true, set_condition};
+use crate::change::ChildKind;
+use crate::conditions::{condition, has_run, is_finished, is_true, set_condition};
 use crate::explanation::{has_numbers, hindrance};
 use crate::failure::launcher_failure;
 use crate::kept::Pod;
+use crate::notice::{ApplyFailure, Notice, Report};
 use crate::observed::{
     LauncherEnd, Seen, condition_since, is_failed, is_ready, is_running, phase, started_at,
 };
-use crate::planning::{ChildKind, Outlook, Verdict, has_failed, was_ended_early, was_refused};
+use crate::outlook::{Outlook, Verdict};
+use crate::planning::{has_failed, was_ended_early, was_refused};
 use crate::stall::report_stall;
 use crate::startup::report_startup;
+use crate::time::whole_seconds;
 use crate::validate::{CleanPods, Fault, ValidJob};
 use crate::world_check::report_world;
-
-/// A status to write and events to record.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
-    /// The whole new status.
-    pub status: MPIJobStatus,
-    /// The events to record, in order.
-    pub notices: Vec<Notice>,
-}
-
-/// An event about the job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Whether it is a Warning; else it is Normal.
-    pub warning: bool,
-    /// The reason, one CamelCase word.
-    pub reason: String,
-    /// The message for people.
-    pub message: String,
-}
-
-/// A change that could not be applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApplyFailure {
-    /// The object's kind.
-    pub kind: ChildKind,
-    /// The object's name.
-    pub name: String,
-    /// Whether an object of that name exists that the job does not control.
-    pub foreign: bool,
-    /// Whether the object was to be created.
-    pub creating: bool,
-    /// Whether the server will never accept the object unless its content changes.
-    pub invalid: bool,
-    /// The server's message.
-    pub message: String,
-}
 
 /// Returns the status of a job after a pass, and the events to record.
 #[must_use]
@@ -513,12 +480,6 @@ fn report_verdict(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: T
     report.notices.push(warning(reason, message));
 }
 
-/// Whether the job has been Running since it was last released, now or earlier.
-pub(crate) fn has_run(status: &MPIJobStatus) -> bool {
-    condition(status, CONDITION_RUNNING)
-        .is_some_and(|running| running.reason.as_deref() == Some(REASON_RUNNING))
-}
-
 fn set_running(job: &ValidJob, report: &mut Report, now: Timestamp, since: Timestamp) {
     let message = format!("MPIJob {}/{} is running.", job.namespace, job.name);
     if !set_condition(&mut report.status, CONDITION_RUNNING, true, REASON_RUNNING, message, now) {
@@ -690,11 +651,6 @@ fn shortened(message: &str) -> String {
         end -= 1;
     }
     format!("{}...", &message[..end])
-}
-
-/// Times in a status have whole seconds; a finer one would never equal what is read back.
-fn whole_seconds(now: Timestamp) -> Timestamp {
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
 #[cfg(test)]

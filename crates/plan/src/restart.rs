@@ -8,18 +8,19 @@
 
 use std::time::Duration;
 
-use api::{ANNOTATION_ATTEMPT, Failure};
+use api::Failure;
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec,
     PreferredSchedulingTerm,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::attempts::attempt_of;
+use crate::change::{Change, ChildKind, Target};
 use crate::diagnosis::Cause;
 use crate::kept::Pod;
 use crate::objects::worker_name;
 use crate::observed::{Seen, is_going};
-use crate::planning::{Change, ChildKind, Target};
 use crate::validate::{Avoidance, ValidJob, WorkerFailure};
 
 /// Exit codes of a container that was ended from outside: SIGKILL and SIGTERM.
@@ -29,22 +30,6 @@ const HOST_LABEL: &str = "kubernetes.io/hostname";
 /// How long to wait before looking again at pods that are being deleted; normally a watch reports their removal
 /// earlier.
 pub(crate) const CLEARING_LOOK: Duration = Duration::from_secs(10);
-
-/// Returns the attempt that an object was made for.
-#[must_use]
-pub fn attempt_of(metadata: &ObjectMeta) -> u32 {
-    let annotations = metadata.annotations.as_ref();
-    let number = annotations.and_then(|all| all.get(ANNOTATION_ATTEMPT)?.parse::<u32>().ok());
-    number.unwrap_or_default().max(1)
-}
-
-/// Marks an object as made for the job's attempt.
-pub(crate) fn mark(job: &ValidJob, metadata: &mut ObjectMeta) {
-    if job.attempt > 1 {
-        let annotations = metadata.annotations.get_or_insert_default();
-        annotations.insert(ANNOTATION_ATTEMPT.to_owned(), job.attempt.to_string());
-    }
-}
 
 /// Whether another attempt follows this failure: the infrastructure failed, and the limit is not reached. A Worker
 /// whose own program exited with an error is for the user to fix, unless the job asks for a restart then too.

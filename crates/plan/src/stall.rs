@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use crate::conditions::{condition, is_finished, is_true, set_condition};
 use crate::diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, STALL_SECONDS, diagnose};
 use crate::failure::{pod_facts, world};
+use crate::notice::{Notice, Report};
 use crate::observed::{Seen, is_ready, is_running};
-use crate::planning::elapsed;
-use crate::report::{Notice, Report};
+use crate::time::elapsed;
 use crate::validate::{Launch, ValidJob};
 
 /// A silent job's output is looked at again after this part of its silence: the longer it has said nothing, the more rarely,

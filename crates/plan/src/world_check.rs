@@ -14,9 +14,9 @@ use crate::diagnosis::{
 };
 use crate::failure::world;
 use crate::kept::Pod;
+use crate::notice::{Notice, Report};
 use crate::objects::runs_agent;
 use crate::observed::Seen;
-use crate::report::{Notice, Report};
 use crate::validate::ValidJob;
 
 /// The maximum number of Workers whose agents are asked.

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use api::{ANNOTATION_MAX_CONCURRENT_JOBS, CONDITION_FAILED, CONDITION_SUCCEEDED, MPIJob};
+use api::{ANNOTATION_MAX_CONCURRENT_JOBS, MPIJob};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
@@ -280,7 +280,7 @@ impl Quota {
             let listed = jobs.list(&page).await?;
             for job in &listed.items {
                 found.stored.insert(job.name_any());
-                if runs(job) {
+                if plan::counts_as_running(job) {
                     found.running.insert(job.name_any());
                 }
             }
@@ -346,17 +346,6 @@ impl Jobs {
     fn running_but(&self, job: &str) -> usize {
         self.running.iter().filter(|running| *running != job).count()
     }
-}
-
-/// Whether a job takes a place: it has not ended and is not held back.
-fn runs(job: &MPIJob) -> bool {
-    let ended = job.status.as_ref().is_some_and(|status| {
-        status.completion_time.is_some()
-            || plan::is_true(status, CONDITION_SUCCEEDED)
-            || plan::is_true(status, CONDITION_FAILED)
-    });
-    let held = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend).unwrap_or(false);
-    !ended && !held && plan::is_ours(job)
 }
 
 /// The limit that a namespace says; one that is no number is none, and the log says so.

@@ -12,8 +12,8 @@ use super::pod_group::join;
 use super::transport::{equip, launch, launcher_environment, mount};
 use super::{env, launcher_name, metadata, name_host, owner_reference, pod_labels, watched_labels};
 use crate::Settings;
+use crate::attempts::mark;
 use crate::kept;
-use crate::restart::mark;
 use crate::validate::ValidJob;
 
 /// The volume with the hostfile.

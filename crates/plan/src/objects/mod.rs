@@ -25,6 +25,7 @@ pub(crate) use network_policy::network_policy;
 pub use pod_group::{Gang, PodGroup, deciding_classes};
 pub(crate) use pod_group::{drift, pod_group};
 pub use record::{record, record_name, recorded};
+pub use secret::key_data;
 pub(crate) use secret::secret;
 pub(crate) use service::service;
 pub(crate) use transport::runs_agent;

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use super::{metadata, watched_labels};
 use crate::conditions::condition;
 use crate::observed::{Recorded, Seen};
-use crate::planning::Outlook;
+use crate::outlook::Outlook;
 use crate::validate::ValidJob;
 
 /// The longest excerpt of the log, in bytes: together with everything else, and every key, it stays below the record's

@@ -14,16 +14,20 @@ pub(crate) const PRIVATE_KEY: &str = "ssh-privatekey";
 /// The key of the public half.
 pub(crate) const PUBLIC_KEY: &str = "ssh-publickey";
 
-/// The Secret.
-pub(crate) fn secret(job: &ValidJob, key: &KeyPair) -> Secret {
-    let data = BTreeMap::from([
-        (PRIVATE_KEY.to_owned(), ByteString(key.private_pem.clone().into_bytes())),
-        (PUBLIC_KEY.to_owned(), ByteString(key.public_line.clone().into_bytes())),
-    ]);
+/// The Secret, without its keys: the caller fills in [`key_data`], because nothing here has randomness.
+pub(crate) fn secret(job: &ValidJob) -> Secret {
     Secret {
         metadata: metadata(job, secret_name(&job.name), app_label(job)),
         type_: Some("kubernetes.io/ssh-auth".to_owned()),
-        data: Some(data),
         ..Secret::default()
     }
+}
+
+/// The Secret's data.
+#[must_use]
+pub fn key_data(key: &KeyPair) -> BTreeMap<String, ByteString> {
+    BTreeMap::from([
+        (PRIVATE_KEY.to_owned(), ByteString(key.private_pem.clone().into_bytes())),
+        (PUBLIC_KEY.to_owned(), ByteString(key.public_line.clone().into_bytes())),
+    ])
 }

@@ -6,7 +6,7 @@ use super::pod_group::join;
 use super::transport::{equip, launch, set_worker_command};
 use super::{env, metadata, name_host, pod_labels, worker_name};
 use crate::Settings;
-use crate::restart::mark;
+use crate::attempts::mark;
 use crate::validate::{Replica, ValidJob};
 
 /// The pod of the Worker `index`.

@@ -93,7 +93,7 @@ fn walk(scene: &Scene) -> Value {
 fn show_change(change: &Change) -> Value {
     match change {
         Change::Create(child) => json!({ "create": show_child(child) }),
-        Change::Apply(patch) => {
+        Change::Patch(patch) => {
             let to = if patch.of_status { "/status" } else { "" };
             json!({ "apply": format!("{} {}{to}", patch.kind.as_str(), patch.name), "patch": patch.body })
         }

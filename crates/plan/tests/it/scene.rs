@@ -14,8 +14,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use plan::{
-    Change, Child, ChildKind, KeyPair, Launch, LauncherRun, PodGroup, SecretSeen, Seen, Settings, ValidJob,
-    kept,
+    Change, Child, ChildKind, Launch, LauncherRun, PodGroup, SecretSeen, Seen, Settings, ValidJob, kept,
 };
 use serde::Deserialize;
 
@@ -172,8 +171,7 @@ pub fn settings(scene: &Scene) -> Settings {
 /// The scene as the operator would have observed it.
 pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
     let status = scene.job.status.clone().unwrap_or_default();
-    let key = KeyPair { private_pem: "PRIVATE".to_owned(), public_line: "PUBLIC\n".to_owned() };
-    let mut seen = Seen { new_key: Some(key), ..Seen::default() };
+    let mut seen = Seen::default();
     let mut fresh = job.clone();
     fresh.suspended = false;
     fresh.faults.clear();
@@ -202,9 +200,6 @@ pub fn seen(scene: &Scene, job: &ValidJob) -> Seen {
             }
             _ => {}
         }
-    }
-    if scene.started {
-        seen.new_key = None;
     }
     seen.status = status;
     seen.lost_nodes = scene.lost_nodes.clone();
