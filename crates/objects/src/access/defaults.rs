@@ -171,8 +171,8 @@ mod tests {
     fn the_whole_table_is_parsed() {
         let objects = objects();
         let count = |kind| objects.iter().filter(|(own, _)| *own == kind).count();
-        assert_eq!(count(Kind::ClusterRole), 74);
-        assert_eq!(count(Kind::ClusterRoleBinding), 55);
+        assert_eq!(count(Kind::ClusterRole), 73);
+        assert_eq!(count(Kind::ClusterRoleBinding), 54);
         assert_eq!((count(Kind::Role), count(Kind::RoleBinding)), (7, 7));
         for (kind, object) in &objects {
             let role = named(
