@@ -35,12 +35,12 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// How often a launch agent's log is looked at for what it has to say of a call's end.
 const AGENT_LOOKS: u32 = 10;
 
-/// Whether what a pass needs of logs is there.
+/// Whether a pass has the logs that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logs {
-    /// It is, as far as it can be had.
+    /// It has them, as far as they can be read.
     Read,
-    /// So many logs are being read for other jobs that this one has to come back.
+    /// Too many logs are being read for other jobs; this job has to be retried.
     Busy,
 }
 
@@ -106,7 +106,7 @@ fn remember(context: &Context, job: &ValidJob, seen: &Seen, id: &RunId) {
     context.memory.of(&job.uid, |memory| memory.launcher_failed = remembered);
 }
 
-/// Whether a pod's node does not report any more: nobody there answers for the pod's log.
+/// Whether the pod's node no longer reports, so that nobody can return the pod's log.
 fn is_on_lost_node(pod: &Pod, seen: &Seen) -> bool {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     node.is_some_and(|node| seen.lost_nodes.contains_key(node))

@@ -28,8 +28,8 @@ struct Answer {
 }
 
 impl SharedNodes {
-    /// What the node's life cycle says of a node that does not report any more; nothing of one that reports, or that cannot be
-    /// asked for. `since` is when a pod of it last became unready while its containers are ready.
+    /// Returns the message of the node's Ready condition if the node no longer reports; `None` if it reports or cannot be
+    /// read. `since` is when a pod of it last became unready while its containers are ready.
     pub(crate) async fn words_of_lost(
         &self,
         client: &Client,
@@ -39,7 +39,7 @@ impl SharedNodes {
         if let Some(answer) = self.known(node, since) {
             return answer.lost;
         }
-        // The time before it is asked: what happens meanwhile may not be in the answer.
+        // Taken before the request: the answer may lack what happens during it.
         let at = Instant::now();
         let found = match Api::<Node>::all(client.clone()).get_opt(node).await {
             Ok(found) => found,

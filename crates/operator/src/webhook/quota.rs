@@ -63,8 +63,8 @@ pub(super) struct Quota {
     client: Client,
     /// Where the Leases are.
     namespace: String,
-    /// What was read of each namespace that has a limit. One question of a namespace at a time, so that its Lease is contended
-    /// by other processes only; other namespaces do not wait for it.
+    /// The last reading of each namespace that has a limit. Questions about a namespace are answered one at a time, so only
+    /// other processes contend for its Lease; namespaces do not wait for one another.
     readings: std::sync::Mutex<HashMap<String, Arc<Mutex<Option<Reading>>>>>,
 }
 
@@ -140,7 +140,7 @@ impl Quota {
             tickets.insert(question.job.to_owned(), ticket);
             match self.write(question.namespace, lease.clone(), &tickets).await {
                 Ok(written) => {
-                    // Nobody else has written since it was read, so who asked meanwhile need not read it again.
+                    // Nobody else has written since the Lease was read, so the reading stays valid for waiting questions.
                     *lease = Some(written);
                     return Ok(if goes_ahead {
                         Outcome::Settled(Verdict::Free)
@@ -165,8 +165,8 @@ impl Quota {
         mine
     }
 
-    /// A reading that began when a question had come: that of whoever asked before, if it began after that, or a new one. So many
-    /// questions that come at once take two lists, not a list each.
+    /// Returns a reading that began after the question came: the previous one if it is recent enough, or a new one. So
+    /// concurrent questions take two lists in all, not one list each.
     async fn read<'a>(
         &self,
         namespace: &str,
