@@ -180,6 +180,7 @@ fn too_many_jobs(namespace: &str, room: &Room) -> Option<Finding> {
 pub fn counts_as_running(job: &MPIJob) -> bool {
     let ended = job.status.as_ref().is_some_and(|status| {
         status.completion_time.is_some()
+            || matches!(status.phase, Some(Phase::Succeeded | Phase::Failed))
             || is_true(status, CONDITION_SUCCEEDED)
             || is_true(status, CONDITION_FAILED)
     });
