@@ -7,7 +7,7 @@ use serde_json::Value;
 use stories::{Home, first_process_of, kill_process, places, within};
 
 /// How long each step may take, on a machine that is busy with other stories.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Returns the example with another name and additions to its Workers and its Launcher.
 fn example(name: &str, epochs: usize, worker: &str, launcher: &str) -> String {
@@ -181,7 +181,7 @@ fn an_eviction_and_a_lost_node_restart_the_gang_though_the_operator_is_killed_me
     home.kubectl(&["apply", "-f", &claim.to_string_lossy()]).ended(0);
     let operator = Operator::start(&home);
     let start = |name: &str| {
-        let manifest = home.write(&format!("{name}.yaml"), &example(name, 60, "", ""));
+        let manifest = home.write(&format!("{name}.yaml"), &example(name, 40, "", ""));
         home.kubectl(&["create", "-f", &manifest]).ended(0);
         has_begun(&home, name);
     };
