@@ -183,6 +183,11 @@ impl Home {
         self.path().join("odh")
     }
 
+    /// Returns the path for the log of an operator that the story starts itself. It is printed if the story fails.
+    pub fn operator_log(&self) -> PathBuf {
+        self.path().join("operator.log")
+    }
+
     /// Writes a file and returns its path.
     pub fn write(&self, name: &str, text: &str) -> String {
         let path = self.path().join(name);
@@ -253,6 +258,45 @@ impl Home {
         command
     }
 
+    /// Prints what the cluster holds, for whoever reads why a story failed: the cluster is gone afterwards.
+    #[expect(clippy::print_stderr, reason = "the test harness shows it with the failure")]
+    fn report(&self) {
+        let kubeconfig = self.path().join("kubeconfig");
+        if !kubeconfig.exists() {
+            return;
+        }
+        let kubectl = |words: &[&str]| {
+            let mut command = self.command(&places::kubectl(), &["--request-timeout=10s"]);
+            let output = command.args(words).env("KUBECONFIG", &kubeconfig).output();
+            output.map_or_else(
+                |error| error.to_string(),
+                |output| {
+                    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+                    text + &String::from_utf8_lossy(&output.stderr)
+                },
+            )
+        };
+        for words in [
+            &["get", "mpijobs,pods,jobs", "-A", "-o", "wide"][..],
+            &["get", "events", "-A", "--sort-by=.metadata.creationTimestamp"],
+            &[
+                "get",
+                "mpijobs",
+                "-A",
+                "-o",
+                "jsonpath={range .items[*]}{.metadata.name}: {.status}{\"\\n\"}{end}",
+            ],
+        ] {
+            eprintln!("--- kubectl {}\n{}", words.join(" "), last_lines(&kubectl(words), 80));
+        }
+        for pod in kubectl(&["get", "pods", "-o", "name"]).lines() {
+            eprintln!("--- kubectl logs {pod}\n{}", last_lines(&kubectl(&["logs", pod, "--tail=20"]), 20));
+        }
+        if let Ok(log) = std::fs::read_to_string(self.operator_log()) {
+            eprintln!("--- the operator's log\n{}", last_lines(&log, 40));
+        }
+    }
+
     fn command(&self, program: &Path, words: &[&str]) -> Command {
         let mut all: Vec<String> = self.prefix.clone();
         all.push(program.to_string_lossy().into_owned());
@@ -273,10 +317,18 @@ impl Default for Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.report();
+        }
         // A story that failed half-way must not leave its cluster running; if the story ended it, this does
         // nothing.
         let _ = self.command(&self.odh, &["local", "down", "--purge"]).output();
     }
+}
+
+fn last_lines(text: &str, most: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(most)..].join("\n")
 }
 
 fn run(mut command: Command, typed: String) -> Answer {

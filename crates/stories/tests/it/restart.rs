@@ -1,5 +1,6 @@
 //! Machines fail under a job that writes checkpoints: it continues from the last one without help.
 
+use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -153,7 +154,9 @@ impl Operator {
             "5",
         ]);
         command.args(["--lock-namespace", "default"]).env("KUBECONFIG", home.path().join("kubeconfig"));
-        command.env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null());
+        let log = File::options().create(true).append(true).open(home.operator_log());
+        command.stderr(log.expect("the log can be opened"));
         Operator(command.spawn().expect("the operator can be started"))
     }
 }
