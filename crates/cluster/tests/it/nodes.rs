@@ -169,3 +169,59 @@ async fn a_node_without_power_is_lost_and_recovers() {
     cluster.stop().await;
     assert_eq!(marked(&marker), 0);
 }
+
+/// Holds each connection in a process of its own.
+const HOLDER: &str = "import os, socket
+listener = socket.create_server(('', 7000))
+while True:
+    connection = listener.accept()[0]
+    if os.fork() == 0:
+        listener.close()
+        connection.recv(1)
+        os._exit(0)
+    connection.close()";
+/// Opens connections and reports the first one that ends.
+const CONNECTOR: &str = "import os, select, socket, time
+def connect():
+    for _ in range(200):
+        try: return socket.create_connection((os.environ['SERVER'], 7000))
+        except OSError: time.sleep(0.05)
+all = [connect() for _ in range(30)]
+print('connected', flush=True)
+select.select(all, [], [])
+print('closed', flush=True)
+time.sleep(1000)";
+
+#[tokio::test]
+async fn a_node_that_loses_its_power_closes_no_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = start(dir.path()).await;
+    let client = cluster.client();
+    if !cluster.mode().unwrap().kind.isolates() {
+        return;
+    }
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let program = |text: &str| json!({"command": ["python3", "-c", text]});
+    let mut holder = pod("holder", "node-2", "", stays(json!(null)));
+    json_patch::merge(&mut holder["spec"]["containers"][0], &program(HOLDER));
+    make(&pods, holder).await;
+    let running = await_condition(pods.clone(), "holder", conditions::is_pod_running());
+    let address = soon(running).await.unwrap().unwrap().status.unwrap().pod_ip.unwrap();
+    let mut connector = pod("connector", "node-3", "", json!({}));
+    json_patch::merge(&mut connector["spec"]["containers"][0], &program(CONNECTOR));
+    connector["spec"]["containers"][0]["env"] = json!([{"name": "SERVER", "value": address}]);
+    make(&pods, connector).await;
+    soon(await_condition(pods.clone(), "connector", conditions::is_pod_running())).await.unwrap();
+    let follow = LogParams { follow: true, ..LogParams::default() };
+    let mut lines =
+        futures::io::BufReader::new(Box::pin(pods.log_stream("connector", &follow).await.unwrap()));
+    let mut line = String::new();
+    soon(futures::AsyncBufReadExt::read_line(&mut lines, &mut line)).await.unwrap();
+    assert_eq!(line, "connected\n");
+
+    power(&client, "node-2", json!("off")).await;
+    until_ready_is(&client, "node-2", "Unknown").await;
+    let said = pods.logs("connector", &LogParams::default()).await.unwrap();
+    assert_eq!(said, "connected\n", "whether a node is lost, only its silence can say");
+    cluster.stop().await;
+}

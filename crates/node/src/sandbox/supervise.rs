@@ -346,14 +346,16 @@ impl Supervisor {
     }
 
     fn remove_pod(&mut self, name: &str) {
+        let pod = self.pods.remove(name);
+        // Before its processes are killed, because a machine that loses its power closes no connection.
+        if let (Some(network), Some(pod)) = (self.setup.network.as_mut(), &pod) {
+            network.disconnect_pod(pod.interface);
+        }
         // Its containers have ended by now, unless the node's power was cut.
         for (pid, child) in self.children.iter().filter(|(_, child)| child.pod.as_deref() == Some(name)) {
             let _ = self.send(*pid, child, Signal::SIGKILL);
         }
-        let Some(pod) = self.pods.remove(name) else { return };
-        if let Some(network) = self.setup.network.as_mut() {
-            network.disconnect_pod(pod.interface);
-        }
+        let Some(pod) = pod else { return };
         if self.setup.mode.isolates() {
             pod.memory_directories.iter().for_each(|directory| mounts::release_memory(directory));
         }
