@@ -2,6 +2,8 @@
 
 use std::io::IsTerminal;
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 use crate::console::{FAINT, safe, styled};
 
 /// The space between columns, as in kubectl.
@@ -39,7 +41,7 @@ pub fn screen_columns() -> Option<usize> {
     std::io::stdout().is_terminal().then(terminal_size::terminal_size)?.map(|(width, _)| usize::from(width.0))
 }
 
-/// Returns a table at most `columns` characters wide, if given: the longest cells are cut, but never below a few
+/// Returns a table at most `columns` wide, if given: the longest cells are cut, but never below a few
 /// letters.
 pub fn fitted(headings: &[&str], rows: &[Vec<String>], columns: Option<usize>) -> String {
     let Some(columns) = columns else { return table(headings, rows) };
@@ -80,11 +82,16 @@ fn shortened(cell: &str, width: usize) -> String {
             }
             continue;
         }
-        seen += 1;
-        match seen.cmp(&width) {
-            std::cmp::Ordering::Less => text.push(letter),
-            std::cmp::Ordering::Equal => text.push('…'),
-            std::cmp::Ordering::Greater => {}
+        if seen >= width {
+            continue;
+        }
+        let next = seen + letter.width().unwrap_or(0);
+        if next < width {
+            text.push(letter);
+            seen = next;
+        } else {
+            text.push('…');
+            seen = width;
         }
     }
     text
@@ -102,9 +109,9 @@ pub fn line(row: &[String], widths: &[usize]) -> String {
     text.trim_end().to_owned()
 }
 
-/// Returns the visible width of a text that may contain colours, in characters.
+/// Returns the visible width of a text that may contain colours, in columns of a terminal.
 pub fn seen_width(text: &str) -> usize {
-    anstream::adapter::strip_str(text).to_string().chars().count()
+    anstream::adapter::strip_str(text).to_string().width()
 }
 
 /// Returns lines of `name: value`, with the values aligned.
@@ -154,6 +161,15 @@ mod tests {
             let text = anstream::adapter::strip_str(&text).to_string();
             assert_eq!(text, "NAME   WHY\na b    \\u{1b}]0;x\\u{7}\n");
         }
+    }
+
+    #[test]
+    fn letters_that_take_two_columns_or_none_keep_the_columns_aligned() {
+        let rows = [vec!["日本".to_owned(), "a".to_owned()], vec!["e\u{301}te".to_owned(), "b".to_owned()]];
+        let seen = |text: &str| anstream::adapter::strip_str(text).to_string();
+        assert_eq!(seen(&table(&["N", "W"], &rows)), "N      W\n日本   a\ne\u{301}te    b\n");
+        let long = [vec!["日本語日本語日本語".to_owned()]];
+        assert_eq!(seen(&fitted(&["N"], &long, Some(12))), "N\n日本語日本…\n");
     }
 
     #[test]

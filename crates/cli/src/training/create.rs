@@ -238,32 +238,14 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
     })
 }
 
-/// Splits a line into words like a shell: blanks, both kinds of quotes, backslashes; nothing is expanded.
+/// Splits a line into words like a shell: blanks, both kinds of quotes, backslashes, comments; nothing is expanded.
 fn words(line: &str) -> Result<Vec<String>, Failure> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut rest = line.chars();
-    while let Some(c) = rest.next() {
-        match (quote, c) {
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
-            (None, '\'' | '"') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (Some(open), c) if c == open => quote = None,
-            (None | Some('"'), '\\') => word.get_or_insert_default().extend(rest.next()),
-            (_, c) => word.get_or_insert_default().push(c),
-        }
-    }
-    if quote.is_some() {
-        return Err(Failure::usage(
-            "--command has a quote that is not closed",
+    shlex::split(line).ok_or_else(|| {
+        Failure::usage(
+            "--command has a quote that is not closed, or ends with a backslash",
             "or put the command after two dashes",
-        ));
-    }
-    words.extend(word);
-    Ok(words)
+        )
+    })
 }
 
 /// Checks that a manifest's namespace and `-n` agree.
@@ -398,10 +380,11 @@ mod tests {
 
     #[test]
     fn a_line_is_split_as_a_shell_splits_it() {
-        let table: [(&str, &[&str]); 5] = [
+        let table: [(&str, &[&str]); 6] = [
             ("python train.py  --lr 0.1", &["python", "train.py", "--lr", "0.1"]),
             ("sh -c 'echo \"a b\"'", &["sh", "-c", "echo \"a b\""]),
             ("a \"b \\\" c\" d\\ e", &["a", "b \" c", "d e"]),
+            (r#"printf "a\nb""#, &["printf", r"a\nb"]),
             ("a ''", &["a", ""]),
             ("", &[]),
         ];
@@ -412,6 +395,6 @@ mod tests {
                 "{line}"
             );
         }
-        assert!(words("a 'b").is_err());
+        assert!(words("a 'b").is_err() && words("a \\").is_err());
     }
 }
