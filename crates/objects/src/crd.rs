@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::fault::FieldFault;
-use super::jsonpath::JsonPath;
 use super::kinds::{Column, Kind, ScalePaths};
 use super::names;
 use crate::schema::{self, MAX_DEPTH, Schema, SchemaError};
@@ -223,14 +222,14 @@ fn columns(version: &Value, at: &str, faults: &mut Vec<FieldFault>) {
             ));
         }
         let path = text(column, "jsonPath");
-        if !path.is_empty() && (!path.starts_with('.') || JsonPath::parse(path).is_err()) {
+        if !path.is_empty() && (!path.starts_with('.') || jsonpath::Path::parse(path).is_err()) {
             let text = "must be a simple json path starting with .";
             faults.push(FieldFault::invalid(format!("{at}.jsonPath"), path, text));
         }
     }
     for (index, field) in version["selectableFields"].as_array().into_iter().flatten().enumerate() {
         let path = text(field, "jsonPath");
-        let simple = JsonPath::parse(path).is_ok_and(|p| p.fields().is_some());
+        let simple = jsonpath::Path::parse(path).is_ok_and(|p| p.fields().is_some());
         if !path.starts_with('.') || !simple {
             let text = "must be a simple json path starting with .";
             faults.push(FieldFault::invalid(format!("{at}.selectableFields[{index}].jsonPath"), path, text));
@@ -246,7 +245,9 @@ fn scale(scale: &Value, at: &str, faults: &mut Vec<FieldFault>) {
         let path = text(scale, field);
         if path.is_empty() {
             faults.push(FieldFault::required(format!("{at}.{field}"), ""));
-        } else if !path.starts_with(prefix) || JsonPath::parse(path).map_or(true, |p| p.fields().is_none()) {
+        } else if !path.starts_with(prefix)
+            || jsonpath::Path::parse(path).map_or(true, |p| p.fields().is_none())
+        {
             let detail = format!("should be a json path under {}", prefix.trim_end_matches('.'));
             faults.push(FieldFault::invalid(format!("{at}.{field}"), path, detail));
         }

@@ -15,7 +15,6 @@ mod defaults;
 pub mod expressions;
 pub mod extent;
 mod fault;
-mod jsonpath;
 mod kinds;
 mod lifecycle;
 pub mod matching;
@@ -44,7 +43,6 @@ pub use autoscaler::convert_autoscaler;
 pub use crd::{established_status, kinds_of_crd, validate_crd, validate_crd_update, version_rank};
 pub use defaults::{default_object, null_labels, read_back, tolerate_unreachable_nodes};
 pub use fault::{FieldFault, MAX_FAULTS, Reason, invalid_status, json_kind, printed};
-pub use jsonpath::{BadPath, JsonPath};
 pub use kinds::{
     ALL_VERBS, Column, Kind, NameRule, ScalePaths, Subresource, builtin_kind, builtin_kinds,
     subresource_kinds,

@@ -7,7 +7,6 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::jsonpath::JsonPath;
 use super::kinds::Kind;
 use super::names;
 
@@ -469,12 +468,16 @@ fn selectable(kind: &Kind, field: &str) -> bool {
 
 /// Returns a field as text; absent fields are empty, or `false` or `0` for flags and counts.
 fn field_text(kind: &Kind, object: &Value, field: &str) -> String {
+    let path;
     let value = match field {
         "metadata.name" => object.pointer("/metadata/name"),
         "metadata.namespace" => object.pointer("/metadata/namespace"),
         _ => match fields_of(kind).iter().find(|(name, _)| *name == field) {
             Some((_, pointer)) => object.pointer(pointer),
-            None => JsonPath::parse(&format!(".{field}")).ok().and_then(|p| p.find(object).first().copied()),
+            None => {
+                path = jsonpath::Path::parse(&format!(".{field}"));
+                path.as_ref().ok().and_then(|path| path.find(object).ok()?.first().copied())
+            }
         },
     };
     match value {

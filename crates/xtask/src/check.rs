@@ -14,13 +14,17 @@ const MAY_REACH: &[(&str, &[&str])] = &[
     ("plan", &["api"]),
     ("jobs", &["api", "plan"]),
     ("operator", &["api", "plan"]),
-    ("objects", &[]),
+    ("jsonpath", &[]),
+    ("objects", &["jsonpath"]),
     ("kubelet", &[]),
     ("controller-runtime", &[]),
-    ("apiserver", &["objects", "kubelet"]),
-    ("controllers", &["objects", "controller-runtime"]),
-    ("node", &["api", "objects", "kubelet", "controller-runtime"]),
-    ("cluster", &["api", "objects", "kubelet", "controller-runtime", "apiserver", "controllers", "node"]),
+    ("apiserver", &["jsonpath", "objects", "kubelet"]),
+    ("controllers", &["jsonpath", "objects", "controller-runtime"]),
+    ("node", &["api", "jsonpath", "objects", "kubelet", "controller-runtime"]),
+    (
+        "cluster",
+        &["api", "jsonpath", "objects", "kubelet", "controller-runtime", "apiserver", "controllers", "node"],
+    ),
     ("launch", &[]),
     ("xtask", &[]),
 ];
@@ -28,7 +32,8 @@ const MAY_REACH: &[(&str, &[&str])] = &[
 /// Crates that must be pure, even through dependencies: no runtime, no client, no clock or entropy. Each with what it may reach
 /// all the same: `objects` asks tokio to move other tasks away before it
 /// evaluates a long expression, and its CEL parser reads a UUID.
-const PURE: &[(&str, &[&str])] = &[("api", &[]), ("plan", &[]), ("objects", &["tokio", "uuid"])];
+const PURE: &[(&str, &[&str])] =
+    &[("api", &[]), ("plan", &[]), ("jsonpath", &[]), ("objects", &["tokio", "uuid"])];
 const IMPURE: &[&str] = &[
     "tokio",
     "hyper",

@@ -1,9 +1,9 @@
 //! `-o custom-columns=NAME:.metadata.name,PHASE:.status.phase`: a table with custom columns, as kubectl prints it.
 //! Pure.
 
+use jsonpath::{Path, printed};
 use serde_json::Value;
 
-use super::jsonpath::{JsonPath, printed};
 use crate::table;
 
 /// The cell's text if a path finds nothing, as in kubectl.
@@ -11,7 +11,7 @@ const NONE: &str = "<none>";
 
 /// Headings and paths.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Columns(Vec<(String, JsonPath)>);
+pub struct Columns(Vec<(String, Path)>);
 
 impl Columns {
     /// Parses `HEADING:PATH,…`.
@@ -24,7 +24,7 @@ impl Columns {
                 .split_once(':')
                 .filter(|(heading, path)| !heading.is_empty() && !path.is_empty())
                 .ok_or_else(|| format!("\"{part}\" is not HEADING:PATH, e.g. NAME:.metadata.name"))?;
-            Ok((heading.to_owned(), JsonPath::parse_relaxed(path)?))
+            Ok((heading.to_owned(), Path::parse(path)?))
         };
         text.split(',').map(column).collect::<Result<_, _>>().map(Columns)
     }
@@ -36,11 +36,11 @@ impl Columns {
     pub fn text(&self, objects: &[Value]) -> Result<String, String> {
         let Columns(columns) = self;
         let headings: Vec<&str> = columns.iter().map(|(heading, _)| heading.as_str()).collect();
-        let cell = |path: &JsonPath, object: &Value| {
-            let values = path.values(object)?;
+        let cell = |path: &Path, object: &Value| {
+            let values = path.find(object)?;
             match values.is_empty() {
                 true => Ok(NONE.to_owned()),
-                false => Ok(values.iter().map(printed).collect::<Vec<_>>().join(",")),
+                false => Ok(values.into_iter().map(printed).collect::<Vec<_>>().join(",")),
             }
         };
         let row = |object: &Value| columns.iter().map(|(_, path)| cell(path, object)).collect();

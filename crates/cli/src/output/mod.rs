@@ -5,7 +5,6 @@
 
 mod columns;
 mod jq;
-mod jsonpath;
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks kubectl what it answers, and writes that beside each question: yaml.json (what a text means) and jsonpath.json
+"""Asks kubectl what it answers, and writes that beside each question: yaml.json (what a text means) and, in the crate jsonpath, kubectl.json
 (what a template prints). Run with KUBECTL naming the program; without a cluster: `kubectl patch --local` reads a file as
 `kubectl create` does and prints it. Read the difference."""
 
@@ -43,7 +43,7 @@ def yaml() -> None:
 
 
 def jsonpath() -> None:
-    path = HERE / "jsonpath.json"
+    path = HERE.parents[2] / "jsonpath/testdata/kubectl.json"
     known = json.loads(path.read_text())
     known["kubectl"] = version()
     for case in known["cases"]:

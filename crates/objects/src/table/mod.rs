@@ -9,10 +9,10 @@ mod pod;
 mod rows;
 
 use jiff::Timestamp;
+use jsonpath::Path;
 use serde_json::{Value, json};
 
 use super::age::since;
-use super::jsonpath::JsonPath;
 use super::kinds::{Column, Kind};
 
 /// The part of each object that its row contains (`includeObject`).
@@ -48,8 +48,7 @@ pub fn table(kind: &Kind, objects: &[&Value], include: IncludeObject, now: Times
         (headings.iter().map(heading).collect(), objects.iter().map(|object| row(object, now)).collect())
     } else {
         let columns = custom_columns(kind);
-        let paths: Vec<Option<JsonPath>> =
-            columns.iter().map(|c| JsonPath::parse(&c.json_path).ok()).collect();
+        let paths: Vec<Option<Path>> = columns.iter().map(|c| Path::parse(&c.json_path).ok()).collect();
         let mut definitions = vec![heading(&("Name", "string", "name", 0))];
         definitions.extend(columns.iter().map(custom_heading));
         let cells = objects.iter().map(|object| custom_row(&columns, &paths, object, now)).collect();
@@ -125,10 +124,10 @@ fn custom_heading(column: &Column) -> Value {
     json!({"name": column.name, "type": column.kind, "format": column.format, "description": description, "priority": column.priority})
 }
 
-fn custom_row(columns: &[Column], paths: &[Option<JsonPath>], object: &Value, now: Timestamp) -> Vec<Value> {
+fn custom_row(columns: &[Column], paths: &[Option<Path>], object: &Value, now: Timestamp) -> Vec<Value> {
     let mut cells = vec![json!(object["metadata"]["name"].as_str().unwrap_or_default())];
     for (column, path) in columns.iter().zip(paths) {
-        let found = path.as_ref().map(|p| p.find(object)).unwrap_or_default();
+        let found = path.as_ref().and_then(|path| path.find(object).ok()).unwrap_or_default();
         cells.push(custom_cell(column, &found, now));
     }
     cells
