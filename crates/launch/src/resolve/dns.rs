@@ -1,9 +1,12 @@
 //! A small DNS client (RFC 1035, RFC 3596): A and AAAA over UDP, or over TCP if the answer was truncated. Bounded
-//! in time, in size and in the number of questions.
+//! in time, in size and in the number of questions. `simple_dns` writes and reads the messages.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
+
+use simple_dns::rdata::RData;
+use simple_dns::{CLASS, Label, Name, Packet, PacketFlag, Question, RCODE, TYPE, header_buffer};
 
 use super::Unresolved;
 use super::resolv_conf::ResolvConf;
@@ -18,13 +21,12 @@ const MAX_ALIASES: usize = 8;
 const LOOK_UP_EVERY: Duration = Duration::from_millis(100);
 /// The most datagrams skipped because they do not answer the question.
 const MAX_STRAY_DATAGRAMS: usize = 32;
-/// The most pointers followed within one compressed name.
-const MAX_POINTERS: usize = 32;
-
-const TYPE_A: u16 = 1;
-const TYPE_CNAME: u16 = 5;
-const TYPE_AAAA: u16 = 28;
-const CLASS_IN: u16 = 1;
+/// The longest name in text, and the longest label (RFC 1035, 2.3.4).
+const MAX_NAME: usize = 253;
+const MAX_LABEL: usize = 63;
+/// The length of a message's header, and the least length of a record.
+const HEADER_BYTES: usize = 12;
+const LEAST_RECORD_BYTES: usize = 11;
 
 /// The outcome of one question.
 enum Answer {
@@ -50,7 +52,7 @@ pub fn resolve(host: &str, asking: &Asking) -> Result<Vec<IpAddr>, Unresolved> {
     let deadline = Instant::now() + MAX_TIME;
     let mut trouble = None;
     for name in asking.conf.candidates(host) {
-        for kind in [TYPE_A, TYPE_AAAA] {
+        for kind in [TYPE::A, TYPE::AAAA] {
             match ask_servers(&name, kind, asking, deadline) {
                 Ok(Answer::Addresses(addresses)) => return Ok(addresses),
                 Ok(Answer::Nothing) => {}
@@ -65,7 +67,7 @@ pub fn resolve(host: &str, asking: &Asking) -> Result<Vec<IpAddr>, Unresolved> {
     Err(trouble.map_or(Unresolved::Unknown, Unresolved::NoAnswer))
 }
 
-fn ask_servers(name: &str, kind: u16, asking: &Asking, deadline: Instant) -> Result<Answer, String> {
+fn ask_servers(name: &str, kind: TYPE, asking: &Asking, deadline: Instant) -> Result<Answer, String> {
     let mut problem = String::from("no name server");
     for _ in 0..asking.conf.attempts {
         for server in &asking.conf.servers {
@@ -84,7 +86,7 @@ fn ask_servers(name: &str, kind: u16, asking: &Asking, deadline: Instant) -> Res
 
 fn ask(
     name: &str,
-    kind: u16,
+    kind: TYPE,
     server: SocketAddr,
     until: Instant,
     is_settled: &dyn Fn() -> bool,
@@ -93,8 +95,9 @@ fn ask(
     getrandom::fill(&mut id).map_err(|error| io::Error::other(error.to_string()))?;
     let Some(question) = question(id, name, kind) else { return Ok(Answer::NoName) };
     let reply = over_udp(&question, server, until, is_settled)?;
-    let reply = if is_cut_short(&reply) { over_tcp(&question, server, until)? } else { reply };
-    read_reply(&reply, &question, kind).ok_or_else(|| io::Error::other("its answer makes no sense"))?
+    let is_cut_short = header_buffer::has_flags(&reply, PacketFlag::TRUNCATION).unwrap_or_default();
+    let reply = if is_cut_short { over_tcp(&question, server, until)? } else { reply };
+    read_reply(reply, kind)
 }
 
 fn remaining(until: Instant) -> io::Result<Duration> {
@@ -143,118 +146,69 @@ fn over_tcp(question: &[u8], server: SocketAddr, until: Instant) -> io::Result<V
 }
 
 /// Encodes the question; `None` if the name cannot be encoded in DNS, so that it cannot exist there.
-fn question(id: [u8; 2], name: &str, kind: u16) -> Option<Vec<u8>> {
-    let mut message = vec![id[0], id[1], 0x01, 0, 0, 1, 0, 0, 0, 0, 0, 0]; // recursion desired, one question
-    for label in name.split('.') {
-        let length = u8::try_from(label.len()).ok().filter(|length| (1..=63).contains(length))?;
-        message.push(length);
-        message.extend_from_slice(label.as_bytes());
-    }
-    message.push(0);
-    message.extend_from_slice(&kind.to_be_bytes());
-    message.extend_from_slice(&CLASS_IN.to_be_bytes());
-    (name.len() <= 253).then_some(message)
+fn question(id: [u8; 2], name: &str, kind: TYPE) -> Option<Vec<u8>> {
+    let label = |text: &'_ str| {
+        (1..=MAX_LABEL).contains(&text.len()).then(|| Label::new_unchecked(text.as_bytes().to_vec()))
+    };
+    let labels = name.split('.').map(label).collect::<Option<Vec<_>>>().filter(|_| name.len() <= MAX_NAME)?;
+    let name = Name::new_with_labels(&labels);
+    let mut query = Packet::new_query(u16::from_be_bytes(id));
+    query.set_flags(PacketFlag::RECURSION_DESIRED);
+    query.questions.push(Question::new(name, kind.into(), CLASS::IN.into(), false));
+    query.build_bytes_vec().ok()
 }
 
 /// Returns whether a message is a response to this very question: same id, and the question repeated.
 fn answers(reply: &[u8], question: &[u8]) -> bool {
-    let (Some(head), Some(asked)) = (reply.get(..12), reply.get(12..question.len())) else { return false };
-    head[..2] == question[..2]
-        && head[2] & 0x80 != 0
-        && head[4..6] == [0, 1]
-        && asked.eq_ignore_ascii_case(&question[12..])
+    let asked = reply.get(HEADER_BYTES..question.len());
+    asked.is_some_and(|asked| asked.eq_ignore_ascii_case(&question[HEADER_BYTES..]))
+        && header_buffer::id(reply) == header_buffer::id(question)
+        && header_buffer::questions(reply) == Ok(1)
+        && header_buffer::has_flags(reply, PacketFlag::RESPONSE) == Ok(true)
 }
 
-fn is_cut_short(reply: &[u8]) -> bool {
-    reply.get(2).is_some_and(|flags| flags & 0x02 != 0)
-}
-
-/// Reads the addresses in a reply; `None` if it is malformed. A failure of the server is an error.
-fn read_reply(reply: &[u8], question: &[u8], kind: u16) -> Option<io::Result<Answer>> {
-    match reply.get(3)? & 0x0f {
-        0 => {}
-        3 => return Some(Ok(Answer::NoName)),
-        2 => return Some(Err(io::Error::other("it has failed (SERVFAIL)"))),
-        5 => return Some(Err(io::Error::other("it refuses to answer (REFUSED)"))),
-        code => return Some(Err(io::Error::other(format!("it answers with error {code}")))),
+/// Reads the addresses in a reply. A malformed reply and a failure of the server are errors.
+fn read_reply(mut reply: Vec<u8>, kind: TYPE) -> io::Result<Answer> {
+    let senseless = || io::Error::other("its answer makes no sense");
+    match header_buffer::rcode(&reply).map_err(|_| senseless())? {
+        RCODE::NoError => {}
+        RCODE::NameError => return Ok(Answer::NoName),
+        RCODE::ServerFailure => return Err(io::Error::other("it has failed (SERVFAIL)")),
+        RCODE::Refused => return Err(io::Error::other("it refuses to answer (REFUSED)")),
+        code => return Err(io::Error::other(format!("it answers with error {}", code as u16))),
     }
-    let records = read_records(reply, question.len())?;
-    let mut wanted = read_name(reply, 12)?.0;
+    // The parser reserves memory for as many records as the header announces.
+    let announced = header_buffer::answers(&reply).map_err(|_| senseless())?;
+    if usize::from(announced) > reply.len() / LEAST_RECORD_BYTES {
+        return Err(senseless());
+    }
+    // The sections after the answers are not needed, so that nothing in them can make the parser fail.
+    reply[8..HEADER_BYTES].fill(0);
+    let packet = Packet::parse(&reply).map_err(|_| senseless())?;
+    let mut wanted = &packet.questions.first().ok_or_else(senseless)?.qname;
+    let records: Vec<_> = packet.answers.iter().filter(|record| record.class == CLASS::IN).collect();
     for _ in 0..MAX_ALIASES {
-        let alias = records.iter().find(|record| record.kind == TYPE_CNAME && record.name == wanted);
+        let alias =
+            records.iter().filter(|record| record.name == *wanted).find_map(|record| match &record.rdata {
+                RData::CNAME(to) => Some(&to.0),
+                _ => None,
+            });
         match alias {
-            Some(record) => wanted = read_name(reply, record.data.0)?.0,
+            Some(to) => wanted = to,
             None => break,
         }
     }
+    let address = |data: &RData<'_>| match (kind, data) {
+        (TYPE::A, RData::A(found)) => Some(IpAddr::from(found.address.to_be_bytes())),
+        (TYPE::AAAA, RData::AAAA(found)) => Some(IpAddr::from(found.address.to_be_bytes())),
+        _ => None,
+    };
     let addresses: Vec<IpAddr> = records
         .iter()
-        .filter(|record| record.kind == kind && record.name == wanted)
-        .filter_map(|record| address(reply.get(record.data.0..record.data.1)?))
+        .filter(|record| record.name == *wanted)
+        .filter_map(|record| address(&record.rdata))
         .collect();
-    Some(Ok(if addresses.is_empty() { Answer::Nothing } else { Answer::Addresses(addresses) }))
-}
-
-struct Record {
-    name: Vec<u8>,
-    kind: u16,
-    /// The start and end of its data in the message.
-    data: (usize, usize),
-}
-
-fn read_records(reply: &[u8], mut at: usize) -> Option<Vec<Record>> {
-    let count = usize::from(u16::from_be_bytes(reply.get(6..8)?.try_into().ok()?));
-    let mut records = Vec::new();
-    for _ in 0..count {
-        let (name, after) = read_name(reply, at)?;
-        let fixed: &[u8; 10] = reply.get(after..after + 10)?.try_into().ok()?;
-        let begin = after + 10;
-        let end = begin + usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
-        reply.get(begin..end)?;
-        if u16::from_be_bytes([fixed[2], fixed[3]]) == CLASS_IN {
-            records.push(Record { name, kind: u16::from_be_bytes([fixed[0], fixed[1]]), data: (begin, end) });
-        }
-        at = end;
-    }
-    Some(records)
-}
-
-/// Reads a name. Returns it in lower case with its length bytes, and the offset after it.
-fn read_name(reply: &[u8], mut at: usize) -> Option<(Vec<u8>, usize)> {
-    let mut name = Vec::new();
-    let mut after = None;
-    let mut pointers = 0;
-    loop {
-        match *reply.get(at)? {
-            0 => return Some((name, after.unwrap_or(at + 1))),
-            length @ 1..=63 => {
-                let end = at + 1 + usize::from(length);
-                name.push(length);
-                name.extend(reply.get(at + 1..end)?.iter().map(u8::to_ascii_lowercase));
-                at = end;
-            }
-            high @ 0xc0..=0xff => {
-                pointers += 1;
-                if pointers > MAX_POINTERS {
-                    return None;
-                }
-                after.get_or_insert(at + 2);
-                at = usize::from(u16::from_be_bytes([high & 0x3f, *reply.get(at + 1)?]));
-            }
-            _ => return None,
-        }
-        if name.len() > 255 {
-            return None;
-        }
-    }
-}
-
-fn address(data: &[u8]) -> Option<IpAddr> {
-    match data.len() {
-        4 => <[u8; 4]>::try_from(data).ok().map(IpAddr::from),
-        16 => <[u8; 16]>::try_from(data).ok().map(IpAddr::from),
-        _ => None,
-    }
+    Ok(if addresses.is_empty() { Answer::Nothing } else { Answer::Addresses(addresses) })
 }
 
 #[cfg(test)]
@@ -263,6 +217,10 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    const TYPE_A: u16 = 1;
+    const TYPE_CNAME: u16 = 5;
+    const TYPE_AAAA: u16 = 28;
 
     /// How a server on loopback answers a question; `None` means not at all.
     type Behaviour = fn(&str, u16, &[u8], bool) -> Option<Vec<u8>>;
@@ -301,17 +259,9 @@ mod tests {
     }
 
     fn reply(behaviour: Behaviour, message: &[u8], tcp: bool) -> Option<Vec<u8>> {
-        let (labels, after) = read_name(message, 12).unwrap();
-        let mut name = String::new();
-        let mut rest = &labels[..];
-        while let Some((length, tail)) = rest.split_first() {
-            let (label, tail) = tail.split_at(usize::from(*length));
-            name.push_str(std::str::from_utf8(label).unwrap());
-            name.push('.');
-            rest = tail;
-        }
-        let kind = u16::from_be_bytes([message[after], message[after + 1]]);
-        behaviour(name.trim_end_matches('.'), kind, message, tcp)
+        let query = Packet::parse(message).unwrap();
+        let asked = &query.questions[0];
+        behaviour(&asked.qname.to_string(), asked.qtype.into(), message, tcp)
     }
 
     fn header(question: &[u8], flags: [u8; 2], answers: u8) -> Vec<u8> {
@@ -410,17 +360,31 @@ mod tests {
 
     #[test]
     fn no_message_makes_the_reader_panic() {
-        let question = question([1, 2], "a.b", TYPE_A).unwrap();
+        let question = question([1, 2], "a.b", TYPE::A).unwrap();
         let whole = [header(&question, [0x81, 0x80], 1), record(&[0xc0, 12], TYPE_A, &[1, 2, 3, 4])].concat();
+        assert!(matches!(read_reply(whole.clone(), TYPE::A), Ok(Answer::Addresses(_))));
         for end in 0..whole.len() {
-            read_reply(&whole[..end], &question, TYPE_A);
+            answers(&whole[..end], &question);
+            let _ = read_reply(whole[..end].to_vec(), TYPE::A);
         }
         for index in 0..whole.len() {
             for value in [0, 1, 63, 64, 0xc0, 0xff] {
                 let mut changed = whole.clone();
                 changed[index] = value;
-                read_reply(&changed, &question, TYPE_A);
+                let _ = read_reply(changed, TYPE::A);
             }
         }
+    }
+
+    #[test]
+    fn a_reply_is_read_up_to_its_answers_only() {
+        let question = question([1, 2], "a.b", TYPE::A).unwrap();
+        let address = record(&[0xc0, 12], TYPE_A, &[1, 2, 3, 4]);
+        let mut with_more = [header(&question, [0x81, 0x80], 1), address, vec![0xff; 7]].concat();
+        with_more[9] = 1;
+        assert!(matches!(read_reply(with_more, TYPE::A), Ok(Answer::Addresses(_))));
+        let mut without_records = header(&question, [0x81, 0x80], 0);
+        without_records[6..8].fill(0xff);
+        assert!(read_reply(without_records, TYPE::A).is_err());
     }
 }
