@@ -1,5 +1,5 @@
 //! Golden transcripts against a cluster: `tests/transcripts/cluster/*.txt` hold commands, on a terminal and without
-//! one, and their complete output, on success and with each exit code.
+//! one, and their complete output. `endings.rs` has every exit code of every command.
 //!
 //! The cluster is an API in this process, without a node: the objects of [`stage`] do not change, so that the output
 //! is always the same. Times, identifiers and ports are replaced. `UPDATE=1` rewrites the files; read the diff.
@@ -15,7 +15,7 @@
 //! ```
 
 mod cast;
-mod stage;
+pub mod stage;
 mod terminal;
 
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use regex::Regex;
 
-use crate::odh::Home;
+use crate::odh::{Home, Said};
 use stage::Stage;
 
 /// The time after which a command is considered hung.
@@ -155,29 +155,25 @@ fn replay(transcript: &str) -> String {
     text
 }
 
-/// Splits words like a shell, with single and double quotes only.
-fn words(line: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    for letter in line.chars() {
-        match (quote, letter) {
-            (Some(open), _) if letter == open => quote = None,
-            (None, '\'' | '"') => {
-                quote = Some(letter);
-                word.get_or_insert_default();
-            }
-            (None, ' ') => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(letter),
-        }
-    }
-    words.extend(word);
-    words
+/// Splits words like a shell.
+pub fn words(line: &str) -> Vec<String> {
+    shlex::split(line).unwrap()
 }
 
-/// Returns stdout, then stderr with `! ` before each line, and the exit code. The concurrent event happens at the
-/// first output on either of them.
+/// Returns stdout, then stderr with `! ` before each line, and the exit code.
 fn plain(command: &mut std::process::Command, meanwhile: impl FnOnce(Pid)) -> (String, i32) {
+    let Said { code, out: mut text, err } = observe(command, meanwhile);
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for line in err.lines() {
+        writeln!(text, "! {line}").unwrap();
+    }
+    (text, code)
+}
+
+/// Runs a command without a terminal. The concurrent event happens at the first output, on stdout or stderr.
+pub fn observe(command: &mut std::process::Command, meanwhile: impl FnOnce(Pid)) -> Said {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = pid(&child);
     let _watchdog = Watchdog::of(pid);
@@ -187,14 +183,8 @@ fn plain(command: &mut std::process::Command, meanwhile: impl FnOnce(Pid)) -> (S
     if says.recv().is_ok() {
         meanwhile(pid);
     }
-    let (mut text, err) = (out.join().unwrap(), err.join().unwrap());
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
-    for line in err.lines() {
-        writeln!(text, "! {line}").unwrap();
-    }
-    (text, code(child.wait().unwrap()))
+    let (out, err) = (out.join().unwrap(), err.join().unwrap());
+    Said { code: code(child.wait().unwrap()), out, err }
 }
 
 /// Reads to the end, and signals when the first line has arrived.

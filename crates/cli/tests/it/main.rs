@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cluster;
-mod every_code;
+mod endings;
 mod golden;
 mod kubectl;
 mod many_logs;

@@ -17,7 +17,8 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::cast::{self, CAST, MIXED};
+pub use super::cast::CAST;
+use super::cast::{self, MIXED};
 use crate::odh::Home;
 
 /// The namespace of most objects.
