@@ -18,6 +18,7 @@ mod needs;
 mod specs;
 mod steps;
 mod test;
+mod timing;
 mod upstream;
 mod verbs;
 
@@ -52,6 +53,13 @@ cargo xtask TASK
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    // Not a task for people: `test` has cargo start each test binary so.
+    if let ["timed", record, command @ ..] = words.as_slice() {
+        return timing::run(record, command).unwrap_or_else(|stop| {
+            steps::complain(&stop);
+            ExitCode::from(stop.code)
+        });
+    }
     let result = match words.as_slice() {
         ["demo"] => demo::run(),
         ["test", filter @ ..] => test::run(filter),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::build::{self, Profile};
 use crate::steps::{self, Stop};
-use crate::{bench, check, clients, environment, machine};
+use crate::{bench, check, clients, environment, machine, timing};
 
 /// Paths that the stories use.
 struct SetUp {
@@ -42,17 +42,21 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
         check::quick()?;
     }
     let record = steps::target().join("stories-modes.tsv");
-    // Remove an earlier record, if any: it would hide that a story did not run.
-    let _ = fs::remove_file(&record);
+    let times = steps::target().join("test-times.tsv");
+    // Remove earlier records, if any: they would hide that a story did not run.
+    let _ = (fs::remove_file(&record), fs::remove_file(&times));
     steps::step("Running the tests");
     let mut command = steps::cargo_command();
-    command.args(["test", "--workspace", "--no-fail-fast", "--config", &runner(&places.path)]).args(filter);
+    command
+        .args(["test", "--workspace", "--no-fail-fast", "--config", &runner(&places.path, &times)?])
+        .args(filter);
     command.env("ODH", &places.odh).env("ODH_EXAMPLES_ENVIRONMENT", &places.examples);
     command.env("ODH_OPENMPI5_ENVIRONMENT", &places.openmpi5);
     command.env("ODH_MPICH_ENVIRONMENT", &places.mpich).env("ODH_INTEL_ENVIRONMENT", &places.intel);
     command.env("KUBECTL", places.tools.join("bin/kubectl"));
     command.env("ODH_STORY_MODES", &record);
     let outcome = steps::run(&mut command);
+    timing::report(&times);
     let modes = report_modes(&fs::read_to_string(&record).unwrap_or_default(), filter.is_empty());
     outcome.map_err(|stop| {
         Stop::new(stop.what, "the failing test's output stands above; `cargo xtask test NAME` runs it alone")
@@ -69,10 +73,13 @@ pub fn run(filter: &[&str]) -> Result<(), Stop> {
 
 /// Returns the `cargo` setting that starts each test with the listed programs only, so that a program missing from
 /// the list is missing everywhere. It also resets signals, because an ignored signal (SIGINT under `nohup` or in a
-/// script's background) stays ignored in all child processes.
-fn runner(path: &Path) -> String {
-    let path = path.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
-    format!(r#"target.'cfg(unix)'.runner=["env", "--default-signal", "PATH={path}"]"#)
+/// script's background) stays ignored in all child processes. This program starts it, to record how long it runs.
+fn runner(path: &Path, times: &Path) -> Result<String, Stop> {
+    let this = std::env::current_exe().map_err(|error| Stop::plain(format!("own program: {error}")))?;
+    let [this, times, path] = [this.as_path(), times, path].map(|path| path.display().to_string());
+    let words = [this.as_str(), "timed", &times, "env", "--default-signal", &format!("PATH={path}")];
+    let quoted = words.map(|word| format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")));
+    Ok(format!("target.'cfg(unix)'.runner=[{}]", quoted.join(", ")))
 }
 
 /// Prints the mode of every story. Fails if a stronger mode was possible and the story did not force its own.
