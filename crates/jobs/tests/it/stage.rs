@@ -4,11 +4,15 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use cluster::apiserver::auth::{Identities, UserInfo};
+use cluster::apiserver::kubelet::{Kubelet, LogError, LogRequest, LogStream};
 use cluster::apiserver::{ApiServer, Endpoint};
 use cluster::store::{DEFAULT_WINDOW, Store, Volatile};
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use http::{Request, Uri};
+use jiff::Timestamp;
+use jobs::Kind;
+use jobs::submit::{self, DryRun};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
@@ -18,6 +22,8 @@ use tower::Service;
 
 /// The namespace of a test.
 pub const TEAM: &str = "team";
+/// The node of the pods that have written something.
+const NODE: &str = "node-0";
 /// The number of objects in a page, whatever the request's limit.
 const PAGE: u32 = 2;
 
@@ -81,6 +87,7 @@ impl Service<Request<Body>> for WithoutPodWatches {
 /// An API server with one namespace.
 pub struct Stage {
     pub client: Client,
+    server: Arc<ApiServer>,
     endpoint: Endpoint,
     lists: Arc<Mutex<Vec<String>>>,
 }
@@ -90,11 +97,55 @@ impl Stage {
         let store = Arc::new(Store::new(DEFAULT_WINDOW, Box::new(Volatile)));
         let server = Arc::new(ApiServer::new(store, Identities::new("token")));
         let lists = Arc::new(Mutex::new(Vec::new()));
-        let endpoint = Endpoint::trusted(server, UserInfo::admin());
+        let endpoint = Endpoint::trusted(server.clone(), UserInfo::admin());
         let short = Short { inner: endpoint.clone(), lists: lists.clone() };
-        let stage = Self { client: Client::new(short, TEAM), endpoint, lists };
+        let stage = Self { client: Client::new(short, TEAM), server, endpoint, lists };
         stage.create("v1", "Namespace", "namespaces", json!({ "metadata": { "name": TEAM } })).await;
         stage
+    }
+
+    /// An API that knows MPIJobs.
+    pub async fn with_mpijobs() -> Self {
+        let stage = Self::new().await;
+        stage.define_mpijob().await;
+        stage
+    }
+
+    /// A client of a user without any permission.
+    pub fn client_of_a_stranger(&self) -> Client {
+        Client::new(Endpoint::trusted(self.server.clone(), UserInfo::known("jane", &[])), TEAM)
+    }
+
+    /// Creates the jobs of a manifest with the library.
+    pub async fn submit(&self, manifest: &str) -> Vec<DynamicObject> {
+        let drafts = submit::read(manifest.as_bytes(), "job.yaml").unwrap();
+        submit::create(&self.client, TEAM, &drafts, DryRun::No).await.unwrap()
+    }
+
+    /// Writes a job's status, as an operator does.
+    pub async fn status(&self, job: &str, status: Value) {
+        let patch = Patch::Merge(json!({ "status": status }));
+        let jobs = Kind::MpiJob.api(&self.client, TEAM);
+        jobs.patch_status(job, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Creates a job's pod on the node that has the pods' output.
+    pub async fn pod(&self, job: &str, role: &str, name: &str, phase: &str, state: Value) {
+        let ready = if phase == "Running" { "True" } else { "False" };
+        let scheduled =
+            json!({ "type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" });
+        let status = json!({ "phase": phase, "conditions": [scheduled, { "type": "Ready", "status": ready }],
+            "containerStatuses": [{ "name": "main", "image": "i", "imageID": "", "ready": ready == "True",
+                "restartCount": 0, "state": state }] });
+        let pod = json!({ "metadata": { "name": name, "namespace": TEAM,
+                "labels": { api::LABEL_JOB_NAME: job, api::LABEL_JOB_ROLE: role } },
+            "spec": { "nodeName": NODE, "containers": [{ "name": "main", "image": "i" }] }, "status": status });
+        self.create("v1", "Pod", "pods", pod).await;
+    }
+
+    /// Says what pods have written: the pod, the second of the line, its text.
+    pub fn output(&self, lines: &'static [(&'static str, i64, &'static str)]) {
+        self.server.kubelets.register(NODE, Arc::new(Written(lines)));
     }
 
     /// A client that learns of pods only when it lists them.
@@ -149,5 +200,44 @@ impl Stage {
         api.patch_status(made.metadata.name.as_deref().unwrap(), &PatchParams::default(), &patch)
             .await
             .unwrap()
+    }
+}
+
+/// The manifest of a job.
+pub fn manifest(name: &str, workers: i32) -> String {
+    let template =
+        "{spec: {containers: [{name: main, image: 'train:1', command: [mpirun, python, train.py]}]}}";
+    format!(
+        "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {{name: {name}, labels: {{team: nlp}}}}\nspec:\n  mpiReplicaSpecs:\n    Launcher: {{replicas: 1, template: {template}}}\n    Worker: {{replicas: {workers}, template: {template}}}\n"
+    )
+}
+
+/// The state of a container that runs.
+pub fn running() -> Value {
+    json!({ "running": { "startedAt": "2026-01-01T00:00:01Z" } })
+}
+
+/// The state of a container that has ended.
+pub fn terminated(code: i32) -> Value {
+    json!({ "terminated": { "exitCode": code, "finishedAt": "2026-01-01T00:00:30Z" } })
+}
+
+/// A node that has its pods' output, and nothing else.
+struct Written(&'static [(&'static str, i64, &'static str)]);
+
+impl Kubelet for Written {
+    fn logs(&self, request: LogRequest) -> BoxFuture<'_, Result<LogStream, LogError>> {
+        let lines: Vec<&(&str, i64, &str)> = self.0.iter().filter(|(pod, ..)| *pod == request.pod).collect();
+        let tail = request.tail_lines.and_then(|tail| usize::try_from(tail).ok()).unwrap_or(lines.len());
+        let at = |second: &i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
+        let written: String = lines[lines.len().saturating_sub(tail)..]
+            .iter()
+            .filter(|(_, second, _)| request.since.is_none_or(|since| at(second) >= since))
+            .map(|(_, second, text)| match request.timestamps {
+                true => format!("{:.9} {text}\n", at(second)),
+                false => format!("{text}\n"),
+            })
+            .collect();
+        async move { Ok(futures::stream::iter([Ok(written.into())]).boxed()) }.boxed()
     }
 }

@@ -1,0 +1,72 @@
+//! What a cluster does not let a caller do: quotas and permissions.
+
+use std::time::Duration;
+
+use api::MPIJob;
+use jobs::again::{self, Again};
+use jobs::delete::{self, Manner};
+use jobs::list::{self, Selection};
+use jobs::logs::{self, Choice};
+use jobs::submit::{self, DryRun};
+use jobs::{Class, Kind, preflight, switch, wait};
+use serde_json::json;
+
+use crate::stage::{Stage, TEAM, manifest};
+
+const KIND: Kind = Kind::MpiJob;
+/// How long a test waits for a preflight.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_quota_refuses_a_job_before_and_at_its_creation_until_another_is_deleted() {
+    let stage = Stage::with_mpijobs().await;
+    let one = json!({ "count/mpijobs.kubeflow.org": "1" });
+    let quota = json!({ "metadata": { "name": "jobs", "namespace": TEAM }, "spec": { "hard": one },
+        "status": { "hard": one, "used": { "count/mpijobs.kubeflow.org": "0" } } });
+    stage.create("v1", "ResourceQuota", "resourcequotas", quota).await;
+    stage.submit(&manifest("first", 1)).await;
+
+    let drafts = submit::read(manifest("second", 1).as_bytes(), "job.yaml").unwrap();
+    let job: MPIJob = drafts[0].job.clone();
+    let judged = preflight::preflight(&stage.client, TEAM, &[job], PATIENCE).await;
+    assert_eq!(judged.unwrap_err().class(), Class::Quota);
+    let (error, created) = submit::create(&stage.client, TEAM, &drafts, DryRun::No).await.unwrap_err();
+    assert_eq!((error.class(), created.len()), (Class::Quota, 0), "{error}");
+    let cloned = again::clone(&stage.client, KIND, TEAM, "first", &Again::default()).await;
+    assert_eq!(cloned.unwrap_err().class(), Class::Quota);
+
+    delete::delete(&stage.client, KIND, TEAM, "first", Manner { force: false, wait: Some(PATIENCE) })
+        .await
+        .unwrap();
+    assert_eq!(submit::create(&stage.client, TEAM, &drafts, DryRun::No).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn every_action_of_a_user_without_permissions_is_refused() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 1)).await;
+    stage.status("pi", json!({ "phase": "Failed" })).await;
+    let jane = &stage.client_of_a_stranger();
+    let drafts = submit::read(manifest("tau", 1).as_bytes(), "job.yaml").unwrap();
+    let selection = Selection { kind: Some(KIND), namespace: Some(TEAM.to_owned()), labels: None };
+    let job = [drafts[0].job.clone()];
+    let again = Again::default();
+    let refused = [
+        ("get", list::get(jane, KIND, TEAM, "pi").await.err()),
+        ("list", list::rows(jane, &selection).await.err()),
+        ("preflight", preflight::preflight(jane, TEAM, &job, PATIENCE).await.err()),
+        ("create", submit::create(jane, TEAM, &drafts, DryRun::No).await.err().map(|(error, _)| error)),
+        ("suspend", switch::switch(jane, KIND, TEAM, "pi", true).await.err()),
+        ("retry", again::retry(jane, KIND, TEAM, "pi", &again).await.err()),
+        ("clone", again::clone(jane, KIND, TEAM, "pi", &again).await.err()),
+        ("delete", delete::delete(jane, KIND, TEAM, "pi", Manner::default()).await.err()),
+        ("wait", wait::wait(jane, KIND, TEAM, "pi", Some(PATIENCE), |_| {}).await.err()),
+        ("logs", logs::logs(jane, KIND, TEAM, "pi", Choice::default()).await.err()),
+    ];
+    for (action, error) in refused {
+        assert_eq!(error.map(|error| error.class()), Some(Class::NotAllowed), "{action}");
+    }
+    let rights = preflight::rights(jane, KIND, TEAM).await.unwrap();
+    assert!(!rights.is_empty() && rights.iter().all(|right| !right.allowed), "{rights:?}");
+    list::get(&stage.client, KIND, TEAM, "pi").await.unwrap();
+}

@@ -1,0 +1,161 @@
+//! A job while it runs and after its end: wait, logs, explain. The statuses are those that an operator writes.
+
+use std::time::Duration;
+
+use jobs::logs::{self, Choice, Item, Which};
+use jobs::progress::{Outcome, Progress};
+use jobs::{Class, Kind, delete, explanation, wait};
+use plan::Stage as State;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::stage::{Stage, TEAM, manifest, running, terminated};
+
+const KIND: Kind = Kind::MpiJob;
+/// The longest wait for something that happens.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn failed() -> Value {
+    json!({ "phase": "Failed", "failure": { "reason": "OutOfMemory", "message": "Worker 0 used too much memory",
+        "worker": 0, "pod": "pi-worker-0", "exitCode": 137, "evidence": ["Killed"] } })
+}
+
+#[tokio::test]
+async fn waiting_reports_every_step_until_the_job_ends() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 1)).await;
+    let (report, mut steps) = mpsc::unbounded_channel();
+    let report = move |progress: &Progress| report.send(progress.clone()).unwrap();
+    let waiting = wait::wait(&stage.client, KIND, TEAM, "pi", Some(PATIENCE), report);
+    let operator = async {
+        assert_eq!(steps.recv().await, Some(Progress::Accepted));
+        stage.pod("pi", "worker", "pi-worker-0", "Running", running()).await;
+        assert_eq!(steps.recv().await, Some(Progress::Scheduled { pods: 1, of: 2 }));
+        assert_eq!(steps.recv().await, Some(Progress::WorkersReady { ready: 1, of: 1 }));
+        stage.pod("pi", "launcher", "pi-launcher-x", "Running", running()).await;
+        let launcher = Progress::LauncherRunning { pod: "pi-launcher-x".to_owned() };
+        assert_eq!(steps.recv().await, Some(launcher));
+        stage.status("pi", json!({ "phase": "Succeeded" })).await;
+        assert_eq!(steps.recv().await, Some(Progress::Ended(Outcome::Succeeded)));
+    };
+    let (ended, ()) = futures::join!(waiting, operator);
+    let ended = ended.unwrap();
+    assert_eq!((ended.class(), ended.outcome), (None, Outcome::Succeeded));
+}
+
+#[tokio::test]
+async fn a_failed_job_ends_the_wait_with_its_failure() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 1)).await;
+    stage.status("pi", failed()).await;
+    stage.pod("pi", "launcher", "pi-launcher-x", "Failed", terminated(3)).await;
+    let ended = wait::wait(&stage.client, KIND, TEAM, "pi", Some(PATIENCE), |_| {}).await.unwrap();
+    assert_eq!(ended.class(), Some(Class::JobFailed));
+    assert!(matches!(&ended.outcome, Outcome::Failed(failure) if failure.reason == "OutOfMemory"));
+    let code = wait::launcher_exit_code(&stage.client, KIND, TEAM, "pi").await.unwrap();
+    assert_eq!(code, Some(3), "a caller may pass it on");
+}
+
+#[tokio::test]
+async fn a_deleted_job_ends_the_wait_as_cancelled() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 1)).await;
+    let (report, mut steps) = mpsc::unbounded_channel();
+    let report = move |progress: &Progress| report.send(progress.clone()).unwrap();
+    let waiting = wait::wait(&stage.client, KIND, TEAM, "pi", Some(PATIENCE), report);
+    let user = async {
+        assert_eq!(steps.recv().await, Some(Progress::Accepted));
+        delete::delete(&stage.client, KIND, TEAM, "pi", delete::Manner::default()).await.unwrap();
+    };
+    let (ended, ()) = futures::join!(waiting, user);
+    assert_eq!(ended.unwrap().class(), Some(Class::Cancelled));
+}
+
+#[tokio::test]
+async fn a_wait_ends_after_its_timeout_and_the_job_goes_on() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 1)).await;
+    let briefly = Some(Duration::from_millis(100));
+    let error = wait::wait(&stage.client, KIND, TEAM, "pi", briefly, |_| {}).await.unwrap_err();
+    assert_eq!(error.class(), Class::StillRunning);
+    let error = wait::wait(&stage.client, KIND, TEAM, "tau", Some(PATIENCE), |_| {}).await.unwrap_err();
+    assert_eq!(error.class(), Class::NotFound);
+}
+
+/// The lines of a reading, as `POD: TEXT`, and its notes.
+async fn read(stage: &Stage, choice: Choice) -> Vec<String> {
+    let mut logs = logs::logs(&stage.client, KIND, TEAM, "pi", choice).await.unwrap();
+    let mut read = Vec::new();
+    while let Some(item) = tokio::time::timeout(PATIENCE, logs.next()).await.unwrap() {
+        match item.unwrap() {
+            Item::Line { pod, text, .. } => read.push(format!("{pod}: {text}")),
+            Item::Note(text) => read.push(text),
+            Item::Waiting { pod, .. } => read.push(format!("waiting for {pod}")),
+        }
+    }
+    read
+}
+
+#[tokio::test]
+async fn logs_are_the_launchers_or_those_of_all_pods_in_the_order_of_their_times() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 2)).await;
+    stage.pod("pi", "launcher", "pi-launcher-x", "Succeeded", terminated(0)).await;
+    for worker in ["pi-worker-0", "pi-worker-1"] {
+        stage.pod("pi", "worker", worker, "Running", running()).await;
+    }
+    stage.status("pi", json!({ "phase": "Succeeded" })).await;
+    stage.output(&[
+        ("pi-launcher-x", 1, "starting"),
+        ("pi-launcher-x", 4, "done"),
+        ("pi-worker-0", 2, "step 0"),
+        ("pi-worker-1", 3, "step 0"),
+    ]);
+    let launchers = ["pi-launcher-x: starting", "pi-launcher-x: done"];
+    assert_eq!(read(&stage, Choice::default()).await, launchers);
+    assert_eq!(read(&stage, Choice { follow: true, ..Choice::default() }).await, launchers);
+    assert_eq!(read(&stage, Choice { tail: Some(1), ..Choice::default() }).await, launchers[1..]);
+    let all =
+        ["pi-launcher-x: starting", "pi-worker-0: step 0", "pi-worker-1: step 0", "pi-launcher-x: done"];
+    assert_eq!(read(&stage, Choice { which: Which::All, ..Choice::default() }).await, all);
+    let one = Choice { which: Which::Workers(vec![1]), ..Choice::default() };
+    assert_eq!(read(&stage, one).await, ["pi-worker-1: step 0"]);
+}
+
+#[tokio::test]
+async fn logs_of_a_pod_that_does_not_exist_are_an_error() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 2)).await;
+    for which in [Which::Launcher, Which::Workers(vec![0]), Which::Workers(vec![2])] {
+        let choice = Choice { which, ..Choice::default() };
+        let error = logs::logs(&stage.client, KIND, TEAM, "pi", choice).await.err().unwrap();
+        assert_eq!(error.class(), Class::NotFound, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_explained_by_its_status_its_pods_and_their_output() {
+    let stage = Stage::with_mpijobs().await;
+    stage.submit(&manifest("pi", 1)).await;
+    let explain = async || explanation::explain_job(&stage.client, KIND, TEAM, "pi").await.unwrap();
+    assert_eq!(explain().await.state, State::Creating);
+
+    jobs::switch::switch(&stage.client, KIND, TEAM, "pi", true).await.unwrap();
+    assert_eq!(explain().await.state, State::Suspended);
+    jobs::switch::switch(&stage.client, KIND, TEAM, "pi", false).await.unwrap();
+
+    stage.pod("pi", "worker", "pi-worker-0", "Running", running()).await;
+    stage.status("pi", json!({ "phase": "Pending" })).await;
+    assert_eq!(explain().await.state, State::Launching);
+    stage.pod("pi", "launcher", "pi-launcher-x", "Running", running()).await;
+    stage.status("pi", json!({ "phase": "Running" })).await;
+    stage.output(&[]);
+    assert_eq!(explain().await.state, State::FirstOutput);
+    stage.output(&[("pi-launcher-x", 1, "epoch 1")]);
+    assert_eq!(explain().await.state, State::Running);
+
+    stage.status("pi", failed()).await;
+    let explained = explain().await;
+    assert_eq!((explained.state, explained.cause.as_deref()), (State::Failed, Some("OutOfMemory")));
+    assert_eq!(explained.message, "Worker 0 used too much memory");
+}
