@@ -151,7 +151,7 @@ impl Default for Options {
 }
 
 /// Creates a client per controller, with the identity that the controller has in Kubernetes and the rights of that
-/// identity's default role. A new controller, or a new kind of request, needs its rights in `access/default_roles.txt`.
+/// identity's default role. A new controller, or a new kind of request, needs its rights in `access/own_roles.txt`.
 #[derive(Clone)]
 pub struct Clients(Arc<dyn Fn(UserInfo) -> Client + Send + Sync>);
 

@@ -17,6 +17,7 @@ mod machine;
 mod needs;
 mod specs;
 mod steps;
+mod tables;
 mod test;
 mod timing;
 mod upstream;
@@ -45,6 +46,7 @@ cargo xtask TASK
                     and with upstream's
   specs [--kubeconfig FILE] [NAME]
                     the conformance specs that Kubernetes publishes for its API, against the embedded cluster
+  tables CHECKOUT   the tables taken from Kubernetes' sources, made again from a checkout of its next version
   clients           the official Python client and client-go against the embedded cluster
   setup             only what the examples need: odh and the Python environment
   help              this text
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         ["conformance", words @ ..] => conformance::run(words),
         ["upstream", words @ ..] => upstream::run(words),
         ["verbs", words @ ..] => verbs::run(words),
+        ["tables", checkout] => tables::run(checkout),
         ["clients"] => clients::run(),
         ["specs", words @ ..] => specs::run(words),
         ["setup"] => demo::set_up().map(|_| ()),

@@ -1,7 +1,8 @@
 //! The default roles and bindings, and how they are reconciled at later starts.
 //!
 //! Rule: `plugin/pkg/auth/authorizer/rbac/bootstrappolicy`, `pkg/registry/rbac/rest/storage_rbac.go`; the table is
-//! `default_roles.txt`. Additions by users are kept, and what is missing is restored, unless the object's annotation
+//! `default_roles.txt`, and `own_roles.txt` for what this cluster needs beyond it. Additions by users are kept, and
+//! what is missing is restored, unless the object's annotation
 //! `rbac.authorization.kubernetes.io/autoupdate` is `false`.
 
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::index::Kind;
 use super::{GROUP, Rule, aggregate, covers};
 
-const TABLE: &str = include_str!("default_roles.txt");
+const TABLE: &str = concat!(include_str!("default_roles.txt"), include_str!("own_roles.txt"));
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 

@@ -1,8 +1,9 @@
 //! How Kubernetes' Go types encode fields: which ones they omit when zero, which ones they write even if unset, and the
 //! names of types in messages.
 //!
-//! Source: the struct fields and JSON tags of `k8s.io/api`, `k8s.io/apimachinery` and `k8s.io/apiextensions-apiserver`
-//! v0.36. The table has a line per type: its OpenAPI name, then `field:zero:type` for each field that needs it.
+//! Source: the struct fields and JSON tags of `k8s.io/api`, `k8s.io/apimachinery` and `k8s.io/apiextensions-apiserver`,
+//! from which `extract.py` makes the table. It has a line per type: its OpenAPI name, then `field:zero:type` for each
+//! field that needs it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
