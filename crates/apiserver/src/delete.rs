@@ -343,8 +343,7 @@ fn plan_pod(
 /// `pkg/registry/core/pod/strategy.go`, CheckGracefulDelete.
 fn pod_grace(asked: Option<i64>, pod: &Value) -> i64 {
     let is_assigned = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
-    let is_over = matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded"));
-    if !is_assigned || is_over {
+    if !is_assigned || semantics::has_ended(pod) {
         return 0;
     }
     let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64();

@@ -11,6 +11,7 @@ use super::call::Call;
 use super::status::{self, About, Refusal};
 use crate::store::{self, Record, Resource};
 use objects::LabelSelector;
+use semantics::{has_ended, is_deleted, is_ready, phase};
 
 /// The number of attempts in case of conflicts.
 const MAX_ATTEMPTS: usize = 20;
@@ -94,8 +95,7 @@ fn marked(pod: &Value, now: &Value) -> Option<Value> {
 
 /// Returns whether no budget applies because the pod isn't running (`canIgnorePDB`).
 fn is_free(pod: &Value) -> bool {
-    matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed" | "Pending")
-        || !pod["metadata"]["deletionTimestamp"].is_null()
+    has_ended(pod) || phase(pod) == "Pending" || is_deleted(pod)
 }
 
 fn covers(budget: &Value, pod: &Value) -> bool {
@@ -106,12 +106,9 @@ fn covers(budget: &Value, pod: &Value) -> bool {
 /// Returns whether the pod may be evicted without a charge because it isn't ready, by the budget's
 /// `unhealthyPodEvictionPolicy`.
 fn spares(budget: &Value, pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    let is_ready =
-        conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     let number = |field: &str| budget["status"][field].as_i64().unwrap_or_default();
     let is_kept = number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0;
-    !is_ready && (is_kept || budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow")
+    !is_ready(pod) && (is_kept || budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow")
 }
 
 /// Returns the budget with one allowed disruption less (`checkAndDecrement`).

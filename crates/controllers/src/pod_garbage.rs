@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
 use super::{Error, allow};
-use crate::scheduler::snapshot::{has_ended, node_name};
+use crate::scheduler::snapshot::node_name;
 use controller_runtime::supervision::Scope;
+use semantics::has_ended;
 
 /// Responses that need no retry: the object is gone, or another has its name.
 const SETTLED: [u16; 2] = [404, 409];

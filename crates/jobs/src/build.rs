@@ -12,12 +12,11 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
+use semantics::NVIDIA_GPU;
 
 use crate::kind::LABEL_QUEUE;
 use crate::{Error, Fault};
 
-/// The resource that counts NVIDIA's GPUs.
-const GPU: &str = "nvidia.com/gpu";
 /// Programs that start ranks; a command that contains one of them is not changed.
 const STARTERS: [&str; 4] = ["mpirun", "mpiexec", "mpiexec.hydra", "orterun"];
 
@@ -190,12 +189,9 @@ fn faults(request: &Request) -> Vec<Fault> {
 
 /// Whether the text is a Kubernetes quantity that is not negative (`k8s.io/apimachinery/pkg/api/resource`).
 pub(crate) fn is_quantity(text: &str) -> bool {
-    let digits_end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(digits_end);
-    let number_fits = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() <= 1;
-    let suffixes = ["", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-    let exponent = suffix.strip_prefix(['e', 'E']).is_some_and(|power| power.parse::<i8>().is_ok());
-    number_fits && (suffixes.contains(&suffix) || exponent)
+    // Kubernetes takes a suffix alone for zero.
+    let has_number = text.trim_start_matches('.').starts_with(|c: char| c.is_ascii_digit());
+    has_number && text.parse::<semantics::Quantity>().is_ok()
 }
 
 fn run_policy(request: &Request) -> Option<RunPolicy> {
@@ -307,7 +303,7 @@ fn worker(request: &Request) -> Container {
         put("memory", memory);
     }
     if let Some(gpus) = request.gpus.filter(|gpus| *gpus > 0) {
-        put(GPU, &gpus.to_string());
+        put(NVIDIA_GPU, &gpus.to_string());
     }
     // Only limits: requests default to them, and a Worker that can use more than it requested harms its neighbours.
     let resources =
@@ -374,7 +370,7 @@ mod tests {
         assert_eq!(job.spec.slots_per_worker, Some(2));
         let worker = &job.spec.mpi_replica_specs[WORKER].template.spec.as_ref().unwrap().containers[0];
         let limits = worker.resources.as_ref().unwrap().limits.as_ref().unwrap();
-        assert_eq!(limits[GPU].0, "2");
+        assert_eq!(limits[NVIDIA_GPU].0, "2");
         assert_eq!(limits["memory"].0, "16Gi");
         assert_eq!(job.metadata.labels.unwrap()[LABEL_QUEUE], "q");
         assert_eq!(job.spec.run_policy, None);

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
+use semantics::{has_ended, is_ready, phase};
 
 use crate::alike::{Alike, alike, without_names};
 use crate::page;
@@ -216,9 +217,8 @@ async fn events_of(api: &Api<Event>, job: &DynamicObject, pods: &[Pod]) -> Resul
 /// [`MOST_PODS`] of its pods, those that are not ready first. Missing Workers come after existing ones.
 fn objects_of(job: &DynamicObject, pods: &[Pod]) -> Vec<(&'static str, String)> {
     let (kind, name) = (Kind::of(job), job.name_any());
-    let is_well = |pod: &&Pod| condition(pod, "Ready").is_some_and(|(status, _)| status == "True");
     let mut pods: Vec<&Pod> = pods.iter().collect();
-    pods.sort_by_key(is_well);
+    pods.sort_by_key(is_ready);
     let mut names: Vec<String> = pods.into_iter().map(ResourceExt::name_any).collect();
     if kind == Kind::MpiJob {
         let there: BTreeSet<String> = names.iter().cloned().collect();
@@ -291,7 +291,7 @@ pub fn pod_view(pod: &Pod) -> PodView {
         index,
         state: state_word(pod),
         waits_for: waits_for(pod),
-        ready: condition(pod, "Ready").is_some_and(|(status, _)| status == "True"),
+        ready: is_ready(pod),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         mode: pod.annotations().get(ANNOTATION_NODE_MODE).cloned(),
         restarts: statuses.iter().map(|status| status.restart_count).sum(),
@@ -324,15 +324,6 @@ pub fn started(pod: &Pod) -> bool {
         || container_statuses(pod).first().is_some_and(|status| status.restart_count > 0)
 }
 
-/// Whether all containers of the pod have ended.
-pub fn ended(pod: &Pod) -> bool {
-    matches!(phase_of(pod), "Succeeded" | "Failed")
-}
-
-fn phase_of(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("")
-}
-
 /// kubectl's STATUS column (`k8s.io/kubernetes/pkg/printers/internalversion`, `printPod`), as far as it applies to a
 /// job's pods.
 fn state_word(pod: &Pod) -> String {
@@ -344,20 +335,17 @@ fn state_word(pod: &Pod) -> String {
     }
     let init = init_statuses(pod);
     let init_done = init.iter().filter(|status| terminated_well(status)).count();
-    if init_done < init.len() && !ended(pod) {
+    if init_done < init.len() && !has_ended(pod) {
         let word = init.get(init_done).and_then(state_reason).filter(|word| word != "PodInitializing");
         return format!("Init:{}", word.unwrap_or_else(|| format!("{init_done}/{}", init.len())));
     }
     let word = container_statuses(pod).iter().rev().find_map(state_reason);
-    match (word, phase_of(pod)) {
+    match (word, phase(pod)) {
         (Some(word), _) => word,
-        (None, "Pending" | "") if !gates(pod).is_empty() => "SchedulingGated".to_owned(),
-        (None, "Pending" | "")
-            if condition(pod, "PodScheduled").is_some_and(|(status, _)| status == "False") =>
-        {
+        (None, "Pending") if !gates(pod).is_empty() => "SchedulingGated".to_owned(),
+        (None, "Pending") if condition(pod, "PodScheduled").is_some_and(|(status, _)| status == "False") => {
             "Unschedulable".to_owned()
         }
-        (None, "") => "Pending".to_owned(),
         (None, phase) => phase.to_owned(),
     }
 }
@@ -390,7 +378,7 @@ fn state_reason(status: &ContainerStatus) -> Option<String> {
 
 /// What a pod that is not running yet waits for, as the second half of a sentence; `None` if it runs or has ended.
 pub fn waits_for(pod: &Pod) -> Option<String> {
-    if started(pod) || ended(pod) {
+    if started(pod) || has_ended(pod) {
         return None;
     }
     if !gates(pod).is_empty() {

@@ -72,7 +72,7 @@ async fn pod(
         advice: format!("see the pods: odh training describe {} {job} -n {namespace}", kind.word()),
     };
     match newest {
-        Some(pod) if describe::started(pod) && !describe::ended(pod) => Ok(pod.clone()),
+        Some(pod) if describe::started(pod) && !semantics::has_ended(pod) => Ok(pod.clone()),
         Some(pod) => {
             let state = describe::pod_view(pod).state;
             Err(missing(format!("{what} ({}) does not run: {state}", pod.name_any())))

@@ -213,7 +213,7 @@ fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &str) -> Result<(Vec<&'p 
             .filter(|pod| Target::of(&describe::pod_view(pod)) == Some(*target))
             .max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
         match newest {
-            Some(pod) if describe::started(pod) || describe::ended(pod) => ready.push(pod),
+            Some(pod) if describe::started(pod) || semantics::has_ended(pod) => ready.push(pod),
             missing => {
                 let error = nothing_yet(target.name(job), missing);
                 if targets.len() == 1 {

@@ -4,14 +4,13 @@
 //! The input is a manifest and a [`Setting`]. The output is the changed manifest, or a fault that lists what can be
 //! set. Pure. Whether the result is a valid job is checked by the same rules as for a manifest written by hand.
 
+use semantics::NVIDIA_GPU;
 use serde_json::{Map, Value, json};
 
 use crate::kind::LABEL_QUEUE;
 use crate::manifest::{Step, nearest, steps};
 use crate::{Error, Fault, Kind};
 
-/// The resource that counts NVIDIA's GPUs.
-const GPU: &str = "nvidia.com/gpu";
 /// The settings of a role.
 const OF_A_ROLE: [&str; 6] = ["memory", "cpu", "gpus", "image", "replicas", "command"];
 /// The settings of a job.
@@ -123,7 +122,7 @@ fn of_role(manifest: &mut Value, kind: Kind, role: &str, what: &str, value: &str
     let resource = match what {
         "memory" => "memory",
         "cpu" => "cpu",
-        "gpus" | "gpu" => GPU,
+        "gpus" | "gpu" => NVIDIA_GPU,
         "image" => {
             return containers(manifest, kind, Some(role))?.into_iter().try_for_each(|at| {
                 at["image"] = value.into();

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
+use semantics::{Quantity, has_ended, is_gpu};
 use serde::Serialize;
 
 use crate::page::{self, MOST_PAGES};
@@ -32,6 +33,9 @@ pub struct PodUse {
     pub role: String,
     /// kubectl's STATUS.
     pub state: String,
+    /// Whether it has ended, so that it no longer holds its GPUs.
+    #[serde(skip)]
+    pub ended: bool,
     /// Its node.
     pub node: Option<String>,
     /// CPU cores in use; `None` if not measured.
@@ -94,17 +98,12 @@ pub fn of_jobs(rows: Vec<Row>, pods: &[PodUse]) -> Vec<JobUse> {
             JobUse {
                 cpu_cores: (!cpu.is_empty()).then(|| cpu.iter().sum()),
                 memory_bytes: (!memory.is_empty()).then(|| memory.iter().sum()),
-                gpus: pods.iter().filter(|pod| !over(&pod.state)).map(|pod| pod.gpus).sum(),
+                gpus: pods.iter().filter(|pod| !pod.ended).map(|pod| pod.gpus).sum(),
                 pods: pods.into_iter().cloned().collect(),
                 row,
             }
         })
         .collect()
-}
-
-/// Whether a pod has ended, so that it no longer holds its GPUs.
-fn over(state: &str) -> bool {
-    matches!(state, "Completed" | "Error" | "OOMKilled" | "Evicted")
 }
 
 async fn listed(client: &Client, namespace: Option<&str>) -> Result<Vec<Pod>, Error> {
@@ -153,7 +152,7 @@ fn sum(metrics: &DynamicObject) -> (f64, u64) {
 fn amount(quantity: &str) -> Option<f64> {
     // A figure for people, so the precision lost in a float does not matter.
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-    plan::quantity_nanos(quantity).map(|nanos| nanos as f64 / NANOS)
+    Quantity::read(quantity).map(|amount| amount.nanos() as f64 / NANOS)
 }
 
 fn whole(amount: f64) -> u64 {
@@ -177,12 +176,13 @@ fn pod_use(pod: &Pod, measured: Option<(f64, u64)>) -> PodUse {
         name: view.name,
         role: view.role,
         state: view.state,
+        ended: has_ended(pod),
         node: view.node,
         cpu_cores: measured.map(|(cpu, _)| cpu),
         cpu_limit: cpu,
         memory_bytes: measured.map(|(_, memory)| memory),
         memory_limit: memory.map(whole),
-        gpus: limit(containers, |name| name.ends_with("/gpu")).map_or(0, whole),
+        gpus: limit(containers, is_gpu).map_or(0, whole),
     }
 }
 
@@ -221,6 +221,7 @@ mod tests {
         let pods = [
             pod_use(&pod("pi-worker-0", "worker", "Running"), Some(measured)),
             pod_use(&pod("pi-worker-1", "worker", "Running"), None),
+            pod_use(&pod("pi-worker-2", "worker", "Failed"), None),
         ];
         assert_eq!((pods[0].gpus, pods[0].memory_limit, pods[0].cpu_limit), (4, Some(1 << 30), Some(2.0)));
         let job = serde_json::from_value(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": "pi", "namespace": "team"}})).unwrap();

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, Pod, Resour
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 use kube::api::Api;
 
-use objects::Quantity;
+use semantics::Quantity;
 
 /// Variables in order. Setting a name again replaces its value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -290,7 +290,7 @@ pub fn resource(
 
 /// Returns an amount in billionths. Returns zero for an invalid quantity, which API validation has already rejected.
 pub fn nanos(amount: &Amount) -> i128 {
-    amount.0.parse::<Quantity>().map_or(0, |quantity| quantity.nanos())
+    Quantity::read(&amount.0).map_or(0, |quantity| quantity.nanos())
 }
 
 /// Plain mode: replaces mount paths of volumes by the real paths of the volumes.

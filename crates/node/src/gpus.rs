@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
-
-const RESOURCE: &str = "nvidia.com/gpu";
+use semantics::NVIDIA_GPU;
 
 /// The assigned devices, by node, then by pod uid.
 #[derive(Debug, Default)]
@@ -14,7 +13,7 @@ pub struct Devices(BTreeMap<String, BTreeMap<String, Vec<u32>>>);
 /// Returns the number of GPUs that the container requests.
 pub fn wanted(container: &Container) -> u32 {
     let limits = container.resources.as_ref().and_then(|r| r.limits.as_ref());
-    limits.and_then(|limits| limits.get(RESOURCE)).and_then(|count| count.0.parse().ok()).unwrap_or(0)
+    limits.and_then(|limits| limits.get(NVIDIA_GPU)).and_then(|count| count.0.parse().ok()).unwrap_or(0)
 }
 
 fn is_sidecar(container: &Container) -> bool {
@@ -71,7 +70,7 @@ mod tests {
 
     fn spec(init: &[(&str, u32)], main: &[(&str, u32)]) -> PodSpec {
         let list = |all: &[(&str, u32)]| -> Vec<serde_json::Value> {
-            let one = |(name, count): &(&str, u32)| json!({"name": name, "resources": {"limits": {RESOURCE: count.to_string()}}});
+            let one = |(name, count): &(&str, u32)| json!({"name": name, "resources": {"limits": {NVIDIA_GPU: count.to_string()}}});
             all.iter().map(one).collect()
         };
         serde_json::from_value(json!({"initContainers": list(init), "containers": list(main)})).unwrap()

@@ -73,7 +73,7 @@ fn status(node: &LocalNode, name: &str, since: Timestamp) -> NodeStatus {
         ("pods".to_owned(), amount(MAX_PODS.to_string())),
     ]);
     if node.gpus > 0 {
-        capacity.insert("nvidia.com/gpu".to_owned(), amount(node.gpus.to_string()));
+        capacity.insert(semantics::NVIDIA_GPU.to_owned(), amount(node.gpus.to_string()));
     }
     let now = Timestamp::now();
     let condition = |kind: &str, status: &str, reason: &str, message: &str| NodeCondition {

@@ -96,11 +96,6 @@ fn lose(wish: &watch::Sender<Wish>) {
     wish.send_modify(|wish| wish.gone = true);
 }
 
-fn is_over(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
-}
-
 /// Cuts or restores a node's power if its Node requests it.
 async fn switch(
     node: &Arc<LocalNode>,
@@ -170,7 +165,7 @@ fn see(
         wish.send_modify(|wish| wish.pod = Arc::clone(&pod));
         return;
     }
-    if is_over(&pod) {
+    if semantics::has_ended(&pod) {
         if pod.metadata.deletion_timestamp.is_some() {
             // From before this process started: nothing runs, and only the node can remove the pod.
             let client = node.client.clone();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::quantity::Quantity;
+use semantics::Quantity;
 
 /// Returns `Guaranteed`, `Burstable` or `BestEffort`.
 pub fn class(pod: &Value) -> &'static str {

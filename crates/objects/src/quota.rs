@@ -4,10 +4,9 @@
 //! Every kind counts as `count/PLURAL.GROUP`, except Events, which are not counted.
 
 use jiff::{SignedDuration, Timestamp};
+use semantics::{Amounts, Quantity, add, has_ended, pod_limits, pod_requests, raw_amounts};
 use serde_json::Value;
 
-use super::pod_resources::{self, Amounts};
-use super::quantity::Quantity;
 use super::{LabelSelector, qos};
 
 /// Core kinds that are also counted under their own name.
@@ -126,7 +125,7 @@ impl Counted<'_> {
             let containers = ["containers", "initContainers"];
             let containers = containers.iter().flat_map(|list| spec[list].as_array().into_iter().flatten());
             let silent = |container: &&Value| {
-                let of = |which: &str| pod_resources::amounts(&container["resources"][which]);
+                let of = |which: &str| raw_amounts(&container["resources"][which]);
                 !computed(&of("requests"), &of("limits")).contains_key(*resource)
             };
             let mut names = containers
@@ -144,7 +143,7 @@ impl Counted<'_> {
 }
 
 fn whole(number: u64) -> Quantity {
-    Quantity::of(&number.into()).unwrap_or_else(|_| Quantity::zero())
+    Quantity::of(&number.into()).unwrap_or(Quantity::ZERO)
 }
 
 /// Returns whether `name` is `requests.` of huge pages or of an extended resource.
@@ -174,7 +173,7 @@ fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {
 
 /// Returns whether a pod's resources are free: it has ended, or its node has had enough time to end it (`QuotaV1Pod`).
 fn is_over(pod: &Value, now: Timestamp) -> bool {
-    if matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded")) {
+    if has_ended(pod) {
         return true;
     }
     let metadata = &pod["metadata"];
@@ -187,8 +186,8 @@ fn is_over(pod: &Value, now: Timestamp) -> bool {
 
 fn pod(pod: &Value, now: Timestamp, used: &mut Amounts) {
     if !is_over(pod, now) {
-        let (requests, limits) = (pod_resources::pod_requests(pod), pod_resources::pod_limits(pod));
-        pod_resources::add(used, &computed(&requests, &limits));
+        let spec = &pod["spec"];
+        add(used, &computed(&pod_requests(spec), &pod_limits(spec)));
     }
 }
 

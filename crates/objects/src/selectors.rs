@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use semantics::Operator;
 use serde_json::Value;
 
 use super::kinds::Kind;
@@ -47,25 +48,23 @@ pub enum SelectorError {
 
 /// A condition on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operator {
-    /// The label exists with one of these values.
-    In(Vec<String>),
-    /// The label does not exist, or has none of these values.
-    NotIn(Vec<String>),
-    /// The label exists.
-    Exists,
-    /// The label does not exist.
-    Absent,
-    /// The label is an integer greater than this.
-    Greater(i64),
-    /// The label is an integer less than this.
-    Less(i64),
+struct LabelRequirement {
+    key: String,
+    operator: Operator,
+    values: Vec<String>,
+}
+
+impl LabelRequirement {
+    fn equal(key: &str, value: &Value) -> Self {
+        let value = value.as_str().unwrap_or_default().to_owned();
+        Self { key: key.to_owned(), operator: Operator::In, values: vec![value] }
+    }
 }
 
 /// Conditions on an object's labels, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    requirements: Vec<(String, Operator)>,
+    requirements: Vec<LabelRequirement>,
     nothing: bool,
 }
 
@@ -103,40 +102,28 @@ impl LabelSelector {
         }
         let mut requirements = Vec::new();
         if let Some(labels) = selector["matchLabels"].as_object() {
-            for (key, value) in labels {
-                let value = value.as_str().unwrap_or_default().to_owned();
-                requirements.push((key.clone(), Operator::In(vec![value])));
-            }
+            requirements.extend(labels.iter().map(|(key, value)| LabelRequirement::equal(key, value)));
         }
         for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
             let key = expression["key"].as_str().unwrap_or_default().to_owned();
             let values = expression["values"].as_array().into_iter().flatten();
             let values: Vec<String> = values.filter_map(|v| v.as_str().map(str::to_owned)).collect();
-            let operator = match expression["operator"].as_str() {
-                Some("In") => Operator::In(values),
-                Some("NotIn") => Operator::NotIn(values),
-                Some("Exists") => Operator::Exists,
-                Some("DoesNotExist") => Operator::Absent,
-                other => {
-                    let other = other.unwrap_or_default();
-                    return Err(SelectorError::Label(format!(
-                        "{other:?} is not a valid label selector operator"
-                    )));
-                }
-            };
-            requirements.push((key, operator));
+            let name = expression["operator"].as_str().unwrap_or_default();
+            // Numbers are compared in selectors of requests and of nodes only.
+            let operator =
+                Operator::named(name).filter(|operator| !matches!(operator, Operator::Gt | Operator::Lt));
+            let operator = operator.ok_or_else(|| {
+                SelectorError::Label(format!("{name:?} is not a valid label selector operator"))
+            })?;
+            requirements.push(LabelRequirement { key, operator, values });
         }
         Ok(LabelSelector { requirements, nothing: false })
     }
 
     /// Reads a map of labels that must all match, as in a Service's `spec.selector`.
     pub fn of_map(labels: &Value) -> LabelSelector {
-        let requirements = labels
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(k, v)| (k.clone(), Operator::In(vec![v.as_str().unwrap_or_default().to_owned()])))
-            .collect();
+        let labels = labels.as_object().into_iter().flatten();
+        let requirements = labels.map(|(key, value)| LabelRequirement::equal(key, value)).collect();
         LabelSelector { requirements, nothing: false }
     }
 
@@ -152,38 +139,28 @@ impl LabelSelector {
 
     /// Returns whether it selects these labels.
     pub fn matches_labels(&self, labels: &Value) -> bool {
-        !self.nothing && self.requirements.iter().all(|(key, operator)| holds(operator, labels.get(key)))
-    }
-}
-
-fn holds(operator: &Operator, value: Option<&Value>) -> bool {
-    let value = value.map(|v| v.as_str().unwrap_or_default());
-    let number = || value.and_then(|v| v.parse::<i64>().ok());
-    match operator {
-        Operator::In(values) => value.is_some_and(|v| values.iter().any(|w| w == v)),
-        Operator::NotIn(values) => value.is_none_or(|v| values.iter().all(|w| w != v)),
-        Operator::Exists => value.is_some(),
-        Operator::Absent => value.is_none(),
-        Operator::Greater(than) => number().is_some_and(|n| n > *than),
-        Operator::Less(than) => number().is_some_and(|n| n < *than),
+        let value = |key: &str| labels.get(key).map(|value| value.as_str().unwrap_or_default());
+        let holds =
+            |required: &LabelRequirement| required.operator.holds(value(&required.key), &required.values);
+        !self.nothing && self.requirements.iter().all(holds)
     }
 }
 
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (key, operator)) in self.requirements.iter().enumerate() {
+        for (index, LabelRequirement { key, operator, values }) in self.requirements.iter().enumerate() {
             if index > 0 {
                 f.write_str(",")?;
             }
-            match operator {
-                Operator::In(values) if values.len() == 1 => write!(f, "{key}={}", values[0])?,
-                Operator::In(values) => write!(f, "{key} in ({})", sorted(values))?,
-                Operator::NotIn(values) if values.len() == 1 => write!(f, "{key}!={}", values[0])?,
-                Operator::NotIn(values) => write!(f, "{key} notin ({})", sorted(values))?,
-                Operator::Exists => f.write_str(key)?,
-                Operator::Absent => write!(f, "!{key}")?,
-                Operator::Greater(than) => write!(f, "{key}>{than}")?,
-                Operator::Less(than) => write!(f, "{key}<{than}")?,
+            match (operator, values.as_slice()) {
+                (Operator::In, [value]) => write!(f, "{key}={value}")?,
+                (Operator::In, _) => write!(f, "{key} in ({})", sorted(values))?,
+                (Operator::NotIn, [value]) => write!(f, "{key}!={value}")?,
+                (Operator::NotIn, _) => write!(f, "{key} notin ({})", sorted(values))?,
+                (Operator::Exists, _) => f.write_str(key)?,
+                (Operator::DoesNotExist, _) => write!(f, "!{key}")?,
+                (Operator::Gt, _) => write!(f, "{key}>{}", values.join(","))?,
+                (Operator::Lt, _) => write!(f, "{key}<{}", values.join(","))?,
             }
         }
         Ok(())
@@ -213,39 +190,41 @@ fn split_outside_brackets(text: &str) -> Vec<&str> {
     parts
 }
 
-fn requirement(part: &str) -> Result<(String, Operator), SelectorError> {
+fn requirement(part: &str) -> Result<LabelRequirement, SelectorError> {
     if part.is_empty() {
         return Err(SelectorError::Label(
             "found ',', expected: !, identifier, or 'end of string'".to_owned(),
         ));
     }
     if let Some(key) = part.strip_prefix('!') {
-        return Ok((label_key(key.trim())?, Operator::Absent));
+        let key = label_key(key.trim())?;
+        return Ok(LabelRequirement { key, operator: Operator::DoesNotExist, values: Vec::new() });
     }
     let end = part.find(|c: char| c.is_whitespace() || "=!<>(".contains(c)).unwrap_or(part.len());
     let (key, rest) = (label_key(&part[..end])?, part[end..].trim());
-    let operator = if rest.is_empty() {
-        Operator::Exists
+    let (operator, values) = if rest.is_empty() {
+        (Operator::Exists, Vec::new())
     } else if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
-        Operator::In(vec![label_value(&key, value.trim())?])
+        (Operator::In, vec![label_value(&key, value.trim())?])
     } else if let Some(value) = rest.strip_prefix("!=") {
-        Operator::NotIn(vec![label_value(&key, value.trim())?])
+        (Operator::NotIn, vec![label_value(&key, value.trim())?])
     } else if let Some(value) = rest.strip_prefix('>') {
-        Operator::Greater(whole(value)?)
+        (Operator::Gt, vec![whole(value)?])
     } else if let Some(value) = rest.strip_prefix('<') {
-        Operator::Less(whole(value)?)
+        (Operator::Lt, vec![whole(value)?])
     } else if let Some(values) = rest.strip_prefix("notin") {
-        Operator::NotIn(label_values(&key, values.trim())?)
+        (Operator::NotIn, label_values(&key, values.trim())?)
     } else if let Some(values) = rest.strip_prefix("in") {
-        Operator::In(label_values(&key, values.trim())?)
+        (Operator::In, label_values(&key, values.trim())?)
     } else {
         return Err(SelectorError::Label(format!("found '{rest}', expected: in, notin, =, ==, !=, gt, lt")));
     };
-    Ok((key, operator))
+    Ok(LabelRequirement { key, operator, values })
 }
 
-fn whole(text: &str) -> Result<i64, SelectorError> {
-    text.trim().parse().map_err(|_| {
+/// Returns the text of an integer, in its normal form.
+fn whole(text: &str) -> Result<String, SelectorError> {
+    text.trim().parse::<i64>().map(|number| number.to_string()).map_err(|_| {
         SelectorError::Label("for 'Gt', 'Lt' operators, the value must be an integer".to_owned())
     })
 }

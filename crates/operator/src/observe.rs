@@ -163,13 +163,12 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
 fn is_former_launcher(pod: &Pod, job: &ValidJob) -> bool {
     let labels = pod.labels();
     let has = |key: &str, value: &str| labels.get(key).is_some_and(|label| label == value);
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let launcher = plan::launcher_name(&job.name);
     has(LABEL_JOB_NAME, &job.name)
         && has(LABEL_JOB_ROLE, "launcher")
         && pod.owner_references().iter().any(|owner| owner.kind == "Job" && owner.name == launcher)
         && plan::attempt_of(&pod.metadata) != job.attempt
-        && !matches!(phase, Some("Failed" | "Succeeded"))
+        && !semantics::has_ended(pod)
 }
 
 /// Asks for the nodes of pods whose container is ready by its kubelet's last word, while the pod is not: so the node's

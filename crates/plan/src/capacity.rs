@@ -1,26 +1,17 @@
 //! The resources that a cluster's nodes offer, and those that pods hold.
 //!
 //! The input is nodes and pods, in pages of any size. The output is a [`Capacity`], which keeps only what is counted,
-//! so that a cluster of any size can be read page by page. Pure; the only place that decides how much a pod takes and
-//! which nodes accept it.
+//! so that a cluster of any size can be read page by page. Pure; the only place that decides which nodes accept a pod.
 
 use std::collections::{BTreeMap, HashMap};
 
-use k8s_openapi::api::core::v1::{
-    Container, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements, Taint,
-    Toleration,
-};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint};
+use semantics::{Amounts, Quantity, add, amounts, node_matches, pod_requests, subtract, tolerates};
 
 use crate::diagnosis::Gpus;
-use crate::quantity::Amount;
 
-/// The suffix of GPU resources, after the vendor's name (`nvidia.com/gpu`, `amd.com/gpu`).
-pub(crate) const GPU_SUFFIX: &str = "/gpu";
 /// The resource that counts pods.
 pub(crate) const PODS: &str = "pods";
-
-pub(crate) type Amounts = BTreeMap<String, Amount>;
 
 /// Nodes, and what the pods that have not ended hold on them.
 #[derive(Clone, Debug, Default)]
@@ -63,9 +54,9 @@ impl Capacity {
         for pod in pods {
             let Some(spec) = &pod.spec else { continue };
             let Some(node) = spec.node_name.as_ref().filter(|node| !node.is_empty()) else { continue };
-            let mut requests = requests(spec);
-            requests.insert(PODS.to_owned(), Amount::ONE);
-            let gpus = gpu_count(&requests);
+            let mut requests = pod_requests(spec);
+            requests.insert(PODS.to_owned(), Quantity::ONE);
+            let gpus = semantics::gpus(&requests);
             if let Some(uid) = pod.metadata.uid.clone().filter(|_| gpus > 0) {
                 self.gpu_pods.insert(uid, (node.clone(), gpus));
             }
@@ -93,9 +84,9 @@ impl Capacity {
             *ours.entry(node).or_default() += gpus;
         }
         let free = |node: &NodeShape| {
-            let held = self.held.get(&node.name).map_or(0, gpu_count);
+            let held = self.held.get(&node.name).map_or(0, semantics::gpus);
             let others = held.saturating_sub(ours.get(node.name.as_str()).copied().unwrap_or(0));
-            gpu_count(&node.allocatable).saturating_sub(others)
+            semantics::gpus(&node.allocatable).saturating_sub(others)
         };
         Gpus { requested, available: self.nodes.iter().filter(|node| node.usable).map(free).sum() }
     }
@@ -105,7 +96,7 @@ impl Capacity {
         let room = |node: &NodeShape| {
             let mut free = node.allocatable.clone();
             if let Some(held) = self.held.get(&node.name) {
-                take(&mut free, held);
+                subtract(&mut free, held);
             }
             Room { free, whole: node.allocatable.clone() }
         };
@@ -131,7 +122,7 @@ impl NodeShape {
             labels: node.metadata.labels.unwrap_or_default(),
             taints: spec.taints.unwrap_or_default(),
             usable: spec.unschedulable != Some(true) && status.conditions.iter().flatten().any(is_ready),
-            allocatable: amounts(status.allocatable.iter().flatten()),
+            allocatable: amounts(status.allocatable.as_ref()),
         }
     }
 
@@ -144,138 +135,26 @@ impl NodeShape {
         let affinity = pod.and_then(|pod| pod.affinity.as_ref()?.node_affinity.as_ref());
         let required = affinity
             .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-        let attracted = required
-            .is_none_or(|required| required.node_selector_terms.iter().any(|term| self.matches(term)));
+        let attracted = required.is_none_or(|required| node_matches(required, &self.name, &self.labels));
         let tolerations = pod.and_then(|pod| pod.tolerations.as_deref()).unwrap_or_default();
         let tolerated = |taint: &Taint| {
             taint.effect == "PreferNoSchedule"
-                || tolerations.iter().any(|toleration| is_tolerated(taint, toleration))
+                || tolerations.iter().any(|toleration| tolerates(toleration, taint))
         };
         self.usable && selected && attracted && self.taints.iter().all(tolerated)
     }
-
-    /// A term matches if all its requirements do; one without any matches nothing.
-    fn matches(&self, term: &NodeSelectorTerm) -> bool {
-        let (labels, fields) = (term.match_expressions.as_deref(), term.match_fields.as_deref());
-        let (labels, fields) = (labels.unwrap_or_default(), fields.unwrap_or_default());
-        let named = |field: &NodeSelectorRequirement| {
-            meets(field, (field.key == "metadata.name").then_some(self.name.as_str()))
-        };
-        (!labels.is_empty() || !fields.is_empty())
-            && labels.iter().all(|label| meets(label, self.labels.get(&label.key).map(String::as_str)))
-            && fields.iter().all(named)
-    }
-}
-
-/// Whether a value meets a requirement (`k8s.io/component-helpers/scheduling/corev1/nodeaffinity`).
-fn meets(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    let is_in = value.is_some_and(|value| values.iter().any(|wanted| wanted == value));
-    let numbers = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
-    match requirement.operator.as_str() {
-        "In" => is_in,
-        "NotIn" => !is_in,
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => numbers().is_some_and(|(value, bound)| value > bound),
-        "Lt" => numbers().is_some_and(|(value, bound)| value < bound),
-        _ => false,
-    }
-}
-
-fn is_tolerated(taint: &Taint, toleration: &Toleration) -> bool {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let (key, effect) = (text(&toleration.key), text(&toleration.effect));
-    let same_value = match toleration.operator.as_deref() {
-        Some("Exists") => true,
-        _ => text(&toleration.value) == text(&taint.value),
-    };
-    (key.is_empty() || key == taint.key) && same_value && (effect.is_empty() || effect == taint.effect)
-}
-
-/// A pod's requests, as the scheduler counts them.
-fn requests(pod: &PodSpec) -> Amounts {
-    of_pod(pod, requested(pod.resources.as_ref()), |container| requested(container.resources.as_ref()))
-}
-
-/// The requests; a resource with a limit but no request requests its limit.
-pub(crate) fn requested(resources: Option<&ResourceRequirements>) -> Amounts {
-    let limits = resources.and_then(|resources| resources.limits.as_ref());
-    let requests = resources.and_then(|resources| resources.requests.as_ref());
-    amounts(limits.into_iter().flatten().chain(requests.into_iter().flatten()))
 }
 
 /// Returns the number of GPUs that a pod requests.
 #[must_use]
 pub fn gpus_of(pod: &PodSpec) -> u64 {
-    gpu_count(&requests(pod))
-}
-
-/// What a pod takes (`k8s.io/component-helpers/resource` `PodRequests`): the sum of its containers and sidecars, or
-/// what an init container and the sidecars before it take, if that is more. Pod-level resources (`whole`) replace that
-/// sum, and the overhead is added.
-pub(crate) fn of_pod(pod: &PodSpec, whole: Amounts, of: impl Fn(&Container) -> Amounts) -> Amounts {
-    let mut sum = Amounts::new();
-    for container in &pod.containers {
-        add(&mut sum, &of(container));
-    }
-    let (mut sidecars, mut most) = (Amounts::new(), Amounts::new());
-    for container in pod.init_containers.iter().flatten() {
-        let each = of(container);
-        if container.restart_policy.as_deref() == Some("Always") {
-            add(&mut sum, &each);
-            add(&mut sidecars, &each);
-            raise(&mut most, &sidecars);
-        } else {
-            let mut now = sidecars.clone();
-            add(&mut now, &each);
-            raise(&mut most, &now);
-        }
-    }
-    raise(&mut sum, &most);
-    sum.extend(whole);
-    add(&mut sum, &amounts(pod.overhead.iter().flatten()));
-    sum
-}
-
-/// The amounts that can be parsed; a later entry of the same name replaces an earlier one.
-pub(crate) fn amounts<'a>(quantities: impl Iterator<Item = (&'a String, &'a Quantity)>) -> Amounts {
-    quantities.filter_map(|(name, quantity)| Some((name.clone(), Amount::read(&quantity.0)?))).collect()
-}
-
-pub(crate) fn add(sum: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        let known = sum.get(name).copied();
-        sum.insert(name.clone(), known.map_or(*amount, |known| amount.plus(known)));
-    }
-}
-
-fn raise(most: &mut Amounts, other: &Amounts) {
-    for (name, amount) in other {
-        if most.get(name).is_none_or(|known| amount.exceeds(*known)) {
-            most.insert(name.clone(), *amount);
-        }
-    }
-}
-
-/// Subtracts what is used from what is free; resources that are not in `free` are ignored.
-pub(crate) fn take(free: &mut Amounts, used: &Amounts) {
-    for (name, amount) in used {
-        if let Some(left) = free.get_mut(name) {
-            *left = left.minus(*amount);
-        }
-    }
-}
-
-fn gpu_count(amounts: &Amounts) -> u64 {
-    let gpus = amounts.iter().filter(|(name, _)| name.ends_with(GPU_SUFFIX));
-    gpus.filter_map(|(_, amount)| u64::try_from(amount.count_of(Amount::ONE)?).ok()).sum()
+    semantics::gpus(&pod_requests(pod))
 }
 
 /// Whether a pod's condition reports that the scheduler found too few GPUs, of any vendor.
 #[must_use]
 pub fn reports_too_few_gpus(type_: &str, status: &str, message: Option<&str>) -> bool {
-    (type_, status) == ("PodScheduled", "False") && message.is_some_and(|message| message.contains("/gpu"))
+    (type_, status) == ("PodScheduled", "False") && message.is_some_and(semantics::names_gpu)
 }
 
 #[cfg(test)]
@@ -313,37 +192,6 @@ mod tests {
         all.add_nodes(vec![node("a", "True"), node("b", "True")]);
         all.add_pods(&[pod("x", "8", Some("a")), pod("y", "8", Some("a"))]);
         assert_eq!(all.gpus(8, []).available, 8);
-    }
-
-    #[test]
-    fn a_pod_takes_what_the_scheduler_counts() {
-        let container = |cpu: &str| json!({ "name": "c", "resources": { "requests": { "cpu": cpu } } });
-        let sidecar = |cpu: &str| {
-            let mut sidecar = container(cpu);
-            sidecar["restartPolicy"] = json!("Always");
-            sidecar
-        };
-        let cases = [
-            (json!({ "containers": [container("1"), container("2")] }), "3"),
-            (
-                json!({ "containers": [container("1")], "initContainers": [container("4"), container("2")] }),
-                "4",
-            ),
-            (
-                json!({ "containers": [container("1")], "initContainers": [sidecar("2"), container("4")] }),
-                "6",
-            ),
-            (
-                json!({ "containers": [container("3")], "initContainers": [container("1"), sidecar("2")] }),
-                "5",
-            ),
-            (json!({ "containers": [container("1")], "overhead": { "cpu": "500m" } }), "1500m"),
-            (json!({ "containers": [container("1")], "resources": { "requests": { "cpu": "7" } } }), "7"),
-        ];
-        for (spec, cpu) in cases {
-            let taken = requests(&read(spec.clone()));
-            assert_eq!(taken["cpu"].write(), cpu, "{spec}");
-        }
     }
 
     #[test]

@@ -11,15 +11,14 @@ use api::{
     REASON_VALIDATION, WORKER,
 };
 use jiff::Timestamp;
+use semantics::{has_ended, is_deleted, is_ready};
 use serde::Serialize;
 
 use crate::capacity::reports_too_few_gpus;
 use crate::conditions::condition;
 use crate::diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
 use crate::kept::Pod;
-use crate::observed::{
-    Seen, condition_since, is_going, is_ready, is_running, phase, started_at, worker_index,
-};
+use crate::observed::{Seen, condition_since, is_running, started_at, worker_index};
 
 /// The maximum number of pods named as evidence.
 const MOST_NAMED: usize = 4;
@@ -433,10 +432,6 @@ fn stage_of(pod: &Pod, worker: bool) -> Option<Stage> {
     (worker && !is_ready(pod)).then_some(Stage::Readiness)
 }
 
-fn has_ended(pod: &Pod) -> bool {
-    ["Failed", "Succeeded"].contains(&phase(pod))
-}
-
 /// Since when a pod has been in that stage.
 fn since_of(pod: &Pod, stage: Stage) -> Option<Timestamp> {
     let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -485,7 +480,7 @@ pub(crate) fn hindrance<'a>(
 ) -> Option<Diagnosis> {
     let starting = |pod: &&Pod| {
         let stage = stage_of(pod, worker_index(job, pod).is_some());
-        !is_going(pod) && matches!(stage, Some(Stage::Scheduling | Stage::Starting))
+        !is_deleted(pod) && matches!(stage, Some(Stage::Scheduling | Stage::Starting))
     };
     // Where a queue assigns nodes, every pod has gates for a moment; they are explained only on request.
     let pods = pods

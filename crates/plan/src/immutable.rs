@@ -5,10 +5,10 @@
 //! affects only pods that are created later.
 
 use api::{LAUNCHER, MPIJob, ReplicaSpec, WORKER};
+use semantics::Quantity;
 use serde_json::{Map, Value};
 
 use crate::defaults::defaulted;
-use crate::quantity::Amount;
 use crate::validate::Fault;
 
 /// Fields of a pod spec that a queue injects while a job is suspended.
@@ -199,7 +199,7 @@ fn plain_item(item: Value) -> Value {
 
 /// Normalizes a quantity, so that equal quantities become equal texts.
 fn plain_quantity(text: &str) -> String {
-    Amount::read(text).map_or_else(|| text.to_owned(), |amount| amount.nanos().to_string())
+    Quantity::read(text).map_or_else(|| text.to_owned(), |amount| amount.nanos().to_string())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use semantics::PodState;
 use serde::{Deserialize, Deserializer};
 
 /// A pod (`core/v1`).
@@ -87,6 +88,21 @@ pub struct PodStatus {
     pub container_statuses: Option<Vec<ContainerStatus>>,
     /// The statuses of its init containers.
     pub init_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+impl PodState for Pod {
+    fn status_phase(&self) -> Option<&str> {
+        self.status.as_ref()?.phase.as_deref()
+    }
+
+    fn has_condition(&self, type_: &str) -> bool {
+        let conditions = self.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.into_iter().any(|condition| condition.type_ == type_ && condition.status == "True")
+    }
+
+    fn is_marked(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
 }
 
 /// Conditions of a pod that nothing reads.

@@ -23,7 +23,6 @@ mod observed;
 mod outlook;
 mod planning;
 mod precheck;
-mod quantity;
 mod report;
 mod restart;
 mod stall;
@@ -52,7 +51,6 @@ pub use observed::{LauncherRun, OutputSeen, Recorded, SecretSeen, Seen, has_begu
 pub use outlook::Outlook;
 pub use planning::{Plan, after_failures, plan};
 pub use precheck::{Finding, Room, Weight, counts_as_running, precheck};
-pub use quantity::quantity_nanos;
 pub use report::{Urgency, reject, report, urgency};
 pub use stall::{hang, is_conclusive, silence, wants_look};
 pub use validate::{

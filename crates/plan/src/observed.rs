@@ -8,6 +8,7 @@ use std::sync::Arc;
 use api::{ANNOTATION_LAUNCH, CONDITION_CREATED, CONDITION_SUCCEEDED, Failure, MPIJobStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerState, Service};
+use semantics::phase;
 
 use crate::attempts::attempt_of;
 use crate::change::ChildKind;
@@ -230,25 +231,12 @@ pub(crate) fn worker_index(job: &str, pod: &Pod) -> Option<usize> {
     digits.parse().ok().filter(|_| is_plain)
 }
 
-pub(crate) fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
-}
-
 pub(crate) fn is_running(pod: &Pod) -> bool {
     phase(pod) == "Running"
 }
 
 pub(crate) fn is_failed(pod: &Pod) -> bool {
     phase(pod) == "Failed"
-}
-
-/// Whether the pod is being deleted.
-pub(crate) fn is_going(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some()
-}
-
-pub(crate) fn is_ready(pod: &Pod) -> bool {
-    condition_since(pod, "Ready").is_some()
 }
 
 /// Since when a condition of the pod has been True.

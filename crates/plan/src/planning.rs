@@ -12,6 +12,7 @@ use api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
+use semantics::{has_ended, is_deleted, is_ready};
 use serde_json::{Map, Value, json};
 
 use crate::Settings;
@@ -29,8 +30,8 @@ use crate::objects::{
     pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker, worker_name,
 };
 use crate::observed::{
-    LauncherEnd, Recorded, SecretSeen, Seen, condition_since, is_failed, is_going, is_ready, is_running,
-    mpi_container, phase, started_at, worker_index,
+    LauncherEnd, Recorded, SecretSeen, Seen, condition_since, is_failed, is_running, mpi_container,
+    started_at, worker_index,
 };
 use crate::outlook::{Outlook, Verdict};
 use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
@@ -179,7 +180,7 @@ fn contest(job: &ValidJob, seen: &Seen, settings: &Settings) -> Option<Vec<Chang
 
 /// Deletes the pods and the Launcher of a job that cannot begin to run.
 fn release(seen: &Seen) -> Vec<Change> {
-    let workers = seen.workers.iter().filter(|pod| !is_going(pod)).map(|pod| delete_pod(pod));
+    let workers = seen.workers.iter().filter(|pod| !is_deleted(pod)).map(|pod| delete_pod(pod));
     let launcher = seen.launcher.iter().filter(|launcher| launcher.metadata.deletion_timestamp.is_none());
     let launcher = launcher.map(|launcher| {
         let metadata = &launcher.metadata;
@@ -209,7 +210,7 @@ fn suspend(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> 
         first.extend(keep_secret(job, seen));
     }
     let mut pods: Vec<Change> =
-        seen.workers.iter().filter(|pod| !is_going(pod)).map(|pod| delete_pod(pod)).collect();
+        seen.workers.iter().filter(|pod| !is_deleted(pod)).map(|pod| delete_pod(pod)).collect();
     pods.extend(drop_pod_group(seen));
     match &seen.launcher {
         None if job.is_held() => {}
@@ -232,14 +233,14 @@ fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
         CleanPods::None => suspended || (ended_early && !has_ended(pod)),
     };
     let mut changes: Vec<Change> =
-        seen.workers.iter().filter(|pod| !is_going(pod) && goes(pod)).map(|pod| delete_pod(pod)).collect();
+        seen.workers.iter().filter(|pod| !is_deleted(pod) && goes(pod)).map(|pod| delete_pod(pod)).collect();
     if job.clean_pods != CleanPods::None || ended_early || suspended {
         changes.extend(drop_pod_group(seen));
     }
     let mut wake_after = None;
     let unstopped = seen.launcher.as_ref().is_some_and(|launcher| !is_suspended(launcher));
     if ended_early && unstopped && seen.launcher_end().is_none() {
-        let speaks = seen.launcher_pods.iter().any(|pod| is_running(pod) && !is_going(pod) && runs(pod));
+        let speaks = seen.launcher_pods.iter().any(|pod| is_running(pod) && !is_deleted(pod) && runs(pod));
         let since = seen.status.completion_time.as_ref().map_or(now, |time| time.0);
         let left = LAUNCHER_LAST_WORDS.saturating_sub(elapsed(since, now));
         if speaks && !left.is_zero() {
@@ -314,10 +315,6 @@ fn ends_early(reason: &str) -> bool {
 /// Whether the MPI container runs.
 fn runs(pod: &Pod) -> bool {
     mpi_container(pod).is_some_and(|(_, state)| state.running.is_some())
-}
-
-fn has_ended(pod: &Pod) -> bool {
-    ["Failed", "Succeeded"].contains(&phase(pod))
 }
 
 /// The Service; its selector and `publishNotReadyAddresses` are restored if they differ.
@@ -420,7 +417,7 @@ fn drop_pod_group(seen: &Seen) -> Option<Change> {
 fn keep_workers(job: &ValidJob, seen: &Seen, settings: &Settings) -> Vec<Change> {
     let Some(workers) = &job.workers else { return Vec::new() };
     let beyond = seen.workers.iter().filter(|pod| {
-        !is_going(pod) && worker_index(&job.name, pod).is_some_and(|index| index >= workers.count)
+        !is_deleted(pod) && worker_index(&job.name, pod).is_some_and(|index| index >= workers.count)
     });
     let mut changes: Vec<Change> = beyond.map(|pod| delete_pod(pod)).collect();
     let by_index = seen.by_index(job).into_iter().enumerate();
@@ -503,7 +500,7 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
         return Some(verdict(job, seen, index, failure));
     }
     let unstartable = workers().find_map(|(index, pod)| {
-        let pod = pod.filter(|pod| !is_going(pod))?;
+        let pod = pod.filter(|pod| !is_deleted(pod))?;
         Some((index, of_unstartable(pod)?))
     });
     if let Some((index, failure)) = unstartable {
@@ -513,7 +510,7 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
         return Some(verdict);
     }
     if all_were_up(job, seen) {
-        let lost = workers().find(|(_, pod)| pod.is_none_or(is_going));
+        let lost = workers().find(|(_, pod)| pod.is_none_or(is_deleted));
         return lost.map(|(index, pod)| {
             let pod = pod.or_else(|| seen.disrupted_worker(job, index));
             verdict(job, seen, index, of_missing_worker(pod))
@@ -532,7 +529,7 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
 /// Detects a Launcher that can never start, or whose MPI refused what the user wrote. Upstream's Job would retry it in
 /// vain for minutes.
 fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<Verdict> {
-    let mut pods = seen.launcher_pods.iter().filter(|pod| !is_going(pod));
+    let mut pods = seen.launcher_pods.iter().filter(|pod| !is_deleted(pod));
     let unstartable = pods.find_map(|pod| Some((pod, of_unstartable(pod)?))).map(|(pod, failure)| {
         let pod = pod.metadata.name.clone().unwrap_or_default();
         failure_of(failure, &format!("Launcher ({pod})"), pod, None)
@@ -580,7 +577,7 @@ fn all_were_up(job: &ValidJob, seen: &Seen) -> bool {
 
 /// The deadline by which a scheduled Worker that is not ready must become ready.
 fn start_deadline(job: &ValidJob, pod: &Pod) -> Option<Timestamp> {
-    if is_ready(pod) || is_going(pod) || has_ended(pod) {
+    if is_ready(pod) || is_deleted(pod) || has_ended(pod) {
         return None;
     }
     condition_since(pod, "PodScheduled")?.checked_add(job.start_timeout).ok()

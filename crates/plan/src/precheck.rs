@@ -9,13 +9,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, LimitRange, LimitRangeItem, PodSpec, ResourceQuota, ResourceRequirements,
 };
+use semantics::{Amounts, Quantity, amounts, is_gpu, pod_limits, pod_requests, requests, subtract};
 use serde::Serialize;
 
-use crate::capacity::{
-    Amounts, Capacity, GPU_SUFFIX, PODS, Room as NodeRoom, amounts, of_pod, requested, take,
-};
+use crate::capacity::{Capacity, PODS, Room as NodeRoom};
 use crate::conditions::is_true;
-use crate::quantity::Amount;
 use crate::validate::is_ours;
 
 /// The minimum number of finished jobs for an estimate.
@@ -117,19 +115,17 @@ fn role<'a>(name: &'static str, count: i64, pod: Option<&'a PodSpec>, limits: &[
     let mut role =
         Role { name, count, pod, requests: Amounts::new(), limits: Amounts::new(), unlimited: Vec::new() };
     let Some(pod) = pod else { return role };
-    let whole = pod.resources.as_ref();
-    role.requests = of_pod(pod, requested(whole), |container| requested(Some(&filled(container, limits))));
-    let limited = |resources: Option<&ResourceRequirements>| {
-        amounts(resources.and_then(|resources| resources.limits.as_ref()).into_iter().flatten())
-    };
-    role.limits = of_pod(pod, limited(whole), |container| limited(Some(&filled(container, limits))));
-    for container in pod.init_containers.iter().flatten().chain(&pod.containers) {
-        let asked = filled(container, limits);
-        let (limits, requests) = (limited(Some(&asked)), requested(Some(&asked)));
+    let mut defaulted = pod.clone();
+    for container in defaulted.init_containers.iter_mut().flatten().chain(&mut defaulted.containers) {
+        let resources = filled(container, limits);
+        let (limits, requests) = (amounts(resources.limits.as_ref()), requests(Some(&resources)));
         for name in ["cpu", "memory"] {
             role.unlimited.push((name, limits.contains_key(name), requests.contains_key(name)));
         }
+        container.resources = Some(resources);
     }
+    role.requests = pod_requests(&defaulted);
+    role.limits = pod_limits(&defaulted);
     role
 }
 
@@ -188,8 +184,13 @@ pub fn counts_as_running(job: &MPIJob) -> bool {
     !ended && !held && is_ours(job)
 }
 
+/// Subtracts, down to zero.
+fn difference(from: Quantity, less: Quantity) -> Quantity {
+    from.less(less).max(Quantity::ZERO)
+}
+
 /// How much of a quota's resource a pod asks for, and the name of that resource in a container.
-fn asked<'a>(role: &'a Role<'_>, key: &'a str) -> Option<(Option<Amount>, &'a str)> {
+fn asked<'a>(role: &'a Role<'_>, key: &'a str) -> Option<(Option<Quantity>, &'a str)> {
     let (amounts, name) = match key.strip_prefix("limits.") {
         Some(name) => (&role.limits, name),
         None => (&role.requests, key.strip_prefix("requests.").unwrap_or(key)),
@@ -214,8 +215,8 @@ fn quota_faults(roles: &[Role<'_>], quota: &ResourceQuota) -> Vec<Finding> {
     let name = quota.metadata.name.as_deref().unwrap_or("");
     let hard = spec.hard.iter().flatten();
     hard.filter_map(|(key, limit)| {
-        let limit = Amount::read(&limit.0)?;
-        let used = used.get(key).and_then(|used| Amount::read(&used.0)).unwrap_or(Amount::NONE);
+        let limit = Quantity::read(&limit.0)?;
+        let used = used.get(key).and_then(|used| Quantity::read(&used.0)).unwrap_or(Quantity::ZERO);
         if key == COUNT_OF_JOBS {
             return over_count(name, limit, used);
         }
@@ -225,37 +226,41 @@ fn quota_faults(roles: &[Role<'_>], quota: &ResourceQuota) -> Vec<Finding> {
 }
 
 /// A quota on the number of existing MPIJobs, including ended ones.
-fn over_count(quota: &str, limit: Amount, used: Amount) -> Option<Finding> {
-    let one = Amount::read("1")?;
-    one.plus(used).exceeds(limit).then(|| Finding {
+fn over_count(quota: &str, limit: Quantity, used: Quantity) -> Option<Finding> {
+    (Quantity::ONE.plus(used) > limit).then(|| Finding {
         weight: Weight::Refused,
         reason: "QuotaExceeded",
-        message: format!("Quota exceeded: {}/{} MPIJobs exist (quota {quota})", used.write(), limit.write()),
+        message: format!("Quota exceeded: {used}/{limit} MPIJobs exist (quota {quota})"),
         advice: "delete one; those that have ended count too (odh training list --status succeeded,failed)"
             .to_owned(),
     })
 }
 
-fn over_quota(roles: &[Role<'_>], quota: &str, key: &str, limit: Amount, used: Amount) -> Option<Finding> {
-    let one = Amount::read("1")?;
+fn over_quota(
+    roles: &[Role<'_>],
+    quota: &str,
+    key: &str,
+    limit: Quantity,
+    used: Quantity,
+) -> Option<Finding> {
     let of = |role: &Role<'_>| match key {
-        "pods" | "count/pods" => Some(one),
+        "pods" | "count/pods" => Some(Quantity::ONE),
         // Counts of other objects are left to the server, which checks them when the job is created.
         _ => asked(role, key)?.0,
     };
-    let mut sum = Amount::NONE;
+    let mut sum = Quantity::ZERO;
     for role in roles {
         if let Some(each) = of(role) {
             sum = each.times(role.count).plus(sum);
         }
     }
-    if sum.is_none() || !sum.plus(used).exceeds(limit) {
+    if sum.is_zero() || sum.plus(used) <= limit {
         return None;
     }
-    let left = limit.minus(used);
+    let left = difference(limit, used);
     let each = roles.iter().find(|role| role.name == "Worker").and_then(of);
-    let launcher = roles.iter().find(|role| role.name == "Launcher").and_then(of).unwrap_or(Amount::NONE);
-    let fit = each.and_then(|each| left.minus(launcher).count_of(each)).unwrap_or(0);
+    let launcher = roles.iter().find(|role| role.name == "Launcher").and_then(of).unwrap_or(Quantity::ZERO);
+    let fit = each.and_then(|each| difference(left, launcher).count_of(each)).unwrap_or(0);
     let smaller = if fit > 0 {
         format!("ask for at most {fit} Workers of this size, or for less in each")
     } else {
@@ -265,11 +270,7 @@ fn over_quota(roles: &[Role<'_>], quota: &str, key: &str, limit: Amount, used: A
         weight: Weight::Refused,
         reason: "QuotaExceeded",
         message: format!(
-            "Quota exceeded: {} of {key} asked, {} of {} used, {} left (quota {quota})",
-            sum.write(),
-            used.write(),
-            limit.write(),
-            left.write()
+            "Quota exceeded: {sum} of {key} asked, {used} of {limit} used, {left} left (quota {quota})"
         ),
         advice: format!("{smaller}; or wait for a running job to end (odh training list), or delete one"),
     })
@@ -326,24 +327,22 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
     };
     let mut found = Vec::new();
     for (name, most) in item.max.iter().flatten() {
-        if let (Some(limit), Some(most)) = (role.limits.get(name), Amount::read(&most.0))
-            && limit.exceeds(most)
+        if let (Some(limit), Some(most)) = (role.limits.get(name), Quantity::read(&most.0))
+            && *limit > most
         {
-            let (asked, most) = (limit.write(), most.write());
             let message = format!(
-                "{asked} of {name} for the {} is over the {most} that the LimitRange {range} allows",
+                "{limit} of {name} for the {} is over the {most} that the LimitRange {range} allows",
                 role.name
             );
             found.push(finding(message, &format!("at most {most} of {name}")));
         }
     }
     for (name, least) in item.min.iter().flatten() {
-        if let (Some(request), Some(least)) = (role.requests.get(name), Amount::read(&least.0))
-            && least.exceeds(*request)
+        if let (Some(request), Some(least)) = (role.requests.get(name), Quantity::read(&least.0))
+            && least > *request
         {
-            let (asked, least) = (request.write(), least.write());
             let message = format!(
-                "{asked} of {name} for the {} is under the {least} that the LimitRange {range} wants",
+                "{request} of {name} for the {} is under the {least} that the LimitRange {range} wants",
                 role.name
             );
             found.push(finding(message, &format!("at least {least} of {name}")));
@@ -363,7 +362,7 @@ fn shortage(roles: &[Role<'_>], capacity: &Capacity, room: &Room, now: Timestamp
         let places = capacity.taking(role.pod);
         let before: Vec<NodeRoom> = places.iter().filter_map(|at| rooms.get(*at).cloned()).collect();
         let mut one = role.requests.clone();
-        one.insert(PODS.to_owned(), Amount::ONE);
+        one.insert(PODS.to_owned(), Quantity::ONE);
         let wanted = usize::try_from(role.count).unwrap_or(0);
         let placed = place(&mut rooms, &places, &one, wanted);
         if placed == wanted {
@@ -390,7 +389,7 @@ fn lacking(
     let (name, each) = scarce(&able, role, one)?;
     let (noun, wanted, roles) = (noun(&name), role.count, role.plural());
     let sum = |of: fn(&NodeRoom) -> &Amounts| {
-        able.iter().filter_map(|node| of(node).get(&name)).fold(Amount::NONE, |sum, more| more.plus(sum))
+        able.iter().filter_map(|node| of(node).get(&name)).fold(Quantity::ZERO, |sum, more| more.plus(sum))
     };
     let (asked, free, whole) = (each.times(wanted), sum(|node| &node.free), sum(|node| &node.whole));
     let mut empty: Vec<NodeRoom> =
@@ -402,28 +401,26 @@ fn lacking(
             weight: Weight::Waits,
             reason: "Unschedulable",
             message: format!(
-                "Insufficient {noun}: requested {}, available {} even with nothing else running ({all} of {wanted} {roles} fit)",
-                asked.write(),
-                whole.write()
+                "Insufficient {noun}: requested {asked}, available {whole} even with nothing else running ({all} of {wanted} {roles} fit)"
             ),
             advice: format!("ask for {} {roles} or fewer, or for less in each", all.max(1)),
         });
     }
-    let (short, each_text, free_text) = (asked.exceeds(free), each.write(), free.write());
+    let short = asked > free;
     let message = if role.name == LAUNCHER {
-        format!("The Launcher asks for {each_text} {noun}, which no node has free beside the Workers.")
+        format!("The Launcher asks for {each} {noun}, which no node has free beside the Workers.")
     } else if short {
-        format!("Requested {} {noun} but only {free_text} available.", asked.write())
+        format!("Requested {asked} {noun} but only {free} available.")
     } else if count_in_pieces(&able, &name, each) < wanted {
         format!(
-            "Requested {wanted} {roles} of {each_text} {noun} each, but only {placed} fit: the {free_text} that are free are in pieces."
+            "Requested {wanted} {roles} of {each} {noun} each, but only {placed} fit: the {free} that are free are in pieces."
         )
     } else {
         format!(
-            "Requested {wanted} {roles} of {each_text} {noun} each, but only {placed} fit: too few nodes have all that one asks for free at once."
+            "Requested {wanted} {roles} of {each} {noun} each, but only {placed} fit: too few nodes have all that one asks for free at once."
         )
     };
-    let missing = if short { asked.minus(free) } else { each };
+    let missing = if short { difference(asked, free) } else { each };
     Some(Finding {
         weight: Weight::Waits,
         reason: "Unschedulable",
@@ -439,25 +436,23 @@ fn lacking(
 fn too_large(nodes: &[NodeRoom], role: &Role<'_>) -> Finding {
     let largest = |name: &String| {
         let most = nodes.iter().filter_map(|node| node.whole.get(name)).copied();
-        most.fold(Amount::NONE, |most, one| if one.exceeds(most) { one } else { most })
+        most.fold(Quantity::ZERO, |most, one| if one > most { one } else { most })
     };
     let too_much = role
         .requests
         .iter()
         .map(|(name, each)| (name, each, largest(name)))
-        .filter(|(_, each, most)| each.exceeds(*most))
-        .max_by_key(|(name, ..)| name.ends_with(GPU_SUFFIX));
+        .filter(|(_, each, most)| **each > *most)
+        .max_by_key(|(name, ..)| is_gpu(name));
     let message = match too_much {
         _ if nodes.is_empty() => format!(
             "No node may run these {}: none is ready and fits their node selector, affinity and tolerations",
             role.plural()
         ),
         Some((name, each, most)) => format!(
-            "Insufficient {}: a {} asks for {}, and the largest node has {}",
+            "Insufficient {}: a {} asks for {each}, and the largest node has {most}",
             noun(name),
-            role.name,
-            each.write(),
-            most.write()
+            role.name
         ),
         None => format!("No node has all that a {} asks for, even with nothing else running", role.name),
     };
@@ -474,32 +469,32 @@ fn noun(name: &str) -> &str {
         "cpu" => "CPUs",
         "memory" => "bytes of memory",
         "pods" => "places for pods",
-        gpu if gpu.ends_with(GPU_SUFFIX) => "GPUs",
+        gpu if is_gpu(gpu) => "GPUs",
         other => other,
     }
 }
 
 /// The scarcest resource, relative to the requests; GPUs come first if several are short.
-fn scarce(nodes: &[NodeRoom], role: &Role<'_>, one: &Amounts) -> Option<(String, Amount)> {
-    let short = |(name, each): &(&String, &Amount)| {
+fn scarce(nodes: &[NodeRoom], role: &Role<'_>, one: &Amounts) -> Option<(String, Quantity)> {
+    let short = |(name, each): &(&String, &Quantity)| {
         let room = count_in_pieces(nodes, name, **each);
-        (room < role.count, name.ends_with(GPU_SUFFIX), std::cmp::Reverse(room))
+        (room < role.count, is_gpu(name), std::cmp::Reverse(room))
     };
-    let found = one.iter().filter(|(name, each)| !each.is_none() && *name != PODS).max_by_key(short);
+    let found = one.iter().filter(|(name, each)| !each.is_zero() && *name != PODS).max_by_key(short);
     // Pods without requests can lack only pod slots.
     let found = found.or_else(|| one.get_key_value(PODS));
     found.map(|(name, each)| (name.clone(), *each))
 }
 
 /// The number of pods that fit on the nodes by this resource alone, each pod on one node.
-fn count_in_pieces(nodes: &[NodeRoom], name: &str, each: Amount) -> i64 {
+fn count_in_pieces(nodes: &[NodeRoom], name: &str, each: Quantity) -> i64 {
     nodes.iter().filter_map(|node| node.free.get(name)?.count_of(each)).sum()
 }
 
 fn fits(free: &Amounts, one: &Amounts) -> bool {
     one.iter().all(|(name, amount)| {
-        amount.is_none()
-            || free.get(name).is_some_and(|left| !amount.exceeds(*left))
+        amount.is_zero()
+            || free.get(name).is_some_and(|left| amount <= left)
             || (name == "pods" && !free.contains_key(name))
     })
 }
@@ -510,7 +505,7 @@ fn place(rooms: &mut [NodeRoom], places: &[usize], one: &Amounts, wanted: usize)
     for at in places {
         let Some(room) = rooms.get_mut(*at) else { continue };
         while placed < wanted && fits(&room.free, one) {
-            take(&mut room.free, one);
+            subtract(&mut room.free, one);
             placed += 1;
         }
     }
@@ -518,7 +513,7 @@ fn place(rooms: &mut [NodeRoom], places: &[usize], one: &Amounts, wanted: usize)
 }
 
 /// Estimates when this much will be free, from how long past jobs took and from the deadlines of running ones.
-fn estimate(name: &str, missing: Amount, room: &Room, now: Timestamp) -> String {
+fn estimate(name: &str, missing: Quantity, room: &Room, now: Timestamp) -> String {
     let seconds = |from: Timestamp, to: Timestamp| to.as_second() - from.as_second();
     let status = |job: &MPIJob| job.status.clone().unwrap_or_default();
     let mut examples: Vec<i64> = room
@@ -535,13 +530,13 @@ fn estimate(name: &str, missing: Amount, room: &Room, now: Timestamp) -> String 
         (at(1), at(4))
     });
     let mut deadlines = 0;
-    let mut ends: Vec<(i64, i64, Amount)> = Vec::new();
+    let mut ends: Vec<(i64, i64, Quantity)> = Vec::new();
     for job in room.jobs.iter().filter(|job| counts_as_running(job)) {
         let held = roles(job, &room.limits)
             .iter()
             .filter_map(|role| Some(role.requests.get(name)?.times(role.count)))
-            .fold(Amount::NONE, |sum, held| held.plus(sum));
-        let Some(started) = status(job).start_time.filter(|_| !held.is_none()) else { continue };
+            .fold(Quantity::ZERO, |sum, held| held.plus(sum));
+        let Some(started) = status(job).start_time.filter(|_| !held.is_zero()) else { continue };
         let elapsed = seconds(started.0, now);
         let deadline = job.spec.run_policy.as_ref().and_then(|policy| policy.active_deadline_seconds);
         deadlines += usize::from(deadline.is_some());
@@ -557,12 +552,12 @@ fn estimate(name: &str, missing: Amount, room: &Room, now: Timestamp) -> String 
         };
         ends.push(((low - elapsed).max(0), (high - elapsed).max(0), held));
     }
-    let until = |mut ends: Vec<(i64, Amount)>| -> Option<i64> {
+    let until = |mut ends: Vec<(i64, Quantity)>| -> Option<i64> {
         ends.sort_by_key(|(at, _)| *at);
-        let mut freed = Amount::NONE;
+        let mut freed = Quantity::ZERO;
         ends.into_iter().find_map(|(at, held)| {
             freed = held.plus(freed);
-            (!missing.exceeds(freed)).then_some(at)
+            (missing <= freed).then_some(at)
         })
     };
     let low = until(ends.iter().map(|(low, _, held)| (*low, *held)).collect());

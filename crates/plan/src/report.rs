@@ -15,6 +15,7 @@ use api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use semantics::{is_ready, phase};
 
 use crate::attempts::{end_attempt, report_attempt};
 use crate::change::ChildKind;
@@ -23,9 +24,7 @@ use crate::explanation::{has_numbers, hindrance};
 use crate::failure::launcher_failure;
 use crate::kept::Pod;
 use crate::notice::{ApplyFailure, Notice, Report};
-use crate::observed::{
-    LauncherEnd, Seen, condition_since, is_failed, is_ready, is_running, phase, started_at,
-};
+use crate::observed::{LauncherEnd, Seen, condition_since, is_failed, is_running, started_at};
 use crate::outlook::{Outlook, Verdict};
 use crate::planning::{has_failed, was_ended_early, was_refused};
 use crate::stall::report_stall;

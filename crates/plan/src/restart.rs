@@ -15,12 +15,14 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use semantics::is_deleted;
+
 use crate::attempts::attempt_of;
 use crate::change::{Change, ChildKind, Target};
 use crate::diagnosis::Cause;
 use crate::kept::Pod;
 use crate::objects::worker_name;
-use crate::observed::{Seen, is_going};
+use crate::observed::Seen;
 use crate::validate::{Avoidance, ValidJob, WorkerFailure};
 
 /// Exit codes of a container that was ended from outside: SIGKILL and SIGTERM.
@@ -84,7 +86,7 @@ pub(crate) fn clear(job: &ValidJob, seen: &Seen) -> Option<Vec<Change>> {
     let lost = |pod: &Pod| seen.lost_node(pod).is_some();
     let mut changes: Vec<Change> = pods
         .into_iter()
-        .filter(|pod| !is_going(pod) || lost(pod))
+        .filter(|pod| !is_deleted(pod) || lost(pod))
         .map(|pod| delete(ChildKind::Pod, &pod.metadata, lost(pod)))
         .collect();
     changes.extend(

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use api::{CONDITION_RUNNING, CONDITION_STALLED, REASON_ENDED, REASON_NO_OUTPUT, REASON_OUTPUT_SEEN};
 use jiff::Timestamp;
+use semantics::is_ready;
 
 use crate::conditions::{condition, is_finished, is_true, set_condition};
 use crate::diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, STALL_SECONDS, diagnose};
 use crate::failure::{pod_facts, world};
 use crate::notice::{Notice, Report};
-use crate::observed::{Seen, is_ready, is_running};
+use crate::observed::{Seen, is_running};
 use crate::time::elapsed;
 use crate::validate::{Launch, ValidJob};
 

@@ -11,19 +11,23 @@ use crate::steps::{self, Stop};
 /// Our crates, and which of them each may depend on, directly or not (ARCHITECTURE.md).
 const MAY_REACH: &[(&str, &[&str])] = &[
     ("api", &[]),
-    ("plan", &["api"]),
-    ("jobs", &["api", "plan"]),
-    ("operator", &["api", "plan"]),
+    ("semantics", &[]),
+    ("plan", &["api", "semantics"]),
+    ("jobs", &["api", "semantics", "plan"]),
+    ("operator", &["api", "semantics", "plan"]),
     ("jsonpath", &[]),
-    ("objects", &["jsonpath"]),
+    ("objects", &["jsonpath", "semantics"]),
     ("kubelet", &[]),
     ("controller-runtime", &[]),
-    ("apiserver", &["jsonpath", "objects", "kubelet"]),
-    ("controllers", &["jsonpath", "objects", "controller-runtime"]),
-    ("node", &["api", "jsonpath", "objects", "kubelet", "controller-runtime"]),
+    ("apiserver", &["jsonpath", "semantics", "objects", "kubelet"]),
+    ("controllers", &["jsonpath", "semantics", "objects", "controller-runtime"]),
+    ("node", &["api", "jsonpath", "semantics", "objects", "kubelet", "controller-runtime"]),
     (
         "cluster",
-        &["api", "jsonpath", "objects", "kubelet", "controller-runtime", "apiserver", "controllers", "node"],
+        &[
+            "api", "jsonpath", "semantics", "objects", "kubelet", "controller-runtime", "apiserver", "controllers",
+            "node",
+        ],
     ),
     ("launch", &[]),
     ("xtask", &[]),
@@ -33,7 +37,7 @@ const MAY_REACH: &[(&str, &[&str])] = &[
 /// all the same: `objects` asks tokio to move other tasks away before it
 /// evaluates a long expression, and its CEL parser reads a UUID.
 const PURE: &[(&str, &[&str])] =
-    &[("api", &[]), ("plan", &[]), ("jsonpath", &[]), ("objects", &["tokio", "uuid"])];
+    &[("api", &[]), ("semantics", &[]), ("plan", &[]), ("jsonpath", &[]), ("objects", &["tokio", "uuid"])];
 const IMPURE: &[&str] = &[
     "tokio",
     "hyper",

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Attributes, Operation};
 use crate::status::Refusal;
 use crate::store::Resource;
-use objects::{Amounts, Quantity, amounts, pod_limits, pod_requests};
+use semantics::{Amounts, Quantity, limits_without_overhead, raw_amounts, requests_without_overhead};
 
 /// The annotation that lists the defaults that were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -93,12 +93,12 @@ fn set_absent(container: &mut Value, field: &str, wanted: &Value) -> Vec<String>
 fn judge_claim(range: &Value, claim: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let kind = "PersistentVolumeClaim";
-    let requests = amounts(&claim["spec"]["resources"]["requests"]);
+    let requests = raw_amounts(&claim["spec"]["resources"]["requests"]);
     for limit in limits(range, kind) {
-        for (name, bound) in amounts(&limit["min"]) {
+        for (name, bound) in raw_amounts(&limit["min"]) {
             faults.extend(below(kind, &name, bound, &requests, &Amounts::new()));
         }
-        for (name, bound) in amounts(&limit["max"]) {
+        for (name, bound) in raw_amounts(&limit["max"]) {
             let begin = format!("maximum {name} usage per {kind} is {bound}");
             match requests.get(&name) {
                 None => faults.push(format!("{begin}.  No request is specified")),
@@ -118,25 +118,28 @@ fn judge_pod(range: &Value, pod: &Value) -> Vec<String> {
         for list in ["containers", "initContainers"] {
             for container in pod["spec"][list].as_array().into_iter().flatten() {
                 let resources = &container["resources"];
-                let (requests, bounds) = (amounts(&resources["requests"]), amounts(&resources["limits"]));
+                let (requests, bounds) =
+                    (raw_amounts(&resources["requests"]), raw_amounts(&resources["limits"]));
                 judge("Container", limit, &requests, &bounds, &mut faults);
             }
         }
     }
     for limit in limits(range, "Pod") {
-        judge("Pod", limit, &pod_requests(pod), &pod_limits(pod), &mut faults);
+        let spec = &pod["spec"];
+        let (requests, bounds) = (requests_without_overhead(spec), limits_without_overhead(spec));
+        judge("Pod", limit, &requests, &bounds, &mut faults);
     }
     faults
 }
 
 fn judge(kind: &str, limit: &Value, requests: &Amounts, limits: &Amounts, faults: &mut Vec<String>) {
-    for (name, bound) in amounts(&limit["min"]) {
+    for (name, bound) in raw_amounts(&limit["min"]) {
         faults.extend(below(kind, &name, bound, requests, limits));
     }
-    for (name, bound) in amounts(&limit["max"]) {
+    for (name, bound) in raw_amounts(&limit["max"]) {
         faults.extend(above(kind, &name, bound, requests, limits));
     }
-    for (name, bound) in amounts(&limit["maxLimitRequestRatio"]) {
+    for (name, bound) in raw_amounts(&limit["maxLimitRequestRatio"]) {
         faults.extend(ratio(kind, &name, bound, requests, limits));
     }
 }

@@ -19,7 +19,8 @@ use crate::ApiServer;
 use crate::catalog::Entry;
 use crate::status::Refusal;
 use crate::store::{self, Key, Record, Resource};
-use objects::{Amounts, Counted, Quantity, add, amounts};
+use objects::Counted;
+use semantics::{Amounts, Quantity, add, raw_amounts};
 
 /// The number of attempts to write a quota's status, in case of conflicts.
 const MAX_ATTEMPTS: usize = 16;
@@ -131,7 +132,7 @@ fn check_one(
     ledger: &mut Ledger,
 ) -> Result<(), Refusal> {
     let Some(object) = object else { return Ok(()) };
-    let hard = amounts(&quota["spec"]["hard"]);
+    let hard = raw_amounts(&quota["spec"]["hard"]);
     let names = hard.keys().map(String::as_str).filter(|name| kind.counts_for(name)).collect::<Vec<_>>();
     if names.is_empty() || !kind.is_in_scope(quota, object) {
         return Ok(());
@@ -149,7 +150,7 @@ fn check_one(
         return Ok(());
     }
     let used = used_of(at.call.server, &at.call.entry, quota, ledger);
-    let zero = Quantity::zero();
+    let zero = Quantity::ZERO;
     let exceeded = more.iter().filter(|(name, amount)| {
         let before = used.get(*name).copied().unwrap_or(zero);
         hard.get(*name).is_some_and(|limit| before.plus(**amount) > *limit)
@@ -235,7 +236,7 @@ fn status_of(
     quota: &Value,
     ledger: &mut Ledger,
 ) -> Value {
-    let hard = amounts(&quota["spec"]["hard"]);
+    let hard = raw_amounts(&quota["spec"]["hard"]);
     let mut used = Amounts::new();
     for entry in catalog.stored_kinds().filter(|entry| entry.kind.namespaced) {
         if hard.keys().any(|name| counted(entry).counts_for(name)) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Attributes, Operation};
 use crate::status::Refusal;
 use crate::store::{Key, Resource};
-use objects::Quantity;
+use semantics::Quantity;
 
 /// The annotations that mark the default class.
 const DEFAULT: [&str; 2] =
@@ -28,7 +28,7 @@ pub fn validate(at: &Attributes<'_>, claim: &Value, old: Option<&Value>) -> Resu
     let is_claim = at.kind().is("", "PersistentVolumeClaim") && at.subresource().is_empty();
     let Some(old) = old.filter(|_| is_claim) else { return Ok(()) };
     let size = |claim: &Value| {
-        Quantity::of(&claim["spec"]["resources"]["requests"]["storage"]).unwrap_or_else(|_| Quantity::zero())
+        Quantity::of(&claim["spec"]["resources"]["requests"]["storage"]).unwrap_or(Quantity::ZERO)
     };
     if size(claim) <= size(old) {
         return Ok(());

@@ -249,7 +249,8 @@ fn stream_request(
     let flag = |name: &str| flag(parameters, name);
     let wanted = all(parameters, "container").next().filter(|name| !name.is_empty());
     let container = subresources::container(action.name, pod, wanted)?;
-    if let Some(phase @ ("Succeeded" | "Failed")) = pod["status"]["phase"].as_str() {
+    if semantics::has_ended(pod) {
+        let phase = semantics::phase(pod);
         let verb = if action.subresource == "exec" { "exec into" } else { "attach to" };
         return Err(status::bad_request(format!(
             "cannot {verb} a container in a completed pod; current phase is {phase}"

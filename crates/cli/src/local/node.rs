@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, EvictParams, ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use kube::{Client, ResourceExt};
+use semantics::{amounts, gpus, has_ended};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -106,10 +107,7 @@ async fn pods_on(client: &Client, name: &str) -> Result<Vec<Pod>, Failure> {
     let pods: Api<Pod> = Api::all(client.clone());
     let here = ListParams::default().fields(&format!("spec.nodeName={name}"));
     let pods = pods.list(&here).await.map_err(failed)?.items;
-    let over = |pod: &Pod| {
-        matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
-    };
-    Ok(pods.into_iter().filter(|pod| !over(pod)).collect())
+    Ok(pods.into_iter().filter(|pod| !has_ended(pod)).collect())
 }
 
 async fn drain(console: &Console, client: &Client, asked: &NodeDrain) -> Result<u8, Failure> {
@@ -206,7 +204,6 @@ impl Row {
 }
 
 fn row(node: &Node, pods: &[Pod]) -> Row {
-    const GPU: &str = "nvidia.com/gpu";
     let name = node.name_any();
     let status = node.status.as_ref();
     let capacity = |what: &str| {
@@ -216,23 +213,17 @@ fn row(node: &Node, pods: &[Pod]) -> Row {
     let here: Vec<&Pod> = pods
         .iter()
         .filter(|pod| pod.spec.as_ref().is_some_and(|s| s.node_name.as_ref() == Some(&name)))
-        .filter(|pod| {
-            !matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
-        })
+        .filter(|pod| !has_ended(pod))
         .collect();
-    let gpus_of = |pod: &&Pod| -> u64 {
-        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-        let limits = containers.filter_map(|c| c.resources.as_ref()?.limits.as_ref()?.get(GPU));
-        limits.filter_map(|count| count.0.parse::<u64>().ok()).sum()
-    };
+    let requested = |pod: &&Pod| pod.spec.as_ref().map_or(0, plan::gpus_of);
     Row {
         status: words(node),
         zone: label("topology.kubernetes.io/zone"),
         rack: label(api::LABEL_NODE_RACK),
         cpu: capacity("cpu"),
         memory: capacity("memory"),
-        gpus: capacity(GPU).parse().unwrap_or(0),
-        gpus_used: here.iter().map(gpus_of).sum(),
+        gpus: gpus(&amounts(status.and_then(|status| status.capacity.as_ref()))),
+        gpus_used: here.iter().map(requested).sum(),
         pods: here.len(),
         name,
     }

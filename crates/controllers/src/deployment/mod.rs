@@ -16,13 +16,12 @@ mod decide;
 mod status;
 
 use super::cache::{Cache, Key};
-use super::job::pods::phase;
 use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow, refusal};
 use controller_runtime::supervision::Scope;
 use decide::{Plan, REVISION};
-use objects::matching::labels_match;
+use semantics::{has_ended, labels_match};
 
 /// Deployments processed concurrently.
 const CONCURRENCY: usize = 8;
@@ -164,7 +163,7 @@ fn has_old_pods(hands: &Hands, deployment: &Deployment, sets: &[Arc<ReplicaSet>]
     let old: Vec<String> =
         sets.iter().filter_map(|set| set.uid()).filter(|uid| Some(uid) != new.as_ref()).collect();
     hands.pods.list_in(&deployment.namespace().unwrap_or_default()).iter().any(|pod| {
-        !matches!(phase(pod), "Succeeded" | "Failed")
+        !has_ended(pod)
             && pod.metadata.owner_references.iter().flatten().any(|owner| old.contains(&owner.uid))
     })
 }

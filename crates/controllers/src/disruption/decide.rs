@@ -12,8 +12,7 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatu
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::job::pods::{is_deleted, is_ready};
-use objects::matching::labels_match;
+use semantics::{is_deleted, is_ready, labels_match};
 
 /// The condition that says whether any pod may be evicted.
 pub const ALLOWED: &str = "DisruptionAllowed";

@@ -13,7 +13,7 @@ use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use sha2::{Digest, Sha256};
 
-use crate::scheduler::snapshot::has_ended;
+use semantics::{has_ended, is_ready};
 
 /// The most endpoints in one slice (upstream's `--max-endpoints-per-slice`).
 const PER_SLICE_MAX: usize = 100;
@@ -93,7 +93,7 @@ fn port_of(port: &ServicePort, pod: &Pod) -> Option<PortKey> {
 fn endpoint(service: &Service, pod: &Pod, early: bool) -> Option<Endpoint> {
     let status = pod.status.as_ref()?;
     let address = status.pod_ip.clone().filter(|ip| !ip.is_empty())?;
-    let ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
+    let ready = is_ready(pod);
     let terminating = pod.metadata.deletion_timestamp.is_some();
     let spec = pod.spec.as_ref();
     let named = spec.is_some_and(|s| s.subdomain == service.metadata.name);

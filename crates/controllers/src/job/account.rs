@@ -50,7 +50,7 @@ pub fn account(job: &Job, pods: &[Arc<Pod>], indexed: bool, completions: Option<
     let mut beyond_limit = (0, 0);
 
     for pod in pods.iter().filter(|pod| pods::is_tracked(pod)) {
-        let succeeded = pods::phase(pod) == "Succeeded";
+        let succeeded = semantics::phase(pod) == "Succeeded";
         let failed = !succeeded && pods::is_failed(pod, only_failed);
         if !(succeeded || failed) {
             if job_deleted {

@@ -192,7 +192,7 @@ async fn release(hands: &Hands, api: &Api<Pod>, pod: &Pod) -> Result<(), Error> 
     match api.patch(&pod.name_any(), &PatchParams::default(), &patch).await {
         Ok(pod) => {
             // A pod that was waiting only for this is now gone; the watch will deliver that.
-            if !(pods::is_deleted(&pod) && pod.metadata.finalizers.iter().flatten().next().is_none()) {
+            if !(semantics::is_deleted(&pod) && pod.metadata.finalizers.iter().flatten().next().is_none()) {
                 hands.pods.learn(pod);
             }
             Ok(())

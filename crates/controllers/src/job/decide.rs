@@ -172,12 +172,12 @@ impl<'a> Step<'a> {
 
     fn failed_by_policy(&self) -> Option<Ending> {
         self.spec.pod_failure_policy.as_ref()?;
-        self.seen.pods.iter().filter(|pod| pods::phase(pod) == "Failed").find_map(
-            |pod| match policies::judge(self.seen.job, pod) {
+        self.seen.pods.iter().filter(|pod| semantics::phase(pod) == "Failed").find_map(|pod| {
+            match policies::judge(self.seen.job, pod) {
                 Verdict::FailJob(message) => Some(Ending::pod_failure_policy(message)),
                 Verdict::Count | Verdict::Ignore => None,
-            },
-        )
+            }
+        })
     }
 
     fn past_backoff_limit(&self) -> bool {
@@ -292,7 +292,7 @@ impl<'a> Step<'a> {
             .map(|pod| Deletion {
                 name: pod.metadata.name.clone().unwrap_or_default(),
                 uid: pods::uid(pod).to_owned(),
-                ready: pods::is_ready(pod),
+                ready: semantics::is_ready(pod),
                 forget,
             })
             .collect()
@@ -327,7 +327,7 @@ impl<'a> Step<'a> {
 
     fn fill_status(&mut self, created: usize, deleted: &[Deletion]) {
         let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
-        let ready = self.active.iter().filter(|pod| pods::is_ready(pod)).count();
+        let ready = self.active.iter().filter(|pod| semantics::is_ready(pod)).count();
         let status = &mut self.status;
         status.active = Some(number(self.active.len() + created - deleted.len())).filter(|n| *n > 0);
         status.ready = Some(number(ready - deleted.iter().filter(|d| d.ready).count()));
@@ -390,7 +390,7 @@ fn recalled(seen: &Seen) -> Backoff {
     let times = |wanted: &dyn Fn(&Pod) -> bool| -> Vec<Timestamp> {
         seen.pods.iter().filter(|pod| wanted(pod)).filter_map(|pod| pods::finished_at(pod)).collect()
     };
-    let succeeded = times(&|pod| pods::phase(pod) == "Succeeded");
+    let succeeded = times(&|pod| semantics::phase(pod) == "Succeeded");
     let failed = times(&|pod| pods::is_failed(pod, only_failed));
     Backoff::default().after(&succeeded, &failed)
 }

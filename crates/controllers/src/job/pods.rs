@@ -6,35 +6,21 @@
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use semantics::{has_ended, is_deleted, is_ready, phase};
 
 /// The finalizer that keeps a pod until its end has been counted.
 pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// The annotation with a pod's completion index in an Indexed Job.
 pub const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
 
-/// Returns the pod's phase; empty if it has no status yet.
-pub fn phase(pod: &Pod) -> &str {
-    pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("")
-}
-
-/// Returns whether the pod is being deleted.
-pub fn is_deleted(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some()
-}
-
 /// Returns whether the pod has neither ended nor is being deleted.
 pub fn is_active(pod: &Pod) -> bool {
-    !matches!(phase(pod), "Succeeded" | "Failed") && !is_deleted(pod)
+    !has_ended(pod) && !is_deleted(pod)
 }
 
 /// Returns whether the pod is being deleted and has not ended.
 pub fn is_terminating(pod: &Pod) -> bool {
-    !matches!(phase(pod), "Succeeded" | "Failed") && is_deleted(pod)
-}
-
-/// Returns whether its condition `Ready` is True.
-pub fn is_ready(pod: &Pod) -> bool {
-    conditions(pod).iter().any(|c| c.type_ == "Ready" && c.status == "True")
+    !has_ended(pod) && is_deleted(pod)
 }
 
 fn conditions(pod: &Pod) -> &[k8s_openapi::api::core::v1::PodCondition] {

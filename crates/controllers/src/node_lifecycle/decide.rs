@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use objects::matching::tolerates;
+use semantics::tolerates;
 
 const PREFIX: &str = "node.kubernetes.io/";
 /// The conditions that become Unknown when a node is lost.

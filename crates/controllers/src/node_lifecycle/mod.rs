@@ -23,8 +23,9 @@ use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow};
-use crate::scheduler::snapshot::{has_ended, node_name};
+use crate::scheduler::snapshot::node_name;
 use controller_runtime::supervision::Scope;
+use semantics::has_ended;
 
 /// Responses that need no retry: the object is gone, or another has its name.
 const SETTLED: [u16; 2] = [404, 409];

@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::kinds::{Counts, Wanted};
-use crate::job::pods::{cheapest_first, is_active, is_deleted, is_ready};
-use objects::matching::labels_match;
+use crate::job::pods::{cheapest_first, is_active};
+use semantics::{is_deleted, is_ready, labels_match};
 
 /// The most pods created or deleted in one step (upstream's `BurstReplicas`).
 pub const BURST: usize = 500;

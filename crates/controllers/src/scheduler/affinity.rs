@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, WeightedPodAffinityTerm};
 
 use super::filter::Refusal;
 use super::snapshot::NodeView;
-use objects::matching::labels_match;
+use semantics::labels_match;
 
 /// The labels of each namespace, for `namespaceSelector`.
 pub type Namespaces = BTreeMap<String, BTreeMap<String, String>>;

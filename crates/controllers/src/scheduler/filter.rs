@@ -10,7 +10,7 @@ use super::resources::Amounts;
 use super::snapshot::{HostPort, NodeView};
 use super::spread::SpreadView;
 use super::volumes::VolumeView;
-use objects::matching::{node_matches, tolerates};
+use semantics::{node_matches, tolerates};
 
 const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 

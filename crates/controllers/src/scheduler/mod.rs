@@ -336,10 +336,9 @@ impl Cycle<'_> {
 
     /// Returns whether a member of the gang has a node and has not failed.
     fn is_settled(&self, pod: &Pod, of: &Membership) -> bool {
-        let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
         let placed =
             snapshot::node_name(pod).is_some() || self.scheduler.memory().assumed.contains_key(uid(pod));
-        phase != Some("Failed")
+        semantics::phase(pod) != "Failed"
             && pod.metadata.deletion_timestamp.is_none()
             && placed
             && gang::membership(pod).as_ref() == Some(of)

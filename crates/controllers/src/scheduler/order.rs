@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::gang::{Engine, Membership};
 use super::place::nominated_node;
-use super::snapshot::{has_ended, node_name};
+use super::snapshot::node_name;
+use semantics::has_ended;
 
 /// The `spec.schedulerName` that this scheduler always handles; also the API's default.
 pub const OWN_NAME: &str = "default-scheduler";

@@ -15,7 +15,7 @@ use super::filter::Refusal;
 use super::order::priority;
 use super::place::{Help, Surroundings, nominated_node, refusal_of};
 use super::snapshot::NodeView;
-use objects::matching::labels_match;
+use semantics::labels_match;
 
 /// The `reason` of the condition `DisruptionTarget` on a preempted pod.
 pub const BY_SCHEDULER: &str = "PreemptionByScheduler";

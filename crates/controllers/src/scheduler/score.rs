@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::filter::Question;
 use super::snapshot::NodeView;
-use objects::matching::{term_matches, tolerates};
+use semantics::{term_matches, tolerates};
 
 const FULL: i64 = 100;
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 
+use semantics::has_ended;
+
 use super::resources::{self, Amounts};
 
 /// Pods per node if the node does not specify it.
@@ -76,11 +78,6 @@ impl NodeView {
     pub fn label(&self, key: &str) -> Option<&str> {
         Some(self.node.metadata.labels.as_ref()?.get(key)?.as_str())
     }
-}
-
-/// Returns whether the pod has ended and uses no resources any more.
-pub fn has_ended(pod: &Pod) -> bool {
-    matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
 /// Returns the node that the pod is bound to.

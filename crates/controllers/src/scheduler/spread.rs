@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
 
 use super::filter::{Refusal, selects, tolerates_all};
 use super::snapshot::NodeView;
-use objects::matching::labels_match;
+use semantics::labels_match;
 
 /// The distribution of a pod's peers over the topologies in its constraints.
 #[derive(Debug, Default)]

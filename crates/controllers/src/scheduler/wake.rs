@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Hands;
 use super::order::is_waiting;
-use super::snapshot::{has_ended, node_name};
+use super::snapshot::node_name;
 use controller_runtime::cache::Change;
+use semantics::has_ended;
 
 /// Notifies `wake` of relevant changes until `until` is cancelled.
 pub fn listen(hands: &Hands, wake: &Arc<Notify>, until: &CancellationToken) {

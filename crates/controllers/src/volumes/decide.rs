@@ -10,7 +10,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::scheduler::resources::amount;
-use objects::matching::{labels_match, node_matches};
+use semantics::{labels_match, node_matches};
 
 /// The provisioner of this cluster: its volumes are directories of the cluster's state.
 pub const PROVISIONER: &str = "training.opendatahub.io/local";

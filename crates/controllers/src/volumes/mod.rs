@@ -19,9 +19,9 @@ use super::cache::{Cache, Key};
 use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow};
-use crate::scheduler::snapshot::has_ended;
 use controller_runtime::supervision::Scope;
 use decide::{ClaimStep, PROVISIONER, SELECTED_NODE, Seen, VolumeStep, claim_step, volume_step};
+use semantics::has_ended;
 
 /// Claims and volumes processed concurrently.
 const CONCURRENCY: usize = 4;

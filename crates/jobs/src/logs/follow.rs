@@ -84,7 +84,7 @@ impl Following {
                 if self.read.contains(&uid) {
                     continue;
                 }
-                if describe::started(pod) || describe::ended(pod) {
+                if describe::started(pod) || semantics::has_ended(pod) {
                     self.read.insert(uid);
                     self.said.remove(&target);
                     let (to, from) = lane();

@@ -133,7 +133,7 @@ impl Reader {
         match self.api().get_opt(&self.name).await {
             Ok(Some(pod)) => {
                 let ended = || self.never_restarted && describe::pod_view(&pod).exit_code.is_some();
-                if describe::ended(&pod) || ended() { Left::Ended } else { Left::More }
+                if semantics::has_ended(&pod) || ended() { Left::Ended } else { Left::More }
             }
             Ok(None) => Left::Gone,
             Err(_) => Left::More,

@@ -13,7 +13,7 @@ use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use kubelet::OWN_ADDRESS;
-use objects::matching::labels_match;
+use semantics::{has_ended, labels_match};
 
 /// The table for all rules; no other table is touched.
 const TABLE: &str = "odh_policy";
@@ -36,8 +36,7 @@ impl Member {
     /// Returns `None` if the pod has no address of its own, or has ended.
     pub fn of(pod: &Pod) -> Option<Self> {
         let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
-        if spec.host_network == Some(true) || matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
-        {
+        if spec.host_network == Some(true) || has_ended(pod) {
             return None;
         }
         let init = spec.init_containers.iter().flatten();

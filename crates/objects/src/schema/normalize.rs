@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{MAX_DEPTH, Node, NodeId, Schema, Type, Zero};
-use crate::{NotAQuantity, Quantity, json_kind};
+use semantics::{NotAQuantity, Quantity};
+
+use crate::json_kind;
 
 /// Why an object cannot be decoded; worded as Go's `encoding/json`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,7 @@
 //! The row of a pod: how many containers are ready, and its state in one word (`printPod`).
 
 use jiff::Timestamp;
+use semantics::is_ended_phase;
 use serde_json::{Value, json};
 
 use super::super::age::since;
@@ -52,7 +53,7 @@ pub(super) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
     let deleted = !pod["metadata"]["deletionTimestamp"].is_null();
     if deleted && status["reason"] == "NodeLost" {
         "Unknown".clone_into(&mut state.reason);
-    } else if deleted && !matches!(phase, "Succeeded" | "Failed") {
+    } else if deleted && !is_ended_phase(phase) {
         "Terminating".clone_into(&mut state.reason);
     }
     let restarts = match &state.last_restart {

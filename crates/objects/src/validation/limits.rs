@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{FieldFault, items, text};
-use crate::{Quantity, names};
+use semantics::Quantity;
+
+use crate::names;
 
 /// Resources without a group that a quota can count.
 const QUOTA_RESOURCES: [&str; 19] = [

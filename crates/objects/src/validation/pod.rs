@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{FieldFault, Reason, items, network, not_negative, one_of, placement, pod_volumes, text};
-use crate::{Quantity, names, selectors::LabelSelector};
+use semantics::Quantity;
+
+use crate::{names, selectors::LabelSelector};
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{FieldFault, items, one_of, text, volumes::nfs};
-use crate::{Quantity, names};
+use semantics::Quantity;
+
+use crate::names;
 
 const HOST_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];

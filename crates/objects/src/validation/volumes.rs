@@ -4,7 +4,9 @@
 use serde_json::Value;
 
 use super::{FieldFault, immutable_field, items, label_selector, one_of, placement, pod_volumes, text};
-use crate::{Quantity, names};
+use semantics::Quantity;
+
+use crate::names;
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 /// The fields of a volume's spec other than its source.

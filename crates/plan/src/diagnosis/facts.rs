@@ -167,7 +167,7 @@ pub(crate) fn lines(facts: &Facts) -> Vec<String> {
             .map(|(reason, message)| one_line(&format!("event {reason}: {message}"))),
     );
     let short_of_gpus =
-        lines.iter().any(|line| line.contains("nodes are available") && line.contains("/gpu"));
+        lines.iter().any(|line| line.contains("nodes are available") && semantics::names_gpu(line));
     if let Some(gpus) = facts.gpus.filter(|gpus| short_of_gpus && gpus.requested > gpus.available) {
         lines.push(format!("Insufficient GPUs: requested {}, available {}", gpus.requested, gpus.available));
     }

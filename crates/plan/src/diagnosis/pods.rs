@@ -3,11 +3,12 @@
 //! runtime are read by the same [`super::rules`] as everything else.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated};
+use semantics::is_deleted;
 
 use super::facts::PodFacts;
 use super::{Cause, Diagnosis, Ending, Facts, Output, diagnose};
 use crate::kept::{ContainerStatus, Pod};
-use crate::observed::{condition_since, is_going};
+use crate::observed::condition_since;
 
 /// Why a pod failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub fn failed_run(pod: &Pod) -> Option<FailedRun> {
     let main = &pod.spec.as_ref()?.containers.first()?.name;
     let statuses = || container_statuses(pod);
     let of_main = statuses().filter(|status| status.name == *main);
-    of_main.chain(statuses()).find_map(|status| failed_run_of(status, is_going(pod)))
+    of_main.chain(statuses()).find_map(|status| failed_run_of(status, is_deleted(pod)))
 }
 
 fn container_statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
@@ -101,7 +102,7 @@ pub(crate) fn of_worker(pod: &Pod) -> PodFailure {
 /// ConfigMap that does not exist yet or an image that is not on the node, do not count.
 pub(crate) fn of_unstartable(pod: &Pod) -> Option<PodFailure> {
     container_statuses(pod).find_map(|status| {
-        let run = failed_run_of(status, is_going(pod)).map(|run| run.ended);
+        let run = failed_run_of(status, is_deleted(pod)).map(|run| run.ended);
         let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
         let reasons = [
             run.as_ref().and_then(|ended| ended.reason.as_deref()),

@@ -3,16 +3,15 @@
 //! that waits for its Workers: it is not part of the gang, which would otherwise wait for it forever. Kubernetes' own
 //! PodGroup follows `k8s.io/api/scheduling/v1beta1` of 1.37.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{PodSchedulingGroup, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{metadata, watched_labels};
+use semantics::{Amounts, Quantity};
+
 use crate::observed::Seen;
-use crate::quantity::Amount;
 use crate::validate::{LauncherCreation, ValidJob};
 
 /// The annotation by which Volcano finds a pod's group.
@@ -181,25 +180,22 @@ fn min_resources(job: &ValidJob, seen: &Seen) -> Option<Value> {
             others = asked - 1;
         }
     }
-    let mut sum = BTreeMap::new();
+    let mut sum = Amounts::new();
     add(&mut sum, &job.launcher.template, launchers);
     if let Some(replica) = &job.workers {
         add(&mut sum, &replica.template, i64::from(others));
     }
-    Some(sum.into_iter().map(|(name, amount)| (name, json!(amount.write()))).collect::<Map<_, _>>().into())
+    Some(
+        sum.into_iter().map(|(name, amount)| (name, json!(amount.to_string()))).collect::<Map<_, _>>().into(),
+    )
 }
 
 /// Adds what the containers of `count` pods request; without a request, their limit.
-fn add(sum: &mut BTreeMap<String, Amount>, template: &PodTemplateSpec, count: i64) {
+fn add(sum: &mut Amounts, template: &PodTemplateSpec, count: i64) {
     for container in template.spec.iter().flat_map(|pod| &pod.containers) {
-        let resources = container.resources.clone().unwrap_or_default();
-        let mut wanted = resources.limits.unwrap_or_default();
-        wanted.extend(resources.requests.unwrap_or_default());
-        for (name, quantity) in wanted {
-            let Some(amount) = Amount::read(&quantity.0) else { continue };
-            let amount = amount.times(count);
-            sum.entry(name).and_modify(|sum| *sum = sum.plus(amount)).or_insert(amount);
-        }
+        let requests = semantics::requests(container.resources.as_ref());
+        let requests = requests.into_iter().map(|(name, amount)| (name, amount.times(count)));
+        semantics::add(sum, &requests.collect());
     }
 }
 
@@ -261,15 +257,8 @@ pub(crate) fn drift(existing: &PodGroup, wanted: &PodGroup) -> Option<Value> {
 fn resources_drift(has: &Value, wanted: &Value) -> Option<Value> {
     let none = Map::new();
     let (has, wanted) = (has.as_object().unwrap_or(&none), wanted.as_object().unwrap_or(&none));
-    let amount = |value: &Value| match value {
-        Value::String(text) => Amount::read(text),
-        Value::Number(number) => Amount::read(&number.to_string()),
-        _ => None,
-    };
-    let same = |key: &str, value: &Value| match (has.get(key).and_then(amount), amount(value)) {
-        (Some(has), Some(wanted)) => has.equals(wanted),
-        (has, wanted) => has == wanted,
-    };
+    let amount = |value: &Value| Quantity::of(value).ok();
+    let same = |key: &str, value: &Value| has.get(key).and_then(amount) == amount(value);
     let changed = wanted.iter().filter(|(key, value)| !same(key, value));
     let gone = has.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     let change: Map<String, Value> =

@@ -202,6 +202,7 @@ mod tests {
             name: "digits-worker-0".to_owned(),
             role: "worker".to_owned(),
             state: "Running".to_owned(),
+            ended: false,
             node: Some("node-1".to_owned()),
             cpu_cores: Some(1.5),
             cpu_limit: Some(2.0),

@@ -1,7 +1,8 @@
 //! Resource quantities (`500m`, `1Gi`, `2e3`): parsed exactly, compared, and written in canonical form.
 //!
-//! Rules of `apimachinery/pkg/api/resource`: values are within ±(2^63-1), and anything finer than a nano-unit is
-//! rounded away from zero. The canonical form loses no precision and has the largest suffix that leaves a whole number.
+//! Rules of `k8s.io/apimachinery/pkg/api/resource`: anything finer than a nano-unit is rounded away from zero, and an
+//! amount with a binary suffix is at most 2^63-1. The canonical form loses no precision and has the largest suffix that
+//! leaves a whole number. Amounts beyond [`LARGEST_NANOS`], which Kubernetes cannot add up either, are that.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +11,11 @@ use serde_json::Value;
 
 /// Nano-units in one unit.
 const NANOS: i128 = 1_000_000_000;
-const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
+/// The largest amount with a binary suffix.
+const LARGEST_BINARY_NANOS: i128 = i64::MAX as i128 * NANOS;
+/// The largest other amount: 10^28 units.
+const LARGEST_NANOS: i128 = 10_i128.pow(LARGEST_POWER);
+const LARGEST_POWER: u32 = 37;
 /// The longest quantity, in bytes.
 const MAX_BYTES: usize = 128;
 /// Greater powers of ten make no difference.
@@ -84,6 +89,17 @@ impl Ord for Quantity {
 }
 
 impl Quantity {
+    /// Zero.
+    pub const ZERO: Self = Self { nanos: 0, form: Form::Decimal };
+    /// One.
+    pub const ONE: Self = Self { nanos: NANOS, form: Form::Decimal };
+
+    /// Parses a text, with spaces around it, of a typed object. Returns `None` if it is not a quantity; the API server
+    /// does not admit such text.
+    pub fn read(text: &str) -> Option<Quantity> {
+        text.trim().parse().ok()
+    }
+
     /// Parses a JSON string or number.
     pub fn of(value: &Value) -> Result<Quantity, NotAQuantity> {
         match value {
@@ -118,21 +134,36 @@ impl Quantity {
         self.nanos % NANOS == 0
     }
 
-    /// Returns the sum, within the bounds of quantities.
+    /// Returns whether the amount is zero.
+    pub fn is_zero(&self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Returns the sum, written like the first amount that is not zero.
     #[must_use]
     pub fn plus(self, other: Quantity) -> Quantity {
-        Quantity { nanos: (self.nanos + other.nanos).clamp(-MAX_NANOS, MAX_NANOS), form: self.form }
+        Quantity { nanos: self.nanos.saturating_add(other.nanos), form: self.form_beside(other) }
     }
 
-    /// Returns the difference, within the bounds of quantities.
+    /// Returns the difference, written like the first amount that is not zero.
     #[must_use]
     pub fn less(self, other: Quantity) -> Quantity {
-        Quantity { nanos: (self.nanos - other.nanos).clamp(-MAX_NANOS, MAX_NANOS), form: self.form }
+        Quantity { nanos: self.nanos.saturating_sub(other.nanos), form: self.form_beside(other) }
     }
 
-    /// Returns zero.
-    pub fn zero() -> Quantity {
-        Quantity { nanos: 0, form: Form::Decimal }
+    /// Returns `count` times the amount.
+    #[must_use]
+    pub fn times(self, count: i64) -> Quantity {
+        Quantity { nanos: self.nanos.saturating_mul(i128::from(count)), form: self.form }
+    }
+
+    /// Returns how many times `each` fits into the amount; `None` if `each` is zero.
+    pub fn count_of(self, each: Quantity) -> Option<i64> {
+        i64::try_from(self.nanos.checked_div(each.nanos)?).ok()
+    }
+
+    fn form_beside(self, other: Quantity) -> Form {
+        if self.is_zero() { other.form } else { self.form }
     }
 }
 
@@ -162,6 +193,7 @@ impl FromStr for Quantity {
         }
         let negative = text.starts_with('-');
         let nanos = scaled(whole, fraction, exponent, binary);
+        let form = if form == Form::Binary && nanos < NANOS { Form::Decimal } else { form };
         Ok(Quantity { nanos: if negative { -nanos } else { nanos }, form })
     }
 }
@@ -200,26 +232,25 @@ fn scaled(whole: &str, fraction: &str, exponent: i32, binary: u32) -> i128 {
     if digits.is_empty() {
         return 0;
     }
-    let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
-    if length.saturating_add(shift) > 30 {
-        return MAX_NANOS;
-    }
     if binary > 0 {
         return scaled_binary(digits, shift, binary);
     }
-    if shift >= 0 {
-        let mantissa: i128 = digits.parse().unwrap_or(MAX_NANOS);
-        return mantissa.saturating_mul(10_i128.saturating_pow(shift.unsigned_abs())).min(MAX_NANOS);
+    let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+    let places = length.saturating_add(shift);
+    if places > LARGEST_POWER.cast_signed() {
+        return LARGEST_NANOS;
     }
-    let keep = (length + shift).max(0).unsigned_abs() as usize;
+    if shift >= 0 {
+        let mantissa: i128 = digits.parse().unwrap_or(LARGEST_NANOS);
+        return mantissa.saturating_mul(10_i128.saturating_pow(shift.unsigned_abs()));
+    }
+    let keep = places.max(0).unsigned_abs() as usize;
     let (kept, lost) = digits.split_at(keep.min(digits.len()));
-    let mantissa: i128 = if kept.is_empty() { 0 } else { kept.parse().unwrap_or(MAX_NANOS) };
-    let up = i128::from(lost.bytes().any(|b| b != b'0'));
-    (mantissa + up).min(MAX_NANOS)
+    let mantissa: i128 = if kept.is_empty() { 0 } else { kept.parse().unwrap_or(LARGEST_NANOS) };
+    mantissa + i128::from(lost.bytes().any(|b| b != b'0'))
 }
 
-/// As [`scaled`] for binary suffixes. Such numbers have few fractional digits in practice; further digits are rounded
-/// up.
+/// As [`scaled`] for binary suffixes. Such numbers have few digits in practice; digits beyond the first 18 are dropped.
 fn scaled_binary(digits: &str, shift: i32, binary: u32) -> i128 {
     const KEPT_DIGITS: usize = 18;
     let (digits, shift) = if digits.len() > KEPT_DIGITS {
@@ -228,14 +259,14 @@ fn scaled_binary(digits: &str, shift: i32, binary: u32) -> i128 {
     } else {
         (digits, shift)
     };
-    let mantissa: i128 = digits.parse().unwrap_or(MAX_NANOS);
+    let mantissa: i128 = digits.parse().unwrap_or(LARGEST_BINARY_NANOS);
     let product = mantissa.saturating_mul(1_i128 << binary.min(60));
     let value = if shift >= 0 {
         product.saturating_mul(10_i128.saturating_pow(shift.unsigned_abs()))
     } else {
         divide_up(product, 10_i128.saturating_pow(shift.unsigned_abs().min(38)))
     };
-    value.min(MAX_NANOS)
+    value.min(LARGEST_BINARY_NANOS)
 }
 
 impl fmt::Display for Quantity {
@@ -243,28 +274,25 @@ impl fmt::Display for Quantity {
         if self.nanos == 0 {
             return f.write_str("0");
         }
-        if self.form == Form::Binary && self.nanos.abs() >= 1024 * NANOS {
-            let units = self.units();
-            for (suffix, power) in BINARY {
-                let factor = 1_i128 << power;
-                if units % factor == 0 {
-                    return write!(f, "{}{suffix}", units / factor);
-                }
-            }
-            return write!(f, "{units}");
+        // A fraction is written as decimal, so that it is not lost.
+        if self.form == Form::Binary && self.nanos.abs() >= 1024 * NANOS && self.is_whole() {
+            let units = self.nanos / NANOS;
+            let fits = BINARY.iter().find(|(_, power)| units % (1_i128 << power) == 0);
+            return match fits {
+                Some((suffix, power)) => write!(f, "{}{suffix}", units / (1_i128 << power)),
+                None => write!(f, "{units}"),
+            };
         }
-        for (suffix, power) in DECIMAL {
-            let factor = 10_i128.pow((power + 9).unsigned_abs());
-            if self.nanos % factor == 0 {
-                let mantissa = self.nanos / factor;
-                return match (self.form, power) {
-                    (Form::Exponent, 0) => write!(f, "{mantissa}"),
-                    (Form::Exponent, power) => write!(f, "{mantissa}e{power}"),
-                    _ => write!(f, "{mantissa}{suffix}"),
-                };
-            }
+        let (mut mantissa, mut power) = (self.nanos, SMALLEST);
+        while mantissa % 1000 == 0 {
+            (mantissa, power) = (mantissa / 1000, power + 3);
         }
-        write!(f, "{}n", self.nanos)
+        let suffix = DECIMAL.iter().find(|(_, of)| *of == power && self.form != Form::Exponent);
+        match suffix {
+            Some((suffix, _)) => write!(f, "{mantissa}{suffix}"),
+            None if power == 0 => write!(f, "{mantissa}"),
+            None => write!(f, "{mantissa}e{power}"),
+        }
     }
 }
 
@@ -298,8 +326,22 @@ mod tests {
             ("1Ki", "1Ki"),
             ("0.5Ki", "512"),
             ("0.1n", "1n"),
-            ("99999999999999999999", "9223372036854775807"),
-            ("1e90", "9223372036854775807"),
+            ("-0.1n", "-1n"),
+            ("1.00000000001", "1000000001n"),
+            ("1e-10", "1e-9"),
+            ("5E-1", "500e-3"),
+            ("1e-4", "100e-6"),
+            ("1e19", "10e18"),
+            // Only binary suffixes have a bound, and only whole units are written with one.
+            ("8Ei", "9223372036854775807"),
+            ("-9Ei", "-9223372036854775807"),
+            ("7Ei", "7Ei"),
+            ("10E", "10E"),
+            ("99999999999999999999", "99999999999999999999"),
+            ("1.1Ki", "1126400m"),
+            ("1.0001Mi", "1048680857600u"),
+            ("0.000001Ki", "1024u"),
+            ("1.0000000001Ki", "1024000000103n"),
             ("1m", "1m"),
             ("001", "1"),
             ("-", "0"),
@@ -309,6 +351,48 @@ mod tests {
         for (text, canonical) in cases {
             assert_eq!(text.parse::<Quantity>().map(|q| q.to_string()), Ok(canonical.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn amounts_without_a_binary_suffix_are_bounded_far_above_kubernetes_own_arithmetic() {
+        for (text, written) in [("1e90", "10e27"), ("1e28", "10e27"), ("1e27", "1e27"), ("1000E", "1e21")] {
+            assert_eq!(text.parse::<Quantity>().unwrap().to_string(), written, "{text}");
+        }
+    }
+
+    /// The results of Go's `Quantity` of Kubernetes 1.36.
+    #[test]
+    fn sums_and_differences_are_written_as_go_writes_them() {
+        let q = |text: &str| text.parse::<Quantity>().unwrap();
+        for (each, count, more, sum) in [
+            ("1", 3, "0", "3"),
+            ("100m", 10, "0", "1"),
+            ("100m", 3, "50m", "350m"),
+            ("1Gi", 3, "256Mi", "3328Mi"),
+            ("1Gi", 1024, "0", "1Ti"),
+            ("512", 2, "0", "1024"),
+            ("0.5Gi", 1, "0", "512Mi"),
+            ("1500M", 2, "0", "3G"),
+            ("1e3", 1, "1k", "2e3"),
+            ("1.5", 2, "0", "3"),
+            ("500Ki", 2, "0", "1000Ki"),
+            ("1Ki", 0, "0", "0"),
+            ("0", 1, "1Gi", "1Gi"),
+            ("1Gi", 1, "1", "1073741825"),
+            ("100m", 1, "1Gi", "1073741824100m"),
+            ("1Gi", 1, "0.5", "1073741824500m"),
+            ("7Ei", 1, "7Ei", "14Ei"),
+            ("8Ei", 1, "8Ei", "18446744073709551614"),
+            ("9E", 1, "9E", "18E"),
+        ] {
+            assert_eq!(q(each).times(count).plus(q(more)).to_string(), sum, "{each} × {count} + {more}");
+        }
+        for (from, less, rest) in
+            [("0", "1Gi", "-1Gi"), ("1Gi", "1Gi", "0"), ("1", "2Gi", "-2147483647"), ("-9E", "9E", "-18E")]
+        {
+            assert_eq!(q(from).less(q(less)).to_string(), rest, "{from} - {less}");
+        }
+        assert_eq!([q("10Gi").count_of(q("3Gi")), q("1").count_of(Quantity::ZERO)], [Some(3), None]);
     }
 
     #[test]
@@ -336,8 +420,7 @@ mod tests {
         fn canonical_form_keeps_the_amount(text in "[+-]?[0-9]{0,20}(\\.[0-9]{0,12})?(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|e-?[0-9]{1,2})?") {
             if let Ok(quantity) = text.parse::<Quantity>() {
                 let again: Quantity = quantity.to_string().parse().unwrap();
-                // Binary amounts are rounded up to whole units when written.
-                prop_assert!(again == quantity || again.units() == quantity.units(), "{} {}", text, quantity);
+                prop_assert!(again == quantity, "{} {}", text, quantity);
                 // Without a suffix it is parsed as a decimal amount; after that, the text is stable.
                 let text = again.to_string();
                 prop_assert_eq!(text.parse::<Quantity>().unwrap().to_string(), text);

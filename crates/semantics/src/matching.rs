@@ -1,6 +1,6 @@
-//! Matching of label selectors, node selector terms and tolerations. Pure.
+//! Matching of label selectors, node selector terms and tolerations.
 //!
-//! Rules: `k8s.io/component-helpers/scheduling/corev1` of Kubernetes 1.36.
+//! Rules: `k8s.io/apimachinery/pkg/labels` and `k8s.io/component-helpers/scheduling/corev1`.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,51 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 type Labels = BTreeMap<String, String>;
+
+/// How a requirement compares a value, which may be absent, with the values that it lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// The value is one of these.
+    In,
+    /// The value is absent, or none of these.
+    NotIn,
+    /// The value exists.
+    Exists,
+    /// The value is absent.
+    DoesNotExist,
+    /// The value is an integer greater than the first of these.
+    Gt,
+    /// The value is an integer less than the first of these.
+    Lt,
+}
+
+impl Operator {
+    /// Returns the operator of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "In" => Self::In,
+            "NotIn" => Self::NotIn,
+            "Exists" => Self::Exists,
+            "DoesNotExist" => Self::DoesNotExist,
+            "Gt" => Self::Gt,
+            "Lt" => Self::Lt,
+            _ => return None,
+        })
+    }
+
+    /// Returns whether the value meets the requirement.
+    pub fn holds(self, value: Option<&str>, listed: &[String]) -> bool {
+        let numbers = || Some((value?.parse::<i64>().ok()?, listed.first()?.parse::<i64>().ok()?));
+        match self {
+            Self::In => value.is_some_and(|value| listed.iter().any(|one| one == value)),
+            Self::NotIn => value.is_none_or(|value| listed.iter().all(|one| one != value)),
+            Self::Exists => value.is_some(),
+            Self::DoesNotExist => value.is_none(),
+            Self::Gt => numbers().is_some_and(|(value, bound)| value > bound),
+            Self::Lt => numbers().is_some_and(|(value, bound)| value < bound),
+        }
+    }
+}
 
 /// Returns whether the selector matches these labels. An empty selector matches everything.
 pub fn labels_match(selector: &LabelSelector, labels: &Labels) -> bool {
@@ -21,24 +66,9 @@ pub fn labels_match(selector: &LabelSelector, labels: &Labels) -> bool {
         })
 }
 
-fn requirement_met(operator: &str, value: Option<&str>, wanted: &[String]) -> bool {
-    match operator {
-        "In" => value.is_some_and(|v| wanted.iter().any(|w| w == v)),
-        "NotIn" => value.is_none_or(|v| wanted.iter().all(|w| w != v)),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" | "Lt" => {
-            let number = value.and_then(|v| v.parse::<i64>().ok());
-            let limit = wanted.first().and_then(|w| w.parse::<i64>().ok());
-            match (number, limit) {
-                (Some(number), Some(limit)) if operator == "Gt" => number > limit,
-                (Some(number), Some(limit)) => number < limit,
-                _ => false,
-            }
-        }
-        // An unknown operator selects nothing.
-        _ => false,
-    }
+/// An unknown operator selects nothing.
+fn requirement_met(operator: &str, value: Option<&str>, listed: &[String]) -> bool {
+    Operator::named(operator).is_some_and(|operator| operator.holds(value, listed))
 }
 
 /// Returns whether any term of the selector matches the node. A selector without terms matches nothing.

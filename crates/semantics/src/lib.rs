@@ -1,0 +1,20 @@
+//! What fields of Kubernetes objects mean, wherever they are read: amounts of resources, what a pod requests, which
+//! labels a selector matches, when a pod has ended, which resources are GPUs.
+//!
+//! Input is typed or raw (JSON) objects, output is values. Nothing here does IO or reads the clock, and nothing knows
+//! MPIJobs. The rules are those of Kubernetes 1.36; each module names their source.
+
+mod gpus;
+mod matching;
+mod pods;
+mod quantity;
+mod resources;
+
+pub use gpus::{NVIDIA_GPU, gpus, is_gpu, names_gpu};
+pub use matching::{Operator, labels_match, node_matches, term_matches, tolerates};
+pub use pods::{PodState, has_ended, is_deleted, is_ended_phase, is_ready, phase};
+pub use quantity::{NotAQuantity, Quantity};
+pub use resources::{
+    Amounts, List, PodResources, add, amounts, limits_without_overhead, pod_limits, pod_requests,
+    raw_amounts, requests, requests_without_overhead, subtract,
+};
