@@ -14,7 +14,6 @@ use kube::{Client, ResourceExt};
 use semantics::{has_ended, is_ready, phase};
 
 use crate::alike::{Alike, alike, without_names};
-use crate::page;
 use crate::view::{self, Row};
 use crate::{Attempt, Error, Kind, explain, list, runtime};
 
@@ -189,7 +188,7 @@ pub(crate) async fn pods_and_events(
     let mut found = Vec::new();
     let (pods, all_read) = futures::join!(
         pods(client, Kind::of(job), &namespace, &name),
-        page::each(&api, ListParams::default(), FEW_PAGES, |events| found.extend(events)),
+        paging::each(&api, ListParams::default(), FEW_PAGES, |events| found.extend(events)),
     );
     let events = match all_read {
         Ok(true) => Ok(found),
@@ -205,8 +204,10 @@ async fn events_of(api: &Api<Event>, job: &DynamicObject, pods: &[Pod]) -> Resul
     let objects = futures::stream::iter(objects_of(job, pods)).map(|(kind, name)| async move {
         let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
         let mut found = Vec::new();
-        page::each(api, ListParams::default().fields(&about), PAGES_OF_OBJECT, |events| found.extend(events))
-            .await?;
+        paging::each(api, ListParams::default().fields(&about), PAGES_OF_OBJECT, |events| {
+            found.extend(events)
+        })
+        .await?;
         Ok::<_, kube::Error>(found)
     });
     let found: Vec<Vec<Event>> = objects.buffered(AT_ONCE).try_collect().await?;

@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt};
 use plan::diagnosis::Gpus;
 use plan::{Explanation, Situation, Told, kept};
 
-use crate::{Error, Kind, describe, list, page, queue, view};
+use crate::{Error, Kind, describe, list, queue, view};
 
 /// Explains the state of a job.
 ///
@@ -60,7 +60,7 @@ fn is_short_of_gpus(pods: &[Pod]) -> bool {
 async fn count_gpus(client: &Client, pods: &[Pod]) -> Option<Gpus> {
     let requested = pods.iter().filter_map(|pod| pod.spec.as_ref()).map(plan::gpus_of).sum();
     let own = pods.iter().filter_map(|pod| pod.metadata.uid.as_deref());
-    Some(page::capacity(client).await?.gpus(requested, own))
+    Some(paging::capacity(client).await?.gpus(requested, own))
 }
 
 /// Whether the Launcher has printed anything; `None` if it does not run or its log may not be read.

@@ -36,7 +36,6 @@ pub mod usage;
 pub mod view;
 pub mod wait;
 
-mod page;
 mod queue;
 
 mod error;

@@ -3,8 +3,8 @@
 use futures::future::join_all;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
+use paging::{MOST_PAGES, PAGE};
 
-use crate::page::{self, MOST_PAGES, PAGE};
 use crate::view::{self, Row};
 use crate::{Attempt, Class, Error, Kind, explain, manifest, runtime};
 
@@ -119,7 +119,7 @@ async fn list_kind<T>(
             ((job.namespace(), job.name_any(), kind), make(job))
         }));
     };
-    page::each(&api, selected, MOST_PAGES, keep).await.map_err(|error| explain(error, attempt))?;
+    paging::each(&api, selected, MOST_PAGES, keep).await.map_err(|error| explain(error, attempt))?;
     Ok(found)
 }
 

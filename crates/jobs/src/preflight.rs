@@ -21,7 +21,6 @@ use serde::Serialize;
 
 use crate::kind::LABEL_QUEUE;
 use crate::list::{self, Selection};
-use crate::page;
 use crate::queue::{self, LocalQueue};
 use crate::refusal::whom_to_ask;
 use crate::{Attempt, Class, Error, Kind, explain, view};
@@ -195,7 +194,7 @@ async fn room(client: &Client, namespace: &str) -> Room {
         read::<LimitRange>(Api::namespaced(client.clone(), namespace)),
         most_jobs(client, namespace),
         jobs(client, namespace),
-        page::capacity(client),
+        paging::capacity(client),
     );
     Room { quotas: quotas.unwrap_or_default(), limits: limits.unwrap_or_default(), most_jobs, jobs, capacity }
 }

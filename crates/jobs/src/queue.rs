@@ -10,11 +10,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
+use paging::MOST_PAGES;
 use plan::QueuePlace;
 use serde_json::Value;
 
 use crate::kind::LABEL_QUEUE;
-use crate::page::{self, MOST_PAGES};
 
 /// The versions of Kueue's API, newest first.
 const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
@@ -49,7 +49,7 @@ pub(crate) async fn place(client: &Client, namespace: &str, job: &DynamicObject)
     for api in apis(client, namespace, "Workload", "workloads") {
         let mut found = Vec::new();
         let keep = |workloads: Vec<DynamicObject>| found.extend(workloads);
-        match page::each(&api, ListParams::default(), MOST_PAGES, keep).await {
+        match paging::each(&api, ListParams::default(), MOST_PAGES, keep).await {
             Ok(true) => return place_among(job, &found),
             Ok(false) => return None,
             Err(error) if is_unserved(&error) => {}

@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
+use paging::MOST_PAGES;
 use semantics::{Quantity, has_ended, is_gpu};
 use serde::Serialize;
 
-use crate::page::{self, MOST_PAGES};
 use crate::view::Row;
 use crate::{Attempt, Error, describe, explain};
 
@@ -114,7 +114,7 @@ async fn listed(client: &Client, namespace: Option<&str>) -> Result<Vec<Pod>, Er
     let attempt = Attempt { verb: "list", what: "pods", name: "", namespace: namespace.unwrap_or("") };
     let of_jobs = ListParams::default().labels(api::LABEL_JOB_NAME);
     let mut found = Vec::new();
-    page::each(&api, of_jobs, MOST_PAGES, |pods| found.extend(pods))
+    paging::each(&api, of_jobs, MOST_PAGES, |pods| found.extend(pods))
         .await
         .map_err(|error| explain(error, attempt))?;
     Ok(found)

@@ -1,5 +1,7 @@
 //! Reads lists page by page, so that neither side holds more than a page of whole objects, and reports when a list was
 //! too long to be read completely: counting only a part would be wrong.
+//!
+//! It reads and decides nothing: what nodes offer and pods hold is counted by [`plan::Capacity`].
 
 use std::fmt::Debug;
 
@@ -10,9 +12,9 @@ use plan::Capacity;
 use serde::de::DeserializeOwned;
 
 /// The number of objects in a page.
-pub(crate) const PAGE: u32 = 500;
+pub const PAGE: u32 = 500;
 /// The maximum number of pages read from one list.
-pub(crate) const MOST_PAGES: usize = 200;
+pub const MOST_PAGES: usize = 200;
 
 /// Pods that have not ended.
 const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -21,7 +23,7 @@ const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 ///
 /// # Errors
 /// The server's errors, including the one for a list that changed too much to be continued.
-pub(crate) async fn each<K>(
+pub async fn each<K>(
     api: &Api<K>,
     selection: ListParams,
     most_pages: usize,
@@ -44,7 +46,7 @@ where
 
 /// Counts what all nodes offer and all pods hold. `None` if that may not be listed, or is too much to be read
 /// completely.
-pub(crate) async fn capacity(client: &Client) -> Option<Capacity> {
+pub async fn capacity(client: &Client) -> Option<Capacity> {
     let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::all(client.clone()));
     let (mut offered, mut held) = (Capacity::default(), Capacity::default());
     let not_ended = ListParams::default().fields(NOT_ENDED);
