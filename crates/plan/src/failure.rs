@@ -4,8 +4,8 @@
 use api::Failure;
 
 use crate::diagnosis::{
-    Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, World, agent_begins, diagnose,
-    failed_run, of_infrastructure, of_worker,
+    Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, Retry, World, agent_begins,
+    diagnose, failed_run, of_infrastructure, of_worker,
 };
 use crate::kept::Pod;
 use crate::objects::worker_name;
@@ -64,20 +64,6 @@ pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, messag
     })
 }
 
-/// Causes that would fail the same Launcher again: the user has to change something.
-const USERS_ERRORS: [Cause; 10] = [
-    Cause::ExecutableNotFound,
-    Cause::ExecutableNotPermitted,
-    Cause::LibraryMissing,
-    Cause::LaunchProgramMissing,
-    Cause::NotEnoughSlots,
-    Cause::RootRefused,
-    Cause::BadHostfile,
-    Cause::BadOption,
-    Cause::BadInterface,
-    Cause::VersionMismatch,
-];
-
 /// The Worker whose launch agent may know why a rank was killed: the kernel may have killed it when memory ran out,
 /// which only the agent in the container can see.
 #[must_use]
@@ -116,7 +102,7 @@ const AGENT_PREFIX: &str = "odh-launch: ";
 /// must fix it. Output that the program could have printed is too weak a reason to end a job.
 pub(crate) fn users_error(job: &ValidJob, seen: &Seen) -> Option<Failure> {
     let (failure, cause, confidence) = of_failed_run(job, seen)?;
-    (USERS_ERRORS.contains(&cause) && confidence >= Confidence::Medium).then_some(failure)
+    (cause.retry() == Retry::Useless && confidence >= Confidence::Medium).then_some(failure)
 }
 
 /// What the Launcher's last failed run shows, by its pod's status and its output.

@@ -19,7 +19,7 @@ use semantics::is_deleted;
 
 use crate::attempts::attempt_of;
 use crate::change::{Change, ChildKind, Target};
-use crate::diagnosis::Cause;
+use crate::diagnosis::{Cause, Moment, Retry};
 use crate::kept::Pod;
 use crate::objects::worker_name;
 use crate::observed::Seen;
@@ -42,28 +42,19 @@ pub(crate) fn is_restarted(job: &ValidJob, failure: &Failure) -> bool {
     if job.worker_failure == Some(WorkerFailure::Restart) && is_of_started_worker(job, failure) {
         return true;
     }
-    let infrastructure = Cause::of_word(&failure.reason).is_some_and(Cause::is_infrastructure);
+    let infrastructure = Cause::of_word(&failure.reason).is_some_and(|cause| cause.retry() == Retry::Helps);
     let by_itself = failure.reason == Cause::WorkerLost.word()
         && failure.worker.is_some()
         && failure.exit_code.is_some_and(|code| !KILLED.contains(&code));
     infrastructure && !by_itself
 }
 
-/// Causes for which a Worker never started.
-const NEVER_STARTED: [Cause; 5] = [
-    Cause::ExecutableNotFound,
-    Cause::ExecutableNotPermitted,
-    Cause::ImagePull,
-    Cause::MissingReference,
-    Cause::Timeout,
-];
-
 /// Whether the failure is that of a Worker's own pod after it had started, not that of a rank that its Launcher
 /// reported.
 fn is_of_started_worker(job: &ValidJob, failure: &Failure) -> bool {
     let worker = failure.worker.and_then(|index| usize::try_from(index).ok());
     let own_pod = worker.is_some_and(|index| failure.pod.as_ref() == Some(&worker_name(&job.name, index)));
-    own_pod && Cause::of_word(&failure.reason).is_some_and(|cause| !NEVER_STARTED.contains(&cause))
+    own_pod && Cause::of_word(&failure.reason).is_some_and(|cause| cause.worker_fails() == Moment::AfterStart)
 }
 
 /// The deletions that clear away earlier attempts before anything new is created; `None` once nothing is left of them.

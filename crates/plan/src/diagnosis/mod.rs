@@ -8,7 +8,6 @@
 //! as data) → [`judge`] → [`explain`]; [`guide`] writes the same texts as a document. What a pod's status alone
 //! decides is in [`pods`].
 
-mod actor;
 mod cause;
 mod collect;
 mod explain;
@@ -27,8 +26,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-pub use actor::Actor;
-pub use cause::{Advice, Cause};
+pub use cause::{Actor, Advice, Cause, Moment, Retry};
 pub use collect::{Collector, Output};
 pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
 pub use guide::troubleshooting;
