@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
-use semantics::{has_ended, is_ready, phase};
+use semantics::{Wait, has_ended, is_ready, summary};
 
 use crate::alike::{Alike, alike, without_names};
 use crate::view::{self, Row};
@@ -287,15 +287,17 @@ pub fn pod_view(pod: &Pod) -> PodView {
     let index = (role == "worker").then(|| name.rsplit('-').next()?.parse().ok()).flatten();
     let statuses = container_statuses(pod);
     let ended = statuses.first().and_then(|status| status.state.as_ref()?.terminated.as_ref());
+    let summary = summary(pod);
+    let restarts = i32::try_from(summary.restarts).unwrap_or(i32::MAX);
     PodView {
         role,
         index,
-        state: state_word(pod),
+        state: state_word(pod, summary.status),
         waits_for: waits_for(pod),
         ready: is_ready(pod),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         mode: pod.annotations().get(ANNOTATION_NODE_MODE).cloned(),
-        restarts: statuses.iter().map(|status| status.restart_count).sum(),
+        restarts,
         exit_code: ended.map(|ended| ended.exit_code),
         created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
         name,
@@ -304,16 +306,6 @@ pub fn pod_view(pod: &Pod) -> PodView {
 
 fn container_statuses(pod: &Pod) -> &[ContainerStatus] {
     pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default()
-}
-
-fn init_statuses(pod: &Pod) -> &[ContainerStatus] {
-    pod.status.as_ref().and_then(|status| status.init_container_statuses.as_deref()).unwrap_or_default()
-}
-
-fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<(&'a str, Option<&'a str>)> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let condition = conditions.iter().find(|condition| condition.type_ == type_)?;
-    Some((condition.status.as_str(), condition.message.as_deref()))
 }
 
 /// Whether the first container has started, so that there is a log to read.
@@ -325,87 +317,24 @@ pub fn started(pod: &Pod) -> bool {
         || container_statuses(pod).first().is_some_and(|status| status.restart_count > 0)
 }
 
-/// kubectl's STATUS column (`k8s.io/kubernetes/pkg/printers/internalversion`, `printPod`), as far as it applies to a
-/// job's pods.
-fn state_word(pod: &Pod) -> String {
-    if pod.metadata.deletion_timestamp.is_some() {
-        return "Terminating".to_owned();
-    }
-    if let Some(reason) = pod.status.as_ref().and_then(|status| status.reason.clone()) {
-        return reason;
-    }
-    let init = init_statuses(pod);
-    let init_done = init.iter().filter(|status| terminated_well(status)).count();
-    if init_done < init.len() && !has_ended(pod) {
-        let word = init.get(init_done).and_then(state_reason).filter(|word| word != "PodInitializing");
-        return format!("Init:{}", word.unwrap_or_else(|| format!("{init_done}/{}", init.len())));
-    }
-    let word = container_statuses(pod).iter().rev().find_map(state_reason);
-    match (word, phase(pod)) {
-        (Some(word), _) => word,
-        (None, "Pending") if !gates(pod).is_empty() => "SchedulingGated".to_owned(),
-        (None, "Pending") if condition(pod, "PodScheduled").is_some_and(|(status, _)| status == "False") => {
-            "Unschedulable".to_owned()
-        }
-        (None, phase) => phase.to_owned(),
-    }
+/// kubectl's STATUS, except that a pod which no node can take is `Unschedulable`.
+fn state_word(pod: &Pod, kubectl: String) -> String {
+    let is_refused = kubectl == "Pending" && is_unschedulable(pod);
+    if is_refused { "Unschedulable".to_owned() } else { kubectl }
 }
 
-/// The gates that keep the scheduler from considering the pod.
-fn gates(pod: &Pod) -> Vec<&str> {
-    let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
-    gates.map(|gate| gate.name.as_str()).collect()
-}
-
-fn terminated_well(status: &ContainerStatus) -> bool {
-    status
-        .state
-        .as_ref()
-        .and_then(|state| state.terminated.as_ref())
-        .is_some_and(|ended| ended.exit_code == 0)
-}
-
-fn state_reason(status: &ContainerStatus) -> Option<String> {
-    let state = status.state.as_ref()?;
-    if let Some(waiting) = &state.waiting {
-        return waiting.reason.clone();
-    }
-    let ended = state.terminated.as_ref()?;
-    Some(ended.reason.clone().filter(|reason| !reason.is_empty()).unwrap_or_else(|| match ended.signal {
-        Some(signal) if signal != 0 => format!("Signal:{signal}"),
-        _ => format!("ExitCode:{}", ended.exit_code),
-    }))
+/// Whether no node can take the pod.
+pub fn is_unschedulable(pod: &Pod) -> bool {
+    matches!(wait_of(pod), Some(Wait::FittingNode(_)))
 }
 
 /// What a pod that is not running yet waits for, as the second half of a sentence; `None` if it runs or has ended.
 pub fn waits_for(pod: &Pod) -> Option<String> {
-    if started(pod) || has_ended(pod) {
-        return None;
-    }
-    if !gates(pod).is_empty() {
-        return Some(format!("its scheduling gates to be removed: {}", gates(pod).join(", ")));
-    }
-    if let Some((_, message)) = condition(pod, "PodScheduled").filter(|(status, _)| *status == "False") {
-        return Some(format!("a node that fits: {}", message.unwrap_or("no reason given")));
-    }
-    if pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) {
-        return Some("a node to be chosen".to_owned());
-    }
-    let waiting = init_statuses(pod).iter().chain(container_statuses(pod)).find_map(|status| {
-        let waiting = status.state.as_ref()?.waiting.as_ref()?;
-        let reason = waiting
-            .reason
-            .as_deref()
-            .filter(|reason| !matches!(*reason, "PodInitializing" | "ContainerCreating"))?;
-        Some(match waiting.message.as_deref().filter(|message| !message.is_empty()) {
-            Some(message) => format!("container {}: {reason}: {message}", status.name),
-            None => format!("container {}: {reason}", status.name),
-        })
-    });
-    let init = init_statuses(pod).iter().find(|status| !terminated_well(status));
-    waiting
-        .or_else(|| init.map(|status| format!("init container {}", status.name)))
-        .or(Some("its container to start".to_owned()))
+    wait_of(pod).map(|wait| wait.to_string())
+}
+
+fn wait_of(pod: &Pod) -> Option<Wait<'_>> {
+    (!started(pod) && !has_ended(pod)).then(|| semantics::waits_for(pod))
 }
 
 #[cfg(test)]
@@ -416,7 +345,7 @@ mod tests {
     fn pod(status: serde_json::Value, node: Option<&str>) -> Pod {
         serde_json::from_value(json!({
             "metadata": {"name": "pi-worker-3", "labels": {LABEL_JOB_ROLE: "worker"}},
-            "spec": {"nodeName": node, "containers": []}, "status": status,
+            "spec": {"nodeName": node, "containers": [], "initContainers": [{"name": "w"}]}, "status": status,
         }))
         .unwrap()
     }
@@ -476,7 +405,8 @@ mod tests {
 
     #[test]
     fn a_pod_with_scheduling_gates_says_which() {
-        let mut gated = pod(json!({"phase": "Pending"}), None);
+        let condition = json!({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"});
+        let mut gated = pod(json!({"phase": "Pending", "conditions": [condition]}), None);
         gated.spec.as_mut().unwrap().scheduling_gates =
             serde_json::from_value(json!([{"name": "kueue.x-k8s.io/topology"}])).unwrap();
         let view = pod_view(&gated);

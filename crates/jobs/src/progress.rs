@@ -141,8 +141,7 @@ fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
         Some("Restarting") => return said("its pods are started anew"),
         _ => {}
     }
-    let stuck: Vec<&Pod> =
-        seen.pods.values().filter(|pod| describe::pod_view(pod).state == "Unschedulable").collect();
+    let stuck: Vec<&Pod> = seen.pods.values().filter(|pod| describe::is_unschedulable(pod)).collect();
     let first = stuck.first()?;
     let why = describe::waits_for(first).unwrap_or_default();
     let detail = format!("{} of {} pods wait for {why}", stuck.len(), seen.pods.len());

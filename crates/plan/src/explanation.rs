@@ -11,7 +11,7 @@ use api::{
     REASON_VALIDATION, WORKER,
 };
 use jiff::Timestamp;
-use semantics::{has_ended, is_deleted, is_ready};
+use semantics::{Starting as _, has_ended, is_deleted, is_ready};
 use serde::Serialize;
 
 use crate::capacity::reports_too_few_gpus;
@@ -290,7 +290,7 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         let mut told = Explanation::new(state(stage), message, since);
         told.evidence = named(&waiting);
         let found = trouble(situation, &waiting, name);
-        if found.is_none() && waiting.iter().any(|pod| !gates_of(pod).is_empty()) {
+        if found.is_none() && waiting.iter().any(|pod| is_gated(pod)) {
             return Some(gated(told, job, &waiting, all.len()));
         }
         return Some(told.because_of(found, status));
@@ -319,16 +319,15 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
     })
 }
 
-/// The scheduling gates that a pod has.
-fn gates_of(pod: &Pod) -> Vec<&str> {
-    let gates = pod.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
-    gates.map(|gate| gate.name.as_str()).collect()
+/// Whether scheduling gates keep the scheduler from considering the pod.
+fn is_gated(pod: &Pod) -> bool {
+    !pod.gates().is_empty()
 }
 
 /// Pods that the scheduler ignores because of their scheduling gates: which gates, and who removes them.
 fn gated(told: Explanation, job: &MPIJob, waiting: &[&Pod], of: usize) -> Explanation {
-    let held = waiting.iter().filter(|pod| !gates_of(pod).is_empty()).count();
-    let gates: BTreeSet<&str> = waiting.iter().flat_map(|pod| gates_of(pod)).collect();
+    let held = waiting.iter().filter(|pod| is_gated(pod)).count();
+    let gates: BTreeSet<&str> = waiting.iter().flat_map(|pod| pod.gates()).collect();
     let own: BTreeSet<&str> = job
         .spec
         .mpi_replica_specs
@@ -423,11 +422,9 @@ fn stage_of(pod: &Pod, worker: bool) -> Option<Stage> {
     if has_ended(pod) {
         return None;
     }
-    if condition_since(pod, "PodScheduled").is_none() {
-        return Some(Stage::Scheduling);
-    }
     if started_at(pod).is_none() {
-        return Some(Stage::Starting);
+        let scheduling = semantics::waits_for(pod).is_scheduling();
+        return Some(if scheduling { Stage::Scheduling } else { Stage::Starting });
     }
     (worker && !is_ready(pod)).then_some(Stage::Readiness)
 }
@@ -484,7 +481,7 @@ pub(crate) fn hindrance<'a>(
     };
     // Where a queue assigns nodes, every pod has gates for a moment; they are explained only on request.
     let pods = pods
-        .filter(|pod| starting(pod) && gates_of(pod).is_empty())
+        .filter(|pod| starting(pod) && !is_gated(pod))
         .map(|pod| PodFacts::of(pod, worker_index(job, pod).is_some()))
         .collect();
     let facts = Facts { pods, events: told, gpus, world: None };

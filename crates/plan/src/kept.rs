@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use semantics::PodState;
+use semantics::{PodState, Starting};
 use serde::{Deserialize, Deserializer};
 
 /// A pod (`core/v1`).
@@ -96,12 +96,37 @@ impl PodState for Pod {
     }
 
     fn has_condition(&self, type_: &str) -> bool {
-        let conditions = self.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        conditions.into_iter().any(|condition| condition.type_ == type_ && condition.status == "True")
+        let mut conditions = self.conditions().iter();
+        conditions.any(|condition| condition.type_ == type_ && condition.status == "True")
     }
 
     fn is_marked(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+}
+
+impl Starting for Pod {
+    fn node(&self) -> Option<&str> {
+        self.spec.as_ref()?.node_name.as_deref()
+    }
+
+    fn gates(&self) -> Vec<&str> {
+        let gates = self.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+        gates.map(|gate| gate.name.as_str()).collect()
+    }
+
+    fn conditions(&self) -> &[PodCondition] {
+        self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
+    }
+
+    fn init_states(&self) -> Vec<(&str, Option<&ContainerState>)> {
+        let statuses = self.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
+        statuses.map(|status| (status.name.as_str(), status.state.as_ref())).collect()
+    }
+
+    fn states(&self) -> Vec<(&str, Option<&ContainerState>)> {
+        let statuses = self.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+        statuses.map(|status| (status.name.as_str(), status.state.as_ref())).collect()
     }
 }
 
