@@ -39,20 +39,6 @@ pub const ANNOTATION_NETWORK_POLICY: &str = "training.opendatahub.io/network-pol
 pub const ANNOTATION_VOLCANO_QUEUE: &str = "scheduling.volcano.sh/queue-name";
 /// On a Namespace: how many jobs may run in it at once.
 pub const ANNOTATION_MAX_CONCURRENT_JOBS: &str = "training.opendatahub.io/max-concurrent-jobs";
-/// On a pod of the embedded cluster: `rootless`, `root` or `plain`.
-pub const ANNOTATION_NODE_MODE: &str = "training.opendatahub.io/mode";
-/// On a Node of the embedded cluster: [`POWER_OFF`] cuts its power; any other value, or none, restores it.
-pub const ANNOTATION_NODE_POWER: &str = "training.opendatahub.io/power";
-/// The value of [`ANNOTATION_NODE_POWER`] of a node without power.
-pub const POWER_OFF: &str = "off";
-/// On a Node of the embedded cluster that has GPUs: [`GPUS_SIMULATED`].
-pub const ANNOTATION_NODE_GPUS: &str = "training.opendatahub.io/gpus";
-/// The value of [`ANNOTATION_NODE_GPUS`] if the GPUs have no devices.
-pub const GPUS_SIMULATED: &str = "simulated";
-/// On a Node of the embedded cluster: its rack; a zone holds whole racks.
-pub const LABEL_NODE_RACK: &str = "training.opendatahub.io/rack";
-/// The value of [`ANNOTATION_NODE_MODE`] of a node that isolates nothing.
-pub const PLAIN_MODE: &str = "plain";
 
 /// Where the hostfile and `discover_hosts.sh` are mounted in the Launcher.
 pub const HOSTFILE_DIRECTORY: &str = "/etc/mpi";

@@ -2,7 +2,7 @@
 //! runs pods as local processes, in one process.
 //!
 //! It is a Kubernetes API, not a second backend: what works on it works on any cluster, and it rejects what
-//! it doesn't support with a Kubernetes `Status`. It depends only on `api` and contains no MPIJob logic.
+//! it doesn't support with a Kubernetes `Status`. It contains nothing of MPI or MPIJobs.
 //!
 //! Data flow: a request arrives over TLS or from the in-process client; [`apiserver`] authenticates, decodes
 //! and admits it; [`store`] commits it under the next resourceVersion; watchers see it. `controllers`,
@@ -36,7 +36,7 @@ use apiserver::auth::users::{self, Users};
 use apiserver::auth::{self, Identities, UserInfo};
 use apiserver::guests::{Guests, raise_descriptor_limit};
 use apiserver::{ApiServer, Endpoint, SYSTEM_NAMESPACES};
-use node::{Mode, ModeChoice, NodeHandle, NodeOptions};
+use node::{Mode, ModeChoice, NodeHandle, NodeOptions, Preset};
 use store::{Store, Volatile};
 use supervision::{Health, supervise};
 
@@ -63,6 +63,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Image names and the local environments that they are mapped to.
     pub images: BTreeMap<String, PathBuf>,
+    /// Variables of containers, as if their image set them: what the programs need that run here.
+    pub presets: Vec<Preset>,
     /// The number of nodes that the machine is presented as.
     pub nodes: u32,
     /// The number of GPUs of each node; they are not backed by devices.
@@ -96,6 +98,7 @@ impl Options {
             secret: Vec::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             images: BTreeMap::new(),
+            presets: Vec::new(),
             nodes: 1,
             gpus: 0,
             node_grace: controllers::Options::default().node_grace,
@@ -327,6 +330,7 @@ async fn start_node(
         claims: options.state.join(VOLUMES),
         secret: options.secret.iter().chain([&options.state]).cloned().collect(),
         images: options.images.clone(),
+        presets: options.presets.clone(),
         nodes: options.nodes,
         gpus: options.gpus,
         // Four heartbeats per grace period, like a kubelet.

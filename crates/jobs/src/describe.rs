@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use api::{ANNOTATION_NODE_MODE, LABEL_JOB_ROLE, MPIJobSpec, MPIJobStatus};
+use api::{LABEL_JOB_ROLE, MPIJobSpec, MPIJobStatus};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
+use semantics::local_nodes::ANNOTATION_NODE_MODE;
 use semantics::{Wait, has_ended, is_ready, summary};
 
 use crate::alike::{Alike, alike, without_names};

@@ -15,6 +15,7 @@ mod mode;
 mod pod;
 mod policy;
 mod power;
+mod presets;
 mod register;
 mod services;
 mod status;
@@ -40,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::mode::{Mode, ModeChoice, ModeKind};
+pub use self::presets::{Preset, PresetScope, PresetValue};
 pub use self::register::RENEWAL as HEARTBEAT;
 pub use self::sandbox::sandbox_main;
 pub use self::status::LIMITS_NOT_ENFORCED;
@@ -83,6 +85,8 @@ pub struct NodeOptions {
     pub images: BTreeMap<String, PathBuf>,
     /// The number of nodes that the machine poses as. Each has an equal share of it.
     pub nodes: u32,
+    /// Variables of containers, as if their image set them.
+    pub presets: Vec<Preset>,
     /// Simulated GPUs per node.
     pub gpus: u32,
     /// Time between two heartbeats.
@@ -178,6 +182,7 @@ pub struct LocalNode {
     /// Notified when a node has power again and its heartbeat is due.
     pulse: tokio::sync::Notify,
     images: BTreeMap<String, PathBuf>,
+    presets: Vec<Preset>,
     /// Folders hidden from pods, with symbolic links resolved.
     secret: Vec<PathBuf>,
     /// The folder of the directories behind claims.
@@ -251,6 +256,7 @@ pub async fn run(client: kube::Client, options: NodeOptions) -> Result<NodeHandl
         devices: Mutex::default(),
         pulse: tokio::sync::Notify::new(),
         images,
+        presets: options.presets,
         secret,
         claims,
         hosts: Mutex::new(Hosts::new(runtime.join("hosts"))),
@@ -497,23 +503,10 @@ impl LocalNode {
             variables.set("NVIDIA_VISIBLE_DEVICES", &devices);
             variables.set("CUDA_VISIBLE_DEVICES", devices);
         }
-        if user.uid == 0 {
-            // An image made for root would set these.
-            variables.set("OMPI_ALLOW_RUN_AS_ROOT", "1");
-            variables.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        }
         if !self.mode.kind.isolates() {
-            // Daemons here share the machine's name. Open MPI 5 takes some of them for one node's, and not the same
-            // ones on each rank. In its hierarchical collectives the ranks then wait for each other forever.
-            variables.set("OMPI_MCA_coll", "^han");
-            variables.set("ODH_LAUNCH_REGISTRY", self.registry(pod).display().to_string());
-            variables.set("ODH_POD_NAME", pod::hostname(pod));
             variables.set("TMPDIR", temporary.display().to_string());
-            // Ranks of two pods have the same host name here, so Open MPI would use shared memory between them, but its
-            // files are in two different folders. It must use the network between all ranks.
-            variables.set("OMPI_MCA_pml", "ob1");
-            variables.set("OMPI_MCA_btl", "tcp,self");
         }
+        self.preset(pod, user, &mut variables);
         variables
     }
 
@@ -527,7 +520,7 @@ impl LocalNode {
         numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
     }
 
-    /// Plain mode: returns the directory where the namespace's launch agents publish their listening addresses.
+    /// Returns the folder that the pods of the namespace share ([`PresetValue::Registry`]).
     fn registry(&self, pod: &Pod) -> PathBuf {
         let folder =
             self.runtime.join("registry").join(pod.metadata.namespace.as_deref().unwrap_or_default());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use semantics::local_nodes;
 
 use super::{LocalNode, lock};
 
@@ -20,8 +21,8 @@ pub type Parked = HashMap<String, Arc<Pod>>;
 pub fn is_off(node: &Node) -> bool {
     let annotations = node.metadata.annotations.as_ref();
     annotations
-        .and_then(|all| all.get(api::ANNOTATION_NODE_POWER))
-        .is_some_and(|power| power == api::POWER_OFF)
+        .and_then(|all| all.get(local_nodes::ANNOTATION_NODE_POWER))
+        .is_some_and(|power| power == local_nodes::POWER_OFF)
 }
 
 /// The names of the nodes without power.

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference, Time};
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use semantics::local_nodes;
 use serde_json::json;
 
 use super::environment::Facts;
@@ -143,19 +144,20 @@ fn node_object(node: &LocalNode, name: &str) -> Node {
     let labels = [
         ("topology.kubernetes.io/region", "local"),
         ("topology.kubernetes.io/zone", zone.as_str()),
-        (api::LABEL_NODE_RACK, rack.as_str()),
+        (local_nodes::LABEL_NODE_RACK, rack.as_str()),
         ("kubernetes.io/hostname", name),
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", architecture()),
-        (api::ANNOTATION_NODE_MODE, node.mode.kind.as_str()),
+        (local_nodes::ANNOTATION_NODE_MODE, node.mode.kind.as_str()),
     ];
     let mut annotations =
-        BTreeMap::from([(api::ANNOTATION_NODE_MODE.to_owned(), node.mode.kind.to_string())]);
+        BTreeMap::from([(local_nodes::ANNOTATION_NODE_MODE.to_owned(), node.mode.kind.to_string())]);
     if node.gpus > 0 {
-        annotations.insert(api::ANNOTATION_NODE_GPUS.to_owned(), api::GPUS_SIMULATED.to_owned());
+        annotations
+            .insert(local_nodes::ANNOTATION_NODE_GPUS.to_owned(), local_nodes::GPUS_SIMULATED.to_owned());
     }
     if let Some(reason) = &node.mode.reason {
-        annotations.insert(format!("{}-reason", api::ANNOTATION_NODE_MODE), reason.clone());
+        annotations.insert(format!("{}-reason", local_nodes::ANNOTATION_NODE_MODE), reason.clone());
     }
     Node {
         metadata: ObjectMeta {

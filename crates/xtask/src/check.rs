@@ -22,13 +22,10 @@ const MAY_REACH: &[(&str, &[&str])] = &[
     ("controller-runtime", &[]),
     ("apiserver", &["jsonpath", "semantics", "objects", "kubelet"]),
     ("controllers", &["jsonpath", "semantics", "objects", "controller-runtime"]),
-    ("node", &["api", "jsonpath", "semantics", "objects", "kubelet", "controller-runtime"]),
+    ("node", &["jsonpath", "semantics", "objects", "kubelet", "controller-runtime"]),
     (
         "cluster",
-        &[
-            "api", "jsonpath", "semantics", "objects", "kubelet", "controller-runtime", "apiserver", "controllers",
-            "node",
-        ],
+        &["jsonpath", "semantics", "objects", "kubelet", "controller-runtime", "apiserver", "controllers", "node"],
     ),
     ("launch", &[]),
     ("xtask", &[]),

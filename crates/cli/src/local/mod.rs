@@ -29,6 +29,8 @@ mod status;
 mod up;
 #[cfg(feature = "local")]
 mod user;
+#[cfg(feature = "local")]
+mod variables;
 
 #[cfg(feature = "local")]
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, EvictParams, ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use kube::{Client, ResourceExt};
-use semantics::{amounts, gpus, has_ended};
+use semantics::{amounts, gpus, has_ended, local_nodes};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -64,7 +64,9 @@ async fn find(client: &Client, name: &str) -> Result<Node, Failure> {
 }
 
 fn is_off(node: &Node) -> bool {
-    node.annotations().get(api::ANNOTATION_NODE_POWER).is_some_and(|power| power == api::POWER_OFF)
+    node.annotations()
+        .get(local_nodes::ANNOTATION_NODE_POWER)
+        .is_some_and(|power| power == local_nodes::POWER_OFF)
 }
 
 fn is_closed(node: &Node) -> bool {
@@ -81,8 +83,12 @@ async fn down(console: &Console, client: &Client, name: &str) -> Result<u8, Fail
         console.data(&format!("node/{name} is down already\n"))?;
         return Ok(0);
     }
-    change(client, name, json!({"metadata": {"annotations": {api::ANNOTATION_NODE_POWER: api::POWER_OFF}}}))
-        .await?;
+    change(
+        client,
+        name,
+        json!({"metadata": {"annotations": {local_nodes::ANNOTATION_NODE_POWER: local_nodes::POWER_OFF}}}),
+    )
+    .await?;
     console.data(&format!("node/{name} is down: what ran on it is killed\n"))?;
     console.note(&format!(
         "the cluster learns of it by its silence: Ready=Unknown after the node's grace (odh local up --node-grace); \
@@ -97,7 +103,7 @@ async fn up(console: &Console, client: &Client, name: &str) -> Result<u8, Failur
         console.data(&format!("node/{name} is up already\n"))?;
         return Ok(0);
     }
-    let patch = json!({"metadata": {"annotations": {api::ANNOTATION_NODE_POWER: null}}, "spec": {"unschedulable": null}});
+    let patch = json!({"metadata": {"annotations": {local_nodes::ANNOTATION_NODE_POWER: null}}, "spec": {"unschedulable": null}});
     change(client, name, patch).await?;
     console.data(&format!("node/{name} is up, and takes pods\n"))?;
     Ok(0)
@@ -219,7 +225,7 @@ fn row(node: &Node, pods: &[Pod]) -> Row {
     Row {
         status: words(node),
         zone: label("topology.kubernetes.io/zone"),
-        rack: label(api::LABEL_NODE_RACK),
+        rack: label(local_nodes::LABEL_NODE_RACK),
         cpu: capacity("cpu"),
         memory: capacity("memory"),
         gpus: gpus(&amounts(status.and_then(|status| status.capacity.as_ref()))),

@@ -26,6 +26,7 @@ use super::home::{Home, unusable};
 use super::log;
 use super::state::{Failures, State, process_started_ticks, write_private};
 use super::up::{Message, launch_program};
+use super::variables;
 use crate::SANDBOX;
 use crate::arguments::{ClusterOptions, Mode, Switch};
 use crate::console::Console;
@@ -220,6 +221,7 @@ fn options(
     options.secret = vec![home.root().to_owned()];
     options.listen = SocketAddr::from(([127, 0, 0, 1], port));
     options.images = images.clone();
+    options.presets = variables::presets();
     options.nodes = up.nodes;
     options.audit = (up.audit == Switch::On).then(|| home.audit());
     options.gpus = up.gpus;

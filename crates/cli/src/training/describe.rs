@@ -290,7 +290,7 @@ mod tests {
         })).unwrap();
         let pod = |name: &str, role: &str, status: serde_json::Value| {
             serde_json::from_value(json!({
-            "metadata": {"name": name, "labels": {api::LABEL_JOB_ROLE: role}, "annotations": {api::ANNOTATION_NODE_MODE: "root"}},
+            "metadata": {"name": name, "labels": {api::LABEL_JOB_ROLE: role}, "annotations": {semantics::local_nodes::ANNOTATION_NODE_MODE: "root"}},
             "spec": {"nodeName": "local", "containers": []}, "status": status})).unwrap()
         };
         let container = |state: serde_json::Value| json!([{"name": "w", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]);

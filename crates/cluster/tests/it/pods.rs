@@ -153,7 +153,7 @@ async fn a_pod_runs_to_its_end_and_reports_the_result() {
         }
         assert_eq!(terminated(&good)["reason"], "Completed");
         let annotations = good.metadata.annotations.unwrap();
-        assert_eq!(annotations[api::ANNOTATION_NODE_MODE], mode.as_str());
+        assert_eq!(annotations[semantics::local_nodes::ANNOTATION_NODE_MODE], mode.as_str());
         let (bad, log) = ended(&client, "bad").await;
         assert_eq!((phase(Some(&bad)), log.as_str()), (Some("Failed"), "oops\n"), "{mode}");
         assert_eq!(

@@ -22,6 +22,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodStatus};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use semantics::local_nodes::ANNOTATION_NODE_MODE;
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -556,7 +557,7 @@ impl PodRun {
             }
             // The annotation goes with the status: of its pods, a node may write nothing but the status
             // (NodeRestriction).
-            let mode = json!({api::ANNOTATION_NODE_MODE: self.node.mode.kind.as_str()});
+            let mode = json!({ANNOTATION_NODE_MODE: self.node.mode.kind.as_str()});
             let patch = json!({"metadata": {"uid": self.uid, "annotations": mode}, "status": status});
             let name = pod.metadata.name.clone().unwrap_or_default();
             match self.api().patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {

@@ -4,6 +4,7 @@ use api::MPIJob;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod, Secret, Service};
 use kube::api::{Api, DeleteParams, PostParams};
+use semantics::local_nodes;
 use serde_json::json;
 
 use crate::gate::Gate;
@@ -313,7 +314,7 @@ async fn a_job_in_plain_mode_says_what_does_not_hold_without_a_write_of_its_own(
     let mut plain = job("pi", 1, json!({}));
     for kind in ["Launcher", "Worker"] {
         plain["spec"]["mpiReplicaSpecs"][kind]["template"]["metadata"] =
-            json!({ "annotations": { api::ANNOTATION_NODE_MODE: api::PLAIN_MODE } });
+            json!({ "annotations": { local_nodes::ANNOTATION_NODE_MODE: local_nodes::PLAIN_MODE } });
     }
     stage.submit(&plain).await;
     stage.bring_up("pi", 1).await;

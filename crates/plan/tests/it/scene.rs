@@ -270,7 +270,7 @@ fn pod_of(pod: &Pod, scene: &PodScene) -> kept::Pod {
     pod.metadata.uid = Some(format!("uid-of-{}", pod.metadata.name.as_ref().unwrap()));
     if let Some(mode) = &scene.mode {
         let annotations = pod.metadata.annotations.get_or_insert_default();
-        annotations.insert(api::ANNOTATION_NODE_MODE.to_owned(), mode.clone());
+        annotations.insert(semantics::local_nodes::ANNOTATION_NODE_MODE.to_owned(), mode.clone());
     }
     if let Some(node) = &scene.node {
         pod.spec.get_or_insert_default().node_name = Some(node.clone());
