@@ -161,7 +161,7 @@ pub fn failure_json(failure: &Failure) -> Value {
         "code": failure.exit_code(),
         "reason": failure.reason,
         "message": strip(&failure.message),
-        "hint": failure.hint,
+        "hint": failure.hint().map(|hint| strip(&hint)),
     });
     if !failure.faults.is_empty() {
         let faults: Vec<Value> = failure
@@ -193,7 +193,11 @@ pub fn failure_lines(failure: &Failure) -> Vec<String> {
     if failure.faults.len() > 1 {
         lines.extend(failure.faults.iter().map(|fault| format!("  {fault}")));
     }
-    lines.extend(failure.hint.iter().map(|hint| format!("{} {hint}", styled(ACCENT, "Hint:"))));
+    let heading = styled(ACCENT, "Hint:");
+    let hints = failure.hints.iter().enumerate();
+    lines.extend(
+        hints.map(|(at, hint)| if at == 0 { format!("{heading} {hint}") } else { format!("      {hint}") }),
+    );
     lines
 }
 

@@ -2,6 +2,8 @@
 
 use jobs::{Class, Error, Fault};
 
+use crate::advice;
+
 /// A failed outcome of a command.
 #[derive(Debug)]
 pub struct Failure {
@@ -13,8 +15,8 @@ pub struct Failure {
     pub message: String,
     /// Lines that show the position, if any.
     pub excerpt: Option<Box<str>>,
-    /// What to do.
-    pub hint: Option<String>,
+    /// What to do, each hint in one line.
+    pub hints: Vec<String>,
     /// Faults of fields, each with its position.
     pub faults: Vec<Fault>,
     /// An exit code to use instead of the class's.
@@ -29,7 +31,7 @@ impl Failure {
             reason: reason.into(),
             message: message.into(),
             excerpt: None,
-            hint: None,
+            hints: Vec::new(),
             faults: Vec::new(),
             passed_on: None,
         }
@@ -43,8 +45,16 @@ impl Failure {
     /// Adds a hint about what to do.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hints.push(hint.into());
         self
+    }
+
+    /// Returns all hints in one line.
+    pub fn hint(&self) -> Option<String> {
+        let last = self.hints.len().checked_sub(1)?;
+        let ends = self.hints.iter().enumerate();
+        let hints = ends.map(|(at, hint)| if at < last { hint.trim_end_matches('.') } else { hint });
+        Some(hints.collect::<Vec<_>>().join("; "))
     }
 
     /// Returns the process exit code.
@@ -64,7 +74,7 @@ impl From<Error> for Failure {
             reason: error.reason().into(),
             message: error.to_string(),
             excerpt,
-            hint: error.hint(),
+            hints: error.advice().iter().map(advice::line).collect(),
             faults: error.faults().to_vec(),
             passed_on: None,
         }

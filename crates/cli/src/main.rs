@@ -3,6 +3,7 @@
 //! This program has no rules about jobs; those are in `jobs`, `plan` and the server. It parses arguments, makes calls,
 //! and prints: data to stdout, prose to stderr. Its exit code tells scripts how the command ended (`jobs::Class`).
 
+mod advice;
 mod arguments;
 mod complete;
 mod connect;

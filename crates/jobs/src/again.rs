@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::delete::{self, Manner};
 use crate::setting::{self, Setting};
 use crate::submit::{self, FIELD_MANAGER};
-use crate::{Attempt, Class, Error, Kind, explain, export, list, view};
+use crate::{Action, Advice, Attempt, Class, Error, Kind, explain, export, list, view};
 
 /// Annotation of a job that repeats another: the first job's name.
 pub const ANNOTATION_RETRY_OF: &str = "training.opendatahub.io/retry-of";
@@ -53,10 +53,11 @@ pub async fn retry(
             class: Class::Conflict,
             reason: "NotEnded".to_owned(),
             message: format!("{} \"{name}\" has not ended", kind.name()),
-            advice: Some(format!(
-                "wait for it (odh training wait {word} {name} -n {namespace}), or run another beside it: odh training clone {word} {name} -n {namespace}",
-                word = kind.word()
-            )),
+            advice: Some(
+                Advice::from("wait for it, or run another beside it")
+                    .with(Action::Wait(kind.job(namespace, name)))
+                    .with(Action::Clone(kind.job(namespace, name))),
+            ),
             faults: Vec::new(),
         });
     }

@@ -93,7 +93,7 @@ pub struct Request {
 /// Builds the job that the request describes.
 ///
 /// # Errors
-/// [`Error::Invalid`] with every fault visible in the request itself; the paths are the flags' names.
+/// [`Error::Invalid`] with every fault visible in the request itself; the paths are the names of its fields.
 pub fn build(request: &Request) -> Result<MPIJob, Error> {
     let faults = faults(request);
     if !faults.is_empty() {
@@ -146,42 +146,38 @@ fn some_unless_empty(map: BTreeMap<String, String>) -> Option<BTreeMap<String, S
 
 fn faults(request: &Request) -> Vec<Fault> {
     let mut found = Vec::new();
-    let mut fault = |flag: &str, message: String, advice: &str| {
+    let mut fault = |field: &str, message: String, advice: &str| {
         found.push(Fault {
             source: String::new(),
             position: None,
-            path: flag.to_owned(),
+            path: field.to_owned(),
             message,
             advice: Some(advice.to_owned()).filter(|advice| !advice.is_empty()),
         });
     };
     if request.command.is_empty() {
-        fault(
-            "--command",
-            "says nothing to run".to_owned(),
-            "put it behind two dashes: -- python train.py --epochs 10",
-        );
+        fault("command", "says nothing to run".to_owned(), "give a program and its arguments");
     }
     if request.workers < 1 {
-        fault("--workers", format!("must be at least 1, but is {}", request.workers), "");
+        fault("workers", format!("must be at least 1, but is {}", request.workers), "");
     }
     if request.slots.is_some_and(|slots| slots < 1) {
-        fault("--slots", "must be at least 1".to_owned(), "it is the number of ranks on each worker");
+        fault("slots", "must be at least 1".to_owned(), "it is the number of ranks on each worker");
     }
-    for (flag, quantity) in [("--cpu", &request.cpu), ("--memory", &request.memory)] {
+    for (field, quantity) in [("cpu", &request.cpu), ("memory", &request.memory)] {
         if let Some(text) = quantity
             && !is_quantity(text)
         {
-            let advice = if flag == "--cpu" { "write 4, 0.5 or 500m" } else { "write 512Mi, 16Gi or 1.5G" };
-            fault(flag, format!("\"{text}\" is not a quantity"), advice);
+            let advice = if field == "cpu" { "write 4, 0.5 or 500m" } else { "write 512Mi, 16Gi or 1.5G" };
+            fault(field, format!("\"{text}\" is not a quantity"), advice);
         }
     }
     if request.memory.as_deref().is_some_and(|text| text.ends_with('m')) {
-        fault("--memory", "counts in thousandths of a byte".to_owned(), "write Mi for mebibytes");
+        fault("memory", "counts in thousandths of a byte".to_owned(), "write Mi for mebibytes");
     }
     for (name, _) in &request.env {
         if name.is_empty() || name.contains(['=', '\0']) || name.starts_with(|c: char| c.is_ascii_digit()) {
-            fault("--env", format!("\"{name}\" is not a variable's name"), "write --env NAME=VALUE");
+            fault("env", format!("\"{name}\" is not a variable's name"), "write NAME=VALUE");
         }
     }
     found
@@ -389,7 +385,7 @@ mod tests {
         };
         let Err(Error::Invalid { faults }) = build(&bad) else { panic!("it has faults") };
         let flags: Vec<_> = faults.iter().map(|fault| fault.path.as_str()).collect();
-        assert_eq!(flags, ["--command", "--workers", "--slots", "--cpu", "--memory", "--env"]);
+        assert_eq!(flags, ["command", "workers", "slots", "cpu", "memory", "env"]);
     }
 
     #[test]

@@ -87,7 +87,13 @@ async fn until_gone(
             return Ok(());
         }
         if Instant::now() + pause > ends {
-            return Err(Error::NotCleanedUp { kind, name: name.to_owned(), left, after: wait });
+            return Err(Error::NotCleanedUp {
+                kind,
+                name: name.to_owned(),
+                namespace: namespace.to_owned(),
+                left,
+                after: wait,
+            });
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);

@@ -1,6 +1,6 @@
 //! The only error type of this crate, and the class that decides the exit code.
 //!
-//! Every error says what is wrong ([`Error::to_string`]), where ([`Fault`]) and what to do ([`Error::hint`]).
+//! Every error says what is wrong ([`Error::to_string`]), where ([`Fault`]) and what to do ([`Error::advice`]).
 
 use std::fmt;
 use std::time::Duration;
@@ -92,7 +92,8 @@ pub struct Fault {
     pub source: String,
     /// Line and column in that text, if known.
     pub position: Option<Position>,
-    /// The field, e.g. `spec.mpiReplicaSpecs[Worker].replicas`; empty for the whole text.
+    /// The field of the job or of the request, e.g. `spec.mpiReplicaSpecs[Worker].replicas` or `workers`; empty for
+    /// the whole text.
     pub path: String,
     /// What is wrong, as the second half of a sentence that starts with the path.
     pub message: String,
@@ -159,7 +160,7 @@ pub enum Error {
         /// What was looked for.
         what: String,
         /// What to do.
-        advice: String,
+        advice: Advice,
     },
     /// The server refused the request; its message is made clearer if possible.
     #[error("{message}")]
@@ -171,7 +172,7 @@ pub enum Error {
         /// What was refused and why.
         message: String,
         /// What to do about it.
-        advice: Option<String>,
+        advice: Option<Advice>,
         /// The invalid fields, if the server named them.
         faults: Vec<Fault>,
     },
@@ -202,6 +203,8 @@ pub enum Error {
         kind: Kind,
         /// The job.
         name: String,
+        /// Its namespace.
+        namespace: String,
         /// What is left, as `pod/NAME`.
         left: Vec<String>,
         /// How long the caller waited.
@@ -236,7 +239,7 @@ pub enum Error {
     Client(String),
 }
 
-use crate::{Kind, view};
+use crate::{Action, Advice, Kind, view};
 
 fn invalid_summary(faults: &[Fault]) -> String {
     match faults {
@@ -276,24 +279,27 @@ impl Error {
     }
 
     /// What to do about it, if known.
-    pub fn hint(&self) -> Option<String> {
+    pub fn advice(&self) -> Option<Advice> {
         match self {
-            Error::NotFound { meant: Some(meant), .. } => Some(format!("did you mean \"{meant}\"?")),
-            Error::NotFound { namespace, .. } => Some(format!(
-                "see what is there: odh training list -n {namespace}, or in all namespaces with -A"
-            )),
-            Error::NoPod { advice, .. } => Some(advice.clone()),
-            Error::Syntax { advice, .. } | Error::Refused { advice, .. } => advice.clone(),
-            Error::Unreachable { .. } => Some(
-                "check the kubeconfig and the network, or start a local cluster: odh local up".to_owned(),
+            Error::NotFound { meant: Some(meant), .. } => Some(format!("did you mean \"{meant}\"?").into()),
+            Error::NotFound { namespace, .. } => Some(
+                Advice::from("see what is there")
+                    .with(Action::list_jobs(namespace))
+                    .with(Action::ListJobs { namespace: None, phases: Vec::new() }),
             ),
-            Error::StillRunning { kind, name, namespace, .. } => Some(format!(
-                "what it waits for, or does: odh training explain {} {name} -n {namespace}",
-                kind.word()
-            )),
-            Error::NotCleanedUp { .. } => Some(
-                "a node may be down or a finalizer may wait; --force deletes without a grace period"
-                    .to_owned(),
+            Error::NoPod { advice, .. } => Some(advice.clone()),
+            Error::Refused { advice, .. } => advice.clone(),
+            Error::Syntax { advice, .. } => advice.clone().map(Advice::from),
+            Error::Unreachable { .. } => Some(
+                Advice::from("check the kubeconfig and the network, or start a local cluster")
+                    .with(Action::StartLocalCluster),
+            ),
+            Error::StillRunning { kind, name, namespace, .. } => Some(
+                Advice::from("what it waits for, or does").with(Action::Explain(kind.job(namespace, name))),
+            ),
+            Error::NotCleanedUp { kind, name, namespace, .. } => Some(
+                Advice::from("a node may be down or a finalizer may wait")
+                    .with(Action::ForceDelete(kind.job(namespace, name))),
             ),
             _ => None,
         }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, AttachParams, AttachedProcess};
 use kube::{Client, ResourceExt};
 
-use crate::{Attempt, Error, Kind, describe, explain, list};
+use crate::{Action, Advice, Attempt, Error, Kind, describe, explain, list};
 
 /// Where and how to run a command.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +69,7 @@ async fn pod(
     let newest = pods.iter().filter(wanted).max_by_key(|pod| pod.creation_timestamp());
     let missing = |what: String| Error::NoPod {
         what,
-        advice: format!("see the pods: odh training describe {} {job} -n {namespace}", kind.word()),
+        advice: Advice::from("see the pods").with(Action::Describe(kind.job(namespace, job))),
     };
     match newest {
         Some(pod) if describe::started(pod) && !semantics::has_ended(pod) => Ok(pod.clone()),

@@ -32,7 +32,15 @@ pub async fn explain_job(
     let job = view::in_our_words(&object);
     let place = place.as_ref();
     let pods: Vec<kept::Pod> = pods.into_iter().map(kept::Pod::from).collect();
-    Ok(plan::explain(&Situation { job: &job, pods: &pods, events: &told, gpus, has_printed, place }))
+    Ok(plan::explain(&Situation {
+        job: &job,
+        kind: kind.name(),
+        pods: &pods,
+        events: &told,
+        gpus,
+        has_printed,
+        place,
+    }))
 }
 
 /// The events that concern the job, oldest first.

@@ -8,6 +8,7 @@ use api::LABEL_JOB_NAME;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
+use plan::JobRef;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -125,6 +126,11 @@ impl Kind {
     /// Returns the API for jobs of this kind in all namespaces.
     pub fn api_all(self, client: &Client) -> Api<DynamicObject> {
         Api::all_with(client.clone(), &self.resource())
+    }
+
+    /// Refers to a job of this kind, for an [`Action`](crate::Action).
+    pub fn job(self, namespace: &str, name: &str) -> JobRef {
+        JobRef { kind: self.name().to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
     /// Returns the kind with this name, as spelled in `kind:`.

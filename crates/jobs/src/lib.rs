@@ -43,4 +43,5 @@ mod refusal;
 
 pub use error::{Class, Error, Fault, Position};
 pub use kind::Kind;
+pub use plan::{Action, Advice, JobRef};
 pub use refusal::{Attempt, explain};

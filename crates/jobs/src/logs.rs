@@ -27,7 +27,7 @@ use kube::{Client, ResourceExt};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::{Error, Kind, describe, list, view};
+use crate::{Action, Advice, Error, JobRef, Kind, describe, list, view};
 
 /// The maximum number of pods read at once, each over its own connection.
 pub const MAX_PODS: usize = 256;
@@ -142,6 +142,12 @@ struct Source {
     openings: Semaphore,
 }
 
+impl Source {
+    fn job_ref(&self) -> JobRef {
+        self.kind.job(&self.namespace, &self.job)
+    }
+}
+
 /// Starts reading.
 ///
 /// # Errors
@@ -162,7 +168,12 @@ pub async fn logs(
     if targets.len() > MAX_PODS {
         return Err(Error::NoPod {
             what: format!("{} pods are more than the {MAX_PODS} that can be read at once", targets.len()),
-            advice: "name some workers: --worker 0-99".to_owned(),
+            advice: Advice::from("name some of the Workers").with(Action::Logs {
+                job: kind.job(namespace, job),
+                workers: Some(format!("0-{}", MAX_PODS - 1)),
+                follow: false,
+                previous: false,
+            }),
         });
     }
     let source = Arc::new(Source {
@@ -181,7 +192,7 @@ pub async fn logs(
         readers.spawn(follow::follow(source, targets, arrive));
     } else {
         let pods = describe::pods(client, kind, namespace, job).await?;
-        let ready = match ready(&targets, &pods, &source.job)? {
+        let ready = match ready(&targets, &pods, &source.job_ref())? {
             (ready, notes) if notes.is_empty() => ready,
             (ready, notes) => {
                 let (to, from) = read::lane();
@@ -204,7 +215,7 @@ pub async fn logs(
 ///
 /// # Errors
 /// If the only target has nothing to read.
-fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &str) -> Result<(Vec<&'p Pod>, Batch), Error> {
+fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &JobRef) -> Result<(Vec<&'p Pod>, Batch), Error> {
     let mut ready = Vec::new();
     let mut notes = Vec::new();
     for target in targets {
@@ -215,7 +226,7 @@ fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &str) -> Result<(Vec<&'p 
         match newest {
             Some(pod) if describe::started(pod) || semantics::has_ended(pod) => ready.push(pod),
             missing => {
-                let error = nothing_yet(target.name(job), missing);
+                let error = nothing_yet(target.name(&job.name), missing, job);
                 if targets.len() == 1 {
                     return Err(error);
                 }
@@ -226,13 +237,14 @@ fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &str) -> Result<(Vec<&'p 
     Ok((ready, notes))
 }
 
-fn nothing_yet(name: String, pod: Option<&Pod>) -> Error {
+fn nothing_yet(name: String, pod: Option<&Pod>, job: &JobRef) -> Error {
     let what = match pod.map(|pod| (pod.name_any(), describe::waits_for(pod))) {
         Some((name, Some(reason))) => format!("{name} has written nothing yet: it waits for {reason}"),
         Some((name, None)) => format!("{name} has written nothing"),
         None => format!("there is no pod {name}: not yet created, or already cleaned up"),
     };
-    Error::NoPod { what, advice: "to wait for it: odh training logs mpijob NAME --follow".to_owned() }
+    let follow = Action::Logs { job: job.clone(), workers: None, follow: true, previous: false };
+    Error::NoPod { what, advice: Advice::from("wait for it").with(follow) }
 }
 
 /// A pod by its role and index in the job.
@@ -268,8 +280,8 @@ fn targets(which: &Which, workers: i32) -> Result<Vec<Target>, Error> {
             Some(index) => Err(Error::NoPod {
                 what: format!("there is no worker {index}"),
                 advice: match workers {
-                    0 => "this job has no workers".to_owned(),
-                    _ => format!("this job has workers 0 to {}", workers - 1),
+                    0 => "this job has no workers".into(),
+                    _ => format!("this job has workers 0 to {}", workers - 1).into(),
                 },
             }),
         },
@@ -286,6 +298,6 @@ mod tests {
         assert_eq!(targets(&Which::All, 2).unwrap().len(), 3);
         let error = targets(&Which::Workers(vec![0, 2]), 2).unwrap_err();
         assert_eq!(error.to_string(), "there is no worker 2");
-        assert_eq!(error.hint().as_deref(), Some("this job has workers 0 to 1"));
+        assert_eq!(error.advice(), Some("this job has workers 0 to 1".into()));
     }
 }

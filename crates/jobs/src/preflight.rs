@@ -16,6 +16,7 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::{Client, ResourceExt};
+use plan::diagnosis::Cause;
 use plan::{Finding, Room, Weight};
 use serde::Serialize;
 
@@ -23,7 +24,7 @@ use crate::kind::LABEL_QUEUE;
 use crate::list::{self, Selection};
 use crate::queue::{self, LocalQueue};
 use crate::refusal::whom_to_ask;
-use crate::{Attempt, Class, Error, Kind, explain, view};
+use crate::{Action, Advice, Attempt, Class, Error, JobRef, Kind, explain, view};
 
 /// The time limit for all checks before a job is created; the requirement is 2 s.
 pub const PATIENCE: Duration = Duration::from_millis(1500);
@@ -47,7 +48,7 @@ const NEEDED: [(&str, &str, &str, &str); 9] = [
     ("create", "", "", "create, retry, clone"),
     ("get", "", "", "get, describe, explain, wait"),
     ("list", "", "", "list, compare"),
-    ("watch", "", "", "--watch, wait"),
+    ("watch", "", "", "watch, wait"),
     ("patch", "", "", "suspend, resume"),
     ("delete", "", "", "delete"),
     ("get", "pods", "log", "logs"),
@@ -102,10 +103,10 @@ pub async fn preflight(
 
 fn refusal(finding: &Finding) -> Error {
     Error::Refused {
-        class: if finding.reason == "QuotaExceeded" { Class::Quota } else { Class::Invalid },
-        reason: finding.reason.to_owned(),
+        class: if finding.reason == Cause::QuotaExceeded { Class::Quota } else { Class::Invalid },
+        reason: finding.reason.word().to_owned(),
         message: finding.message.clone(),
-        advice: Some(format!("{}; --no-preflight leaves it to the server", finding.advice)),
+        advice: Some(finding.advice.clone().with(Action::SkipPreflight)),
         faults: Vec::new(),
     }
 }
@@ -159,7 +160,7 @@ async fn lacks(client: &Client, verb: &str, kind: Kind, namespace: &str) -> Erro
             "User '{user}' lacks '{verb}' permission for {} in namespace '{namespace}'",
             kind.names()
         ),
-        advice: Some(whom_to_ask(verb, kind.names())),
+        advice: Some(whom_to_ask(verb, kind.names()).into()),
         faults: Vec::new(),
     }
 }
@@ -238,36 +239,39 @@ async fn queue_of(client: &Client, namespace: &str, job: &MPIJob) -> Option<(Loc
     let name = job.metadata.labels.as_ref()?.get(LABEL_QUEUE)?;
     let found = queue::local_queue(client, namespace, name).await?;
     let finding = match &found {
-        LocalQueue::Found(queue) => waiting(name, queue),
+        LocalQueue::Found(queue) => {
+            let job = Kind::MpiJob.job(namespace, job.metadata.name.as_deref().unwrap_or_default());
+            waiting(name, queue, job)
+        }
         LocalQueue::Missing => Some(Finding {
             weight: Weight::Waits,
-            reason: "QuotaExceeded",
+            reason: Cause::QuotaExceeded,
             message: format!(
                 "there is no queue \"{name}\" in namespace \"{namespace}\": the job would wait for ever"
             ),
-            advice: "see what queues there are: kubectl get localqueues".to_owned(),
+            advice: "see what queues there are: kubectl get localqueues".into(),
         }),
         LocalQueue::Unserved => Some(Finding {
             weight: Weight::Waits,
-            reason: "QuotaExceeded",
+            reason: Cause::QuotaExceeded,
             message: format!("the cluster has no Kueue: the queue \"{name}\" does not hold the job back"),
-            advice: "leave the queue out, or ask an administrator for Kueue".to_owned(),
+            advice: "leave the queue out, or ask an administrator for Kueue".into(),
         }),
     };
     Some((found, finding))
 }
 
-fn waiting(name: &str, queue: &DynamicObject) -> Option<Finding> {
+fn waiting(name: &str, queue: &DynamicObject, job: JobRef) -> Option<Finding> {
     let number =
         |field: &str| queue.data.pointer(&format!("/status/{field}")).and_then(serde_json::Value::as_i64);
     let pending = number("pendingWorkloads").filter(|pending| *pending > 0)?;
     let admitted = number("admittedWorkloads").unwrap_or(0);
     Some(Finding {
         weight: Weight::Waits,
-        reason: "QuotaExceeded",
+        reason: Cause::QuotaExceeded,
         message: format!(
             "{pending} workloads wait in the queue \"{name}\" already, {admitted} run. Estimated wait time: unknown (the queue does not say how long its workloads take)"
         ),
-        advice: "its place in the queue, once it is there: odh training explain mpijob NAME".to_owned(),
+        advice: Advice::from("its place in the queue, once it is there").with(Action::Explain(job)),
     })
 }

@@ -5,7 +5,7 @@
 
 use kube::core::Status;
 
-use crate::{Class, Error, Fault, Kind};
+use crate::{Action, Advice, Class, Error, Fault, Kind};
 
 /// What was attempted when the server refused.
 #[derive(Clone, Copy, Debug)]
@@ -54,16 +54,16 @@ fn explain_status(status: &Status, attempt: Attempt<'_>) -> Error {
         (401, _) => unauthorized(status),
         (403, _) => forbidden(status, attempt),
         (422, _) => invalid(status),
-        (409, _) => refused(Class::Conflict, status, Some("someone else changed it; try again".to_owned())),
+        (409, _) => refused(Class::Conflict, status, Some("someone else changed it; try again".into())),
         (429, _) => {
-            refused(Class::Quota, status, Some("the server asks to slow down; try again shortly".to_owned()))
+            refused(Class::Quota, status, Some("the server asks to slow down; try again shortly".into()))
         }
         (400, _) if attempt.verb == "create" => refused(Class::Invalid, status, None),
         _ => refused(Class::Error, status, None),
     }
 }
 
-fn refused(class: Class, status: &Status, advice: Option<String>) -> Error {
+fn refused(class: Class, status: &Status, advice: Option<Advice>) -> Error {
     let message = if status.message.is_empty() {
         format!("the server answered {} {}", status.code, status.reason)
     } else {
@@ -79,7 +79,7 @@ fn not_found(status: &Status, attempt: Attempt<'_>) -> Error {
             class: Class::NotFound,
             reason: "NotFound".to_owned(),
             message: format!("namespace \"{}\" not found", attempt.namespace),
-            advice: Some("choose another with -n, or create it: kubectl create namespace NAME".to_owned()),
+            advice: Some("choose another with -n, or create it: kubectl create namespace NAME".into()),
             faults: Vec::new(),
         };
     }
@@ -90,7 +90,10 @@ fn not_found(status: &Status, attempt: Attempt<'_>) -> Error {
             reason: "KindNotFound".to_owned(),
             message: format!("this cluster does not know {} ({})", kind.names(), kind.api_version()),
             advice: Some(
-                "an administrator must install the operator; on your own machine: odh local up".to_owned(),
+                Advice::from(
+                    "an administrator must install the operator; or start a cluster on your own machine",
+                )
+                .with(Action::StartLocalCluster),
             ),
             faults: Vec::new(),
         };
@@ -110,10 +113,10 @@ fn already_exists(attempt: Attempt<'_>) -> Error {
         class: Class::Conflict,
         reason: "AlreadyExists".to_owned(),
         message: format!("{} \"{name}\" already exists in namespace \"{namespace}\"", kind.name()),
-        advice: Some(format!(
-            "choose another name, or delete the old job first: odh training delete {} {name} -n {namespace}",
-            kind.word()
-        )),
+        advice: Some(
+            Advice::from("choose another name, or delete the old job first")
+                .with(Action::Delete(kind.job(namespace, name))),
+        ),
         faults: Vec::new(),
     }
 }
@@ -124,9 +127,10 @@ fn unauthorized(status: &Status) -> Error {
         reason: "Unauthorized".to_owned(),
         message: "the cluster does not know you: your credentials are missing, wrong or expired".to_owned(),
         advice: Some(if status.message.is_empty() || status.message == "Unauthorized" {
-            "log in again (oc login, or a new kubeconfig)".to_owned()
+            "log in again (oc login, or a new kubeconfig)".into()
         } else {
             format!("log in again (oc login, or a new kubeconfig); the server says: {}", status.message)
+                .into()
         }),
         faults: Vec::new(),
     }
@@ -136,13 +140,14 @@ fn forbidden(status: &Status, attempt: Attempt<'_>) -> Error {
     let message = &status.message;
     let lower = message.to_lowercase();
     if lower.contains("exceeded quota") || lower.contains("quota exceeded") {
-        let advice = "wait for a running job, delete one, or ask for less; odh training list shows what runs";
+        let advice = Advice::from("wait for a running job, delete one, or ask for less")
+            .with(Action::list_jobs(attempt.namespace));
         let text = message.split("is forbidden: ").last().unwrap_or(message).to_owned();
         return Error::Refused {
             class: Class::Quota,
             reason: "QuotaExceeded".to_owned(),
             message: text,
-            advice: Some(advice.to_owned()),
+            advice: Some(advice),
             faults: Vec::new(),
         };
     }
@@ -157,7 +162,7 @@ fn forbidden(status: &Status, attempt: Attempt<'_>) -> Error {
         class: Class::NotAllowed,
         reason: "Forbidden".to_owned(),
         message: format!("User '{user}' lacks '{}' permission for {} {place}", attempt.verb, attempt.what),
-        advice: Some(whom_to_ask(attempt.verb, attempt.what)),
+        advice: Some(whom_to_ask(attempt.verb, attempt.what).into()),
         faults: Vec::new(),
     }
 }

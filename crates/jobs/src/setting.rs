@@ -52,7 +52,7 @@ pub fn set(mut manifest: Value, kind: Kind, settings: &[Setting]) -> Result<Valu
         .map(|(setting, (message, advice))| Fault {
             source: String::new(),
             position: None,
-            path: format!("--set {}", setting.path),
+            path: setting.path.clone(),
             message,
             advice: Some(advice),
         })
@@ -216,7 +216,7 @@ fn containers<'a>(
         .map(|pod| {
             pod.get_mut("containers")
                 .and_then(|list| list.get_mut(0))
-                .ok_or_else(|| ("has no container".to_owned(), "see it: odh training export".to_owned()))
+                .ok_or_else(|| ("has no container".to_owned(), "see the job's manifest".to_owned()))
         })
         .collect()
 }
@@ -258,7 +258,7 @@ fn child<'a>(value: &'a mut Value, key: &str) -> Result<&'a mut Value, Wrong> {
 fn not_a_map(key: &str) -> Wrong {
     (
         format!("{key} stands in something that has no fields"),
-        "see the fields: odh training export".to_owned(),
+        "see the fields in the job's manifest".to_owned(),
     )
 }
 

@@ -8,7 +8,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::submit::FIELD_MANAGER;
-use crate::{Attempt, Class, Error, Kind, explain, list, view};
+use crate::{Action, Advice, Attempt, Class, Error, Kind, explain, list, view};
 
 /// The result of suspending or resuming a job.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ fn ended(kind: Kind, namespace: &str, name: &str, phase: &str, way: &str) -> Err
         class: Class::Conflict,
         reason: "Ended".to_owned(),
         message: format!("{} \"{name}\" has {phase}: {way}", kind.name()),
-        advice: Some(format!("run it again: odh training retry {} {name} -n {namespace}", kind.word())),
+        advice: Some(Advice::from("run it again").with(Action::Retry(kind.job(namespace, name)))),
         faults: Vec::new(),
     }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::again::{self, ANNOTATION_CLONED_FROM, ANNOTATION_RETRY_OF};
 use crate::setting::{self, Setting};
 use crate::submit::FIELD_MANAGER;
-use crate::{Attempt, Class, Error, Kind, explain, export, manifest};
+use crate::{Action, Advice, Attempt, Class, Error, Kind, explain, export, manifest};
 
 /// The label that marks a ConfigMap as a template; its value is `true`.
 pub const LABEL: &str = "training.opendatahub.io/template";
@@ -116,7 +116,10 @@ pub async fn template(client: &Client, namespaces: &[&str], name: &str) -> Resul
         Some(found) => Ok(found.clone()),
         None => {
             let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
-            Err(missing(name, manifest::nearest(name, &names)))
+            {
+                let namespace = namespaces.first().copied().unwrap_or_default();
+                Err(missing(namespace, name, manifest::nearest(name, &names)))
+            }
         }
     }
 }
@@ -148,19 +151,20 @@ pub async fn delete(client: &Client, namespace: &str, name: &str) -> Result<(), 
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     match api.delete(&format!("{PREFIX}{name}"), &DeleteParams::default()).await {
         Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Err(missing(name, None)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Err(missing(namespace, name, None)),
         Err(error) => Err(explain(error, attempt)),
     }
 }
 
-fn missing(name: &str, meant: Option<&str>) -> Error {
+fn missing(namespace: &str, name: &str, meant: Option<&str>) -> Error {
     Error::Refused {
         class: Class::NotFound,
         reason: "NotFound".to_owned(),
         message: format!("there is no template \"{name}\""),
         advice: Some(match meant {
-            Some(meant) => format!("did you mean \"{meant}\"?"),
-            None => "see what there is: odh training templates list".to_owned(),
+            Some(meant) => format!("did you mean \"{meant}\"?").into(),
+            None => Advice::from("see what there is")
+                .with(Action::ListTemplates { namespace: namespace.to_owned() }),
         }),
         faults: Vec::new(),
     }

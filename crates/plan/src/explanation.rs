@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use semantics::{Starting as _, has_ended, is_deleted, is_ready};
 use serde::Serialize;
 
+use crate::action::{Action, Advice, JobRef};
 use crate::capacity::reports_too_few_gpus;
 use crate::conditions::condition;
 use crate::diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
@@ -30,6 +31,8 @@ const KUEUE_GATE_PREFIX: &str = "kueue.x-k8s.io/";
 pub struct Situation<'a> {
     /// The job with its status.
     pub job: &'a MPIJob,
+    /// The kind under which the cluster holds the job: `MPIJob`, or another kind that was read as one.
+    pub kind: &'a str,
     /// Its pods: the Launcher's and the Workers'.
     pub pods: &'a [Pod],
     /// The events of the job and its pods, the oldest first.
@@ -40,6 +43,17 @@ pub struct Situation<'a> {
     pub has_printed: Option<bool>,
     /// The job's place in its queue, if known.
     pub place: Option<&'a QueuePlace>,
+}
+
+impl Situation<'_> {
+    fn job_ref(&self) -> JobRef {
+        let metadata = &self.job.metadata;
+        JobRef {
+            kind: self.kind.to_owned(),
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+        }
+    }
 }
 
 /// A job's place in a Kueue queue, from its Workload and those of the same namespace.
@@ -116,8 +130,8 @@ pub struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// What to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub advice: Option<String>,
+    #[serde(flatten)]
+    pub advice: Option<Advice>,
     /// A link to more information.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
@@ -145,7 +159,7 @@ impl Explanation {
             self.actor = found.cause.actor();
             self.message = found.message;
             self.evidence = found.evidence.into_iter().map(|evidence| evidence.text).collect();
-            self.advice = Some(found.suggestion);
+            self.advice = Some(found.suggestion.into());
             self.link = Some(found.link);
         } else if let Some(waiting) = status.waiting.clone() {
             self.actor = match Cause::of_word(&waiting.reason) {
@@ -155,7 +169,7 @@ impl Explanation {
             };
             self.cause = Some(waiting.reason);
             self.message = waiting.message;
-            self.advice = waiting.suggestion;
+            self.advice = waiting.suggestion.map(Advice::from);
             self.link = waiting.link;
             self.since = waiting.since.map(|since| since.0).or(self.since);
         }
@@ -168,10 +182,23 @@ impl Explanation {
 pub fn explain(situation: &Situation<'_>) -> Explanation {
     let none = MPIJobStatus::default();
     let status = situation.job.status.as_ref().unwrap_or(&none);
-    ended(status)
+    let mut explanation = ended(status)
         .or_else(|| held(situation, status))
         .or_else(|| starting(situation, status))
-        .unwrap_or_else(|| running(status))
+        .unwrap_or_else(|| running(status));
+    if let Some(advice) = &mut explanation.advice {
+        let cause = explanation.cause.as_deref();
+        advice.actions = actions(explanation.state, cause, situation.job_ref());
+    }
+    explanation
+}
+
+/// What a user can do about a job in this state.
+fn actions(state: Stage, cause: Option<&str>, job: JobRef) -> Vec<Action> {
+    match (state, cause) {
+        (Stage::Suspended, None) => vec![Action::Resume(job)],
+        (_, cause) => cause.and_then(Cause::of_word).map_or_else(Vec::new, |cause| cause.actions(job)),
+    }
 }
 
 /// A job that has ended.
@@ -199,7 +226,7 @@ fn ended(status: &MPIJobStatus) -> Option<Explanation> {
             }));
             told.cause = Some(failure.reason);
             told.actor = cause.map_or(Actor::User, Cause::actor);
-            told.advice = failure.suggestion;
+            told.advice = failure.suggestion.map(Advice::from);
             told.link = failure.link;
             Some(told)
         }
@@ -223,7 +250,7 @@ fn held(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanation>
         Some(queue) => queued(queue, situation.place, since),
         None => Explanation {
             actor: Actor::User,
-            advice: Some("odh training resume mpijob NAME lets it go on.".to_owned()),
+            advice: Some("Resume it to let it go on.".into()),
             ..Explanation::new(Stage::Suspended, "The job is suspended", since)
         },
     };
@@ -251,7 +278,7 @@ fn queued(queue: &str, place: Option<&QueuePlace>, since: Option<Timestamp>) -> 
         actor: Actor::Administrator,
         evidence: evidence.into_iter().collect(),
         advice: Some(
-            "It starts by itself when the queue has room; ask who runs the queue about its quota.".to_owned(),
+            "It starts by itself when the queue has room; ask who runs the queue about its quota.".into(),
         ),
         ..Explanation::new(Stage::Queued, message, since)
     }
@@ -359,7 +386,7 @@ fn gated(told: Explanation, job: &MPIJob, waiting: &[&Pod], of: usize) -> Explan
     Explanation {
         message: format!("{held} of {of} pods are held by scheduling gates: {}", list.join(", ")),
         actor,
-        advice: Some(advice.to_owned()),
+        advice: Some(advice.into()),
         ..told
     }
 }
@@ -371,7 +398,7 @@ fn not_taken_up(since: Option<Timestamp>) -> Explanation {
         advice: Some(
             "If it stays so for more than a few seconds, the operator does not run, or does not look after this \
              namespace: ask who administers the cluster."
-                .to_owned(),
+                .into(),
         ),
         ..Explanation::new(Stage::Creating, "No operator has taken the job up yet", since)
     }
@@ -399,7 +426,7 @@ fn running(status: &MPIJobStatus) -> Explanation {
             Explanation {
                 cause: Some(cause.word().to_owned()),
                 actor: cause.actor(),
-                advice: Some(cause.advice().suggestion.to_owned()),
+                advice: Some(cause.texts().suggestion.into()),
                 link: Some(cause.link()),
                 ..Explanation::new(
                     Stage::Stalled,
@@ -573,7 +600,7 @@ mod tests {
 
     /// A job about which nothing else is known.
     fn alone(job: &MPIJob) -> Situation<'_> {
-        Situation { job, pods: &[], events: &[], gpus: None, has_printed: None, place: None }
+        Situation { job, kind: "MPIJob", pods: &[], events: &[], gpus: None, has_printed: None, place: None }
     }
 
     #[test]
@@ -661,7 +688,7 @@ mod tests {
             let found = explain(&Situation { pods: &pods, ..alone(&own) });
             assert_eq!((found.state, found.actor), (Stage::Scheduling, actor), "{found:?}");
             assert_eq!(found.message, format!("1 of 2 pods are held by scheduling gates: {gate:?}"));
-            assert!(found.advice.as_deref().unwrap().contains(advice), "{found:?}");
+            assert!(found.advice.as_ref().unwrap().text.contains(advice), "{found:?}");
             assert_eq!(found.evidence, ["pod pi-worker-0"]);
             assert_eq!(
                 hindrance("pi", pods.iter(), Vec::new(), None),
@@ -707,7 +734,7 @@ mod tests {
         );
         let found = explain(&Situation { pods: &[starting], ..alone(&job) });
         assert_eq!((found.state, found.cause.as_deref()), (Stage::Starting, Some("QuotaExceeded")));
-        assert_eq!((found.message.as_str(), found.advice.as_deref()), ("Quota exceeded: pods", Some("ask")));
+        assert_eq!((found.message.as_str(), found.advice), ("Quota exceeded: pods", Some("ask".into())));
         assert_eq!(found.actor, Actor::Administrator);
     }
 
@@ -720,6 +747,15 @@ mod tests {
     }
 
     #[test]
+    fn a_suspended_job_can_be_resumed_under_its_own_kind() {
+        let mut job = job(json!({}), json!({ "suspend": true }));
+        job.metadata.labels = None;
+        let found = explain(&Situation { kind: "TrainJob", ..alone(&job) });
+        let about = JobRef { kind: "TrainJob".to_owned(), namespace: String::new(), name: "pi".to_owned() };
+        assert_eq!(found.advice.unwrap().actions, [Action::Resume(about)]);
+    }
+
+    #[test]
     fn a_held_job_that_is_invalid_says_what_to_correct() {
         let status = json!({ "phase": "Pending", "phaseReason": "Queued", "waiting": { "reason": "ValidationError",
             "message": "Found validation errors: it has", "suggestion": "write it like 90s" } });
@@ -727,7 +763,7 @@ mod tests {
         let found = explain(&alone(&job));
         assert_eq!((found.state, found.actor), (Stage::Queued, Actor::User));
         assert_eq!(found.cause.as_deref(), Some("ValidationError"));
-        assert_eq!(found.advice.as_deref(), Some("write it like 90s"));
+        assert_eq!(found.advice, Some("write it like 90s".into()));
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, messag
     of_run.or_else(|| seen.status.failure.clone()).unwrap_or_else(|| Failure {
         reason: Cause::Unknown.word().to_owned(),
         message: format!("The Launcher failed and its pod is gone: {message}"),
-        suggestion: Some(Cause::Unknown.advice().suggestion.to_owned()),
+        suggestion: Some(Cause::Unknown.texts().suggestion.to_owned()),
         link: Some(Cause::Unknown.link()),
         ..Failure::default()
     })
@@ -178,7 +178,7 @@ fn without_log(run: Option<&FailedRun>) -> (Cause, String, String) {
         }
         None => (Cause::Unknown, "The Launcher's pod failed".to_owned()),
     };
-    (cause, message, cause.advice().suggestion.to_owned())
+    (cause, message, cause.texts().suggestion.to_owned())
 }
 
 /// Maps ranks to Workers; `None` if the Launcher's host takes ranks too, or slots are not fixed.

@@ -5,6 +5,7 @@
 //! to record. Nothing here reads a clock, the environment, the network or a random number, so the same input gives the
 //! same output in the operator, in `--dry-run` and in a test.
 
+mod action;
 mod advice;
 mod attempts;
 mod capacity;
@@ -31,6 +32,7 @@ mod time;
 mod validate;
 mod world_check;
 
+pub use action::{Action, Advice, JobRef};
 pub use advice::advise;
 pub use attempts::attempt_of;
 pub use capacity::{Capacity, gpus_of, reports_too_few_gpus};

@@ -12,8 +12,10 @@ use k8s_openapi::api::core::v1::{
 use semantics::{Amounts, Quantity, amounts, is_gpu, pod_limits, pod_requests, requests, subtract};
 use serde::Serialize;
 
+use crate::action::{Action, Advice};
 use crate::capacity::{Capacity, PODS, Room as NodeRoom};
 use crate::conditions::is_true;
+use crate::diagnosis::Cause;
 use crate::validate::is_ours;
 
 /// The minimum number of finished jobs for an estimate.
@@ -53,12 +55,13 @@ pub enum Weight {
 pub struct Finding {
     /// The severity.
     pub weight: Weight,
-    /// The cause: `QuotaExceeded`, `Unschedulable`, `AdmissionRefused`.
-    pub reason: &'static str,
+    /// The cause: `QuotaExceeded`, `Unschedulable` or `AdmissionRefused`.
+    pub reason: Cause,
     /// What is requested, and what is available.
     pub message: String,
     /// What to do.
-    pub advice: String,
+    #[serde(flatten)]
+    pub advice: Advice,
 }
 
 /// Returns what would block the job, the refusals first.
@@ -72,7 +75,7 @@ pub fn precheck(job: &MPIJob, namespace: &str, room: &Room, now: Timestamp) -> V
     let mut found = limit_faults(&roles, &room.limits);
     if !held && !queued {
         found.extend(too_many_jobs(namespace, room));
-        found.extend(room.quotas.iter().flat_map(|quota| quota_faults(&roles, quota)));
+        found.extend(room.quotas.iter().flat_map(|quota| quota_faults(&roles, namespace, quota)));
         if let Some(capacity) = &room.capacity {
             found.extend(shortage(&roles, capacity, room, now));
         }
@@ -161,11 +164,13 @@ fn too_many_jobs(namespace: &str, room: &Room) -> Option<Finding> {
     let running = room.jobs.iter().filter(here).filter(|job| counts_as_running(job)).count();
     (running >= limit).then(|| Finding {
         weight: Weight::Refused,
-        reason: "QuotaExceeded",
+        reason: Cause::QuotaExceeded,
         message: format!("Quota exceeded: {running}/{limit} jobs running"),
-        advice: format!(
-            "the namespace {namespace} may run {limit} at once, those that queues have admitted included: wait for one to end, suspend or delete one (odh training list), or create it with --suspend"
-        ),
+        advice: Advice::from(format!(
+            "the namespace {namespace} may run {limit} at once, those that queues have admitted included: wait for one to end, suspend or delete one"
+        ))
+        .with(Action::list_jobs(namespace))
+        .with(Action::CreateSuspended),
     })
 }
 
@@ -204,7 +209,7 @@ fn asked<'a>(role: &'a Role<'_>, key: &'a str) -> Option<(Option<Quantity>, &'a 
     }
 }
 
-fn quota_faults(roles: &[Role<'_>], quota: &ResourceQuota) -> Vec<Finding> {
+fn quota_faults(roles: &[Role<'_>], namespace: &str, quota: &ResourceQuota) -> Vec<Finding> {
     let Some(spec) = &quota.spec else { return Vec::new() };
     // Which pods a scoped quota covers depends on facts that are not read here.
     if spec.scopes.is_some() || spec.scope_selector.is_some() {
@@ -217,32 +222,40 @@ fn quota_faults(roles: &[Role<'_>], quota: &ResourceQuota) -> Vec<Finding> {
     hard.filter_map(|(key, limit)| {
         let limit = Quantity::read(&limit.0)?;
         let used = used.get(key).and_then(|used| Quantity::read(&used.0)).unwrap_or(Quantity::ZERO);
+        let counted = CountedQuota { namespace, name, key, limit, used };
         if key == COUNT_OF_JOBS {
-            return over_count(name, limit, used);
+            return over_count(&counted);
         }
-        over_quota(roles, name, key, limit, used).or_else(|| unspoken(roles, name, key))
+        over_quota(roles, &counted).or_else(|| unspoken(roles, name, key))
     })
     .collect()
 }
 
+/// One resource of a quota, with its limit and its usage.
+struct CountedQuota<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    key: &'a str,
+    limit: Quantity,
+    used: Quantity,
+}
+
 /// A quota on the number of existing MPIJobs, including ended ones.
-fn over_count(quota: &str, limit: Quantity, used: Quantity) -> Option<Finding> {
+fn over_count(quota: &CountedQuota<'_>) -> Option<Finding> {
+    let CountedQuota { namespace, name, limit, used, .. } = *quota;
     (Quantity::ONE.plus(used) > limit).then(|| Finding {
         weight: Weight::Refused,
-        reason: "QuotaExceeded",
-        message: format!("Quota exceeded: {used}/{limit} MPIJobs exist (quota {quota})"),
-        advice: "delete one; those that have ended count too (odh training list --status succeeded,failed)"
-            .to_owned(),
+        reason: Cause::QuotaExceeded,
+        message: format!("Quota exceeded: {used}/{limit} MPIJobs exist (quota {name})"),
+        advice: Advice::from("delete one; those that have ended count too").with(Action::ListJobs {
+            namespace: Some(namespace.to_owned()),
+            phases: vec![Phase::Succeeded, Phase::Failed],
+        }),
     })
 }
 
-fn over_quota(
-    roles: &[Role<'_>],
-    quota: &str,
-    key: &str,
-    limit: Quantity,
-    used: Quantity,
-) -> Option<Finding> {
+fn over_quota(roles: &[Role<'_>], quota: &CountedQuota<'_>) -> Option<Finding> {
+    let CountedQuota { namespace, name, key, limit, used } = *quota;
     let of = |role: &Role<'_>| match key {
         "pods" | "count/pods" => Some(Quantity::ONE),
         // Counts of other objects are left to the server, which checks them when the job is created.
@@ -268,11 +281,12 @@ fn over_quota(
     };
     Some(Finding {
         weight: Weight::Refused,
-        reason: "QuotaExceeded",
+        reason: Cause::QuotaExceeded,
         message: format!(
-            "Quota exceeded: {sum} of {key} asked, {used} of {limit} used, {left} left (quota {quota})"
+            "Quota exceeded: {sum} of {key} asked, {used} of {limit} used, {left} left (quota {name})"
         ),
-        advice: format!("{smaller}; or wait for a running job to end (odh training list), or delete one"),
+        advice: Advice::from(format!("{smaller}; or wait for a running job to end, or delete one"))
+            .with(Action::list_jobs(namespace)),
     })
 }
 
@@ -288,12 +302,12 @@ fn unspoken(roles: &[Role<'_>], quota: &str, key: &str) -> Option<Finding> {
     let what = if limits { "limit" } else { "request" };
     Some(Finding {
         weight: Weight::Refused,
-        reason: "QuotaExceeded",
+        reason: Cause::QuotaExceeded,
         message: format!("the quota {quota} counts {key}, and the {} says no {name} {what}", silent.name),
-        advice: format!(
+        advice: Advice::from(format!(
             "set resources.{what}s.{name} of every container of the {}; an administrator can give a default with a LimitRange",
             silent.name
-        ),
+        )),
     })
 }
 
@@ -321,9 +335,9 @@ fn limit_faults(roles: &[Role<'_>], limits: &[LimitRange]) -> Vec<Finding> {
 fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> {
     let finding = |message: String, resource: &str| Finding {
         weight: Weight::Refused,
-        reason: "AdmissionRefused",
+        reason: Cause::AdmissionRefused,
         message,
-        advice: format!("change resources of the {}: {resource}", role.name),
+        advice: format!("change resources of the {}: {resource}", role.name).into(),
     };
     let mut found = Vec::new();
     for (name, most) in item.max.iter().flatten() {
@@ -399,11 +413,11 @@ fn lacking(
     if i64::try_from(all).is_ok_and(|all| all < wanted) {
         return Some(Finding {
             weight: Weight::Waits,
-            reason: "Unschedulable",
+            reason: Cause::Unschedulable,
             message: format!(
                 "Insufficient {noun}: requested {asked}, available {whole} even with nothing else running ({all} of {wanted} {roles} fit)"
             ),
-            advice: format!("ask for {} {roles} or fewer, or for less in each", all.max(1)),
+            advice: format!("ask for {} {roles} or fewer, or for less in each", all.max(1)).into(),
         });
     }
     let short = asked > free;
@@ -423,12 +437,13 @@ fn lacking(
     let missing = if short { difference(asked, free) } else { each };
     Some(Finding {
         weight: Weight::Waits,
-        reason: "Unschedulable",
+        reason: Cause::Unschedulable,
         message: format!("{message} Estimated wait time: {}", estimate(&name, missing, room, now)),
         advice: match placed {
             0 => format!("the job waits; or ask for less in each {}", role.name),
             _ => format!("the job waits; {placed} {roles} of this size could start now"),
-        },
+        }
+        .into(),
     })
 }
 
@@ -458,9 +473,10 @@ fn too_large(nodes: &[NodeRoom], role: &Role<'_>) -> Finding {
     };
     Finding {
         weight: Weight::Waits,
-        reason: "Unschedulable",
+        reason: Cause::Unschedulable,
         message,
-        advice: format!("use more and smaller {}, or ask an administrator for larger nodes", role.plural()),
+        advice: format!("use more and smaller {}, or ask an administrator for larger nodes", role.plural())
+            .into(),
     }
 }
 
@@ -642,7 +658,7 @@ mod tests {
             found[0].message,
             "Quota exceeded: 8 of requests.nvidia.com/gpu asked, 4 of 10 used, 6 left (quota gpus)"
         );
-        assert!(found[0].advice.starts_with("ask for at most 3 Workers of this size"), "{}", found[0].advice);
+        assert!(found[0].advice.text.starts_with("ask for at most 3 Workers of this size"), "{found:?}");
         assert_eq!(found[0].weight, Weight::Refused);
         assert_eq!(told(&job(3, "2", json!({})), &room), [""; 0]);
     }

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::advisories;
+use crate::circles;
 use crate::environment;
 use crate::generate;
+use crate::sources;
 use crate::steps::{self, Stop};
 
 /// Our crates, and which of them each may depend on, directly or not (ARCHITECTURE.md).
@@ -25,7 +27,16 @@ const MAY_REACH: &[(&str, &[&str])] = &[
     ("node", &["jsonpath", "semantics", "objects", "kubelet", "controller-runtime"]),
     (
         "cluster",
-        &["jsonpath", "semantics", "objects", "kubelet", "controller-runtime", "apiserver", "controllers", "node"],
+        &[
+            "jsonpath",
+            "semantics",
+            "objects",
+            "kubelet",
+            "controller-runtime",
+            "apiserver",
+            "controllers",
+            "node",
+        ],
     ),
     ("launch", &[]),
     ("xtask", &[]),
@@ -49,10 +60,17 @@ const IMPURE: &[&str] = &[
     "uuid",
 ];
 
+/// Crates whose modules must not import one another in a circle.
+const LAYERED: &[&str] = &["api", "plan", "operator", "cluster", "controller-runtime", "kubelet", "launch"];
+
+/// Crates that know no interface: the command line words what they advise (`plan::Action`).
+const WITHOUT_COMMANDS: &[&str] = &["plan", "jobs"];
+
 /// Checks formatting, lints, generated files, licences and sources, and the dependencies between crates.
 pub fn run() -> Result<(), Stop> {
     formatting()?;
     dependencies()?;
+    layers()?;
     dependencies_of_others()?;
     lints()?;
     generate::run(generate::Write::Compare)
@@ -62,6 +80,7 @@ pub fn run() -> Result<(), Stop> {
 pub fn quick() -> Result<(), Stop> {
     formatting()?;
     dependencies()?;
+    layers()?;
     dependencies_of_others()
 }
 
@@ -100,6 +119,41 @@ fn dependencies() -> Result<(), Stop> {
         }
     }
     Ok(())
+}
+
+/// Checks what `cargo tree` cannot see: imports within a crate, and commands in the texts of crates below the CLI.
+fn layers() -> Result<(), Stop> {
+    steps::step("No circles of imports, no commands below the command line");
+    for name in LAYERED {
+        if let Some(circle) = circles::circle(&sources::modules(name)?) {
+            return Err(Stop::plain(format!(
+                "crate {name}: these modules import one another in a circle: {} → {}",
+                circle.join(" → "),
+                circle.first().map_or("", String::as_str)
+            )));
+        }
+    }
+    for name in WITHOUT_COMMANDS {
+        for module in sources::modules(name)? {
+            if let Some(text) = module.strings.iter().find(|text| names_command(text)) {
+                return Err(Stop::new(
+                    format!("{}: a text names a command of odh: {text:?}", module.file),
+                    "return a plan::Action, and word it in crates/cli/src/advice.rs",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a text contains `odh` as a word, followed by another in lower case.
+fn names_command(text: &str) -> bool {
+    text.match_indices("odh ").any(|(at, found)| {
+        let before = text.get(..at).unwrap_or_default();
+        let after = text.get(at + found.len()..).unwrap_or_default();
+        !before.ends_with(|c: char| c.is_alphanumeric())
+            && after.starts_with(|c: char| c.is_ascii_lowercase())
+    })
 }
 
 fn reached_by(name: &str) -> Result<Vec<String>, Stop> {
@@ -144,4 +198,17 @@ fn licences(deny: &Path) -> Result<(), Stop> {
         "sources",
     ]))
     .map_err(|stop| Stop::new(stop.what, "see deny.toml; a new licence needs a decision, not a line"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_recognized_in_a_text() {
+        assert!(names_command("see it: odh training list"));
+        for text in ["odh-launch runs", "a method of training", "method odh: no", "odh {x}"] {
+            assert!(!names_command(text), "{text}");
+        }
+    }
 }

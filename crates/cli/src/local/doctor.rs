@@ -155,7 +155,9 @@ fn cgroups() -> Check {
 fn launch_agent() -> Check {
     match launch_program() {
         Ok(program) => check("launch agent", Verdict::Ok, program.display().to_string(), None),
-        Err(failure) => check("launch agent", Verdict::Missing, failure.message, failure.hint.as_deref()),
+        Err(failure) => {
+            check("launch agent", Verdict::Missing, &failure.message[..], failure.hint().as_deref())
+        }
     }
 }
 

@@ -86,8 +86,8 @@ fn clash(error: jobs::Error) -> Failure {
     let clash = error.class() == Class::Conflict;
     let mut failure = Failure::from(error);
     if clash {
-        failure.hint =
-            Some("run it with --replace to delete the old job first, or choose another name".to_owned());
+        failure.hints =
+            vec!["run it with --replace to delete the old job first, or choose another name".to_owned()];
     }
     failure
 }

@@ -55,7 +55,7 @@ pub fn run(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) 
                 code: failure.exit_code(),
                 reason: failure.reason.to_string(),
                 message: failure.message.clone(),
-                hint: failure.hint.clone(),
+                hint: failure.hint(),
             });
             Err(failure)
         }

@@ -107,7 +107,7 @@ pub fn start(home: &Home, up: &ClusterOptions) -> Result<Started, Failure> {
             Some(Message::Failed { code, reason, message, hint }) => {
                 let _ = child.wait();
                 return Err(Failure {
-                    hint,
+                    hints: hint.into_iter().collect(),
                     passed_on: Some(code),
                     ..Failure::new(Class::Error, &reason, message)
                 });

@@ -200,7 +200,23 @@ fn from_flags(create: &Create) -> Result<Draft, Failure> {
         ));
     }
     let request = request(flags, name.unwrap_or_default())?;
-    Ok(submit::check(jobs::build::build(&request)?)?)
+    Ok(submit::check(jobs::build::build(&request).map_err(by_flag)?)?)
+}
+
+/// Names the flags where the error names the fields of the request, which come from them.
+fn by_flag(error: Error) -> Error {
+    let Error::Invalid { mut faults } = error else { return error };
+    for fault in &mut faults {
+        match fault.path.as_str() {
+            "command" => {
+                fault.advice = Some("put it behind two dashes: -- python train.py --epochs 10".to_owned());
+            }
+            "env" => fault.advice = Some("write --env NAME=VALUE".to_owned()),
+            _ => {}
+        }
+        fault.path.insert_str(0, "--");
+    }
+    Error::Invalid { faults }
 }
 
 fn request(flags: &Flags, name: String) -> Result<Request, Failure> {

@@ -9,7 +9,7 @@ use crate::connect::connect;
 use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
 use crate::failure::Failure;
 use crate::shown::ago;
-use crate::{object, table};
+use crate::{advice, object, table};
 
 /// `odh training explain KIND NAME`
 pub async fn run(console: &Console, global: &Global, asked: &Explain) -> Result<u8, Failure> {
@@ -19,7 +19,7 @@ pub async fn run(console: &Console, global: &Global, asked: &Explain) -> Result<
     let found = jobs::explanation::explain_job(&connection.client, kind, &connection.namespace, name).await?;
     let text = match asked.output {
         Output::Name => format!("{}\n", found.cause.clone().unwrap_or_else(|| word(&found))),
-        Output::Table | Output::Wide => text(&found, name, Timestamp::now()),
+        Output::Table | Output::Wide => text(&found, Timestamp::now()),
         _ => object::text(&serde_json::to_value(&found).unwrap_or_default(), asked.output)?,
     };
     console.data(&text)?;
@@ -32,7 +32,7 @@ fn word(found: &Explanation) -> String {
 }
 
 /// The explanation for people. Pure.
-fn text(found: &Explanation, name: &str, now: Timestamp) -> String {
+fn text(found: &Explanation, now: Timestamp) -> String {
     let state = word(found);
     let style = match (state.as_str(), &found.cause) {
         ("Succeeded", None) => GOOD,
@@ -52,7 +52,7 @@ fn text(found: &Explanation, name: &str, now: Timestamp) -> String {
     let actor = serde_json::to_value(found.actor).ok();
     let actor = actor.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
     fields.push(("Who must act", actor.to_lowercase()));
-    fields.extend(found.advice.clone().map(|advice| ("What to do", advice.replace("NAME", name))));
+    fields.extend(found.advice.as_ref().map(|advice| ("What to do", advice::lines(advice))));
     fields.extend(found.link.clone().map(|link| ("Read more", link)));
     table::fields(&fields)
 }

@@ -42,9 +42,7 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
     let choice = choice(logs, which);
     let job = &logs.target.name;
     let kind: jobs::Kind = logs.target.kind.into();
-    let mut lines = jobs::logs::logs(&connection.client, kind, &connection.namespace, job, choice)
-        .await
-        .map_err(|error| named(error, job))?;
+    let mut lines = jobs::logs::logs(&connection.client, kind, &connection.namespace, job, choice).await?;
     let mut text = Text::new(logs, several);
     let mut any = false;
     let mut evidence = None;
@@ -62,7 +60,7 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
             other => {
                 // Flush the earlier lines first.
                 text.show(console)?;
-                match other.map_err(|error| named(error, job))? {
+                match other? {
                     Item::Waiting { pod, reason } => {
                         console.note(&format!("{pod} has not started: it waits for {reason}"));
                     }
@@ -119,13 +117,6 @@ fn choice(logs: &Logs, which: Which) -> Choice {
             context: logs.around.unwrap_or(0),
         },
     }
-}
-
-/// Replaces the placeholder `NAME` in hints by the job's name.
-fn named(error: jobs::Error, job: &str) -> Failure {
-    let mut failure = Failure::from(error);
-    failure.hint = failure.hint.map(|hint| hint.replace("NAME", job));
-    failure
 }
 
 /// A line, and whether it is evidence for the cause of the job's failure.

@@ -10,7 +10,7 @@ use crate::arguments::{Global, Preflight};
 use crate::connect::connect;
 use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
 use crate::failure::Failure;
-use crate::{object, table};
+use crate::{advice, object, table};
 
 /// The time limit; it is generous, because the caller only waits for this answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,7 +52,7 @@ pub async fn run(console: &Console, global: &Global, asked: &Preflight) -> Resul
 /// Prints what a job would wait for, as warnings.
 pub fn tell(console: &Console, found: &[Finding]) {
     for finding in found {
-        console.warn(&format!("{}; {}", finding.message, finding.advice));
+        console.warn(&format!("{}; {}", finding.message, advice::line(&finding.advice)));
     }
 }
 

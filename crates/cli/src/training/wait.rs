@@ -233,10 +233,7 @@ fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> Failure
         (None, None) => String::new(),
     };
     let message = format!("{word}/{name} failed{}: {said}{place}", ran_for(ended));
-    let more = format!("see it all: odh training describe {word} {name} -n {}", follow.namespace);
-    let hint = match &failure.suggestion {
-        Some(suggestion) => format!("{suggestion}\n      {more}"),
-        None => more,
-    };
-    Failure::new(Class::JobFailed, &failure.reason, message).with_hint(hint)
+    let mut shown = Failure::new(Class::JobFailed, &failure.reason, message);
+    shown.hints.extend(failure.suggestion.clone());
+    shown.with_hint(format!("see it all: odh training describe {word} {name} -n {}", follow.namespace))
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::resume::{Resume, split};
 use super::sieve::Sieve;
 use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Item, Source};
-use crate::{Attempt, Error, describe, explain};
+use crate::{Action, Advice, Attempt, Error, JobRef, describe, explain};
 
 /// The maximum length of a line, in bytes; longer lines are cut.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
@@ -163,7 +163,7 @@ impl Reader {
         let opening = source.openings.acquire().await;
         let opened = self.api().log_stream(&self.name, &self.parameters(from, follow)).await;
         drop(opening);
-        let stream = opened.map_err(|error| Stop::Failed(refusal(error, attempt)))?;
+        let stream = opened.map_err(|error| Stop::Failed(refusal(error, attempt, source.job_ref())))?;
         futures::pin_mut!(stream);
         let mut line = Vec::new();
         let mut lines = 0;
@@ -211,11 +211,11 @@ impl Reader {
     }
 }
 
-fn refusal(error: kube::Error, attempt: Attempt<'_>) -> Error {
+fn refusal(error: kube::Error, attempt: Attempt<'_>, job: JobRef) -> Error {
     match explain(error, attempt) {
         Error::NotFound { name, .. } => Error::NoPod {
             what: format!("pod {name} is gone"),
-            advice: "see what is left: odh training describe mpijob NAME".to_owned(),
+            advice: Advice::from("see what is left").with(Action::Describe(job)),
         },
         other => other,
     }

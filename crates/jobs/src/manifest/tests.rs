@@ -8,7 +8,7 @@ fn faults_of(text: &str) -> Vec<String> {
     match read(text.as_bytes(), "job.yaml") {
         Ok(documents) => documents.iter().flat_map(check_fields).map(|fault| fault.to_string()).collect(),
         Err(Error::Invalid { faults }) => faults.iter().map(ToString::to_string).collect(),
-        Err(error) => vec![format!("{error}"), error.hint().unwrap_or_default()],
+        Err(error) => vec![format!("{error}"), error.advice().map_or_else(String::new, |advice| advice.text)],
     }
 }
 

@@ -7,12 +7,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::action::{Action, JobRef};
+
 /// The URL of the published guide; a cause's link is this and the cause's word in lower case.
 const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guides/troubleshooting.md#");
 
 /// The texts about one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Advice {
+pub struct Texts {
     /// A heading of a few words.
     pub title: &'static str,
     /// What has happened, for somebody new to it.
@@ -90,9 +92,9 @@ macro_rules! causes {
             }
 
             /// The texts of this cause.
-            pub const fn advice(self) -> Advice {
+            pub const fn texts(self) -> Texts {
                 match self {
-                    $(Cause::$name => Advice { title: $title, meaning: $meaning, message: $message, suggestion: $suggestion },)*
+                    $(Cause::$name => Texts { title: $title, meaning: $meaning, message: $message, suggestion: $suggestion },)*
                 }
             }
         }
@@ -188,7 +190,7 @@ causes! {
         title: "A rank was killed",
         meaning: "A process of the job received signal 9. Nobody but the kernel (out of memory), the kubelet or an administrator sends it; the text alone cannot tell them apart.",
         message: "{who|A rank} on {host|a worker} was killed by signal 9",
-        suggestion: "See whether the worker's container was OOMKilled (odh training describe); if so, increase memory allocation or reduce batch size. Otherwise look for an eviction, a preemption or somebody's kill.",
+        suggestion: "See whether the worker's container was OOMKilled; if so, increase memory allocation or reduce batch size. Otherwise look for an eviction, a preemption or somebody's kill.",
     }
     OutOfMemory: User, Undecided, AfterStart {
         title: "A worker ran out of memory",
@@ -338,7 +340,7 @@ causes! {
         title: "A container crashes again and again",
         meaning: "A container ends soon after each start; the kubelet waits longer and longer before the next.",
         message: "A container of {host|a pod} crashes again and again",
-        suggestion: "Read the log of its last run: odh training logs --previous. In workers it is mostly sshd: missing host keys, or a port or directory that the user may not use.",
+        suggestion: "Read the log of its previous run. In workers it is mostly sshd: missing host keys, or a port or directory that the user may not use.",
     }
     MissingReference: User, Undecided, BeforeStart {
         title: "Something that the pod refers to does not exist",
@@ -356,7 +358,7 @@ causes! {
         title: "The cause is not known",
         meaning: "The job failed, and nothing that is known of it names a reason that can be relied on.",
         message: "The job failed; the cause is not known",
-        suggestion: "Read the last lines of the launcher's and the workers' logs, and the events of their pods (odh training describe).",
+        suggestion: "Read the last lines of the launcher's and the workers' logs, and the events of their pods.",
     }
 }
 
@@ -365,6 +367,17 @@ impl Cause {
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|cause| cause.word() == word)
+    }
+
+    /// Returns the actions that show more about this cause.
+    pub(crate) fn actions(self, job: JobRef) -> Vec<Action> {
+        match self {
+            Cause::RankKilled | Cause::Unknown => vec![Action::Describe(job)],
+            Cause::CrashLoop => {
+                vec![Action::Logs { job, workers: None, follow: false, previous: true }]
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Returns the link to its section of the troubleshooting guide.

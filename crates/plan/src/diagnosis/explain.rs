@@ -29,7 +29,7 @@ pub(crate) fn explain(
         Verdict::Found(candidate, confidence) => Some(found(candidate, *confidence, material, told, facts)),
         Verdict::Lonely(at, confidence) => {
             let evidence = at.iter().take(MAX_EVIDENCE).map(|at| quote(&material.lines[*at])).collect();
-            let message = Cause::WrongMpi.advice().message.to_owned();
+            let message = Cause::WrongMpi.texts().message.to_owned();
             Some(diagnosis(Cause::WrongMpi, *confidence, evidence, None, message, None))
         }
         Verdict::Ended(cause, message, confidence) => {
@@ -46,7 +46,7 @@ pub(crate) fn explain(
 /// The message for a finding in a successful run, with its line number.
 pub(crate) fn warning(finding: &Finding, line: &Line<'_>) -> String {
     let rule = finding.rule;
-    let message = fill(rule.says.unwrap_or(rule.cause.advice().message), &finding.values);
+    let message = fill(rule.says.unwrap_or(rule.cause.texts().message), &finding.values);
     format!("{} (line {})", escaped(&message), line.number)
 }
 
@@ -64,7 +64,7 @@ fn diagnosis(
         evidence,
         worker,
         message: escaped(&message),
-        suggestion: suggestion.unwrap_or(cause.advice().suggestion).to_owned(),
+        suggestion: suggestion.unwrap_or(cause.texts().suggestion).to_owned(),
         link: cause.link(),
     }
 }
@@ -103,7 +103,7 @@ fn found(
         .then(|| exception(material.lines))
         .flatten();
     let message =
-        fill(rule.says.unwrap_or(rule.cause.advice().message), &values) + &others(worker.as_ref(), &same);
+        fill(rule.says.unwrap_or(rule.cause.texts().message), &values) + &others(worker.as_ref(), &same);
     let mut message = with_clue(message, clue);
     if candidate.weak {
         message.push_str(WEAK);

@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-pub use cause::{Actor, Advice, Cause, Moment, Retry};
+pub use cause::{Actor, Cause, Moment, Retry, Texts};
 pub use collect::{Collector, Output};
 pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
 pub use guide::troubleshooting;

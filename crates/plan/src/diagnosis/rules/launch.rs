@@ -331,7 +331,7 @@ pub(super) const RULES: &[Rule] = &[
     .block(r"Daemon exit status: (?:132|134|135|136|139)\b")
     .details(&[r"Remote host: +(?P<host>\S+)", r"Daemon exit status: (?P<code>\d+)"])
     .says("MPI's daemon on {host|a worker} crashed when it was started (exit status {code|})")
-    .advice("Start it by hand on that worker (odh training exec, prted --version): a variable that it needs, such as HOME, may not be set there, or its libraries are another version's."),
+    .advice("Start it by hand on that worker (prted --version): a variable that it needs, such as HOME, may not be set there, or its libraries are another version's."),
     rule(
         "no-local-daemon",
         Cause::DaemonMissing,

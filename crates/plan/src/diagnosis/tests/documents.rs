@@ -18,9 +18,12 @@ fn compare(path: &str, text: &str) {
     assert!(stored == text, "{} is out of date: UPDATE=1 cargo test -p plan generated_", path.display());
 }
 
+const INTRODUCTION: &str = "When a job fails, its status, its events and `odh training describe` name one of these causes. For an output that \
+     you have saved, `odh training diagnose FILE` applies the same rules. Each section says what you see, what it means and what to do.";
+
 #[test]
 fn generated_troubleshooting_guide() {
-    let guide = troubleshooting();
+    let guide = troubleshooting(INTRODUCTION);
     for cause in Cause::ALL {
         let anchor = cause.link().split_once('#').unwrap().1.to_owned();
         assert!(guide.contains(&format!("\n## {}\n", cause.word())), "{cause:?}");
