@@ -58,6 +58,18 @@ pub struct Undecodable {
     is_short: bool,
 }
 
+impl From<String> for Undecodable {
+    fn from(why: String) -> Self {
+        Undecodable { why, is_short: false }
+    }
+}
+
+impl From<serde_json::Error> for Undecodable {
+    fn from(error: serde_json::Error) -> Self {
+        Undecodable { why: error.to_string(), is_short: error.is_eof() }
+    }
+}
+
 impl Undecodable {
     /// Returns Kubernetes' message where it is known.
     pub fn kubernetes(&self) -> String {
@@ -73,26 +85,24 @@ pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Decoded, Undecodable> 
     match encoding {
         Encoding::Json => json(bytes),
         Encoding::Yaml => yaml(bytes),
-        Encoding::Protobuf => super::protobuf::decode(bytes).map(|value| Decoded {
-            value,
-            duplicates: Vec::new(),
-            duplicate_key: None,
-        }),
+        Encoding::Protobuf => {
+            let value = super::protobuf::decode(bytes)?;
+            Ok(Decoded { value, duplicates: Vec::new(), duplicate_key: None })
+        }
     }
-    .map_err(|why| Undecodable { is_short: why.starts_with("EOF while parsing"), why })
 }
 
-fn json(bytes: &[u8]) -> Result<Decoded, String> {
+fn json(bytes: &[u8]) -> Result<Decoded, Undecodable> {
     let mut duplicates = Vec::new();
     let mut path = String::new();
     let mut decoder = serde_json::Deserializer::from_slice(bytes);
     let seed = Seed { duplicates: &mut duplicates, path: &mut path };
-    let value = seed.deserialize(&mut decoder).map_err(|error| error.to_string())?;
-    decoder.end().map_err(|error| error.to_string())?;
+    let value = seed.deserialize(&mut decoder)?;
+    decoder.end()?;
     Ok(Decoded { value, duplicates, duplicate_key: None })
 }
 
-fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
+fn yaml(bytes: &[u8]) -> Result<Decoded, Undecodable> {
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
     let (value, duplicate_key) = match serde_saphyr::from_str::<Value>(text) {
         Ok(value) => (value, None),
@@ -104,7 +114,7 @@ fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
                 let value = serde_saphyr::from_str_with_options(text, options);
                 (value.map_err(|error| error.to_string())?, Some(key))
             }
-            None => return Err(error.to_string()),
+            None => return Err(error.to_string().into()),
         },
     };
     Ok(Decoded { value, duplicates: Vec::new(), duplicate_key })
@@ -226,7 +236,7 @@ mod tests {
     #[test]
     fn depth_is_bounded() {
         let deep = "[".repeat(5000) + &"]".repeat(5000);
-        assert!(json(deep.as_bytes()).unwrap_err().contains("recursion"));
+        assert!(json(deep.as_bytes()).unwrap_err().why.contains("recursion"));
         assert!(yaml(deep.as_bytes()).is_err());
     }
 }

@@ -11,7 +11,7 @@ use super::body::Decoded;
 use super::call::Call;
 use super::query::FieldValidation;
 use super::reply::Shown;
-use super::status::{self, About, Refusal};
+use super::status::{self, About, DecodeError, Refusal};
 use super::{managed, rules, service_accounts, services, versions};
 use crate::store::{self, Key, Resource};
 
@@ -28,6 +28,28 @@ const GENERATED_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SERVERS: [&str; 5] =
     ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"];
 
+/// Why an object was not created.
+pub enum CreateError {
+    /// 409: another object has the name.
+    NameTaken(Refusal),
+    /// Any other error.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for CreateError {
+    fn from(refusal: Refusal) -> Self {
+        CreateError::Refused(refusal)
+    }
+}
+
+impl From<CreateError> for Refusal {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::NameTaken(refusal) | CreateError::Refused(refusal) => refusal,
+        }
+    }
+}
+
 /// Creates an object from a request's body.
 ///
 /// # Errors
@@ -40,14 +62,14 @@ pub async fn create(call: &Call<'_>, decoded: Decoded) -> Result<Shown, Refusal>
     warnings.into_iter().for_each(|warning| call.warn(warning));
     check_namespace_field(call, &mut value)?;
     admit_into_namespace(call)?;
-    complete(call, value).await
+    Ok(complete(call, value).await?)
 }
 
 /// Creates an object whose type and namespace have been checked.
 ///
 /// # Errors
 /// Same as [`create`].
-pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusal> {
+pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, CreateError> {
     let metadata = rules::metadata(&mut value)?;
     let version = metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default();
     // A resourceVersion that isn't a number counts as absent (`etcd3.store.Create`).
@@ -70,7 +92,7 @@ pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Refusa
     let Some(prefix) = generated_prefix(&value) else { return commit(call, value, is_versioned).await };
     for _ in 1..MAX_GENERATED_NAMES {
         match commit(call, named(value.clone(), &prefix), is_versioned).await {
-            Err(refusal) if refusal.reason == "AlreadyExists" => {}
+            Err(CreateError::NameTaken(_)) => {}
             result => return result,
         }
     }
@@ -90,7 +112,7 @@ fn name_of(value: &Value) -> String {
 }
 
 /// Validates and stores the object. Rejects one with a resourceVersion, but only after everything else.
-async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result<Shown, Refusal> {
+async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result<Shown, CreateError> {
     let kind = &call.entry.kind;
     if kind.is("", "LimitRange") && name_of(&value).is_empty() {
         // `registry/core/limitrange/strategy.go`.
@@ -101,14 +123,15 @@ async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result
     rules::prepare_create(kind, &mut value);
     let faults = rules::validate_create(kind, &value);
     if !faults.is_empty() {
-        return Err(rules::invalid_of(kind, &value, &name, &faults));
+        return Err(rules::invalid_of(kind, &value, &name, &faults).into());
     }
     rules::warnings(kind, &value, None).into_iter().for_each(|warning| call.warn(warning));
     escalation::check(call, None, &value)?;
     let held =
         admission::validate(&Attributes::of(call, Operation::Create, &name), Some(&value), None).await?;
     if is_versioned {
-        return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
+        let message = "resourceVersion should not be set on objects to be created";
+        return Err(Refusal::new(500, "", message).into());
     }
     let key = Key::new(call.action.namespace, &name);
     let is_generated = value["metadata"]["generateName"].as_str().is_some_and(|prefix| !prefix.is_empty());
@@ -116,7 +139,7 @@ async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result
     if call.query.dry_run {
         call.server.store.check(&call.entry.resource, &key, &value).map_err(status::unwritten)?;
         return match call.server.store.get(&call.entry.resource, &key) {
-            Some(_) => Err(taken(call, &name, is_generated)),
+            Some(_) => Err(CreateError::NameTaken(taken(call, &name, is_generated))),
             None => Ok(Shown::Draft(value)),
         };
     }
@@ -127,8 +150,8 @@ async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result
             held.settle(call).await;
             Ok(Shown::Stored(record))
         }
-        Err(store::Error::Exists) => Err(taken(call, &name, is_generated)),
-        Err(error) => Err(status::unwritten(error)),
+        Err(store::Error::Exists) => Err(CreateError::NameTaken(taken(call, &name, is_generated))),
+        Err(error) => Err(status::unwritten(error).into()),
     }
 }
 
@@ -160,8 +183,13 @@ fn taken(call: &Call<'_>, name: &str, is_generated: bool) -> Refusal {
 /// The start of the error for a body whose type cannot be read.
 pub const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
 
-/// The start of the error for a body without a kind.
-const NO_KIND: &str = "Object 'Kind' is missing";
+/// Why the type of a body cannot be read.
+pub struct TypeFault {
+    /// The reason.
+    pub text: String,
+    /// Whether the kind is missing.
+    lacks_kind: bool,
+}
 
 /// 400 for a body whose type cannot be read (`handlers/rest.go`, `transformDecodeError`).
 pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
@@ -186,21 +214,20 @@ pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
 /// # Errors
 /// 400.
 pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result<(), Refusal> {
-    let Some(why) = type_fault(call, value, bytes) else { return Ok(()) };
+    let Some(fault) = type_fault(call, value, bytes) else { return Ok(()) };
     // Upstream's lenient decoder has read the version by then; its strict one hasn't.
-    if why.starts_with(NO_KIND) && call.query.field_validation == FieldValidation::Ignore {
+    if fault.lacks_kind && call.query.field_validation == FieldValidation::Ignore {
         let (kind, version) = (&call.entry.kind.kind, &call.entry.kind.version);
         let given = value["apiVersion"].as_str().filter(|version| !version.is_empty()).unwrap_or(version);
         let version = given.rsplit('/').next().unwrap_or_default();
-        return Err(status::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
-        )));
+        return Err(DecodeError::of(kind, version, kind, fault.text).into());
     }
-    Err(unrecognized(call, &why, bytes))
+    Err(unrecognized(call, &fault.text, bytes))
 }
 
 /// Returns why a body's type cannot be read, or `None` if it can.
-pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<String> {
+pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<TypeFault> {
+    let fault = |text: String| Some(TypeFault { text, lacks_kind: false });
     if value.is_null() {
         return None;
     }
@@ -209,7 +236,7 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<String
             "{UNREADABLE}json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
             rules::json_kind(value)
         );
-        return Some(why);
+        return fault(why);
     }
     for field in ["apiVersion", "kind"] {
         if !value[field].is_null() && !value[field].is_string() {
@@ -217,15 +244,16 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<String
                 "{UNREADABLE}json: cannot unmarshal {} into Go struct field .{field} of type string",
                 rules::json_kind(&value[field])
             );
-            return Some(why);
+            return fault(why);
         }
     }
     let version = value["apiVersion"].as_str().unwrap_or_default();
     if version.matches('/').count() > 1 {
-        return Some(format!("unexpected GroupVersion string: {version}"));
+        return fault(format!("unexpected GroupVersion string: {version}"));
     }
     if !call.entry.kind.is_builtin() && value["kind"].as_str().unwrap_or_default().is_empty() {
-        return Some(format!("{NO_KIND} in '{}'", String::from_utf8_lossy(bytes)));
+        let text = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes));
+        return Some(TypeFault { text, lacks_kind: true });
     }
     None
 }
@@ -234,10 +262,10 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<String
 ///
 /// # Errors
 /// 400.
-pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
+pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), DecodeError> {
     let kind = &call.entry.kind;
     let object = value.as_object_mut().ok_or_else(|| {
-        status::bad_request(format!(
+        DecodeError::plain(format!(
             "the object provided is unrecognized (must be of type {}): it is no object",
             kind.kind
         ))
@@ -245,10 +273,8 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
     check_registered(kind, object)?;
     if !kind.is_builtin() && object.get("apiVersion").is_some_and(Value::is_null) {
         let given = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-        return Err(status::bad_request(format!(
-            "{given} in version \"\" cannot be handled as a {}: .apiVersion accessor error: <nil> is of the type <nil>, expected string",
-            kind.kind
-        )));
+        let why = ".apiVersion accessor error: <nil> is of the type <nil>, expected string";
+        return Err(DecodeError::of(given, "", &kind.kind, why));
     }
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if !kind.is_builtin() && version != kind.api_version() {
@@ -258,7 +284,7 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
             "the API version in the data ({version}) does not match the expected API version ({})",
             kind.api_version()
         );
-        return Err(status::bad_request(message));
+        return Err(DecodeError::plain(message));
     }
     let given = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     if !kind.is_builtin() && !given.is_empty() && given != kind.kind {
@@ -275,7 +301,7 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
                 let message = format!(
                     "the {words} in the data ({given}) does not match the expected {words} ({wanted})"
                 );
-                return Err(status::bad_request(message));
+                return Err(DecodeError::plain(message));
             }
             _ => {}
         }
@@ -284,7 +310,7 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
 }
 
 /// Rejects a kind or version that isn't registered in Kubernetes, in the body of a built-in kind.
-fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>) -> Result<(), Refusal> {
+fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>) -> Result<(), DecodeError> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (own, name) = (kind.api_version(), kind.kind.as_str());
     let (given_version, given) = (text("apiVersion").unwrap_or(&own), text("kind").unwrap_or(name));
@@ -297,21 +323,21 @@ fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>)
         // `Status` exists in every version. It is decoded as one before its conversion to this kind fails.
         let found = object.get("status").filter(|status| !status.is_string() && !status.is_null());
         if let Some(found) = found.map(rules::json_kind) {
-            return Err(status::bad_request(format!(
-                "Status in version {version:?} cannot be handled as a {name}: json: cannot unmarshal {found} into Go struct field Status.status of type string"
-            )));
+            let why =
+                format!("json: cannot unmarshal {found} into Go struct field Status.status of type string");
+            return Err(DecodeError::of(given, version, name, why));
         }
         let package = match kind.group.split('.').next().unwrap_or_default() {
             "" | "events" => "core",
             first => first,
         };
-        return Err(status::bad_request(format!(
-            "Status in version {version:?} cannot be handled as a {name}: converting (v1.Status) to ({package}.{name}): unknown conversion"
-        )));
+        let why = format!("converting (v1.Status) to ({package}.{name}): unknown conversion");
+        return Err(DecodeError::of(given, version, name, why));
     }
-    Err(status::bad_request(format!(
-        "{given} in version {version:?} cannot be handled as a {name}: no kind {given:?} is registered for version {given_version:?} in scheme \"pkg/runtime/scheme.go:111\""
-    )))
+    let why = format!(
+        "no kind {given:?} is registered for version {given_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+    );
+    Err(DecodeError::of(given, version, name, why))
 }
 
 /// Rejects a body with another namespace than the path's, and fills in a missing one.

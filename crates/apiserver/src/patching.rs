@@ -10,11 +10,12 @@ use serde_json::Value;
 use super::auth::authority;
 use super::body::{self, Decoded};
 use super::call::Call;
+use super::create::{self, CreateError};
 use super::negotiate::{self, Encoding, PatchType};
 use super::query::FieldValidation;
 use super::reply::Shown;
 use super::status::{self, Refusal};
-use super::{create, rules, update};
+use super::{rules, update};
 
 /// The start of the error for a configuration with a duplicate key.
 const REPEATED: &str = "error strict decoding YAML: error converting YAML to JSON: yaml";
@@ -55,7 +56,7 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
                     Value::Number(number) if !number.is_f64() => "cannot convert int64 to string",
                     _ => "unrecognized type: string",
                 };
-                return Err(undecodable(&patched, &status::bad_request(found)));
+                return Err(undecodable(&patched, found));
             }
             let kind = &call.entry.kind;
             (next["apiVersion"], next["kind"]) = (kind.api_version().into(), kind.kind.as_str().into());
@@ -63,7 +64,7 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
             check_patched_type(call, &next)?;
         }
         if call.entry.kind.is_builtin() {
-            create::check_type(call, &mut next).map_err(|why| undecodable(&patched, &why))?;
+            create::check_type(call, &mut next).map_err(|error| undecodable(&patched, &error.why))?;
         }
         let validation = call.query.field_validation;
         let dropped = match patch_type {
@@ -72,7 +73,7 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
             }
             _ => rules::drop_unknown(&call.entry.kind, &mut next, &patch.duplicates, validation),
         };
-        let warnings = dropped.map_err(|why| undecodable(&patched, &why))?;
+        let warnings = dropped.map_err(|error| undecodable(&patched, &error.why))?;
         warnings.into_iter().for_each(|warning| call.warn(warning));
         create::check_namespace_field(call, &mut next)?;
         check_name(call, &next)?;
@@ -110,7 +111,8 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
             rules::metadata(&mut value)?.remove("resourceVersion");
         }
         match create::complete(call, value).await {
-            Err(refusal) if refusal.reason == "AlreadyExists" => {}
+            // Another request has created it meanwhile.
+            Err(CreateError::NameTaken(_)) => {}
             result => return Ok((result?, true)),
         }
     }
@@ -160,8 +162,8 @@ pub fn repeated_key(call: &Call<'_>, key: &Option<String>, where_: &str) -> Resu
 
 /// Rejects the result of a JSON or merge patch whose type is missing or cannot be read.
 fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
-    if let Some(why) = create::type_fault(call, next, next.to_string().as_bytes()) {
-        return Err(undecodable(next, &status::bad_request(why)));
+    if let Some(fault) = create::type_fault(call, next, next.to_string().as_bytes()) {
+        return Err(undecodable(next, &fault.text));
     }
     let is_missing = next["apiVersion"].as_str().is_none_or(str::is_empty);
     if !is_missing {
@@ -170,12 +172,12 @@ fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
     if !call.entry.kind.is_builtin() {
         let is_null = next.get("apiVersion").is_some_and(Value::is_null);
         if !is_null {
-            rules::check_metadata(&call.entry.kind, next).map_err(|why| undecodable(next, &why))?;
+            rules::check_metadata(&call.entry.kind, next).map_err(|error| undecodable(next, &error.why))?;
             check_name(call, next)?;
         }
         return Err(if is_null {
             let text = ".apiVersion accessor error: <nil> is of the type <nil>, expected string";
-            undecodable(next, &status::bad_request(text))
+            undecodable(next, text)
         } else {
             status::internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
         });
@@ -189,7 +191,7 @@ fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
         let text = format!(
             "no kind {given:?} is registered for the internal version of group {group:?} in scheme \"pkg/runtime/scheme.go:111\""
         );
-        return Err(undecodable(next, &status::bad_request(text)));
+        return Err(undecodable(next, &text));
     }
     // Without a version, upstream decodes it as the internal type, which has none of these fields.
     let fields = next.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
@@ -198,7 +200,7 @@ fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
     match call.query.field_validation {
         FieldValidation::Strict => {
             let text = format!("strict decoding error: {}", texts.join(", "));
-            return Err(undecodable(next, &status::bad_request(text)));
+            return Err(undecodable(next, &text));
         }
         FieldValidation::Warn => texts.into_iter().for_each(|text| call.warn(text)),
         FieldValidation::Ignore => {}
@@ -214,10 +216,8 @@ fn nameless(call: &Call<'_>) -> Refusal {
 }
 
 /// 422 for a patch whose result isn't an object of the kind (`handlers/patch.go`, `applyJSPatch`).
-fn undecodable(patched: &Value, why: &Refusal) -> Refusal {
-    let text = why.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
-    let text = text.map_or(why.message.as_str(), |(_, text)| text);
-    let detail = format!("Invalid value: {:?}: {text}", patched.to_string());
+fn undecodable(patched: &Value, why: &str) -> Refusal {
+    let detail = format!("Invalid value: {:?}: {why}", patched.to_string());
     let about = status::About { group: "", resource: "", name: "" };
     status::invalid(about, &[("FieldValueInvalid".into(), detail, "patch".into())])
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::call::Call;
 use super::negotiate::PatchType;
 use super::query::{FieldValidation, Query};
-use super::status::{self, About, Refusal};
+use super::status::{self, About, DecodeError, Refusal};
 use objects::patch::{self, apply};
 use objects::{self, FieldSelector, IncludeObject, LabelSelector, SelectorError};
 pub use objects::{
@@ -39,9 +39,7 @@ pub fn delete_options(options: &Value) -> Result<Value, Refusal> {
     let mut holder = json!({"deleteOptions": options});
     objects::decode(&kind, &mut holder).map_err(|error| {
         let why = error.to_string().replace("DeleteOptions.deleteOptions.", "DeleteOptions.");
-        status::bad_request(format!(
-            "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: {why}"
-        ))
+        DecodeError::of("DeleteOptions", "v1", "DeleteOptions", why)
     })?;
     Ok(holder["deleteOptions"].take())
 }
@@ -88,7 +86,7 @@ pub fn drop_unknown(
     value: &mut Value,
     duplicates: &[String],
     validation: FieldValidation,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<String>, DecodeError> {
     if !kind.is_builtin() {
         let metadata = check_metadata(kind, value)?;
         if !metadata.is_null() {
@@ -103,10 +101,8 @@ pub fn drop_unknown(
         *value = whole;
         coerced.map_err(|why| strange(value, kind, &why))?;
     }
-    let unknown = objects::decode(kind, value).map_err(|error| {
-        let (version, kind) = (&kind.version, &kind.kind);
-        status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
-    })?;
+    let unknown = objects::decode(kind, value)
+        .map_err(|error| DecodeError::of(&kind.kind, &kind.version, &kind.kind, error))?;
     // A custom kind's unknown fields are known only after the body has been read, so they come last.
     tell_unknown(kind, &unknown, duplicates, kind.is_builtin(), validation)
 }
@@ -120,8 +116,8 @@ pub fn convert_patched(
     value: &mut Value,
     duplicates: &[String],
     validation: FieldValidation,
-) -> Result<Vec<String>, Refusal> {
-    let unknown = objects::convert(kind, value).map_err(status::bad_request)?;
+) -> Result<Vec<String>, DecodeError> {
+    let unknown = objects::convert(kind, value).map_err(DecodeError::plain)?;
     tell_unknown(kind, &unknown, duplicates, false, validation)
 }
 
@@ -132,7 +128,7 @@ fn tell_unknown(
     duplicates: &[String],
     unknown_first: bool,
     validation: FieldValidation,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<String>, DecodeError> {
     let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
     let repeated = duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
     let texts: Vec<String> =
@@ -142,11 +138,8 @@ fn tell_unknown(
         FieldValidation::Warn => Ok(texts),
         FieldValidation::Strict if texts.is_empty() => Ok(texts),
         FieldValidation::Strict => {
-            let (version, kind) = (&kind.version, &kind.kind);
-            let texts = texts.join(", ");
-            Err(status::bad_request(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {texts}"
-            )))
+            let why = format!("strict decoding error: {}", texts.join(", "));
+            Err(DecodeError::of(&kind.kind, &kind.version, &kind.kind, why))
         }
     }
 }
@@ -155,7 +148,7 @@ fn tell_unknown(
 ///
 /// # Errors
 /// 400.
-pub fn check_metadata(kind: &Kind, value: &Value) -> Result<Value, Refusal> {
+pub fn check_metadata(kind: &Kind, value: &Value) -> Result<Value, DecodeError> {
     let mut metadata = value["metadata"].clone();
     objects::decode_metadata(&mut metadata).map_err(|why| strange(value, kind, &why))?;
     Ok(metadata)
@@ -192,11 +185,10 @@ pub fn fill_in(kind: &Kind, value: &mut Value) {
 }
 
 /// 400 for a body that cannot be read. A custom object's body may claim another kind.
-fn strange(value: &Value, kind: &Kind, why: &str) -> Refusal {
+fn strange(value: &Value, kind: &Kind, why: &str) -> DecodeError {
     let given = value["kind"].as_str().unwrap_or(&kind.kind);
     let version = value["apiVersion"].as_str().and_then(|version| version.rsplit('/').next());
-    let (version, kind) = (version.unwrap_or(&kind.version), &kind.kind);
-    status::bad_request(format!("{given} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+    DecodeError::of(given, version.unwrap_or(&kind.version), &kind.kind, why)
 }
 
 /// Sets defaults. A custom object that claims another kind or an unknown version gets none.

@@ -60,6 +60,35 @@ impl About<'_> {
     }
 }
 
+/// Why a body cannot be decoded as an object of its kind: 400.
+#[derive(Debug, thiserror::Error)]
+#[error("{context}{why}")]
+pub struct DecodeError {
+    /// The start of the message that says which object cannot be decoded; empty if the reason says it itself.
+    context: String,
+    /// What is wrong with the body.
+    pub why: String,
+}
+
+impl DecodeError {
+    /// Creates an error whose message is the reason alone.
+    pub fn plain(why: impl Into<String>) -> Self {
+        Self { context: String::new(), why: why.into() }
+    }
+
+    /// Creates an error about an object that claims the kind `given` (`handlers/rest.go`, `transformDecodeError`).
+    pub fn of(given: &str, version: &str, kind: &str, why: impl std::fmt::Display) -> Self {
+        let context = format!("{given} in version {version:?} cannot be handled as a {kind}: ");
+        Self { context, why: why.to_string() }
+    }
+}
+
+impl From<DecodeError> for Refusal {
+    fn from(error: DecodeError) -> Self {
+        bad_request(error.to_string())
+    }
+}
+
 impl Refusal {
     /// Creates an error without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {

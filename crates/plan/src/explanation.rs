@@ -17,7 +17,9 @@ use serde::Serialize;
 use crate::action::{Action, Advice, JobRef};
 use crate::capacity::reports_too_few_gpus;
 use crate::conditions::condition;
-use crate::diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
+use crate::diagnosis::{
+    Actor, Cause, Diagnosis, Ending, Facts, GPU_COUNTS, Gpus, Output, PodFacts, diagnose,
+};
 use crate::kept::Pod;
 use crate::observed::{Seen, condition_since, is_running, started_at, worker_index};
 
@@ -491,7 +493,7 @@ pub fn wants_gpus_counted(seen: &Seen) -> bool {
 
 /// Whether a message contains GPU counts.
 pub(crate) fn has_numbers(message: &str) -> bool {
-    message.contains("Insufficient GPUs: ")
+    message.contains(GPU_COUNTS)
 }
 
 /// What keeps a job's pods from starting, by their statuses and by the job's events; `None` for a job that starts

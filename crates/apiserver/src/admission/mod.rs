@@ -246,9 +246,9 @@ fn settle(at: &Attributes<'_>, object: &mut Value) -> Result<(), Refusal> {
         return Ok(());
     }
     let kind = at.kind();
-    create::check_type(at.call, object).map_err(|refusal| status::internal(refusal.message))?;
+    create::check_type(at.call, object).map_err(status::internal)?;
     rules::drop_unknown(kind, object, &[], super::query::FieldValidation::Ignore)
-        .map_err(|refusal| status::internal(refusal.message))?;
+        .map_err(status::internal)?;
     rules::default(kind, object);
     Ok(())
 }

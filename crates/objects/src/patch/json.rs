@@ -245,7 +245,7 @@ fn test(object: &mut Value, path: &str, wanted: &Value) -> Result<(), PatchError
     if found == wanted {
         return Ok(());
     }
-    Err(misfit(format!("testing value {path} failed")))
+    Err(PatchError::TestFailed(format!("testing value {path} failed")))
 }
 
 #[cfg(test)]

@@ -28,6 +28,9 @@ pub enum PatchError {
     /// The patch does not fit the object; says where.
     #[error("the server rejected our request due to an error in our request")]
     Inapplicable(String),
+    /// A `test` operation of a JSON patch failed; says which.
+    #[error("the server rejected our request due to an error in our request")]
+    TestFailed(String),
     /// The patch is too large, or makes the object too large.
     #[error("{0}")]
     TooLarge(String),
@@ -44,7 +47,7 @@ impl PatchError {
         match self {
             PatchError::Malformed(_) => 400,
             PatchError::Untyped(_) | PatchError::Confused(_) => 500,
-            PatchError::Inapplicable(_) => 422,
+            PatchError::Inapplicable(_) | PatchError::TestFailed(_) => 422,
             PatchError::TooLarge(_) => 413,
             PatchError::Unsupported => 415,
         }
@@ -55,7 +58,7 @@ impl PatchError {
         match self {
             PatchError::Malformed(_) => "BadRequest",
             PatchError::Untyped(_) | PatchError::Confused(_) => "",
-            PatchError::Inapplicable(_) => "Invalid",
+            PatchError::Inapplicable(_) | PatchError::TestFailed(_) => "Invalid",
             PatchError::TooLarge(_) => "RequestEntityTooLarge",
             PatchError::Unsupported => "UnsupportedMediaType",
         }

@@ -7,6 +7,9 @@ use crate::kept::{ContainerStatus, Pod, PodStatus};
 /// The maximum number of events per object.
 const MAX_EVENTS: usize = 50;
 
+/// The start of a message with the numbers of GPUs. A job's status keeps them only in its message.
+pub(crate) const GPU_COUNTS: &str = "Insufficient GPUs: ";
+
 /// Facts beside the output; all of them are optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -169,7 +172,7 @@ pub(crate) fn lines(facts: &Facts) -> Vec<String> {
     let short_of_gpus =
         lines.iter().any(|line| line.contains("nodes are available") && semantics::names_gpu(line));
     if let Some(gpus) = facts.gpus.filter(|gpus| short_of_gpus && gpus.requested > gpus.available) {
-        lines.push(format!("Insufficient GPUs: requested {}, available {}", gpus.requested, gpus.available));
+        lines.push(format!("{GPU_COUNTS}requested {}, available {}", gpus.requested, gpus.available));
     }
     lines
 }

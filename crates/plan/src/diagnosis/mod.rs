@@ -28,6 +28,7 @@ use serde::Serialize;
 
 pub use cause::{Actor, Cause, Moment, Retry, Texts};
 pub use collect::{Collector, Output};
+pub(crate) use facts::GPU_COUNTS;
 pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
 pub use guide::troubleshooting;
 pub(crate) use judge::STALL_SECONDS;

@@ -95,6 +95,8 @@ struct Broken {
     policy: Arc<Policy>,
     binding: Option<Arc<Binding>>,
     why: String,
+    /// Whether its parameters cannot be found, so that no expression was evaluated.
+    is_misconfigured: bool,
 }
 
 /// Returns the policies to evaluate for a write, and those that cannot be evaluated.
@@ -111,7 +113,7 @@ fn due(
             Ok(kind) => kind,
             Err(why) => {
                 let why = format!("failed to configure policy: {why}");
-                broken.push(Broken { policy, binding: None, why });
+                broken.push(Broken { policy, binding: None, why, is_misconfigured: true });
                 continue;
             }
         };
@@ -130,7 +132,8 @@ fn due(
                 })),
                 Err(why) => {
                     let why = format!("failed to configure binding: {why}");
-                    broken.push(Broken { policy: policy.clone(), binding: Some(binding), why });
+                    let (policy, binding) = (policy.clone(), Some(binding));
+                    broken.push(Broken { policy, binding, why, is_misconfigured: true });
                 }
             }
         }

@@ -53,6 +53,7 @@ pub fn round(
             policy: due.policy.clone(),
             binding: Some(due.binding.clone()),
             why,
+            is_misconfigured: false,
         }));
     }
     broken.retain(|broken| !broken.policy.ignores_failure);
@@ -87,9 +88,7 @@ fn mutate(
                 match patch::json(&asked, &operations) {
                     Ok(next) => Ok(next),
                     // If a `test` operation fails, the patch has no effect, which isn't an error.
-                    Err(PatchError::Inapplicable(why)) if why.starts_with("testing value") => {
-                        Ok(asked.clone())
-                    }
+                    Err(PatchError::TestFailed(_)) => Ok(asked.clone()),
                     Err(PatchError::Inapplicable(why)) => Err(format!("JSON Patch: {why}")),
                     Err(other) => Err(format!("JSON Patch: {other}")),
                 }
@@ -115,7 +114,7 @@ fn refusal(at: &Attributes<'_>, object: &Value, broken: &[Broken]) -> Refusal {
         if place == 0 {
             refusal.message.clone_from(&message);
             // A misconfigured policy keeps the reason Forbidden.
-            if !broken.why.starts_with("failed to configure") {
+            if !broken.is_misconfigured {
                 refusal.reason = "Invalid".into();
             }
         }

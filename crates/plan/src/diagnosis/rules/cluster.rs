@@ -2,6 +2,7 @@
 //! `kubectl get events`.
 
 use super::super::cause::Cause;
+use super::super::facts::GPU_COUNTS;
 use super::weight::{EXIT, REASON, ROOT, STATUS, SYMPTOM};
 use super::{Rule, Speaker, rule};
 
@@ -249,7 +250,7 @@ pub(super) const RULES: &[Rule] = &[
         "gpus-insufficient",
         Cause::Unschedulable,
         ROOT + 1,
-        "Insufficient GPUs: ",
+        GPU_COUNTS,
         r"(?P<reason>Insufficient GPUs: requested \d+, available \d+)",
         "job train: Insufficient GPUs: requested 32, available 24",
     )
