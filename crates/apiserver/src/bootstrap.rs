@@ -7,7 +7,6 @@ use futures::future::try_join_all;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::rules;
 use crate::store::{self, Key, Resource, Store};
 use objects::access::index::Kind;
 use objects::access::{GROUP, defaults};
@@ -17,7 +16,7 @@ use objects::access::{GROUP, defaults};
 /// # Errors
 /// If the store cannot persist a write.
 pub async fn roles(store: &Store) -> Result<(), store::Error> {
-    let now = rules::timestamp(Timestamp::now());
+    let now = objects::timestamp(Timestamp::now());
     // Concurrently, so that a store on disk commits them together.
     try_join_all(defaults::objects().into_iter().map(|(kind, object)| keep(store, kind, object, &now)))
         .await?;

@@ -7,13 +7,13 @@ use http::header::USER_AGENT;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::ApiServer;
 use super::auth::UserInfo;
 use super::catalog::Entry;
 use super::negotiate::{self, Form, PatchType};
 use super::query::Query;
 use super::route::Action;
 use super::status::About;
-use super::{ApiServer, rules};
 use crate::store::Key;
 
 /// The maximum number of warnings in a response; further ones are dropped.
@@ -80,7 +80,7 @@ impl Call<'_> {
 
     /// Returns the request's time as Kubernetes formats it.
     pub fn timestamp(&self) -> Value {
-        Value::String(rules::timestamp(self.now))
+        Value::String(objects::timestamp(self.now))
     }
 
     /// Calls `show` with the key and value of each audit annotation.

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::rules::Kind;
 use crate::store::Resource;
+use objects::Kind;
 
 /// One served version of one kind.
 #[derive(Debug, Clone)]

@@ -11,8 +11,8 @@ use super::body::Decoded;
 use super::call::Call;
 use super::query::FieldValidation;
 use super::reply::Shown;
-use super::status::{self, About, DecodeError, Refusal};
-use super::{managed, rules, service_accounts, services, versions};
+use super::status::{self, About, BodyError, Refusal};
+use super::{decoding, managed, service_accounts, services, versions};
 use crate::store::{self, Key, Resource};
 
 /// The number of names to try for `generateName` (KEP-4420).
@@ -58,7 +58,8 @@ pub async fn create(call: &Call<'_>, decoded: Decoded) -> Result<Shown, Refusal>
     let kind = &call.entry.kind;
     let mut value = decoded.value;
     check_type(call, &mut value)?;
-    let warnings = rules::drop_unknown(kind, &mut value, &decoded.duplicates, call.query.field_validation)?;
+    let warnings =
+        decoding::drop_unknown(kind, &mut value, &decoded.duplicates, call.query.field_validation)?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
     check_namespace_field(call, &mut value)?;
     admit_into_namespace(call)?;
@@ -70,7 +71,7 @@ pub async fn create(call: &Call<'_>, decoded: Decoded) -> Result<Shown, Refusal>
 /// # Errors
 /// Same as [`create`].
 pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, CreateError> {
-    let metadata = rules::metadata(&mut value)?;
+    let metadata = decoding::metadata(&mut value)?;
     let version = metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default();
     // A resourceVersion that isn't a number counts as absent (`etcd3.store.Create`).
     let is_versioned = version.parse::<u64>().is_ok_and(|version| version != 0) && !call.query.dry_run;
@@ -83,10 +84,10 @@ pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Create
     for field in ["uid", "creationTimestamp"] {
         metadata.remove(field);
     }
-    rules::default(&call.entry.kind, &mut value);
+    decoding::default(&call.entry.kind, &mut value);
     managed::track_create(call, &mut value);
     admit(call, &mut value).await?;
-    let metadata = rules::metadata(&mut value)?;
+    let metadata = decoding::metadata(&mut value)?;
     metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".into(), call.timestamp());
     let Some(prefix) = generated_prefix(&value) else { return commit(call, value, is_versioned).await };
@@ -120,12 +121,12 @@ async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result
     }
     let name = name_of(&value);
     let promise = services::allocate(call, &mut value, None)?;
-    rules::prepare_create(kind, &mut value);
-    let faults = rules::validate_create(kind, &value);
+    objects::prepare_create(kind, &mut value);
+    let faults = objects::validate_create(kind, &value);
     if !faults.is_empty() {
-        return Err(rules::invalid_of(kind, &value, &name, &faults).into());
+        return Err(status::invalid_as_claimed(kind, &value, &name, &faults).into());
     }
-    rules::warnings(kind, &value, None).into_iter().for_each(|warning| call.warn(warning));
+    objects::warnings(kind, &value, None).into_iter().for_each(|warning| call.warn(warning));
     escalation::check(call, None, &value)?;
     let held =
         admission::validate(&Attributes::of(call, Operation::Create, &name), Some(&value), None).await?;
@@ -191,7 +192,7 @@ pub struct TypeFault {
     lacks_kind: bool,
 }
 
-/// 400 for a body whose type cannot be read (`handlers/rest.go`, `transformDecodeError`).
+/// 400 for a body whose type cannot be read (`handlers/rest.go`, `transformBodyError`).
 pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
     const SHOWN: usize = 30;
     let text = |bytes: &[u8]| match bytes.first() {
@@ -220,7 +221,7 @@ pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result
         let (kind, version) = (&call.entry.kind.kind, &call.entry.kind.version);
         let given = value["apiVersion"].as_str().filter(|version| !version.is_empty()).unwrap_or(version);
         let version = given.rsplit('/').next().unwrap_or_default();
-        return Err(DecodeError::of(kind, version, kind, fault.text).into());
+        return Err(BodyError::of(kind, version, kind, fault.text).into());
     }
     Err(unrecognized(call, &fault.text, bytes))
 }
@@ -234,7 +235,7 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<TypeFa
     if !value.is_object() {
         let why = format!(
             "{UNREADABLE}json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            rules::json_kind(value)
+            objects::json_kind(value)
         );
         return fault(why);
     }
@@ -242,7 +243,7 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<TypeFa
         if !value[field].is_null() && !value[field].is_string() {
             let why = format!(
                 "{UNREADABLE}json: cannot unmarshal {} into Go struct field .{field} of type string",
-                rules::json_kind(&value[field])
+                objects::json_kind(&value[field])
             );
             return fault(why);
         }
@@ -262,10 +263,10 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<TypeFa
 ///
 /// # Errors
 /// 400.
-pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), DecodeError> {
+pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), BodyError> {
     let kind = &call.entry.kind;
     let object = value.as_object_mut().ok_or_else(|| {
-        DecodeError::plain(format!(
+        BodyError::plain(format!(
             "the object provided is unrecognized (must be of type {}): it is no object",
             kind.kind
         ))
@@ -274,17 +275,17 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), DecodeError>
     if !kind.is_builtin() && object.get("apiVersion").is_some_and(Value::is_null) {
         let given = object.get("kind").and_then(Value::as_str).unwrap_or_default();
         let why = ".apiVersion accessor error: <nil> is of the type <nil>, expected string";
-        return Err(DecodeError::of(given, "", &kind.kind, why));
+        return Err(BodyError::of(given, "", &kind.kind, why));
     }
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     if !kind.is_builtin() && version != kind.api_version() {
         // The metadata must be readable before the version is compared (`unstructuredSchemaCoercer.apply`).
-        rules::check_metadata(kind, value)?;
+        decoding::check_metadata(kind, value)?;
         let message = format!(
             "the API version in the data ({version}) does not match the expected API version ({})",
             kind.api_version()
         );
-        return Err(DecodeError::plain(message));
+        return Err(BodyError::plain(message));
     }
     let given = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     if !kind.is_builtin() && !given.is_empty() && given != kind.kind {
@@ -301,7 +302,7 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), DecodeError>
                 let message = format!(
                     "the {words} in the data ({given}) does not match the expected {words} ({wanted})"
                 );
-                return Err(DecodeError::plain(message));
+                return Err(BodyError::plain(message));
             }
             _ => {}
         }
@@ -310,11 +311,11 @@ pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), DecodeError>
 }
 
 /// Rejects a kind or version that isn't registered in Kubernetes, in the body of a built-in kind.
-fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>) -> Result<(), DecodeError> {
+fn check_registered(kind: &objects::Kind, object: &serde_json::Map<String, Value>) -> Result<(), BodyError> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (own, name) = (kind.api_version(), kind.kind.as_str());
     let (given_version, given) = (text("apiVersion").unwrap_or(&own), text("kind").unwrap_or(name));
-    let is_other_kind = given != name && !rules::builtin_kinds().iter().any(|known| known.kind == given);
+    let is_other_kind = given != name && !objects::builtin_kinds().iter().any(|known| known.kind == given);
     if !kind.is_builtin() || (given_version == own && !is_other_kind) {
         return Ok(());
     }
@@ -322,22 +323,22 @@ fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>)
     if given == "Status" {
         // `Status` exists in every version. It is decoded as one before its conversion to this kind fails.
         let found = object.get("status").filter(|status| !status.is_string() && !status.is_null());
-        if let Some(found) = found.map(rules::json_kind) {
+        if let Some(found) = found.map(objects::json_kind) {
             let why =
                 format!("json: cannot unmarshal {found} into Go struct field Status.status of type string");
-            return Err(DecodeError::of(given, version, name, why));
+            return Err(BodyError::of(given, version, name, why));
         }
         let package = match kind.group.split('.').next().unwrap_or_default() {
             "" | "events" => "core",
             first => first,
         };
         let why = format!("converting (v1.Status) to ({package}.{name}): unknown conversion");
-        return Err(DecodeError::of(given, version, name, why));
+        return Err(BodyError::of(given, version, name, why));
     }
     let why = format!(
         "no kind {given:?} is registered for version {given_version:?} in scheme \"pkg/runtime/scheme.go:111\""
     );
-    Err(DecodeError::of(given, version, name, why))
+    Err(BodyError::of(given, version, name, why))
 }
 
 /// Rejects a body with another namespace than the path's, and fills in a missing one.
@@ -345,7 +346,7 @@ fn check_registered(kind: &rules::Kind, object: &serde_json::Map<String, Value>)
 /// # Errors
 /// 400.
 pub fn check_namespace_field(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
-    let metadata = rules::metadata(value)?;
+    let metadata = decoding::metadata(value)?;
     let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
     match call.action.namespace {
         Some(namespace) if given.is_empty() => {

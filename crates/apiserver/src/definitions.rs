@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::ApiServer;
 use super::catalog::Catalog;
-use super::{ApiServer, rules};
 use crate::store::{self, Key, Record, Resource, Start};
 
 /// Keeps a definition until its objects are deleted.
@@ -32,7 +32,7 @@ pub async fn follow(server: &Arc<ApiServer>, record: &Arc<Record>) -> Result<(),
     if !record.value["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
-    match rules::kinds_of_crd(&record.value) {
+    match objects::kinds_of_crd(&record.value) {
         Ok(kinds) => server.change_catalog(|catalog| catalog.with(&name, kinds.clone())),
         // Validation rejects such a definition before it is stored.
         Err(faults) => tracing::error!(definition = name, ?faults, "a stored definition is at fault"),
@@ -51,7 +51,7 @@ pub async fn restore(server: &Arc<ApiServer>) -> Result<(), store::Error> {
             continue;
         }
         // It is served until its objects are gone, so that clients can read them and remove their finalizers.
-        if let Ok(kinds) = rules::kinds_of_crd(&record.value) {
+        if let Ok(kinds) = objects::kinds_of_crd(&record.value) {
             server.change_catalog(|catalog| catalog.with(record.key.as_str(), kinds.clone()));
         }
         tokio::spawn(clean_up(server.clone(), record.key.as_str().to_owned()));
@@ -65,7 +65,7 @@ async fn write_status(server: &Arc<ApiServer>, name: &str) -> Result<(), store::
     for _ in 0..MAX_ATTEMPTS {
         let Some(record) = server.store.get(&resource, &key) else { return Ok(()) };
         let mut next = record.value.clone();
-        next["status"] = rules::established_status(&record.value, Timestamp::now());
+        next["status"] = objects::established_status(&record.value, &objects::timestamp(Timestamp::now()));
         if next == record.value {
             return Ok(());
         }
@@ -108,7 +108,7 @@ async fn remove_object(server: &Arc<ApiServer>, resource: &Resource, record: &Ar
     let result = if !has_finalizers {
         server.store.remove(resource, &record.key, record.revision, next).await
     } else if next["metadata"]["deletionTimestamp"].is_null() {
-        next["metadata"]["deletionTimestamp"] = rules::timestamp(Timestamp::now()).into();
+        next["metadata"]["deletionTimestamp"] = objects::timestamp(Timestamp::now()).into();
         next["metadata"]["deletionGracePeriodSeconds"] = 0.into();
         server.store.replace(resource, &record.key, record.revision, next).await
     } else {

@@ -14,10 +14,11 @@ use super::admission::{self, Attributes};
 use super::call::Call;
 use super::definitions;
 use super::reply::Shown;
-use super::rules::{self, Kind, Selection};
-use super::status::{self, About, Refusal};
+use super::selection::Selection;
+use super::status::{self, About, BodyError, Refusal};
 use super::versions;
 use crate::store::{self, Record};
+use objects::Kind;
 
 /// The number of attempts to delete an object, in case of conflicts.
 const MAX_ATTEMPTS: usize = 16;
@@ -66,7 +67,7 @@ impl Options {
             ..Self::default()
         };
         if let Some(body) = body.filter(|body| body.is_object()) {
-            let body = super::rules::delete_options(body)?;
+            let body = delete_options(body)?;
             let text = |value: &Value| value.as_str().map(str::to_owned);
             options = Self {
                 grace_period_seconds: body["gracePeriodSeconds"].as_i64(),
@@ -332,7 +333,7 @@ fn plan_pod(
             next["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
         let end = from.unwrap_or(now).checked_sub(SignedDuration::from_secs(current)).unwrap_or(now);
         let end = end.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
-        next["metadata"]["deletionTimestamp"] = rules::timestamp(end).into();
+        next["metadata"]["deletionTimestamp"] = objects::timestamp(end).into();
         next["metadata"]["deletionGracePeriodSeconds"] = grace.into();
     } else {
         mark(next, now, grace);
@@ -356,7 +357,7 @@ fn plan_namespace(kind: &Kind, options: &Options, next: &mut Value, now: Timesta
     let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
     if next["metadata"]["deletionTimestamp"].is_null() {
         set_garbage_finalizers(kind, options, next);
-        next["metadata"]["deletionTimestamp"] = rules::timestamp(now).into();
+        next["metadata"]["deletionTimestamp"] = objects::timestamp(now).into();
         next["status"]["phase"] = "Terminating".into();
         return if is_empty(&next["spec"]["finalizers"]) && is_empty(&next["metadata"]["finalizers"]) {
             Step::Remove
@@ -374,7 +375,7 @@ fn mark(next: &mut Value, now: Timestamp, grace: i64) {
     let metadata = &mut next["metadata"];
     if metadata["deletionTimestamp"].is_null() {
         let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
-        metadata["deletionTimestamp"] = rules::timestamp(end).into();
+        metadata["deletionTimestamp"] = objects::timestamp(end).into();
         if let Some(generation) = metadata["generation"].as_i64() {
             metadata["generation"] = (generation + 1).into();
         }
@@ -499,6 +500,21 @@ fn refuse_protected(call: &Call<'_>, name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Decodes the options of a deletion.
+///
+/// # Errors
+/// 400 for a value of the wrong type.
+fn delete_options(options: &Value) -> Result<Value, Refusal> {
+    // An Eviction has such options as one of its fields.
+    let Some(kind) = objects::accepted_kind("policy", "Eviction") else { return Ok(options.clone()) };
+    let mut holder = json!({"deleteOptions": options});
+    objects::decode(kind, &mut holder).map_err(|error| {
+        let why = error.to_string().replace("DeleteOptions.deleteOptions.", "DeleteOptions.");
+        BodyError::of("DeleteOptions", "v1", "DeleteOptions", why)
+    })?;
+    Ok(holder["deleteOptions"].take())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -511,7 +527,7 @@ mod tests {
 
     #[test]
     fn pods_are_deleted_gracefully() {
-        let Some(kind) = rules::builtin_kind("", "Pod") else { panic!("pods are not served") };
+        let Some(kind) = objects::builtin_kind("", "Pod") else { panic!("pods are not served") };
         let now = Timestamp::UNIX_EPOCH;
         let options = |seconds| Options { grace_period_seconds: seconds, ..Options::default() };
         let marked = json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}});
@@ -538,15 +554,15 @@ mod tests {
         ];
         for (mut value, seconds, step, end) in table {
             let before = value.clone();
-            assert_eq!(plan(&kind, &options(seconds), &mut value, now), step, "{before} {seconds:?}");
+            assert_eq!(plan(kind, &options(seconds), &mut value, now), step, "{before} {seconds:?}");
             assert_eq!(value["metadata"]["deletionTimestamp"], end, "{before} {seconds:?}");
         }
     }
 
     #[test]
     fn propagation_policies_become_finalizers() {
-        let Some(job) = rules::builtin_kind("batch", "Job") else { panic!("jobs are not served") };
-        let Some(map) = rules::builtin_kind("", "ConfigMap") else { panic!("configmaps are not served") };
+        let Some(job) = objects::builtin_kind("batch", "Job") else { panic!("jobs are not served") };
+        let Some(map) = objects::builtin_kind("", "ConfigMap") else { panic!("configmaps are not served") };
         let policy = |policy: Option<&str>| Options {
             propagation_policy: policy.map(Into::into),
             ..Options::default()

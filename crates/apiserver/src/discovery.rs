@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::catalog::{Catalog, Entry};
-use super::rules::Kind;
+use objects::Kind;
 
 /// Returns `/version`: the Kubernetes version whose behaviour this server follows.
 pub fn version() -> Value {

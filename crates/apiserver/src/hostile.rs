@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::body::decode;
 use super::negotiate::Encoding;
 use super::read::Token;
-use super::rules;
 use objects::expressions::{self, Variables, initializers};
 use objects::patch::{self, apply};
 use objects::schema::cost;
@@ -195,28 +194,28 @@ proptest! {
 
     #[test]
     fn patches(patch in value(), operations in operations()) {
-        let (pod, kind) = (pod(), rules::builtin_kind("", "Pod").unwrap());
+        let (pod, kind) = (pod(), objects::builtin_kind("", "Pod").unwrap());
         let _ = patch::json(&pod, &operations);
         let _ = patch::json(&pod, &patch);
         let _ = patch::merge(&pod, &patch);
-        let _ = patch::strategic(&kind, &pod, &patch);
+        let _ = patch::strategic(kind, &pod, &patch);
         let mut applied = patch.clone();
         if applied.is_object() {
             applied["apiVersion"] = "v1".into();
         }
         let by = apply::Writer { manager: "m", subresource: None, now: Timestamp::UNIX_EPOCH };
         for live in [None, Some(&pod)] {
-            let _ = apply::apply(&kind, live, &applied, by, true);
+            let _ = apply::apply(kind, live, &applied, by, true);
         }
-        let _ = apply::merge_untracked(&kind, &pod, &applied);
+        let _ = apply::merge_untracked(kind, &pod, &applied);
     }
 
     #[test]
     fn selectors(text in "[a-z=!,() ./~0-9-]{0,40}", any in "\\PC{0,40}", selector in value()) {
-        let kind = rules::builtin_kind("", "Pod").unwrap();
+        let kind = objects::builtin_kind("", "Pod").unwrap();
         for text in [&text, &any] {
             let _ = LabelSelector::parse(text).map(|selector| selector.matches(&pod()));
-            let _ = FieldSelector::parse(&kind, text).map(|selector| selector.matches(&kind, &pod()));
+            let _ = FieldSelector::parse(kind, text).map(|selector| selector.matches(kind, &pod()));
             let _ = jsonpath::Path::parse(text).map(|path| path.find(&pod()).map(|found| found.len()));
             let _ = Token::parse(text);
         }

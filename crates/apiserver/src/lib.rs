@@ -3,7 +3,7 @@
 //! How a request is processed: [`auth`] authenticates the user, [`route`] derives the action from method and
 //! path, [`auth`] authorizes it, [`query`] and [`negotiate`] parse the parameters and the response format.
 //! Then one of [`read`], [`watch`], [`create`], [`update`], [`patching`], [`delete`], [`subresources`],
-//! [`reviews`] handles it, using [`rules`] and the store; [`reply`] writes the response. An error at any step
+//! [`reviews`] handles it, using [`objects`] and the store; [`reply`] writes the response. An error at any step
 //! becomes a `Status` ([`status`]). The loopback listener ([`listen`]) and the in-process client share this
 //! path.
 //!
@@ -17,6 +17,7 @@ pub mod bootstrap;
 mod call;
 mod catalog;
 mod create;
+mod decoding;
 mod definitions;
 mod delete;
 mod discovery;
@@ -38,7 +39,7 @@ mod read;
 mod reply;
 mod reviews;
 mod route;
-mod rules;
+mod selection;
 mod service_accounts;
 pub mod services;
 mod status;
@@ -159,8 +160,8 @@ impl ApiServer {
 }
 
 /// Returns the built-in kinds: those in the store, and the metrics that are read from the nodes.
-fn served() -> Vec<Arc<rules::Kind>> {
-    rules::builtin_kinds().iter().cloned().chain(metrics::kinds()).collect()
+fn served() -> Vec<Arc<objects::Kind>> {
+    objects::builtin_kinds().iter().cloned().chain(metrics::kinds()).collect()
 }
 
 /// How the user of a request is determined.
@@ -253,6 +254,26 @@ where
     }
 }
 
+/// A request on its way to an answer: authenticated, then routed, then answered.
+struct Incoming<'a> {
+    endpoint: &'a Endpoint,
+    parts: &'a Parts,
+    /// The decoded path.
+    path: &'a str,
+    /// When it arrived.
+    now: Timestamp,
+}
+
+/// What an authorized request asks for.
+enum Routed<'a> {
+    /// An action on a kind.
+    Call(Box<Call<'a>>),
+    /// The metrics of a node.
+    Summary(&'a str),
+    /// Discovery, OpenAPI and the like.
+    Document(Target<'a>),
+}
+
 async fn respond<B>(
     endpoint: &Endpoint,
     parts: &Parts,
@@ -267,77 +288,108 @@ where
     if let Some(answer) = public(&parts.method, &path) {
         return Ok(answer);
     }
-    let (server, now) = (&endpoint.server, Timestamp::now());
+    let incoming = Incoming { endpoint, parts, path: &path, now: Timestamp::now() };
+    let user = authenticated(&incoming, trail)?;
+    match routed(&incoming, user, trail)? {
+        Routed::Call(call) => answer(&call, parts, body, trail).await,
+        Routed::Summary(node) => metrics::summary(&endpoint.server, node).await,
+        Routed::Document(target) => describe(&endpoint.server, parts, target),
+    }
+}
+
+/// Determines the user: the authenticated one, or the one whom it impersonates.
+fn authenticated(incoming: &Incoming<'_>, trail: &mut Option<Trail>) -> Result<UserInfo, Refusal> {
+    let Incoming { endpoint, parts, now, .. } = *incoming;
     let user = endpoint.authenticate(&parts.headers, now)?;
     note(trail, |trail| trail.know(&user, None));
-    let impersonated = impersonation::wanted(&server.authority, &user, &parts.headers)?;
+    let impersonated = impersonation::wanted(&endpoint.server.authority, &user, &parts.headers)?;
     note(trail, |trail| trail.know(&user, impersonated.as_ref()));
-    let user = impersonated.unwrap_or(user);
+    Ok(impersonated.unwrap_or(user))
+}
+
+/// Determines what the request asks for, authorizes it, and negotiates the response format.
+fn routed<'a>(
+    incoming: &Incoming<'a>,
+    user: UserInfo,
+    trail: &mut Option<Trail>,
+) -> Result<Routed<'a>, Refusal> {
+    let Incoming { endpoint, parts, path, now } = *incoming;
+    let server = &endpoint.server;
     let query =
         query::parse(parts.uri.query().unwrap_or_default()).map_err(|refusal| {
-            match route::route(&parts.method, &path, false) {
+            match route::route(&parts.method, path, false) {
                 Ok(Target::Action(action)) => warned(server, &action, refusal, true),
                 _ => refusal,
             }
         })?;
-    if let Some(node) = metrics::summary_of(&parts.method, &path) {
+    if let Some(node) = metrics::summary_of(&parts.method, path) {
         let (verb, resource, subresource) = ("get", "nodes", "proxy");
         let action =
             Action { verb, group: "", version: "v1", namespace: None, resource, name: node, subresource };
         authority::authorize(&server.authority, &user, &authority::ask_of(&action, ""))?;
-        return metrics::summary(server, node).await;
+        return Ok(Routed::Summary(node));
     }
-    match route::route(&parts.method, &path, query.watch)? {
-        Target::Action(action) => {
-            let selected = authority::selected_name(&action, &query.field_selector);
-            let ask = authority::ask_of(&action, &selected);
-            note(trail, |trail| trail.about(&action));
-            permit(server, &user, &ask, trail)?;
-            let entry = find(server, &action).map_err(|refusal| deprecated(server, &action, refusal))?;
-            let is_stream = streams::is_stream(&action);
-            let has_form = !is_stream && action.subresource != "log";
-            let form = if has_form { negotiate::accepted(&parts.headers) } else { Ok(Form::Object) };
-            let form = form.map_err(|refusal| deprecated(server, &action, refusal))?;
-            let call = Call {
-                server,
-                user,
-                action,
-                entry,
-                query,
-                form,
-                headers: &parts.headers,
-                now,
-                warnings: Mutex::default(),
-                annotations: Mutex::default(),
-            };
-            if is_stream {
-                let answer = streams::answer(&call, parts).await;
-                note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
-                return answer.map(|answer| with_warnings(&call, answer));
-            }
-            check_manager(&call).map_err(|refusal| warned(server, &call.action, refusal, true))?;
-            // For custom kinds, a patch with an unknown media type still reaches a handler; for built-in
-            // kinds it doesn't.
-            let is_routed = !call.entry.kind.is_builtin()
-                || call.action.verb != "patch"
-                || negotiate::patch_type(call.headers, rules::knows_strategic(&call.entry.kind)).is_ok();
-            if let Some(text) = call.entry.kind.deprecation.as_ref().filter(|_| is_routed) {
-                call.warn(text.as_str());
-            }
-            let bytes = if reads_body(&parts.method) { body::read(body).await? } else { Bytes::new() };
-            let answer = dispatch(&call, &bytes).await.unwrap_or_else(|refusal| {
-                note(trail, |trail| trail.refused(&refusal.message));
-                reply::refusal(&refusal)
-            });
-            note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
-            Ok(with_warnings(&call, answer))
-        }
+    let action = match route::route(&parts.method, path, query.watch)? {
+        Target::Action(action) => action,
         target => {
             let verb = parts.method.as_str().to_lowercase();
-            permit(server, &user, &Ask::Path { verb: &verb, path: &path }, trail)?;
-            describe(server, parts, target)
+            permit(server, &user, &Ask::Path { verb: &verb, path }, trail)?;
+            return Ok(Routed::Document(target));
         }
+    };
+    let selected = authority::selected_name(&action, &query.field_selector);
+    let ask = authority::ask_of(&action, &selected);
+    note(trail, |trail| trail.about(&action));
+    permit(server, &user, &ask, trail)?;
+    let entry = find(server, &action).map_err(|refusal| deprecated(server, &action, refusal))?;
+    let has_form = !streams::is_stream(&action) && action.subresource != "log";
+    let form = if has_form { negotiate::accepted(&parts.headers) } else { Ok(Form::Object) };
+    let form = form.map_err(|refusal| deprecated(server, &action, refusal))?;
+    Ok(Routed::Call(Box::new(Call {
+        server,
+        user,
+        action,
+        entry,
+        query,
+        form,
+        headers: &parts.headers,
+        now,
+        warnings: Mutex::default(),
+        annotations: Mutex::default(),
+    })))
+}
+
+/// Performs the action, and adds the warnings that it caused.
+async fn answer<B>(
+    call: &Call<'_>,
+    parts: &Parts,
+    body: B,
+    trail: &mut Option<Trail>,
+) -> Result<Response<Body>, Refusal>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    if streams::is_stream(&call.action) {
+        let answer = streams::answer(call, parts).await;
+        note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
+        return answer.map(|answer| with_warnings(call, answer));
     }
+    check_manager(call).map_err(|refusal| warned(call.server, &call.action, refusal, true))?;
+    // For custom kinds, a patch with an unknown media type still reaches a handler; for built-in kinds it doesn't.
+    let is_routed = !call.entry.kind.is_builtin()
+        || call.action.verb != "patch"
+        || negotiate::patch_type(call.headers, call.entry.kind.is_builtin()).is_ok();
+    if let Some(text) = call.entry.kind.deprecation.as_ref().filter(|_| is_routed) {
+        call.warn(text.as_str());
+    }
+    let bytes = if reads_body(&parts.method) { body::read(body).await? } else { Bytes::new() };
+    let answer = dispatch(call, &bytes).await.unwrap_or_else(|refusal| {
+        note(trail, |trail| trail.refused(&refusal.message));
+        reply::refusal(&refusal)
+    });
+    note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
+    Ok(with_warnings(call, answer))
 }
 
 /// Updates the audit trail, if there is one.

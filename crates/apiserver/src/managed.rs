@@ -1,19 +1,19 @@
 //! managedFields: updates the ownership of fields with every write.
 //!
-//! [`super::rules`] computes the field sets; this module decides when. Server-side apply updates its own
+//! [`apply`] computes the field sets; this module decides when. Server-side apply updates its own
 //! entries.
 
 use serde_json::Value;
 
 use super::call::Call;
-use super::rules;
+use objects::patch::apply;
 
 /// Records the owner of a new object's fields.
 pub fn track_create(call: &Call<'_>, value: &mut Value) {
     if call.is_apply() {
         return;
     }
-    rules::track(call, None, value);
+    track(call, None, value);
 }
 
 /// Records the owner of changed fields.
@@ -21,12 +21,23 @@ pub fn track_update(call: &Call<'_>, old: &Value, new: &mut Value) {
     if call.is_apply() {
         return;
     }
-    rules::track(call, Some(old), new);
+    track(call, Some(old), new);
+}
+
+fn track(call: &Call<'_>, old: Option<&Value>, new: &mut Value) {
+    let manager = call.manager();
+    apply::update_managed_fields(&call.entry.kind, old, new, writer(call, &manager));
+}
+
+/// Returns who writes the fields of a request.
+pub fn writer<'a>(call: &'a Call<'_>, manager: &'a str) -> apply::Writer<'a> {
+    let subresource = call.action.subresource;
+    apply::Writer { manager, subresource: (!subresource.is_empty()).then_some(subresource), now: call.now }
 }
 
 /// Returns whether managedFields are absent or can be decoded.
 pub fn is_valid(value: &Value) -> bool {
-    rules::has_readable_managers(value)
+    apply::is_readable(value)
 }
 
 /// Returns whether two states differ at most in the times of their managedFields.

@@ -13,9 +13,10 @@ use super::call::Call;
 use super::kubelet::{NodeUsage, PodUsage, Used};
 use super::negotiate::Form;
 use super::reply::{self, Body};
-use super::rules::{self, Kind, Selection};
+use super::selection::Selection;
 use super::status::{self, About, Refusal};
 use crate::store::{Key, Record, Resource};
+use objects::Kind;
 
 /// The API group.
 pub const GROUP: &str = "metrics.k8s.io";
@@ -80,14 +81,14 @@ async fn usages(server: &ApiServer) -> Vec<(Arc<Record>, NodeUsage)> {
 
 fn head(call: &Call<'_>, of: &Value, usage: &NodeUsage) -> Value {
     let mut metadata =
-        json!({"name": of["metadata"]["name"], "creationTimestamp": rules::timestamp(usage.time)});
+        json!({"name": of["metadata"]["name"], "creationTimestamp": objects::timestamp(usage.time)});
     for field in ["namespace", "labels"] {
         if !of["metadata"][field].is_null() {
             metadata[field] = of["metadata"][field].clone();
         }
     }
     json!({"kind": call.entry.kind.kind, "apiVersion": call.entry.kind.api_version(), "metadata": metadata,
-        "timestamp": rules::timestamp(usage.time), "window": format!("{}s", usage.window.as_secs())})
+        "timestamp": objects::timestamp(usage.time), "window": format!("{}s", usage.window.as_secs())})
 }
 
 /// Formats usage as metrics-server does.
@@ -147,7 +148,7 @@ pub async fn summary(server: &ApiServer, name: &str) -> Result<Response<Body>, R
     let silent = || status::internal(format!("the node {name:?} does not answer"));
     let kubelet = server.kubelets.get(name).ok_or_else(silent)?;
     let usage = kubelet.usage(name).await.ok_or_else(silent)?;
-    let time = rules::timestamp(usage.time);
+    let time = objects::timestamp(usage.time);
     let parts = |used: &Used| {
         (
             json!({"time": time, "usageNanoCores": used.cpu_nanocores, "usageCoreNanoSeconds": used.cpu_total_nanos}),

@@ -6,8 +6,11 @@
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use serde_json::Value;
 
 use super::status::{self, Refusal};
+use objects::Kind;
+use objects::patch::{self, PatchError};
 
 /// The format of objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +122,20 @@ pub enum PatchType {
     Apply,
 }
 
+impl PatchType {
+    /// Applies a patch other than a server-side apply.
+    ///
+    /// # Errors
+    /// If the patch is invalid, or does not fit the object.
+    pub fn patched(self, kind: &Kind, live: &Value, change: &Value) -> Result<Value, PatchError> {
+        match self {
+            PatchType::Json => patch::json(live, change),
+            PatchType::Merge | PatchType::Apply => patch::merge(live, change),
+            PatchType::Strategic => patch::strategic(kind, live, change),
+        }
+    }
+}
+
 /// Returns the type of a patch; `strategic` says whether the kind supports strategic merge patches.
 ///
 /// # Errors
@@ -134,7 +151,7 @@ pub fn patch_type(headers: &HeaderMap, strategic: bool) -> Result<PatchType, Ref
             Err(Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").empty_details())
         }
         _ => {
-            let message = objects::patch::PatchError::Unsupported.to_string();
+            let message = PatchError::Unsupported.to_string();
             Err(Refusal::new(415, "UnsupportedMediaType", message))
         }
     }

@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::catalog::{Catalog, Entry};
 use super::negotiate;
 use super::reply::{self, Body};
-use super::rules;
 use super::status::{self, Refusal};
 
 /// Answers a request below `/openapi/`.
@@ -64,7 +63,7 @@ fn document(catalog: &Catalog, group: &str, version: &str) -> Value {
     }
     let kinds = catalog.of_version(group, version).map(|entry| &*entry.kind);
     json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": env!("CARGO_PKG_VERSION")}, "paths": paths,
-        "components": {"schemas": rules::v3_schemas(kinds)}})
+        "components": {"schemas": objects::v3_schemas(kinds)}})
 }
 
 fn document_v2(catalog: &Catalog) -> Value {
@@ -77,7 +76,7 @@ fn document_v2(catalog: &Catalog) -> Value {
         }
     }
     json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": env!("CARGO_PKG_VERSION")}, "paths": paths,
-        "definitions": rules::v2_definitions(kinds)})
+        "definitions": objects::v2_definitions(kinds)})
 }
 
 fn add_paths(paths: &mut Map<String, Value>, entry: &Entry) {

@@ -15,7 +15,8 @@ use super::negotiate::{self, Encoding, PatchType};
 use super::query::FieldValidation;
 use super::reply::Shown;
 use super::status::{self, Refusal};
-use super::{rules, update};
+use super::{decoding, managed, update};
+use objects::patch;
 
 /// The start of the error for a configuration with a duplicate key.
 const REPEATED: &str = "error strict decoding YAML: error converting YAML to JSON: yaml";
@@ -25,7 +26,7 @@ const REPEATED: &str = "error strict decoding YAML: error converting YAML to JSO
 /// # Errors
 /// 400, 404, 409, 415, 422.
 pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refusal> {
-    let patch_type = negotiate::patch_type(call.headers, rules::knows_strategic(&call.entry.kind))?;
+    let patch_type = negotiate::patch_type(call.headers, call.entry.kind.is_builtin())?;
     if patch_type == PatchType::Apply {
         let decoded = body::decode(bytes, Encoding::Yaml);
         let malformed = |error: body::Undecodable| {
@@ -46,7 +47,7 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
         }
     })?;
     let shown = update::change(call, |present| {
-        let mut next = rules::patched(&call.entry.kind, patch_type, present, &patch.value)?;
+        let mut next = patch_type.patched(&call.entry.kind, present, &patch.value)?;
         let patched = next.clone();
         if patch_type == PatchType::Strategic {
             // Upstream requires strings here and ignores their values.
@@ -69,9 +70,9 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
         let validation = call.query.field_validation;
         let dropped = match patch_type {
             PatchType::Strategic => {
-                rules::convert_patched(&call.entry.kind, &mut next, &patch.duplicates, validation)
+                decoding::convert_patched(&call.entry.kind, &mut next, &patch.duplicates, validation)
             }
-            _ => rules::drop_unknown(&call.entry.kind, &mut next, &patch.duplicates, validation),
+            _ => decoding::drop_unknown(&call.entry.kind, &mut next, &patch.duplicates, validation),
         };
         let warnings = dropped.map_err(|error| undecodable(&patched, &error.why))?;
         warnings.into_iter().for_each(|warning| call.warn(warning));
@@ -91,12 +92,12 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
     }
     let mut applied = decoded.value;
     check_applied_type(call, &mut applied)?;
-    rules::metadata(&mut applied)?;
+    decoding::metadata(&mut applied)?;
     let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
     if !is_there && call.action.subresource.is_empty() {
         authority::authorize_creation(call)?;
         create::admit_into_namespace(call)?;
-        let mut value = rules::applied(call, None, &applied)?;
+        let mut value = self::applied(call, None, &applied)?;
         repeated_key(call, &decoded.duplicate_key, REPEATED)?;
         if let Some(uid) = applied["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
             let why = format!(
@@ -108,7 +109,7 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
         check_name(call, &value)?;
         if !call.query.dry_run {
             // There is no previous version.
-            rules::metadata(&mut value)?.remove("resourceVersion");
+            decoding::metadata(&mut value)?.remove("resourceVersion");
         }
         match create::complete(call, value).await {
             // Another request has created it meanwhile.
@@ -117,7 +118,7 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
         }
     }
     let shown = update::change(call, |present| {
-        let mut next = rules::applied(call, Some(present), &applied)?;
+        let mut next = self::applied(call, Some(present), &applied)?;
         repeated_key(call, &decoded.duplicate_key, REPEATED)?;
         create::check_namespace_field(call, &mut next)?;
         check_name(call, &next)?;
@@ -125,6 +126,32 @@ async fn apply(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refus
     })
     .await?;
     Ok((shown, false))
+}
+
+/// Returns the result of a server-side apply, with its managedFields.
+///
+/// # Errors
+/// 409 for fields with other owners, 400 for an invalid configuration.
+fn applied(call: &Call<'_>, live: Option<&Value>, intent: &Value) -> Result<Value, Refusal> {
+    let manager = call.manager();
+    let mut made = patch::apply::apply(
+        &call.entry.kind,
+        live,
+        intent,
+        managed::writer(call, &manager),
+        call.query.force,
+    )
+    .map_err(|error| Refusal::of_status(&error.status(), error.to_string()))?;
+    let kind = &call.entry.kind;
+    objects::convert(kind, &mut made).map_err(|error| {
+        let (name, version) = (&intent["metadata"]["name"], kind.api_version());
+        let version = if version.contains('/') { version } else { format!("/{version}") };
+        let (name, kind) = (name.as_str().unwrap_or_default(), &kind.kind);
+        Refusal::new(500, "", format!(
+            "failed to convert new object (/{name}; {version}, Kind={kind}) to proper version: unable to convert unstructured object to {version}, Kind={kind}: {error}"
+        ))
+    })?;
+    Ok(made)
 }
 
 /// Checks the type of an applied configuration (`managedfields.FieldManager.Apply`).
@@ -172,7 +199,8 @@ fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
     if !call.entry.kind.is_builtin() {
         let is_null = next.get("apiVersion").is_some_and(Value::is_null);
         if !is_null {
-            rules::check_metadata(&call.entry.kind, next).map_err(|error| undecodable(next, &error.why))?;
+            decoding::check_metadata(&call.entry.kind, next)
+                .map_err(|error| undecodable(next, &error.why))?;
             check_name(call, next)?;
         }
         return Err(if is_null {
@@ -186,7 +214,7 @@ fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
     if !given.is_empty()
         && !given.ends_with("List")
         && !given.ends_with("Options")
-        && rules::builtin_kind(group, given).is_none()
+        && objects::builtin_kind(group, given).is_none()
     {
         let text = format!(
             "no kind {given:?} is registered for the internal version of group {group:?} in scheme \"pkg/runtime/scheme.go:111\""

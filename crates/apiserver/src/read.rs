@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::query::Match;
 use super::reply::{self, Body, Shown};
-use super::rules::Selection;
+use super::selection::Selection;
 use super::status::{self, Refusal};
 use crate::store::{Key, Snapshot};
 

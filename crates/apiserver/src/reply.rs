@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use super::call::Call;
 use super::negotiate::Form;
 use super::status::{self, Refusal};
-use super::{rules, versions};
+use super::versions;
 use crate::store::Record;
+use objects::IncludeObject;
 
 /// The body of a response.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -132,7 +133,7 @@ pub fn table(
             return Err(status::bad_request(message));
         }
     };
-    let mut table = rules::table(&call.entry.kind, objects, include, call.now);
+    let mut table = objects::table(&call.entry.kind, objects, IncludeObject::parse(Some(include)), call.now);
     table["apiVersion"] = format!("meta.k8s.io/{version}").into();
     if let Some(metadata) = metadata.as_object().filter(|metadata| !metadata.is_empty()) {
         table["metadata"] = Value::Object(metadata.clone());

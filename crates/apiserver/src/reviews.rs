@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::auth::UserInfo;
 use super::body::Decoded;
 use super::call::Call;
+use super::decoding;
 use super::reply::{self, Body};
-use super::rules;
 use super::status::{self, About, Refusal};
 use objects::access::{Ask, Rule};
 
@@ -22,7 +22,7 @@ pub fn review(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refus
     let mut value = decoded.value;
     super::create::check_type(call, &mut value)?;
     let validation = call.query.field_validation;
-    let warnings = rules::drop_unknown(&call.entry.kind, &mut value, &decoded.duplicates, validation)?;
+    let warnings = decoding::drop_unknown(&call.entry.kind, &mut value, &decoded.duplicates, validation)?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
     let status = match call.entry.kind.kind.as_str() {
         "SelfSubjectReview" => json!({"userInfo": user_value(&call.user)}),

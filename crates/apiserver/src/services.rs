@@ -13,9 +13,9 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::rules::{self, FieldFault};
 use super::status::{self, Refusal};
 use crate::store::{Key, Resource};
+use objects::FieldFault;
 use objects::services::{self, PortWish, Wants};
 
 /// The range of cluster IPs: base address and prefix length (`--service-cluster-ip-range`).
@@ -75,7 +75,7 @@ pub fn allocate<'a>(
         return Ok(Promise::default());
     }
     let name = new["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let invalid = |faults: Vec<FieldFault>| rules::invalid(kind, &name, &faults);
+    let invalid = |faults: Vec<FieldFault>| status::invalid_object(kind, &name, &faults);
     let wants = services::prepare(new, old).map_err(invalid)?;
     let promise = if wants == Wants::default() {
         Promise::default()
@@ -90,7 +90,7 @@ pub fn allocate<'a>(
         promised.ports.extend(&promise.ports);
         drop(promised);
         given.map_err(|failure| match failure {
-            Failure::Field(fault) => rules::invalid(kind, &name, &[*fault]),
+            Failure::Field(fault) => status::invalid_object(kind, &name, &[*fault]),
             Failure::Full(text) => status::internal(text),
         })?;
         promise
@@ -290,7 +290,7 @@ pub async fn keep_own(server: &super::ApiServer, port: u16) -> Result<(), crate:
         None => {
             let service = json!({"apiVersion": "v1", "kind": "Service",
                 "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"},
-                    "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": rules::timestamp(jiff::Timestamp::now())},
+                    "uid": uuid::Uuid::new_v4().to_string(), "creationTimestamp": objects::timestamp(jiff::Timestamp::now())},
                 "spec": {"type": "ClusterIP", "clusterIP": own, "clusterIPs": [own], "ipFamilies": ["IPv4"],
                     "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster", "sessionAffinity": "None", "ports": ports},
                 "status": {"loadBalancer": {}}});

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::store;
+use objects::patch::PatchError;
+use objects::{FieldFault, Kind};
 
 /// A request that fails with a `Status`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -63,29 +65,36 @@ impl About<'_> {
 /// Why a body cannot be decoded as an object of its kind: 400.
 #[derive(Debug, thiserror::Error)]
 #[error("{context}{why}")]
-pub struct DecodeError {
+pub struct BodyError {
     /// The start of the message that says which object cannot be decoded; empty if the reason says it itself.
     context: String,
     /// What is wrong with the body.
     pub why: String,
 }
 
-impl DecodeError {
+impl BodyError {
     /// Creates an error whose message is the reason alone.
     pub fn plain(why: impl Into<String>) -> Self {
         Self { context: String::new(), why: why.into() }
     }
 
-    /// Creates an error about an object that claims the kind `given` (`handlers/rest.go`, `transformDecodeError`).
+    /// Creates an error about an object that claims the kind `given` (`handlers/rest.go`, `transformBodyError`).
     pub fn of(given: &str, version: &str, kind: &str, why: impl std::fmt::Display) -> Self {
         let context = format!("{given} in version {version:?} cannot be handled as a {kind}: ");
         Self { context, why: why.to_string() }
     }
 }
 
-impl From<DecodeError> for Refusal {
-    fn from(error: DecodeError) -> Self {
+impl From<BodyError> for Refusal {
+    fn from(error: BodyError) -> Self {
         bad_request(error.to_string())
+    }
+}
+
+impl From<PatchError> for Refusal {
+    fn from(error: PatchError) -> Self {
+        let refusal = Refusal::new(error.code(), error.reason(), error.to_string());
+        if error.code() == 422 { refusal.empty_details() } else { refusal }
     }
 }
 
@@ -274,6 +283,33 @@ pub fn invalid(about: About<'_>, causes: &[(String, String, String)]) -> Refusal
     causes
         .iter()
         .fold(refusal, |refusal, (reason, message, field)| refusal.with_cause(reason, message, field))
+}
+
+/// 422 for an object's faults.
+pub fn invalid_object(kind: &Kind, name: &str, faults: &[FieldFault]) -> Refusal {
+    let causes = faults
+        .iter()
+        .map(|fault| (fault.reason.cause().to_owned(), fault.body(), fault.path.clone()))
+        .collect::<Vec<_>>();
+    // Events are reported as events of the core group, whichever group they were written in.
+    let group = if kind.is("events.k8s.io", "Event") { "" } else { kind.group.as_str() };
+    invalid(About { group, resource: &kind.kind, name }, &causes)
+}
+
+/// Same as [`invalid_object`], but a custom object is named by the kind and group that it claims, which may be
+/// another's.
+pub fn invalid_as_claimed(kind: &Kind, value: &Value, name: &str, faults: &[FieldFault]) -> Refusal {
+    if kind.is_builtin() {
+        return invalid_object(kind, name, faults);
+    }
+    let mut named = kind.clone();
+    if let Some(given) = value["kind"].as_str().filter(|given| !given.is_empty()) {
+        given.clone_into(&mut named.kind);
+    }
+    if let Some(given) = value["apiVersion"].as_str().filter(|given| !given.is_empty()) {
+        given.split_once('/').map_or("", |(group, _)| group).clone_into(&mut named.group);
+    }
+    invalid_object(&named, name, faults)
 }
 
 /// 200: the response to a completed deletion.

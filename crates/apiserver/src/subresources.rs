@@ -21,7 +21,8 @@ use super::kubelet::{LogError, LogRequest};
 use super::negotiate::{self, Encoding, PatchType};
 use super::reply::{self, Body};
 use super::status::{self, About, Refusal};
-use super::{create, delete, rules, update};
+use super::{create, decoding, delete, update};
+use objects::LabelSelector;
 
 /// The maximum number of containers that an error lists.
 const MAX_LISTED_CONTAINERS: usize = 32;
@@ -267,12 +268,11 @@ pub async fn set_scale(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>,
         let before = scale_of(call, present);
         let after = if call.action.verb == "patch" {
             // A Scale has no lists, so a strategic merge equals a plain merge.
-            let patch_type =
-                match negotiate::patch_type(call.headers, rules::knows_strategic(&call.entry.kind))? {
-                    PatchType::Strategic => PatchType::Merge,
-                    other => other,
-                };
-            let value = rules::patched(&call.entry.kind, patch_type, &before, &decoded.value)?;
+            let patch_type = match negotiate::patch_type(call.headers, call.entry.kind.is_builtin())? {
+                PatchType::Strategic => PatchType::Merge,
+                other => other,
+            };
+            let value = patch_type.patched(&call.entry.kind, &before, &decoded.value)?;
             let mut patched = Decoded { value, duplicates: Vec::new(), duplicate_key: None };
             decode(call, &mut patched)?;
             patched.value
@@ -337,7 +337,7 @@ pub fn scale_of(call: &Call<'_>, value: &Value) -> Value {
         scale["spec"]["replicas"] = wanted.into();
     }
     let selector = paths.and_then(|paths| paths.label_selector.as_deref()).map(|path| at(Some(path), ""));
-    if let Some(selector) = selector.as_ref().and_then(rules::selector_text).filter(|text| !text.is_empty()) {
+    if let Some(selector) = selector.as_ref().and_then(selector_text).filter(|text| !text.is_empty()) {
         scale["status"]["selector"] = selector.into();
     }
     scale
@@ -346,6 +346,17 @@ pub fn scale_of(call: &Call<'_>, value: &Value) -> Value {
 /// The error for a subresource that this cluster doesn't support.
 pub fn unsupported(call: &Call<'_>) -> Refusal {
     status::not_implemented(&format!("{}/{}", call.entry.kind.resource_name(), call.action.subresource))
+}
+
+/// Formats a selector as text, as in `scale`: from a text, a map of labels, or a `LabelSelector`.
+fn selector_text(selector: &Value) -> Option<String> {
+    match selector {
+        Value::String(text) => Some(text.clone()),
+        Value::Object(map) if map.values().all(Value::is_string) => {
+            Some(LabelSelector::of_map(selector).to_string())
+        }
+        _ => LabelSelector::of(selector).ok().map(|selector| selector.to_string()),
+    }
 }
 
 /// Decodes the body of a subresource as the kind that the subresource accepts. Every value has the right type
@@ -358,7 +369,7 @@ pub fn decode(call: &Call<'_>, decoded: &mut Decoded) -> Result<(), Refusal> {
     else {
         return Ok(());
     };
-    let taken = rules::taken_kind(group, kind).unwrap_or_else(|| call.entry.kind.clone());
+    let taken = objects::accepted_kind(group, kind).unwrap_or(&call.entry.kind);
     if !decoded.value.is_object() {
         let kind = &taken.kind;
         return Err(status::bad_request(format!(
@@ -366,7 +377,7 @@ pub fn decode(call: &Call<'_>, decoded: &mut Decoded) -> Result<(), Refusal> {
         )));
     }
     let validation = call.query.field_validation;
-    let warnings = rules::drop_unknown(&taken, &mut decoded.value, &decoded.duplicates, validation)?;
+    let warnings = decoding::drop_unknown(taken, &mut decoded.value, &decoded.duplicates, validation)?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
     Ok(())
 }

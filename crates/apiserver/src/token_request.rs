@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::auth::tokens::{Bound, Claims, ISSUER, Reference};
 use super::call::Call;
 use super::reply::{self, Body};
-use super::rules;
 use super::status::{self, About, Refusal};
 use crate::store::{Key, Resource};
 use objects::access::{NODES, account_name};
@@ -64,7 +63,7 @@ pub fn request(call: &Call<'_>, mut request: Value) -> Result<Response<Body>, Re
     if request["spec"]["boundObjectRef"].is_null() {
         request["spec"]["boundObjectRef"] = Value::Null;
     }
-    request["status"] = json!({"token": token, "expirationTimestamp": rules::timestamp(expires)});
+    request["status"] = json!({"token": token, "expirationTimestamp": objects::timestamp(expires)});
     Ok(reply::json_value(201, &request))
 }
 

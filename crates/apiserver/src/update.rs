@@ -11,7 +11,7 @@ use super::body::Decoded;
 use super::call::Call;
 use super::reply::Shown;
 use super::status::{self, Refusal};
-use super::{create, managed, rules, services, subresources, versions};
+use super::{create, decoding, managed, services, subresources, versions};
 use crate::store::{self, Record};
 
 /// The number of attempts to write a change without a resourceVersion, in case of conflicts.
@@ -24,8 +24,12 @@ const MAX_ATTEMPTS: usize = 16;
 pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refusal> {
     let mut value = decoded.value;
     create::check_type(call, &mut value)?;
-    let warnings =
-        rules::drop_unknown(&call.entry.kind, &mut value, &decoded.duplicates, call.query.field_validation)?;
+    let warnings = decoding::drop_unknown(
+        &call.entry.kind,
+        &mut value,
+        &decoded.duplicates,
+        call.query.field_validation,
+    )?;
     warnings.into_iter().for_each(|warning| call.warn(warning));
     create::check_namespace_field(call, &mut value)?;
     check_name(call, &mut value)?;
@@ -33,14 +37,14 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     // The status of a Service follows rules of its own.
     let may_create = call.action.subresource.is_empty()
         || (call.action.subresource == "status" && call.entry.kind.is("", "Service"));
-    if !is_there && may_create && rules::may_create_on_update(&call.entry.kind) {
+    if !is_there && may_create && may_create_on_update(&call.entry.kind) {
         authority::authorize_creation(call)?;
         create::admit_into_namespace(call)?;
         check_uid(call, &Value::Null, &value)?;
         check_version(version_of(&value))?;
         if !call.query.dry_run {
             // There is no previous version.
-            rules::metadata(&mut value)?.remove("resourceVersion");
+            decoding::metadata(&mut value)?.remove("resourceVersion");
         }
         return Ok((create::complete(call, value).await?, true));
     }
@@ -49,7 +53,7 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
     };
     check_uid(call, &record.value["metadata"]["uid"], &value)?;
     check_version(version_of(&value))?;
-    if is_any(version_of(&value)) && !rules::may_update_unconditionally(&call.entry.kind) {
+    if is_any(version_of(&value)) && !may_update_unconditionally(&call.entry.kind) {
         let detail = "Invalid value: 0: must be specified for an update".to_owned();
         // The error names the resource, not the kind (`genericregistry.Store.Update`).
         let about = call.about();
@@ -93,27 +97,27 @@ async fn commit(
     let kind = &call.entry.kind;
     let present = versions::served(kind, &record.value);
     check_identity(call, &present, &mut next)?;
-    rules::default(kind, &mut next);
+    decoding::default(kind, &mut next);
     // A binding isn't an update: its fields have no owner, and it doesn't increment the generation.
     if call.action.subresource != "binding" {
         managed::track_update(call, &present, &mut next);
         stamp_phase(call, &present, &mut next);
-        rules::prepare_update(kind, call.action.subresource, &mut next, &present);
+        objects::prepare_update(kind, named(call.action.subresource), &mut next, &present);
     }
     admit(call, &present, &mut next).await?;
     let promise = services::allocate(call, &mut next, Some(&present))?;
     // What other subresources change is decided by the server and isn't subject to the rules of updates.
     let is_judged = matches!(call.action.subresource, "" | "status" | "scale");
     let faults = if is_judged {
-        rules::validate_update(kind, call.action.subresource, &next, &present)
+        objects::validate_update(kind, call.action.subresource, &next, &present)
     } else {
         Vec::new()
     };
     if !faults.is_empty() {
-        return Err(rules::invalid_of(kind, &next, call.action.name, &faults));
+        return Err(status::invalid_as_claimed(kind, &next, call.action.name, &faults));
     }
     if is_judged {
-        rules::warnings(kind, &next, Some(&present)).into_iter().for_each(|warning| call.warn(warning));
+        objects::warnings(kind, &next, Some(&present)).into_iter().for_each(|warning| call.warn(warning));
     }
     escalation::check(call, Some(&present), &next)?;
     let held = consent(call, &present, &next).await?;
@@ -194,7 +198,7 @@ async fn admit(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(),
             admission::mutate(&at, next, Some(present)).await?;
             if *next != before {
                 check_identity(call, present, next)?;
-                rules::prepare_update(kind, subresource, next, present);
+                objects::prepare_update(kind, named(subresource), next, present);
             }
             Ok(())
         }
@@ -214,8 +218,35 @@ async fn consent(call: &Call<'_>, present: &Value, next: &Value) -> Result<Held,
     }
 }
 
+/// Returns whether a PUT may create an object of the kind (`AllowCreateOnUpdate` of its strategy).
+fn may_create_on_update(kind: &objects::Kind) -> bool {
+    const MAY: [&str; 9] = [
+        "Endpoints",
+        "Event",
+        "Lease",
+        "LimitRange",
+        "Service",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ];
+    kind.is_builtin() && MAY.contains(&kind.kind.as_str())
+}
+
+/// Returns whether an update may omit the resourceVersion (`AllowUnconditionalUpdate`).
+fn may_update_unconditionally(kind: &objects::Kind) -> bool {
+    kind.is_builtin()
+        && !matches!(kind.kind.as_str(), "Lease" | "CustomResourceDefinition" | "PodDisruptionBudget")
+}
+
+/// Returns the subresource, if there is one.
+fn named(subresource: &str) -> Option<&str> {
+    (!subresource.is_empty()).then_some(subresource)
+}
+
 /// Returns whether this write removes the last thing that kept a deleted object (`ShouldDeleteDuringUpdate`).
-fn is_final(kind: &rules::Kind, present: &Value, next: &Value) -> bool {
+fn is_final(kind: &objects::Kind, present: &Value, next: &Value) -> bool {
     let is_deleted = !present["metadata"]["deletionTimestamp"].is_null();
     let has_finalizers =
         |value: &Value| value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
@@ -246,7 +277,7 @@ fn check_version(version: &str) -> Result<(), Refusal> {
 }
 
 fn check_name(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
-    let metadata = rules::metadata(value)?;
+    let metadata = decoding::metadata(value)?;
     let given = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
     if given.is_empty() {
         let name = call.action.name;
@@ -289,7 +320,7 @@ fn check_identity(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<
     if !is_any(version) && version != version_of(present) {
         return Err(status::conflict(call.about(), status::OUTDATED));
     }
-    let metadata = rules::metadata(next)?;
+    let metadata = decoding::metadata(next)?;
     metadata.insert("resourceVersion".into(), present["metadata"]["resourceVersion"].clone());
     // Validation reports another UID as an immutable field.
     if metadata.get("uid").and_then(Value::as_str).is_none_or(str::is_empty) {

@@ -22,12 +22,14 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 
 use super::call::Call;
 use super::catalog::Entry;
+use super::decoding;
 use super::negotiate::Form;
 use super::reply::{self, Body};
-use super::rules::{self, Selection};
+use super::selection::Selection;
 use super::status::Refusal;
 use super::versions;
 use crate::store::{Event, Record, Start, Store, Verb, line};
+use objects::IncludeObject;
 
 /// The interval of bookmarks, for watchers that allow them (`cacher.bookmarkFrequency`).
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -90,10 +92,10 @@ pub fn watch(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     Ok(stream_of(watcher))
 }
 
-fn table_include(call: &Call<'_>) -> Result<String, Refusal> {
+fn table_include(call: &Call<'_>) -> Result<IncludeObject, Refusal> {
     // Validates the parameter before the stream starts.
     reply::table(call, &[], "v1", true, &json!({}))?;
-    Ok(call.query.include_object.clone())
+    Ok(IncludeObject::parse(Some(&call.query.include_object)))
 }
 
 fn stream_of(watcher: Watcher) -> Response<Body> {
@@ -116,7 +118,7 @@ struct Lines {
     selection: Selection,
     namespace: Option<String>,
     form: Form,
-    include: String,
+    include: IncludeObject,
     columns_sent: bool,
 }
 
@@ -173,7 +175,7 @@ impl Lines {
             }
             Form::Table(version) => {
                 let value = versions::served(kind, &record.value);
-                let mut table = rules::table(kind, &[&value], &self.include, Timestamp::now());
+                let mut table = objects::table(kind, &[&value], self.include, Timestamp::now());
                 table["apiVersion"] = format!("meta.k8s.io/{version}").into();
                 table["metadata"] = json!({"resourceVersion": record.revision.to_string()});
                 if std::mem::replace(&mut self.columns_sent, true) {
@@ -189,7 +191,7 @@ impl Lines {
         // A typed object has more fields than were set.
         let mut whole = json!({"kind": kind.kind, "apiVersion": kind.api_version()});
         if kind.is_builtin() {
-            rules::fill_in(&kind, &mut whole);
+            decoding::fill_in(&kind, &mut whole);
         }
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if ends_initial_events {
@@ -201,7 +203,7 @@ impl Lines {
             }
             Form::Table(version) => {
                 whole["metadata"] = metadata;
-                let mut table = rules::table(&kind, &[&whole], &self.include, Timestamp::now());
+                let mut table = objects::table(&kind, &[&whole], self.include, Timestamp::now());
                 table["apiVersion"] = format!("meta.k8s.io/{version}").into();
                 table["metadata"] = json!({"resourceVersion": revision.to_string()});
                 if std::mem::replace(&mut self.columns_sent, true) {

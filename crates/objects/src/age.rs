@@ -1,4 +1,4 @@
-//! Ages, as kubectl prints them (`apimachinery/pkg/util/duration.HumanDuration`).
+//! Times, as Kubernetes writes them (`metav1.Time`), and ages, as kubectl prints them (`apimachinery/pkg/util/duration.HumanDuration`).
 
 use jiff::Timestamp;
 
@@ -25,6 +25,11 @@ pub fn human_duration(seconds: i64) -> String {
         s if s < 8 * YEAR => pair(s / YEAR, "y", s / DAY % 365, "d"),
         s => format!("{}y", s / YEAR),
     }
+}
+
+/// Formats a time: RFC 3339, whole seconds, UTC.
+pub fn timestamp(time: Timestamp) -> String {
+    format!("{time:.0}")
 }
 
 /// Returns the time since `then`, or `<unknown>` if `then` is not a time.

@@ -312,6 +312,11 @@ pub fn builtin_kind(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
     builtin_kinds().iter().find(|k| k.is(group, kind))
 }
 
+/// Returns the built-in kind that a subresource accepts; some kinds are accepted by subresources only.
+pub fn accepted_kind(group: &str, kind: &str) -> Option<&'static Arc<Kind>> {
+    subresource_kinds().iter().find(|known| known.is(group, kind)).or_else(|| builtin_kind(group, kind))
+}
+
 fn kind<T: schemars::JsonSchema>(
     group: &str,
     version: &str,

@@ -35,13 +35,13 @@ use serde_json::Value;
 
 use crate::schema::DecodeError;
 
-pub use age::{human_duration, since};
+pub use age::{human_duration, since, timestamp};
 pub use autoscaler::convert_autoscaler;
 pub use crd::{established_status, kinds_of_crd, validate_crd, validate_crd_update, version_rank};
 pub use defaults::{default_object, null_labels, read_back, tolerate_unreachable_nodes};
 pub use fault::{FieldFault, MAX_FAULTS, Reason, invalid_status, json_kind, printed};
 pub use kinds::{
-    ALL_VERBS, Column, Kind, NameRule, ScalePaths, Subresource, builtin_kind, builtin_kinds,
+    ALL_VERBS, Column, Kind, NameRule, ScalePaths, Subresource, accepted_kind, builtin_kind, builtin_kinds,
     subresource_kinds,
 };
 pub use lifecycle::{JOB_UID_LABEL, convert_event, prepare_create, prepare_update};

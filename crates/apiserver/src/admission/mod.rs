@@ -21,9 +21,9 @@ mod webhook;
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::rules::Kind;
 use super::status::{self, Refusal};
-use super::{create, rules};
+use super::{create, decoding};
+use objects::Kind;
 
 pub use policy::Policies;
 pub use webhook::Hooks;
@@ -247,9 +247,9 @@ fn settle(at: &Attributes<'_>, object: &mut Value) -> Result<(), Refusal> {
     }
     let kind = at.kind();
     create::check_type(at.call, object).map_err(status::internal)?;
-    rules::drop_unknown(kind, object, &[], super::query::FieldValidation::Ignore)
+    decoding::drop_unknown(kind, object, &[], super::query::FieldValidation::Ignore)
         .map_err(status::internal)?;
-    rules::default(kind, object);
+    decoding::default(kind, object);
     Ok(())
 }
 

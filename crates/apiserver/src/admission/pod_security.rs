@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Attributes, Operation, text};
-use crate::rules;
-use crate::status::Refusal;
+use crate::status::{self, Refusal};
 use crate::store::{Key, Resource};
 use objects::pod_security::{self, Level, LevelVersion, Policy};
 
@@ -91,11 +90,15 @@ fn is_significant(pod: &Value, old: &Value) -> bool {
 fn check_namespace(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Result<(), Refusal> {
     let (policy, faults) = Policy::of(&object["metadata"]["labels"]);
     let Some(old) = old else {
-        return if faults.is_empty() { Ok(()) } else { Err(rules::invalid(at.kind(), at.name, &faults)) };
+        return if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(status::invalid_object(at.kind(), at.name, &faults))
+        };
     };
     let (before, old_faults) = Policy::of(&old["metadata"]["labels"]);
     if !faults.is_empty() && faults != old_faults {
-        return Err(rules::invalid(at.kind(), at.name, &faults));
+        return Err(status::invalid_object(at.kind(), at.name, &faults));
     }
     let (new, old) = (policy.enforce, before.enforce);
     let is_laxer = new.minor == old.minor && new.level <= old.level;

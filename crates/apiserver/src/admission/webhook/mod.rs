@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use super::{Attributes, Operation, Round, settle};
 use crate::status::{self, Refusal};
 use crate::store::Resource;
-use crate::{managed, rules};
+use crate::{decoding, managed};
 use hook::Hook;
 use identity::Identity;
 use matching::Invocation;
@@ -252,7 +252,7 @@ pub fn adopt(
 fn keep_managers(at: &Attributes<'_>, before: &Value, after: &mut Value) {
     if before["metadata"]["managedFields"] == after["metadata"]["managedFields"]
         || managed::is_valid(after)
-        || rules::metadata(after).is_err()
+        || decoding::metadata(after).is_err()
     {
         return;
     }

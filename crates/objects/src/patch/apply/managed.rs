@@ -1,7 +1,6 @@
 //! `metadata.managedFields`: reads, writes and bounds the record of which manager set which fields
 //! (`apimachinery/pkg/util/managedfields/internal`).
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::fieldset::FieldSet;
@@ -142,9 +141,4 @@ fn cap(entries: &mut Vec<Entry>) {
     }
     entries.retain(|e| e.operation == Operation::Apply);
     entries.extend(kept);
-}
-
-/// Formats the time of an entry: RFC 3339 in whole seconds.
-pub(super) fn stamp(now: Timestamp) -> String {
-    format!("{now:.0}")
 }

@@ -161,7 +161,7 @@ pub fn apply(
         operation: Operation::Apply,
         api_version: kind.api_version(),
         subresource: by.subresource.unwrap_or_default().to_owned(),
-        time: managed::stamp(by.now),
+        time: crate::timestamp(by.now),
         set: wanted,
     };
     let last = entries.iter().find(|e| e.same_manager(&mine)).cloned();
@@ -369,7 +369,7 @@ fn record(kind: &Kind, entries: &mut Vec<Entry>, difference: Comparison, by: &Wr
         api_version: kind.api_version(),
         subresource: by.subresource.unwrap_or_default().to_owned(),
         // The entry of a scale has no time (`managedfields.ScaleHandler.ToParent`).
-        time: if by.subresource == Some(SCALE) { String::new() } else { managed::stamp(by.now) },
+        time: if by.subresource == Some(SCALE) { String::new() } else { crate::timestamp(by.now) },
         set: FieldSet::default(),
     };
     let previous = entries.iter().position(|e| e.same_manager(&mine)).map(|at| entries.remove(at));
