@@ -2,6 +2,7 @@
 
 #[cfg(feature = "local")]
 mod local;
+mod target;
 mod training;
 mod verbs;
 
@@ -9,8 +10,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum as _};
 
+pub use crate::console::Color;
+pub use crate::global::Global;
 pub use crate::output::Output;
 use crate::settings;
 #[cfg(feature = "local")]
@@ -18,8 +21,9 @@ pub use local::{
     ClusterOptions, Doctor, Down, Kubeconfig, LocalVerb, Mode, NodeDrain, NodeList, NodeVerb, Role, Run,
     Status, Switch, Up, User,
 };
+pub use target::Kind;
 pub use training::{
-    Create, Delete, Describe, Diagnose, DryRun, Flags, Get, Kind, List, Logs, MpiFlavour, Top, TopSort,
+    Create, Delete, Describe, Diagnose, DryRun, Flags, Get, List, Logs, MpiFlavour, Top, TopSort,
     TrainingVerb, Wait,
 };
 pub use verbs::{
@@ -58,41 +62,6 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// What holds for every command.
-#[derive(Debug, Args, Default)]
-pub struct Global {
-    /// The namespace; the context's own if not given
-    #[arg(short, long, global = true, value_name = "NAME", help_heading = "Cluster")]
-    pub namespace: Option<String>,
-    /// The kubeconfig file; $KUBECONFIG, else ~/.kube/config, else the local cluster's
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Cluster")]
-    pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig to use
-    #[arg(long, global = true, value_name = "NAME", help_heading = "Cluster")]
-    pub context: Option<String>,
-    /// Act as this user; you must be allowed to impersonate
-    #[arg(long = "as", global = true, value_name = "USER", help_heading = "Cluster")]
-    pub act_as: Option<String>,
-    /// Act as a member of this group; may be given more than once
-    #[arg(long, global = true, value_name = "GROUP", help_heading = "Cluster")]
-    pub as_group: Vec<String>,
-    /// When to use colours: auto, always, never; NO_COLOR is honoured too
-    #[arg(long, global = true, value_enum, default_value_t = settings::current().color.unwrap_or(Color::Auto), value_name = "WHEN", hide_possible_values = true, hide_default_value = true, display_order = 900)]
-    pub color: Color,
-}
-
-/// When to use colours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    /// On a terminal
-    #[default]
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
-}
-
 /// The first word.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -125,7 +94,7 @@ Kinds of jobs: mpijob, trainjob, pytorchjob, tfjob. Each verb has examples: odh 
     /// Which version this is
     Version {
         /// The format: table, json, yaml
-        #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+        #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
         output: Output,
     },
     /// Print a completion script for your shell; it completes names of jobs too
@@ -160,7 +129,7 @@ pub struct Help {
     #[arg(long, value_name = "FOLDER")]
     pub man_pages: Option<PathBuf>,
     /// The format: table, or json, yaml, jq=… for the command tree
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 

@@ -12,9 +12,9 @@ use jobs::Class;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use crate::arguments::Global;
 use crate::console::Console;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::local::home::Home;
 use crate::local::state::State;
 use crate::settings;

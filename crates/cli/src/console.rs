@@ -14,11 +14,12 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
 use jobs::Class;
 use serde_json::{Value, json};
 
-use crate::arguments::{Color, Output};
 use crate::failure::Failure;
+use crate::output::Output;
 
 /// Bold red.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -32,6 +33,18 @@ pub const ACCENT: Style = AnsiColor::Cyan.on_default();
 pub const FAINT: Style = Style::new().dimmed();
 /// Bold.
 pub const STRONG: Style = Style::new().bold();
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
 
 /// Applies a style to a text.
 pub fn styled(style: Style, text: &str) -> String {

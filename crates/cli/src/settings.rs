@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use jobs::Class;
 use serde_json::Value;
 
-use crate::arguments::Color;
+use crate::console::Color;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -39,6 +39,11 @@ pub struct Settings {
 /// Returns the settings of this process; empty before [`load`].
 pub fn current() -> &'static Settings {
     SETTINGS.get_or_init(Settings::default)
+}
+
+/// Returns the default format: that of the settings, or a table.
+pub fn output() -> Output {
+    current().output.unwrap_or(Output::Table)
 }
 
 /// Reads the file, if it exists, for the whole process.

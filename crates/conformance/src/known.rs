@@ -6,7 +6,7 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::compare::Difference;
+use crate::difference::Difference;
 use crate::program::{Body, Step};
 use crate::side::Answer;
 

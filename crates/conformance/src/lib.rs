@@ -9,6 +9,7 @@
 //! A tool for tests; the product does not depend on it.
 
 pub mod compare;
+pub mod difference;
 pub mod generate;
 pub mod known;
 pub mod normal;

@@ -6,7 +6,8 @@
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::{Difference, compare};
+use crate::compare::compare;
+use crate::difference::Difference;
 use crate::generate;
 use crate::known::Known;
 use crate::program::Program;

@@ -12,7 +12,8 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::compare::{Difference, Outcome, compare};
+use crate::compare::{Outcome, compare};
+use crate::difference::Difference;
 use crate::known::Known;
 use crate::normal::normalise;
 use crate::program::Program;

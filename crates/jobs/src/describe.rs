@@ -16,7 +16,7 @@ use semantics::{Wait, has_ended, is_ready, summary};
 
 use crate::alike::{Alike, alike, without_names};
 use crate::view::{self, Row};
-use crate::{Attempt, Error, Kind, explain, list, runtime};
+use crate::{Attempt, Error, Kind, explain, list};
 
 /// A namespace with more pages of events than this counts as busy: its events are read per object.
 const FEW_PAGES: usize = 4;
@@ -135,7 +135,7 @@ pub async fn describe(
         Vec::new()
     });
     let mut found = assemble(object, &pods, &events, unread);
-    runtime::fill_in(client, std::slice::from_mut(&mut found.row)).await;
+    list::fill_in_nodes(client, std::slice::from_mut(&mut found.row)).await;
     Ok(found)
 }
 

@@ -36,15 +36,27 @@ pub async fn list(client: &Client, selection: &Selection) -> Result<Vec<DynamicO
 /// As [`list`].
 pub async fn rows(client: &Client, selection: &Selection) -> Result<Vec<Row>, Error> {
     let mut rows = gather(client, selection, |job| view::row(&job)).await?;
-    runtime::fill_in(client, &mut rows).await;
+    fill_in_nodes(client, &mut rows).await;
     Ok(rows)
 }
 
 /// Returns the rows of jobs that were already read.
 pub async fn rows_of(client: &Client, jobs: &[DynamicObject]) -> Vec<Row> {
     let mut rows: Vec<Row> = jobs.iter().map(view::row).collect();
-    runtime::fill_in(client, &mut rows).await;
+    fill_in_nodes(client, &mut rows).await;
     rows
+}
+
+/// Fills in the node counts from the TrainJobs' runtimes; if a runtime may not be read, the default stays.
+pub(crate) async fn fill_in_nodes(client: &Client, rows: &mut [Row]) {
+    let wanted = rows.iter().filter_map(|row| row.runtime.clone()).collect();
+    let found = runtime::node_counts(client, wanted).await;
+    for row in rows {
+        let Some(nodes) = row.runtime.as_ref().and_then(|runtime| found.get(runtime)) else { continue };
+        // Either all of them are ready, or none is known to be.
+        row.workers_ready = if row.workers_ready > 0 { *nodes } else { 0 };
+        row.workers = *nodes;
+    }
 }
 
 /// A job's sort key in a list, and the value made from the job.

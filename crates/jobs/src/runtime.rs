@@ -13,7 +13,6 @@ use kube::core::ApiResource;
 use serde_json::Value;
 
 use crate::Kind;
-use crate::view::Row;
 
 /// The number of runtimes read concurrently, and the maximum per list; a cluster has only a few.
 const AT_ONCE: usize = 8;
@@ -39,23 +38,15 @@ pub(crate) fn of(job: &DynamicObject) -> Option<RuntimeRef> {
     Some(RuntimeRef { namespace: job.metadata.namespace.clone().filter(|_| namespaced), name })
 }
 
-/// Fills in the node counts from the TrainJobs' runtimes; if a runtime may not be read, the default stays.
-pub(crate) async fn fill_in(client: &Client, rows: &mut [Row]) {
-    let mut wanted: Vec<RuntimeRef> = rows.iter().filter_map(|row| row.runtime.clone()).collect();
+/// Returns the number of nodes that each of these runtimes sets, as far as they may be read.
+pub(crate) async fn node_counts(client: &Client, mut wanted: Vec<RuntimeRef>) -> BTreeMap<RuntimeRef, i32> {
     wanted.sort();
     wanted.dedup();
     let reads = wanted.into_iter().take(MOST_RUNTIMES).map(|runtime| async move {
         let nodes = node_count(client, &runtime).await?;
         Some((runtime, nodes))
     });
-    let found: BTreeMap<RuntimeRef, i32> =
-        stream::iter(reads).buffer_unordered(AT_ONCE).filter_map(futures::future::ready).collect().await;
-    for row in rows {
-        let Some(nodes) = row.runtime.as_ref().and_then(|runtime| found.get(runtime)) else { continue };
-        // Either all of them are ready, or none is known to be.
-        row.workers_ready = if row.workers_ready > 0 { *nodes } else { 0 };
-        row.workers = *nodes;
-    }
+    stream::iter(reads).buffer_unordered(AT_ONCE).filter_map(futures::future::ready).collect().await
 }
 
 async fn node_count(client: &Client, runtime: &RuntimeRef) -> Option<i32> {

@@ -7,8 +7,6 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::modes::Mode;
-
 /// Returns whether an unprivileged user namespace with its own network can be created.
 pub fn permits_rootless() -> bool {
     let tried = Command::new("unshare")
@@ -21,17 +19,6 @@ pub fn permits_rootless() -> bool {
 /// Returns whether we may create namespaces as root.
 pub fn permits_root() -> bool {
     nix::unistd::geteuid().is_root()
-}
-
-/// Returns the strongest mode that this machine permits.
-pub fn strongest() -> Mode {
-    if permits_rootless() {
-        Mode::Rootless
-    } else if permits_root() {
-        Mode::Root
-    } else {
-        Mode::Plain
-    }
 }
 
 /// Kills a process of the story with SIGKILL.

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-use crate::machine;
+use crate::machine::{permits_root, permits_rootless};
 
 /// How the node isolates pods, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +27,22 @@ impl Mode {
     }
 }
 
+/// Returns the strongest mode that this machine permits.
+fn strongest() -> Mode {
+    if permits_rootless() {
+        Mode::Rootless
+    } else if permits_root() {
+        Mode::Root
+    } else {
+        Mode::Plain
+    }
+}
+
 /// Records that a story ran in a mode, and whether the story forced that mode.
 pub fn record(story: &str, used: &str, forced: bool) {
     let Some(file) = std::env::var_os("ODH_STORY_MODES") else { return };
-    let line = format!(
-        "{story}\t{used}\t{}\t{}\n",
-        machine::strongest().word(),
-        if forced { "forced" } else { "chosen" }
-    );
+    let line =
+        format!("{story}\t{used}\t{}\t{}\n", strongest().word(), if forced { "forced" } else { "chosen" });
     let mut file =
         OpenOptions::new().create(true).append(true).open(file).expect("the record of modes can be written");
     file.write_all(line.as_bytes()).expect("the record of modes can be written");

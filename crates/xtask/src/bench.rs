@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::build::{self, Profile};
 use crate::steps::{self, Stop};
-use crate::{environment, machine};
+use crate::{environment, machine, needs};
 
 /// The scenario that counts costs against committed budgets; it writes no report and needs no release build.
 const GUARD: &str = "guard";
@@ -35,7 +35,7 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
     let client = client_alone(names)?;
     for name in known.iter().filter(|name| names.is_empty() || names.contains(&name.as_str())) {
         steps::step(&format!("Measuring {name}"));
-        let mut command = Command::new(machine::prepared_python()?);
+        let mut command = Command::new(needs::prepared_python()?);
         command.arg(steps::root().join("bench").join(name).join("run.py"));
         command
             .env("ODH", &odh)
@@ -50,7 +50,7 @@ pub fn run(names: &[&str]) -> Result<(), Stop> {
 /// Counts the costs of small scenarios, and fails if one exceeds its committed budget.
 pub fn guard(odh: &Path, environment: &Path, path: &Path) -> Result<(), Stop> {
     steps::step("Comparing the costs of small scenes with their budgets");
-    let mut command = Command::new(machine::prepared_python()?);
+    let mut command = Command::new(needs::prepared_python()?);
     command.arg(steps::root().join("bench").join(GUARD).join("run.py"));
     command.env("ODH", odh).env("ODH_EXAMPLES_ENVIRONMENT", environment).env("PATH", path);
     steps::run(&mut command)

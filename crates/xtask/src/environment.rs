@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::machine;
+use crate::needs;
 use crate::steps::{self, Stop};
 
 /// Increment this when this file changes what an environment contains, but neither requirements nor package change.
@@ -98,7 +98,7 @@ fn make(
     fill: impl FnOnce(&dyn Fn() -> Command) -> Result<(), Stop>,
 ) -> Result<PathBuf, Stop> {
     let stamp = folder.join("made-from");
-    let python = machine::prepared_python()?;
+    let python = needs::prepared_python()?;
     // The path is part of the stamp, because a virtual environment does not survive being moved.
     let wanted = format!("{}\n{}\n{made_from}", folder.display(), python.display());
     if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {

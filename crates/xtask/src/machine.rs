@@ -1,7 +1,7 @@
 //! Checks whether this machine can run MPI jobs as local processes. Installs missing programs, or names them.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::needs::{self, Need};
@@ -76,21 +76,4 @@ fn install(missing: &[(&str, &Need)]) -> Result<(), Stop> {
             need.package
         ))),
     }
-}
-
-/// Returns the Python for environments: preferably the system's own, which every user may read.
-///
-/// `None` if no Python is new enough or none has `venv`, which is a separate package in Debian.
-pub fn python() -> Option<PathBuf> {
-    let usable = |python: &Path| {
-        let script = "import sys, ensurepip, venv; assert sys.version_info >= (3, 10)";
-        steps::output_of(python, &["-c", script]).is_some()
-    };
-    let system = PathBuf::from("/usr/bin/python3");
-    std::iter::once(system).chain(steps::find_program("python3")).find(|python| usable(python))
-}
-
-/// Like [`python`], on a prepared machine, which has one.
-pub fn prepared_python() -> Result<PathBuf, Stop> {
-    python().ok_or_else(|| Stop::plain("there is no Python 3.10 or newer with its module venv".to_owned()))
 }

@@ -9,7 +9,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::machine;
 use crate::steps::{self, Stop};
 
 /// Programs of one Debian package.
@@ -84,11 +83,28 @@ const SYSTEM_FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 pub fn place_of(program: &str) -> Option<PathBuf> {
     if program == "python3" {
         // The one that creates the environments.
-        return machine::python();
+        return python();
     }
     let system =
         || SYSTEM_FOLDERS.iter().map(|folder| Path::new(folder).join(program)).find(|path| path.is_file());
     steps::find_program(program).or_else(system)
+}
+
+/// Returns the Python for environments: preferably the system's own, which every user may read.
+///
+/// `None` if no Python is new enough or none has `venv`, which is a separate package in Debian.
+fn python() -> Option<PathBuf> {
+    let usable = |python: &Path| {
+        let script = "import sys, ensurepip, venv; assert sys.version_info >= (3, 10)";
+        steps::output_of(python, &["-c", script]).is_some()
+    };
+    let system = PathBuf::from("/usr/bin/python3");
+    std::iter::once(system).chain(steps::find_program("python3")).find(|python| usable(python))
+}
+
+/// Like [`python`], on a prepared machine, which has one.
+pub fn prepared_python() -> Result<PathBuf, Stop> {
+    python().ok_or_else(|| Stop::plain("there is no Python 3.10 or newer with its module venv".to_owned()))
 }
 
 /// Returns the programs that are not on this machine, each with the need that it belongs to.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::build::{self, Profile};
 use crate::steps::{self, Stop};
-use crate::{conformance, machine};
+use crate::{conformance, machine, needs};
 
 /// The module of upstream's operator, which also has its definition of MPIJob.
 const UPSTREAM: (&str, &str) = ("github.com/kubeflow/mpi-operator", "v0.8.2");
@@ -36,7 +36,7 @@ pub fn run(words: &[&str]) -> Result<(), Stop> {
         build_the_rest(&binaries)?;
     }
     steps::step("Every verb on the embedded cluster");
-    steps::run(script(Command::new(machine::prepared_python()?), &odh).args(["--on", "embedded"]))?;
+    steps::run(script(Command::new(needs::prepared_python()?), &odh).args(["--on", "embedded"]))?;
     let ours = (
         steps::target().join("debug/mpi-operator"),
         steps::root().join("deploy/crd/kubeflow.org_mpijobs.yaml"),
@@ -60,7 +60,7 @@ fn on_real(binaries: &Path, odh: &Path, operator: &Path, definition: &Path) -> R
         .arg("--binaries")
         .arg(binaries)
         .args(["with", "--controllers", "--"])
-        .arg(machine::prepared_python()?);
+        .arg(needs::prepared_python()?);
     let mut command = script(command, odh);
     command.args(["--on", "real", "--operator"]).arg(operator).arg("--crd").arg(definition);
     command.arg("--binaries").arg(binaries);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Output, read_duration};
+use crate::settings;
 
 /// What to do with the cluster on this machine.
 #[derive(Debug, Subcommand)]
@@ -60,7 +61,7 @@ pub enum NodeVerb {
 #[derive(Debug, Args)]
 pub struct NodeList {
     /// The format: table, json, yaml
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -193,7 +194,7 @@ pub struct Down {
 #[derive(Debug, Args)]
 pub struct Status {
     /// The format: table, json, yaml
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -228,7 +229,7 @@ pub struct Run {
     #[arg(long)]
     pub replace: bool,
     /// The format: table, or json and yaml for the job as it ended
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
     /// For the cluster, if it has to be started.
     #[command(flatten, next_help_heading = "The cluster, if it is not up yet")]
@@ -290,7 +291,7 @@ pub struct User {
     #[arg(long)]
     pub delete: bool,
     /// The format: table, json, yaml
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -298,6 +299,6 @@ pub struct User {
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// The format: table, json, yaml
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }

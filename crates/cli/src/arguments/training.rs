@@ -11,40 +11,14 @@ use jiff::tz::TimeZone;
 use jobs::pick::{self, Order};
 use regex::Regex;
 
+use super::target::{Kind, Target};
 use super::verbs::{
     CloneJob, Compare, Ending, Events, Exec, Explain, Export, Preflight, Resume, Retry, Several,
     SupportBundle, Suspend, TemplateVerb,
 };
 use super::{Output, read_duration};
-use crate::complete;
-
-/// A kind of training job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// An MPI job: one launcher, any number of workers
-    #[value(aliases = ["mpijobs", "mpijob.kubeflow.org", "mpijobs.kubeflow.org", "mj"])]
-    Mpijob,
-    /// A job of Kubeflow Trainer
-    #[value(aliases = ["trainjobs", "trainjob.trainer.kubeflow.org", "trainjobs.trainer.kubeflow.org"])]
-    Trainjob,
-    /// A PyTorch job of the Training Operator
-    #[value(aliases = ["pytorchjobs", "pytorchjob.kubeflow.org", "pytorchjobs.kubeflow.org", "ptj"])]
-    Pytorchjob,
-    /// A TensorFlow job of the Training Operator
-    #[value(aliases = ["tfjobs", "tfjob.kubeflow.org", "tfjobs.kubeflow.org"])]
-    Tfjob,
-}
-
-impl From<Kind> for jobs::Kind {
-    fn from(kind: Kind) -> jobs::Kind {
-        match kind {
-            Kind::Mpijob => jobs::Kind::MpiJob,
-            Kind::Trainjob => jobs::Kind::TrainJob,
-            Kind::Pytorchjob => jobs::Kind::PyTorchJob,
-            Kind::Tfjob => jobs::Kind::TfJob,
-        }
-    }
-}
+use crate::job_names;
+use crate::settings;
 
 /// What to do with training jobs.
 #[derive(Debug, Subcommand)]
@@ -127,17 +101,6 @@ impl TrainingVerb {
     }
 }
 
-/// One job by kind and name.
-#[derive(Debug, Args)]
-pub struct Target {
-    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob
-    #[arg(value_enum, hide_possible_values = true)]
-    pub kind: Kind,
-    /// The job's name
-    #[arg(add = ArgValueCompleter::new(complete::job_names))]
-    pub name: String,
-}
-
 /// Which MPI an image holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum MpiFlavour {
@@ -194,7 +157,7 @@ pub struct Create {
     #[command(flatten)]
     pub ending: Ending,
     /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
     /// The job, from flags.
     #[command(flatten)]
@@ -301,7 +264,7 @@ pub struct Get {
     #[arg(short, long)]
     pub watch: bool,
     /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -343,7 +306,7 @@ pub struct List {
     #[arg(short, long)]
     pub watch: bool,
     /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -391,7 +354,7 @@ pub struct Describe {
     #[command(flatten)]
     pub target: Target,
     /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…; json and yaml print a List of the job and its pods
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -451,7 +414,7 @@ pub struct Logs {
     #[arg(short = 'C', long, value_name = "N", requires = "grep")]
     pub around: Option<usize>,
     /// The format: table, or json for an object a line
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -511,7 +474,7 @@ pub struct Top {
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Option<Kind>,
     /// Only these jobs, with their pods
-    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::job_names))]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(job_names::candidates))]
     pub names: Vec<String>,
     /// Of all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
@@ -529,7 +492,7 @@ pub struct Top {
     #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "2s")]
     pub interval: Duration,
     /// The format: table, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -582,7 +545,7 @@ pub struct Delete {
     #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "60s")]
     pub timeout: Duration,
     /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -604,7 +567,7 @@ pub struct Wait {
     #[arg(long)]
     pub propagate_exit_code: bool,
     /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -630,7 +593,7 @@ pub struct Diagnose {
     #[arg(long, value_parser = read_duration, value_name = "SECONDS", requires = "still_running")]
     pub silent_for: Option<Duration>,
     /// The format: table, json, yaml, name, jsonpath=…, jq=…
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 

@@ -7,9 +7,10 @@ use clap::{Args, Subcommand};
 use clap_complete::ArgValueCompleter;
 use jobs::setting::Setting;
 
-use super::training::{Kind, Target};
+use super::target::{Kind, Target};
 use super::{Output, read_duration};
-use crate::complete;
+use crate::job_names;
+use crate::settings;
 
 /// Several jobs of a kind: by name, or by label.
 #[derive(Debug, Args)]
@@ -18,7 +19,7 @@ pub struct Several {
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
     /// The jobs' names
-    #[arg(value_name = "NAME", required_unless_present = "selector", add = ArgValueCompleter::new(complete::job_names))]
+    #[arg(value_name = "NAME", required_unless_present = "selector", add = ArgValueCompleter::new(job_names::candidates))]
     pub names: Vec<String>,
     /// All that have these labels, instead of names: team=vision,stage!=test
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "names")]
@@ -55,7 +56,7 @@ pub struct Making {
     #[command(flatten)]
     pub ending: Ending,
     /// The format: table, wide, json, yaml, name
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -72,7 +73,7 @@ pub struct Suspend {
     #[command(flatten)]
     pub several: Several,
     /// The format: table, wide, json, yaml, name
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -86,7 +87,7 @@ pub struct Resume {
     #[command(flatten)]
     pub several: Several,
     /// The format: table, wide, json, yaml, name
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -115,7 +116,7 @@ pub struct Retry {
     #[command(flatten)]
     pub ending: Ending,
     /// The format: table, wide, json, yaml, name
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -151,10 +152,10 @@ pub struct Compare {
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
     /// The jobs' names; of one alone, its retries or its attempts are compared
-    #[arg(required = true, value_name = "NAME", add = ArgValueCompleter::new(complete::job_names))]
+    #[arg(required = true, value_name = "NAME", add = ArgValueCompleter::new(job_names::candidates))]
     pub names: Vec<String>,
     /// The format: table, wide, json, yaml
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -168,7 +169,7 @@ pub struct Explain {
     #[command(flatten)]
     pub target: Target,
     /// The format: table, wide, json, yaml, name
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -199,7 +200,7 @@ pub struct Events {
     #[arg(short, long)]
     pub watch: bool,
     /// The format: table, wide, or json for an object a line
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -216,7 +217,7 @@ pub struct Preflight {
     #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE")]
     pub file: Vec<PathBuf>,
     /// The format: table, wide, json, yaml
-    #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+    #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
 
@@ -268,14 +269,14 @@ pub enum TemplateVerb {
         #[arg(long)]
         shared: bool,
         /// The format: table, wide, json, yaml, name
-        #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+        #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
         output: Output,
     },
     /// Show the templates of the namespace, and those that are shared
     #[command(visible_alias = "ls")]
     List {
         /// The format: table, wide, json, yaml, name
-        #[arg(short, long, default_value_t = Output::preferred(), hide_default_value = true, hide_possible_values = true)]
+        #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
         output: Output,
     },
     /// Print a template's manifest

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-use super::up::launch_program;
+use super::server::launch_program;
 use crate::arguments::Doctor;
 use crate::console::{BAD, CAREFUL, Console, GOOD, styled};
 use crate::failure::Failure;

@@ -20,12 +20,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Client;
 use kube::api::Api;
 use kube::runtime::wait::{await_condition, conditions};
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::home::{Home, unusable};
 use super::log;
 use super::state::{Failures, State, process_started_ticks, write_private};
-use super::up::{Message, launch_program};
 use super::variables;
 use crate::SANDBOX;
 use crate::arguments::{ClusterOptions, Mode, Switch};
@@ -39,6 +39,26 @@ const ESTABLISH: Duration = Duration::from_secs(10);
 const STOP: Duration = Duration::from_secs(25);
 /// The number of threads: one can serve while the other works.
 const THREADS: usize = 2;
+
+/// The message of the background process, one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// Jobs can be created.
+    Ready(State),
+    /// Another process holds the lock.
+    Already,
+    /// It cannot start.
+    Failed {
+        /// The exit code.
+        code: u8,
+        /// One CamelCase word.
+        reason: String,
+        /// The error.
+        message: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+}
 
 /// Runs the cluster until it is stopped.
 pub fn run(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) -> Result<u8, Failure> {
@@ -356,4 +376,21 @@ fn say(message: &Message) {
     let line = serde_json::to_string(message).unwrap_or_default();
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Returns the path of the launch agent's program: next to this program, or on PATH.
+pub fn launch_program() -> Result<PathBuf, Failure> {
+    let beside =
+        std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(api::LAUNCH_PROGRAM)));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|place| place.join(api::LAUNCH_PROGRAM));
+    beside.clone().into_iter().chain(on_path).find(|program| program.is_file()).ok_or_else(|| {
+        let place = beside.map_or_else(|| "PATH".to_owned(), |beside| beside.display().to_string());
+        Failure::new(
+            Class::Error,
+            "LaunchAgentMissing",
+            format!("the launch agent is missing: there is no {place}"),
+        )
+        .with_hint("install odh-launch beside odh; in the source tree: cargo build -p launch")
+    })
 }

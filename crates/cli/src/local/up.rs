@@ -10,11 +10,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use jobs::Class;
-use serde::{Deserialize, Serialize};
 
 use super::home::Home;
 use super::log;
-use super::server;
+use super::server::{self, Message};
 use super::state::State;
 use crate::arguments::{ClusterOptions, Mode, Switch, Up};
 use crate::console::{Console, GOOD, STRONG, styled};
@@ -30,26 +29,6 @@ const LAST_WORDS: usize = 8;
 
 /// Each pod has its own copy of this directory.
 const PODS_OWN: &str = "/tmp";
-
-/// The message of the background process, one line of JSON.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Message {
-    /// Jobs can be created.
-    Ready(State),
-    /// Another process holds the lock.
-    Already,
-    /// It cannot start.
-    Failed {
-        /// The exit code.
-        code: u8,
-        /// One CamelCase word.
-        reason: String,
-        /// The error.
-        message: String,
-        /// What to do.
-        hint: Option<String>,
-    },
-}
 
 /// `odh local up`
 pub fn run(console: &Console, up: &Up) -> Result<u8, Failure> {
@@ -275,21 +254,4 @@ fn differs(console: &Console, up: &ClusterOptions, state: &State) {
             "it was started with other options, and they stay; to change them: odh local down, then up again",
         );
     }
-}
-
-/// Returns the path of the launch agent's program: next to this program, or on PATH.
-pub fn launch_program() -> Result<PathBuf, Failure> {
-    let beside =
-        std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(api::LAUNCH_PROGRAM)));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).map(|place| place.join(api::LAUNCH_PROGRAM));
-    beside.clone().into_iter().chain(on_path).find(|program| program.is_file()).ok_or_else(|| {
-        let place = beside.map_or_else(|| "PATH".to_owned(), |beside| beside.display().to_string());
-        Failure::new(
-            Class::Error,
-            "LaunchAgentMissing",
-            format!("the launch agent is missing: there is no {place}"),
-        )
-        .with_hint("install odh-launch beside odh; in the source tree: cargo build -p launch")
-    })
 }

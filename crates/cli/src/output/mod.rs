@@ -13,7 +13,6 @@ use jobs::Class;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::settings;
 use columns::Columns;
 use jq::Program;
 use jsonpath::JsonPath;
@@ -66,11 +65,6 @@ const TEMPLATES: [(&str, &str, &str); 4] = [
 ];
 
 impl Output {
-    /// Returns the default format: that of the user's settings, or a table.
-    pub fn preferred() -> Output {
-        settings::current().output.unwrap_or(Output::Table)
-    }
-
     /// Returns the format of a command that prints a manifest: its prose stays prose, unless JSON was requested.
     pub fn of_a_manifest(asked: Output) -> Output {
         if asked == Output::Json { Output::Json } else { Output::Table }

@@ -5,7 +5,7 @@ use jobs::alike::{Alike, each};
 use jobs::describe::{Description, EventView, PodView};
 use jobs::view;
 
-use super::get::state;
+use super::rows::state;
 use crate::arguments::{Describe, Global, Output};
 use crate::connect::connect;
 use crate::console::{BAD, CAREFUL, Console, GOOD, STRONG, styled};

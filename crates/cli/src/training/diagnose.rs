@@ -9,7 +9,7 @@ use plan::diagnosis::{
 };
 use serde_json::{Value, json};
 
-use super::create::unreadable;
+use super::drafts::unreadable;
 use crate::arguments::{Diagnose, Output};
 use crate::console::{ACCENT, BAD, CAREFUL, Console, FAINT, GOOD, styled};
 use crate::failure::Failure;

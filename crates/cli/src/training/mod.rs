@@ -7,6 +7,7 @@ mod create;
 mod delete;
 mod describe;
 mod diagnose;
+mod drafts;
 mod events;
 mod exec;
 mod explain;
@@ -14,6 +15,7 @@ mod export;
 mod get;
 mod logs;
 mod preflight;
+mod rows;
 mod several;
 mod switch;
 mod templates;
@@ -22,7 +24,8 @@ mod wait;
 mod watch;
 
 #[cfg(feature = "local")]
-pub use create::{draft_from_files, missing_mpirun};
+pub use create::missing_mpirun;
+pub use drafts::draft_from_files;
 pub use wait::{Follow, ending, follow_to_end};
 
 use crate::arguments::{Global, TrainingVerb};

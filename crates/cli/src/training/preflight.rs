@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobs::preflight::{self, Right};
 use plan::Finding;
 
-use super::create::{check_namespaces, draft_from_files};
+use super::drafts::{check_namespaces, draft_from_files};
 use crate::arguments::{Global, Preflight};
 use crate::connect::connect;
 use crate::console::{BAD, CAREFUL, Console, GOOD, styled};

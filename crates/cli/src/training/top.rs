@@ -14,7 +14,7 @@ use jobs::usage::{self, JobUse, PodUse};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
 
-use super::get::state;
+use super::rows::{self, state};
 use crate::arguments::{Global, Output, Top, TopSort};
 use crate::connect::{Connection, connect};
 use crate::console::Console;
@@ -38,7 +38,7 @@ pub async fn run(console: &Console, global: &Global, top: &Top) -> Result<u8, Fa
     }
     let jobs = seen(&connection, top).await?;
     if jobs.is_empty() && !top.output.shows_objects() {
-        console.note(&super::get::none(namespace(&connection, top), false));
+        console.note(&rows::none(namespace(&connection, top), false));
         return Ok(0);
     }
     let text = match top.output {

@@ -12,7 +12,7 @@ use jobs::progress::{self, Outcome};
 use jobs::view::{self, Row};
 use kube::api::DynamicObject;
 
-use super::get::{Columns, none, of_several_kinds, printed, rows_cells, state};
+use super::rows::{Columns, none, of_several_kinds, printed, rows_cells, state};
 use crate::arguments::{Get, List, Output};
 use crate::connect::Connection;
 use crate::console::{Console, FAINT, styled};

@@ -1,0 +1,31 @@
+//! The options that hold for every command: which cluster, which namespace, as whom, in which colours.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::console::Color;
+use crate::settings;
+
+/// What holds for every command.
+#[derive(Debug, Args, Default)]
+pub struct Global {
+    /// The namespace; the context's own if not given
+    #[arg(short, long, global = true, value_name = "NAME", help_heading = "Cluster")]
+    pub namespace: Option<String>,
+    /// The kubeconfig file; $KUBECONFIG, else ~/.kube/config, else the local cluster's
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Cluster")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig to use
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Cluster")]
+    pub context: Option<String>,
+    /// Act as this user; you must be allowed to impersonate
+    #[arg(long = "as", global = true, value_name = "USER", help_heading = "Cluster")]
+    pub act_as: Option<String>,
+    /// Act as a member of this group; may be given more than once
+    #[arg(long, global = true, value_name = "GROUP", help_heading = "Cluster")]
+    pub as_group: Vec<String>,
+    /// When to use colours: auto, always, never; NO_COLOR is honoured too
+    #[arg(long, global = true, value_enum, default_value_t = settings::current().color.unwrap_or(Color::Auto), value_name = "WHEN", hide_possible_values = true, hide_default_value = true, display_order = 900)]
+    pub color: Color,
+}
