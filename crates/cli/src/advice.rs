@@ -27,7 +27,7 @@ pub fn lines(advice: &Advice) -> String {
 fn flag(action: &Action) -> Option<&'static str> {
     match action {
         Action::CreateSuspended => Some("--suspend creates it suspended"),
-        Action::SkipPreflight => Some("--no-preflight leaves it to the server"),
+        Action::SkipPreflight => Some("to skip this check: --no-preflight"),
         Action::ForceDelete(_) => Some("--force deletes without a grace period"),
         _ => None,
     }
@@ -87,7 +87,7 @@ mod tests {
             .with(Action::Logs { job, workers: None, follow: true, previous: false });
         assert_eq!(
             line(&advice),
-            "Wait for one to end: odh training list -n team --status failed, or odh training logs trainjob pi -n team --follow; --no-preflight leaves it to the server"
+            "Wait for one to end: odh training list -n team --status failed, or odh training logs trainjob pi -n team --follow; to skip this check: --no-preflight"
         );
         assert_eq!(
             lines(&advice),

@@ -44,10 +44,10 @@ pub use verbs::{
   odh local run job.yaml                         run a job and watch it
   odh training create mpijob hello --workers 4 --image local -- hostname
 
-With a cluster at hand, odh uses your kubeconfig, as kubectl does:
+On a cluster, odh uses your kubeconfig, as kubectl does:
   odh training list                              what runs in your namespace
   odh training explain mpijob NAME               why it waits or failed, and what to do
-  odh training describe mpijob NAME              all there is to know about it
+  odh training describe mpijob NAME              its state, failure, pods and events
   odh training logs mpijob NAME --follow         its output
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 not allowed, 5 invalid job, 6 quota, 7 conflict,
@@ -68,22 +68,22 @@ pub enum Command {
     /// Create, watch, understand and delete training jobs
     #[command(
         arg_required_else_help = true,
-        after_help = "A job from its beginning to its end:
+        after_help = "The life of a job:
   odh training create mpijob digits --workers 4 --image IMAGE -- python train.py
-  odh training logs mpijob digits --follow              its output, as it comes
-  odh training wait mpijob digits                       its end, as an exit code
+  odh training logs mpijob digits --follow              follow its output
+  odh training wait mpijob digits                       wait for its end; sets the exit code
   odh training explain mpijob digits                    why it waits or has failed, and what to do
   odh training clone mpijob digits --set worker.memory=32Gi
   odh training delete mpijob digits
 
-Kinds of jobs: mpijob, trainjob, pytorchjob, tfjob. Each verb has examples: odh training create --help"
+Kinds of jobs: mpijob, trainjob, pytorchjob, tfjob. For examples, see odh training create --help"
     )]
     Training {
         /// What to do.
         #[command(subcommand)]
         verb: TrainingVerb,
     },
-    /// A Kubernetes of your own on this machine, for trying and for tests
+    /// Run a Kubernetes cluster on this machine, for development and tests
     #[cfg(feature = "local")]
     #[command(arg_required_else_help = true)]
     Local {
@@ -91,27 +91,27 @@ Kinds of jobs: mpijob, trainjob, pytorchjob, tfjob. Each verb has examples: odh 
         #[command(subcommand)]
         verb: LocalVerb,
     },
-    /// Which version this is
+    /// Print the version
     Version {
-        /// The format: table, json, yaml
+        /// Output format: table, json, yaml
         #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
         output: Output,
     },
-    /// Print a completion script for your shell; it completes names of jobs too
+    /// Print a shell completion script, which also completes job names
     #[command(after_help = "Examples:
   source <(odh completion bash)                                 in ~/.bashrc
   source <(odh completion zsh)                                  in ~/.zshrc
   odh completion fish > ~/.config/fish/completions/odh.fish
   odh completion powershell | Out-String | Invoke-Expression    in $PROFILE
 
-The script asks this program what may follow, so it is never out of date. Names of jobs are read from the
-cluster that the command line names, for at most two seconds.")]
+The script asks odh for the completions, so it is never out of date. Job names come from the cluster
+that the command line selects; completion waits for them for at most two seconds.")]
     Completion {
-        /// The shell: bash, elvish, fish, powershell, zsh
+        /// Shell: bash, elvish, fish, powershell, zsh
         #[arg(value_enum, hide_possible_values = true)]
         shell: clap_complete::Shell,
     },
-    /// Print the help of a command, or all commands for a program
+    /// Print the help of a command, or the command tree for programs
     Help(Help),
 }
 
@@ -122,13 +122,13 @@ cluster that the command line names, for at most two seconds.")]
   odh help -o json                                every command, option and exit code
   odh help --man-pages ~/.local/share/man/man1    man pages of every command: man odh-training-logs")]
 pub struct Help {
-    /// The command, e.g. training create
+    /// Command, e.g. training create
     #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// Write man pages into this folder instead
+    /// Write man pages to this folder instead
     #[arg(long, value_name = "FOLDER")]
     pub man_pages: Option<PathBuf>,
-    /// The format: table, or json, yaml, jq=… for the command tree
+    /// Output format: table; json, yaml and jq=… print the command tree
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -151,7 +151,9 @@ impl Command {
 pub fn read_duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<u64>().map(Duration::from_secs).ok();
     let written = || text.parse::<jiff::SignedDuration>().ok().and_then(|span| Duration::try_from(span).ok());
-    seconds.or_else(written).ok_or_else(|| "write seconds, or a time like 30s, 10m or 1h30m".to_owned())
+    seconds
+        .or_else(written)
+        .ok_or_else(|| "expected seconds, or a duration like 30s, 10m or 1h30m".to_owned())
 }
 
 /// Rewrites the command line as if this program had been called by its own name: `kubectl odh training list` starts

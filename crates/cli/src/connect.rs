@@ -51,7 +51,7 @@ pub async fn connect_silently(global: &Global) -> Result<Connection, Failure> {
 /// does not send them.
 fn impersonate(config: &mut Config, global: &Global) -> Result<(), Failure> {
     if global.act_as.is_none() && !global.as_group.is_empty() {
-        return Err(Failure::usage("--as-group needs --as", "name the user too: --as USER --as-group GROUP"));
+        return Err(Failure::usage("--as-group requires --as", "add the user: --as USER --as-group GROUP"));
     }
     let known = config.auth_info.clone();
     let (user, groups, uid, extra) = match &global.act_as {
@@ -70,8 +70,7 @@ fn impersonate(config: &mut Config, global: &Global) -> Result<(), Failure> {
         values.into_iter().map(move |value| (format!("impersonate-extra-{key}"), value))
     });
     for (name, value) in users.into_iter().chain(groups).chain(uids).chain(extras) {
-        let wrong =
-            || Failure::usage(format!("nobody can be impersonated by the name {value:?}"), "see --as");
+        let wrong = || Failure::usage(format!("cannot impersonate {value:?}: invalid name"), "see --as");
         let name = HeaderName::try_from(name).map_err(|_| wrong())?;
         config.headers.push((name, HeaderValue::try_from(&value).map_err(|_| wrong())?));
     }
@@ -140,7 +139,7 @@ fn default_file() -> Option<PathBuf> {
 async fn from_file(file: &Path, options: &KubeConfigOptions) -> Result<Config, Failure> {
     let name = file.display().to_string();
     if !file.exists() {
-        return Err(Failure::new(Class::Error, "Kubeconfig", format!("there is no kubeconfig {name}")));
+        return Err(Failure::new(Class::Error, "Kubeconfig", format!("kubeconfig {name} not found")));
     }
     let kubeconfig = Kubeconfig::read_from(file).map_err(|error| unreadable(&name, &error))?;
     loaded(kubeconfig, options, &name).await
@@ -151,7 +150,10 @@ async fn loaded(kubeconfig: Kubeconfig, options: &KubeConfigOptions, name: &str)
     if let Some(wanted) = options.context.as_ref().filter(|wanted| !known.contains(wanted)) {
         return Err(Failure::usage(
             format!("{name} has no context \"{wanted}\""),
-            format!("it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") }),
+            format!(
+                "available contexts: {}",
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            ),
         ));
     }
     Config::from_custom_kubeconfig(kubeconfig, options).await.map_err(|error| unreadable(name, &error))

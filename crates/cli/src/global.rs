@@ -10,19 +10,19 @@ use crate::settings;
 /// What holds for every command.
 #[derive(Debug, Args, Default)]
 pub struct Global {
-    /// The namespace; the context's own if not given
+    /// Namespace; defaults to that of the context
     #[arg(short, long, global = true, value_name = "NAME", help_heading = "Cluster")]
     pub namespace: Option<String>,
-    /// The kubeconfig file; $KUBECONFIG, else ~/.kube/config, else the local cluster's
+    /// Kubeconfig; defaults to $KUBECONFIG, ~/.kube/config or the local cluster's
     #[arg(long, global = true, value_name = "FILE", help_heading = "Cluster")]
     pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig to use
+    /// Kubeconfig context to use
     #[arg(long, global = true, value_name = "NAME", help_heading = "Cluster")]
     pub context: Option<String>,
-    /// Act as this user; you must be allowed to impersonate
+    /// User to impersonate; requires the permission to impersonate
     #[arg(long = "as", global = true, value_name = "USER", help_heading = "Cluster")]
     pub act_as: Option<String>,
-    /// Act as a member of this group; may be given more than once
+    /// Group to impersonate; repeatable
     #[arg(long, global = true, value_name = "GROUP", help_heading = "Cluster")]
     pub as_group: Vec<String>,
     /// When to use colours: auto, always, never; NO_COLOR is honoured too

@@ -18,15 +18,15 @@ use crate::output;
 
 /// Every exit code with its meaning; the numbers are those of `jobs::Class`.
 pub const EXIT_CODES: [(u8, &str); 12] = [
-    (0, "all went well; after waiting: the job succeeded"),
-    (1, "an error that has no code of its own, an unreachable cluster among them"),
-    (2, "the command line cannot be meant"),
-    (3, "what is named does not exist"),
-    (4, "not allowed, or not known to the cluster"),
-    (5, "the job as described cannot be right"),
-    (6, "a quota is used up"),
-    (7, "something of that name exists, or was changed meanwhile"),
-    (8, "the time to wait is over, and the job is still under way"),
+    (0, "success; after waiting: the job succeeded"),
+    (1, "any other error, for example an unreachable cluster"),
+    (2, "invalid usage"),
+    (3, "not found"),
+    (4, "not allowed, or not supported by the cluster"),
+    (5, "the job is invalid"),
+    (6, "a quota is exceeded"),
+    (7, "conflict: the name is taken, or the object was changed meanwhile"),
+    (8, "timeout: the job is still running"),
     (100, "the job failed"),
     (103, "the job was cancelled or deleted"),
     (130, "interrupted"),
@@ -43,14 +43,14 @@ pub fn run(console: &Console, asked: &Help) -> Result<u8, Failure> {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             let hint = match jobs::manifest::nearest(name, &known) {
                 Some(meant) => format!("did you mean {meant}?"),
-                None => format!("there are: {}", known.join(", ")),
+                None => format!("available commands: {}", known.join(", ")),
             };
-            Failure::usage(format!("there is no command {}", names.join(" ")), hint)
+            Failure::usage(format!("unknown command {}", names.join(" ")), hint)
         })?;
     }
     if let Some(folder) = &asked.man_pages {
         let written = write_man_pages(folder, command)?;
-        console.note(&format!("{written} man pages written to {}", folder.display()));
+        console.note(&format!("wrote {written} man pages to {}", folder.display()));
         return Ok(0);
     }
     let text = match asked.output.shows_objects() {

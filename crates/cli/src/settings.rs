@@ -58,7 +58,7 @@ pub fn load() -> Result<(), Failure> {
     };
     let text = match std::fs::metadata(&path) {
         Ok(file) if file.len() > MAX_BYTES => {
-            return Err(failed("is too large for a file of defaults".to_owned()));
+            return Err(failed("is too large for a settings file".to_owned()));
         }
         Ok(_) => std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?,
         Err(_) if std::env::var_os("ODH_CONFIG").is_none_or(|path| path.is_empty()) => return Ok(()),
@@ -88,11 +88,11 @@ fn read(text: &str, folder: &Path) -> Result<Settings, String> {
     let Value::Object(fields) = value else {
         return match value {
             Value::Null => Ok(settings),
-            _ => Err("must hold lines of NAME: VALUE".to_owned()),
+            _ => Err("must contain lines of NAME: VALUE".to_owned()),
         };
     };
     for (key, value) in fields {
-        let text = value.as_str().ok_or_else(|| format!("{key} must be a text"))?.to_owned();
+        let text = value.as_str().ok_or_else(|| format!("{key} must be a string"))?.to_owned();
         match key.as_str() {
             "namespace" => settings.namespace = Some(text),
             "context" => settings.context = Some(text),
@@ -102,14 +102,14 @@ fn read(text: &str, folder: &Path) -> Result<Settings, String> {
             }
             "color" => {
                 let color = Color::from_str(&text, true)
-                    .map_err(|_| "color: write auto, always or never".to_owned())?;
+                    .map_err(|_| "color: expected auto, always or never".to_owned())?;
                 settings.color = Some(color);
             }
             _ => {
                 let meant = jobs::manifest::nearest(&key, &KEYS);
                 return Err(match meant {
                     Some(meant) => format!("{key} is unknown; did you mean {meant}?"),
-                    None => format!("{key} is unknown; there are {}", KEYS.join(", ")),
+                    None => format!("{key} is unknown; available settings: {}", KEYS.join(", ")),
                 });
             }
         }
@@ -133,9 +133,9 @@ mod tests {
         let table = [
             ("namspace: a", "namspace is unknown; did you mean namespace?"),
             ("output: jsn", "output: did you mean json?"),
-            ("color: blue", "color: write auto, always or never"),
-            ("namespace: 7", "namespace must be a text"),
-            ("- a", "must hold lines of NAME: VALUE"),
+            ("color: blue", "color: expected auto, always or never"),
+            ("namespace: 7", "namespace must be a string"),
+            ("- a", "must contain lines of NAME: VALUE"),
         ];
         for (text, error) in table {
             assert_eq!(read(text, Path::new("/")).unwrap_err(), error, "{text}");

@@ -76,9 +76,9 @@ pub fn words(progress: &Progress) -> String {
     match progress {
         Progress::Accepted => "accepted".to_owned(),
         Progress::Waiting { reason, detail } => format!("{}: {detail}", styled(CAREFUL, reason)),
-        Progress::Scheduled { pods, of } => format!("{pods} of {of} pods have a node"),
-        Progress::WorkersReady { ready, of } => format!("workers ready {ready}/{of}"),
-        Progress::LauncherRunning { pod } => format!("launcher running ({pod})"),
+        Progress::Scheduled { pods, of } => format!("{pods} of {of} pods scheduled"),
+        Progress::WorkersReady { ready, of } => format!("Workers ready {ready}/{of}"),
+        Progress::LauncherRunning { pod } => format!("Launcher running ({pod})"),
         Progress::Warning(event) => {
             format!("{} {}: {} ({})", styled(CAREFUL, "warning:"), event.reason, event.message, event.object)
         }

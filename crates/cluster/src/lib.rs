@@ -117,7 +117,7 @@ impl Options {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The state directory cannot be used.
-    #[error("the state directory {path}: {source}")]
+    #[error("cannot use the state directory {path}: {source}")]
     State {
         /// The path.
         path: PathBuf,
@@ -125,7 +125,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The address is in use, or isn't one of this machine's.
-    #[error("the API cannot be served at {address}: {source}")]
+    #[error("cannot serve the API at {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -136,31 +136,31 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] store::OpenError),
     /// A stored CustomResourceDefinition cannot be served.
-    #[error("the definitions in the store cannot be served: {0}")]
+    #[error("cannot serve the definitions in the store: {0}")]
     Definitions(#[from] store::Error),
     /// The certificates cannot be read or generated.
     #[error(transparent)]
     Tls(#[from] tls::Error),
     /// The audit log cannot be opened.
-    #[error("the audit log: {0}")]
+    #[error("cannot open the audit log: {0}")]
     Audit(#[source] io::Error),
     /// The key of service account tokens cannot be read or generated.
     #[error(transparent)]
     TokenKey(#[from] auth::tokens::KeyError),
     /// The default roles could not be stored.
-    #[error("the default roles could not be stored: {0}")]
+    #[error("cannot store the default roles: {0}")]
     Roles(#[source] store::Error),
     /// There is no randomness for the token.
-    #[error("the operating system gives no randomness: {0}")]
+    #[error("cannot get random numbers from the operating system: {0}")]
     Random(getrandom::Error),
     /// The kubeconfig could not be generated.
-    #[error("the kubeconfig could not be made: {0}")]
+    #[error("cannot create the kubeconfig: {0}")]
     Kubeconfig(#[from] serde_json::Error),
     /// The node failed to start.
     #[error(transparent)]
     Node(#[from] node::NodeError),
     /// The cluster's own objects could not be created.
-    #[error("the cluster's first objects could not be made: {0}")]
+    #[error("cannot create the cluster's initial objects: {0}")]
     Client(#[from] kube::Error),
 }
 

@@ -156,28 +156,28 @@ fn faults(request: &Request) -> Vec<Fault> {
         });
     };
     if request.command.is_empty() {
-        fault("command", "says nothing to run".to_owned(), "give a program and its arguments");
+        fault("command", "is required".to_owned(), "give a program and its arguments");
     }
     if request.workers < 1 {
         fault("workers", format!("must be at least 1, but is {}", request.workers), "");
     }
     if request.slots.is_some_and(|slots| slots < 1) {
-        fault("slots", "must be at least 1".to_owned(), "it is the number of ranks on each worker");
+        fault("slots", "must be at least 1".to_owned(), "it is the number of ranks per Worker");
     }
     for (field, quantity) in [("cpu", &request.cpu), ("memory", &request.memory)] {
         if let Some(text) = quantity
             && !is_quantity(text)
         {
-            let advice = if field == "cpu" { "write 4, 0.5 or 500m" } else { "write 512Mi, 16Gi or 1.5G" };
+            let advice = if field == "cpu" { "use 4, 0.5 or 500m" } else { "use 512Mi, 16Gi or 1.5G" };
             fault(field, format!("\"{text}\" is not a quantity"), advice);
         }
     }
     if request.memory.as_deref().is_some_and(|text| text.ends_with('m')) {
-        fault("memory", "counts in thousandths of a byte".to_owned(), "write Mi for mebibytes");
+        fault("memory", "is in thousandths of a byte".to_owned(), "use Mi for mebibytes");
     }
     for (name, _) in &request.env {
         if name.is_empty() || name.contains(['=', '\0']) || name.starts_with(|c: char| c.is_ascii_digit()) {
-            fault("env", format!("\"{name}\" is not a variable's name"), "write NAME=VALUE");
+            fault("env", format!("\"{name}\" is not a valid variable name"), "use NAME=VALUE");
         }
     }
     found

@@ -219,7 +219,7 @@ pub enum Error {
         name: String,
     },
     /// A stream from the server broke too many times.
-    #[error("{what} broke off: {detail}")]
+    #[error("{what} was cut off: {detail}")]
     BrokenStream {
         /// What was being read.
         what: String,
@@ -244,7 +244,7 @@ use crate::{Action, Advice, Kind, view};
 fn invalid_summary(faults: &[Fault]) -> String {
     match faults {
         [one] => one.to_string(),
-        many => format!("{} things are wrong; nothing was created", many.len()),
+        many => format!("found {} errors; nothing was created", many.len()),
     }
 }
 
@@ -283,7 +283,7 @@ impl Error {
         match self {
             Error::NotFound { meant: Some(meant), .. } => Some(format!("did you mean \"{meant}\"?").into()),
             Error::NotFound { namespace, .. } => Some(
-                Advice::from("see what is there")
+                Advice::from("list the jobs")
                     .with(Action::list_jobs(namespace))
                     .with(Action::ListJobs { namespace: None, phases: Vec::new() }),
             ),
@@ -294,11 +294,11 @@ impl Error {
                 Advice::from("check the kubeconfig and the network, or start a local cluster")
                     .with(Action::StartLocalCluster),
             ),
-            Error::StillRunning { kind, name, namespace, .. } => Some(
-                Advice::from("what it waits for, or does").with(Action::Explain(kind.job(namespace, name))),
-            ),
+            Error::StillRunning { kind, name, namespace, .. } => {
+                Some(Advice::from("to see why").with(Action::Explain(kind.job(namespace, name))))
+            }
             Error::NotCleanedUp { kind, name, namespace, .. } => Some(
-                Advice::from("a node may be down or a finalizer may wait")
+                Advice::from("a node may be down or a finalizer may be pending")
                     .with(Action::ForceDelete(kind.job(namespace, name))),
             ),
             _ => None,

@@ -65,7 +65,7 @@ async fn pod(
             None => view.role != "worker",
         }
     };
-    let what = worker.map_or_else(|| "the launcher".to_owned(), |index| format!("worker {index}"));
+    let what = worker.map_or_else(|| "the Launcher".to_owned(), |index| format!("Worker {index}"));
     let newest = pods.iter().filter(wanted).max_by_key(|pod| pod.creation_timestamp());
     let missing = |what: String| Error::NoPod {
         what,
@@ -75,8 +75,8 @@ async fn pod(
         Some(pod) if describe::started(pod) && !semantics::has_ended(pod) => Ok(pod.clone()),
         Some(pod) => {
             let state = describe::pod_view(pod).state;
-            Err(missing(format!("{what} ({}) does not run: {state}", pod.name_any())))
+            Err(missing(format!("{what} ({}) is not running: {state}", pod.name_any())))
         }
-        None => Err(missing(format!("there is no pod of {what}"))),
+        None => Err(missing(format!("there is no pod for {what}"))),
     }
 }

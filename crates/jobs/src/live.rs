@@ -207,7 +207,7 @@ fn is_final(error: &watcher::Error) -> bool {
 }
 
 fn ended() -> Error {
-    Error::BrokenStream { what: "the watch".to_owned(), detail: "the server ended it".to_owned() }
+    Error::BrokenStream { what: "the watch".to_owned(), detail: "the server closed it".to_owned() }
 }
 
 fn key(kind: Kind, job: &DynamicObject) -> Key {

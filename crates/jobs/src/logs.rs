@@ -167,8 +167,8 @@ pub async fn logs(
     let targets = targets(&choice.which, workers)?;
     if targets.len() > MAX_PODS {
         return Err(Error::NoPod {
-            what: format!("{} pods are more than the {MAX_PODS} that can be read at once", targets.len()),
-            advice: Advice::from("name some of the Workers").with(Action::Logs {
+            what: format!("{} pods are too many: at most {MAX_PODS} can be read at once", targets.len()),
+            advice: Advice::from("select some Workers").with(Action::Logs {
                 job: kind.job(namespace, job),
                 workers: Some(format!("0-{}", MAX_PODS - 1)),
                 follow: false,
@@ -239,9 +239,9 @@ fn ready<'p>(targets: &[Target], pods: &'p [Pod], job: &JobRef) -> Result<(Vec<&
 
 fn nothing_yet(name: String, pod: Option<&Pod>, job: &JobRef) -> Error {
     let what = match pod.map(|pod| (pod.name_any(), describe::waits_for(pod))) {
-        Some((name, Some(reason))) => format!("{name} has written nothing yet: it waits for {reason}"),
-        Some((name, None)) => format!("{name} has written nothing"),
-        None => format!("there is no pod {name}: not yet created, or already cleaned up"),
+        Some((name, Some(reason))) => format!("{name} has no output yet: it waits for {reason}"),
+        Some((name, None)) => format!("{name} has no output"),
+        None => format!("pod {name} not found: it is not yet created, or already deleted"),
     };
     let follow = Action::Logs { job: job.clone(), workers: None, follow: true, previous: false };
     Error::NoPod { what, advice: Advice::from("wait for it").with(follow) }
@@ -278,10 +278,10 @@ fn targets(which: &Which, workers: i32) -> Result<Vec<Target>, Error> {
         Which::Workers(indices) => match indices.iter().find(|index| **index >= workers || **index < 0) {
             None => Ok(indices.iter().copied().map(Target::Worker).collect()),
             Some(index) => Err(Error::NoPod {
-                what: format!("there is no worker {index}"),
+                what: format!("there is no Worker {index}"),
                 advice: match workers {
-                    0 => "this job has no workers".into(),
-                    _ => format!("this job has workers 0 to {}", workers - 1).into(),
+                    0 => "this job has no Workers".into(),
+                    _ => format!("this job has Workers 0 to {}", workers - 1).into(),
                 },
             }),
         },
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(targets(&Which::Workers(vec![1]), 2).unwrap(), [Target::Worker(1)]);
         assert_eq!(targets(&Which::All, 2).unwrap().len(), 3);
         let error = targets(&Which::Workers(vec![0, 2]), 2).unwrap_err();
-        assert_eq!(error.to_string(), "there is no worker 2");
-        assert_eq!(error.advice(), Some("this job has workers 0 to 1".into()));
+        assert_eq!(error.to_string(), "there is no Worker 2");
+        assert_eq!(error.advice(), Some("this job has Workers 0 to 1".into()));
     }
 }

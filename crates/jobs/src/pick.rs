@@ -92,7 +92,7 @@ fn compare(order: Order, a: &Row, b: &Row, now: Timestamp) -> Ordering {
 /// # Errors
 /// A sentence with the accepted forms.
 pub fn moment(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
-    let wrong = || format!("\"{text}\" is no time: write 90m, 2d, 2026-01-31 or 2026-01-31T12:00:00Z");
+    let wrong = || format!("\"{text}\" is not a time: use 90m, 2d, 2026-01-31 or 2026-01-31T12:00:00Z");
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at);
     }

@@ -186,7 +186,7 @@ pub async fn rights(client: &Client, kind: Kind, namespace: &str) -> Result<Vec<
     let answers: Result<Vec<Option<Right>>, Error> =
         futures::future::join_all(asked).await.into_iter().collect();
     let found: Option<Vec<Right>> = answers?.into_iter().collect();
-    found.ok_or_else(|| Error::Client("the cluster does not say what you may do".to_owned()))
+    found.ok_or_else(|| Error::Client("the cluster does not report your permissions".to_owned()))
 }
 
 async fn room(client: &Client, namespace: &str) -> Room {
@@ -247,15 +247,15 @@ async fn queue_of(client: &Client, namespace: &str, job: &MPIJob) -> Option<(Loc
             weight: Weight::Waits,
             reason: Cause::QuotaExceeded,
             message: format!(
-                "there is no queue \"{name}\" in namespace \"{namespace}\": the job would wait for ever"
+                "queue \"{name}\" not found in namespace \"{namespace}\": the job would wait forever"
             ),
-            advice: "see what queues there are: kubectl get localqueues".into(),
+            advice: "list the queues: kubectl get localqueues".into(),
         }),
         LocalQueue::Unserved => Some(Finding {
             weight: Weight::Waits,
             reason: Cause::QuotaExceeded,
-            message: format!("the cluster has no Kueue: the queue \"{name}\" does not hold the job back"),
-            advice: "leave the queue out, or ask an administrator for Kueue".into(),
+            message: format!("the cluster has no Kueue: the queue \"{name}\" has no effect"),
+            advice: "omit the queue, or ask an administrator to install Kueue".into(),
         }),
     };
     Some((found, finding))
@@ -270,8 +270,9 @@ fn waiting(name: &str, queue: &DynamicObject, job: JobRef) -> Option<Finding> {
         weight: Weight::Waits,
         reason: Cause::QuotaExceeded,
         message: format!(
-            "{pending} workloads wait in the queue \"{name}\" already, {admitted} run. Estimated wait time: unknown (the queue does not say how long its workloads take)"
+            "workloads in the queue \"{name}\": {pending} waiting, {admitted} running. Estimated wait time: unknown (the queue does not say how long its workloads take)"
         ),
-        advice: Advice::from("its place in the queue, once it is there").with(Action::Explain(job)),
+        advice: Advice::from("once the job is created, see its place in the queue")
+            .with(Action::Explain(job)),
     })
 }

@@ -36,7 +36,7 @@ pub enum Progress {
         /// What it waits for, as text.
         detail: String,
     },
-    /// Some of its pods have a node.
+    /// Some of its pods are scheduled.
     Scheduled {
         /// Pods with a node.
         pods: usize,
@@ -136,9 +136,9 @@ fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
     }
     let said = |detail: &str| row.reason.clone().map(|reason| (reason, detail.to_owned()));
     match row.reason.as_deref() {
-        Some("Suspended") => return said("it is suspended until a queue or a person resumes it"),
+        Some("Suspended") => return said("it is suspended until a queue or a user resumes it"),
         Some("Queued") if seen.pods.is_empty() => return None,
-        Some("Restarting") => return said("its pods are started anew"),
+        Some("Restarting") => return said("its pods are being restarted"),
         _ => {}
     }
     let stuck: Vec<&Pod> = seen.pods.values().filter(|pod| describe::is_unschedulable(pod)).collect();

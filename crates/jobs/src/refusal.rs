@@ -54,10 +54,12 @@ fn explain_status(status: &Status, attempt: Attempt<'_>) -> Error {
         (401, _) => unauthorized(status),
         (403, _) => forbidden(status, attempt),
         (422, _) => invalid(status),
-        (409, _) => refused(Class::Conflict, status, Some("someone else changed it; try again".into())),
-        (429, _) => {
-            refused(Class::Quota, status, Some("the server asks to slow down; try again shortly".into()))
-        }
+        (409, _) => refused(Class::Conflict, status, Some("it was changed meanwhile; try again".into())),
+        (429, _) => refused(
+            Class::Quota,
+            status,
+            Some("the server receives too many requests; try again shortly".into()),
+        ),
         (400, _) if attempt.verb == "create" => refused(Class::Invalid, status, None),
         _ => refused(Class::Error, status, None),
     }
@@ -88,10 +90,10 @@ fn not_found(status: &Status, attempt: Attempt<'_>) -> Error {
         return Error::Refused {
             class: Class::NotFound,
             reason: "KindNotFound".to_owned(),
-            message: format!("this cluster does not know {} ({})", kind.names(), kind.api_version()),
+            message: format!("this cluster does not support {} ({})", kind.names(), kind.api_version()),
             advice: Some(
                 Advice::from(
-                    "an administrator must install the operator; or start a cluster on your own machine",
+                    "ask an administrator to install the operator; or start a cluster on your own machine",
                 )
                 .with(Action::StartLocalCluster),
             ),
@@ -125,7 +127,7 @@ fn unauthorized(status: &Status) -> Error {
     Error::Refused {
         class: Class::NotAllowed,
         reason: "Unauthorized".to_owned(),
-        message: "the cluster does not know you: your credentials are missing, wrong or expired".to_owned(),
+        message: "not authenticated: your credentials are missing, invalid or expired".to_owned(),
         advice: Some(if status.message.is_empty() || status.message == "Unauthorized" {
             "log in again (oc login, or a new kubeconfig)".into()
         } else {
@@ -140,7 +142,7 @@ fn forbidden(status: &Status, attempt: Attempt<'_>) -> Error {
     let message = &status.message;
     let lower = message.to_lowercase();
     if lower.contains("exceeded quota") || lower.contains("quota exceeded") {
-        let advice = Advice::from("wait for a running job, delete one, or ask for less")
+        let advice = Advice::from("wait for a running job, delete one, or request less")
             .with(Action::list_jobs(attempt.namespace));
         let text = message.split("is forbidden: ").last().unwrap_or(message).to_owned();
         return Error::Refused {
@@ -201,7 +203,7 @@ fn invalid(status: &Status) -> Error {
     let message = match faults.len() {
         0 => status.message.clone(),
         1 => faults.first().map(ToString::to_string).unwrap_or_default(),
-        many => format!("the server found {many} things wrong; nothing was created"),
+        many => format!("the server found {many} errors; nothing was created"),
     };
     Error::Refused { class: Class::Invalid, reason: "Invalid".to_owned(), message, advice: None, faults }
 }
@@ -249,7 +251,7 @@ mod tests {
             (
                 json!({"code": 404, "reason": "NotFound", "message": "404 page not found"}),
                 3,
-                "this cluster does not know MPIJobs (kubeflow.org/v2beta1)",
+                "this cluster does not support MPIJobs (kubeflow.org/v2beta1)",
             ),
             (
                 json!({"code": 422, "reason": "Invalid", "message": "long", "details": {"causes": [{"field": "spec.slotsPerWorker", "message": "Invalid value: -1: should be at least 0", "reason": "FieldValueInvalid"}]}}),
@@ -259,7 +261,7 @@ mod tests {
             (
                 json!({"code": 401, "reason": "Unauthorized", "message": "Unauthorized"}),
                 4,
-                "the cluster does not know you: your credentials are missing, wrong or expired",
+                "not authenticated: your credentials are missing, invalid or expired",
             ),
         ];
         for (status, code, message) in table {

@@ -36,7 +36,7 @@ impl Setting {
             Some((path, value)) if !path.trim().is_empty() => {
                 Ok(Setting { path: path.trim().to_owned(), value: value.to_owned() })
             }
-            _ => Err("write PATH=VALUE, e.g. worker.memory=32Gi".to_owned()),
+            _ => Err("expected PATH=VALUE, e.g. worker.memory=32Gi".to_owned()),
         }
     }
 }
@@ -97,7 +97,7 @@ fn of_job(manifest: &mut Value, kind: Kind, what: &str, value: &str) -> Result<(
         "suspend" => {
             let path = kind.suspend_pointer().trim_start_matches('/').replace('/', ".");
             let wanted = value.parse::<bool>().map_err(|_| {
-                (format!("\"{value}\" is neither true nor false"), "write true or false".into())
+                (format!("\"{value}\" is neither true nor false"), "use true or false".into())
             })?;
             put(manifest, &path, wanted.into())
         }
@@ -138,7 +138,7 @@ fn of_role(manifest: &mut Value, kind: Kind, role: &str, what: &str, value: &str
         _ => return Err(unknown(what, &OF_A_ROLE)),
     };
     if !crate::build::is_quantity(value) {
-        return Err((format!("\"{value}\" is not a quantity"), "write 16Gi, 4 or 500m".to_owned()));
+        return Err((format!("\"{value}\" is not a quantity"), "use 16Gi, 4 or 500m".to_owned()));
     }
     containers(manifest, kind, Some(role))?.into_iter().try_for_each(|at| amount(at, kind, resource, value))
 }
@@ -177,7 +177,7 @@ fn replica<'a>(manifest: &'a mut Value, kind: Kind, role: &str) -> Result<&'a mu
         let words: Vec<String> = known.iter().map(|name| name.to_lowercase()).collect();
         return Err((
             format!("this job has no {role}"),
-            format!("it has: {}; of the job itself: {}", words.join(", "), OF_A_JOB.join(", ")),
+            format!("it has: {}; fields of the job itself: {}", words.join(", "), OF_A_JOB.join(", ")),
         ));
     };
     Ok(&mut roles[name.as_str()])
@@ -188,7 +188,7 @@ fn pods<'a>(manifest: &'a mut Value, kind: Kind, role: Option<&str>) -> Result<V
     match (kind.replicas_field(), role) {
         (None, _) => Err((
             "a TrainJob's pods come from its runtime".to_owned(),
-            "set a field of its own by its path: spec.trainer.image=…".to_owned(),
+            "set a field of the TrainJob by its path: spec.trainer.image=…".to_owned(),
         )),
         (Some(_), Some(role)) => {
             let spec = child(child(replica(manifest, kind, role)?, "template")?, "spec")?;
@@ -235,9 +235,9 @@ fn put(manifest: &mut Value, path: &str, value: Value) -> Result<(), Wrong> {
     for step in steps(path) {
         at = match step {
             Step::Key(key) => child(at, &key)?,
-            Step::Index(index) => at
-                .get_mut(index)
-                .ok_or_else(|| (format!("there is no item {index}"), "items count from 0".to_owned()))?,
+            Step::Index(index) => at.get_mut(index).ok_or_else(|| {
+                (format!("there is no item {index}"), "items are counted from 0".to_owned())
+            })?,
         };
     }
     *at = value;
@@ -256,25 +256,22 @@ fn child<'a>(value: &'a mut Value, key: &str) -> Result<&'a mut Value, Wrong> {
 }
 
 fn not_a_map(key: &str) -> Wrong {
-    (
-        format!("{key} stands in something that has no fields"),
-        "see the fields in the job's manifest".to_owned(),
-    )
+    (format!("cannot set {key}: its parent has no fields"), "see the fields in the job's manifest".to_owned())
 }
 
 fn whole(what: &str, value: &str) -> Result<Value, Wrong> {
     let number = value.parse::<i64>().ok().filter(|number| *number >= 0);
     number
         .map(Value::from)
-        .ok_or_else(|| (format!("\"{value}\" is not a whole number"), format!("write a number: {what}=4")))
+        .ok_or_else(|| (format!("\"{value}\" is not a whole number"), format!("use a number: {what}=4")))
 }
 
 fn unknown(what: &str, known: &[&str]) -> Wrong {
     let advice = match nearest(what, known) {
         Some(meant) => format!("did you mean \"{meant}\"?"),
-        None => format!("it may be: {}; or a field by its path: spec.…", known.join(", ")),
+        None => format!("use one of {}; or a field by its path: spec.…", known.join(", ")),
     };
-    (format!("\"{what}\" is nothing that can be set"), advice)
+    (format!("\"{what}\" cannot be set"), advice)
 }
 
 #[cfg(test)]
@@ -337,7 +334,7 @@ mod tests {
             ("worker.memory=much", "\"much\" is not a quantity"),
             ("servant.memory=1Gi", "this job has no servant; it has: launcher, worker"),
             ("workers=-1", "\"-1\" is not a whole number"),
-            ("colour=red", "it may be: image, workers"),
+            ("colour=red", "use one of image, workers"),
         ] {
             let error = changed(&[setting]).unwrap_err();
             assert!(error.to_string().contains(says), "{setting}: {error}");

@@ -34,7 +34,7 @@ pub async fn switch(
     let row = view::row(&object);
     if row.finished() {
         let phase = view::phase_name(row.phase).to_lowercase();
-        let way = if suspend { "there is nothing to hold back" } else { "there is nothing to let go on" };
+        let way = if suspend { "it cannot be suspended" } else { "it cannot be resumed" };
         return Err(ended(kind, namespace, name, &phase, way));
     }
     if kind.suspended(&object) == suspend {

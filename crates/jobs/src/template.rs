@@ -81,7 +81,7 @@ pub async fn save(
         .patch(&format!("{PREFIX}{name}"), &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&kept))
         .await;
     let written = written.map_err(|error| explain(error, attempt))?;
-    read(&written).ok_or_else(|| Error::Client("the template cannot be read back".to_owned()))
+    read(&written).ok_or_else(|| Error::Client("cannot read the saved template".to_owned()))
 }
 
 /// Returns the templates of these namespaces. Only a refusal for the first namespace is an error; the others may be
@@ -160,10 +160,10 @@ fn missing(namespace: &str, name: &str, meant: Option<&str>) -> Error {
     Error::Refused {
         class: Class::NotFound,
         reason: "NotFound".to_owned(),
-        message: format!("there is no template \"{name}\""),
+        message: format!("template \"{name}\" not found"),
         advice: Some(match meant {
             Some(meant) => format!("did you mean \"{meant}\"?").into(),
-            None => Advice::from("see what there is")
+            None => Advice::from("list the templates")
                 .with(Action::ListTemplates { namespace: namespace.to_owned() }),
         }),
         faults: Vec::new(),

@@ -70,7 +70,7 @@ pub async fn wait(
 }
 
 fn broke_off(name: &str) -> Error {
-    Error::BrokenStream { what: format!("the watch of {name}"), detail: "the server ended it".to_owned() }
+    Error::BrokenStream { what: format!("the watch of {name}"), detail: "the server closed it".to_owned() }
 }
 
 /// Returns the exit code of the newest Launcher, for callers that want to pass it on; `None` if it is unknown.

@@ -84,7 +84,7 @@ impl<'t> Reader<'t> {
     /// Parses parts up to the end, or up to the `{end}` that closes the surrounding range, which the caller consumes.
     pub fn parts(&mut self) -> Result<Vec<Part>, String> {
         if self.depth > MAX_DEPTH {
-            return Err(format!("ranges and filters are nested more than {MAX_DEPTH} deep"));
+            return Err(format!("ranges and filters are nested more than {MAX_DEPTH} levels deep"));
         }
         let mut parts = Vec::new();
         while !self.rest.is_empty() {
@@ -222,7 +222,7 @@ impl<'t> Reader<'t> {
         let text = self.take(sign + length);
         let bare = text.strip_prefix('+').unwrap_or(text);
         let value = bare.parse::<i64>().map(Value::from).or_else(|_| bare.parse::<f64>().map(Value::from));
-        value.map(Node::Literal).map_err(|_| format!("{text} is no number"))
+        value.map(Node::Literal).map_err(|_| format!("{text} is not a number"))
     }
 
     /// Parses a quoted string with Go's escapes.
@@ -244,9 +244,9 @@ impl<'t> Reader<'t> {
                     Some('u') => {
                         let digits: String = letters.by_ref().take(4).map(|(_, digit)| digit).collect();
                         let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
-                        text.push(code.ok_or("\\u wants four digits of a letter's number")?);
+                        text.push(code.ok_or("\\u requires four hexadecimal digits")?);
                     }
-                    _ => return Err("an escape in quotes is not understood".to_owned()),
+                    _ => return Err("unknown escape in quotes".to_owned()),
                 },
                 letter => text.push(letter),
             }
@@ -274,7 +274,7 @@ impl<'t> Reader<'t> {
     fn filter(&self, text: &str) -> Result<Filter, String> {
         let depth = self.depth + 1;
         if depth > MAX_DEPTH {
-            return Err(format!("ranges and filters are nested more than {MAX_DEPTH} deep"));
+            return Err(format!("ranges and filters are nested more than {MAX_DEPTH} levels deep"));
         }
         let whole = |text: &str| Reader { rest: text.trim(), depth }.nodes(None);
         let mut quote = None;

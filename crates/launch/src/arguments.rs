@@ -69,7 +69,7 @@ pub struct Call {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UsageFault {
     /// `install` without a folder.
-    #[error("install: say into which folder, e.g. odh-launch install /opt/odh/launch")]
+    #[error("install: no folder given, e.g. odh-launch install /opt/odh/launch")]
     InstallWhere,
     /// No host.
     #[error("no host given; see odh-launch --help")]
@@ -78,16 +78,16 @@ pub enum UsageFault {
     #[error("no command given for {0}: this program runs commands and has no interactive shell")]
     NoCommand(String),
     /// An option that requests something this program does not do.
-    #[error("option -{0} is not supported: this program runs commands and does nothing else that ssh does")]
+    #[error("option -{0} is not supported: this program only runs commands")]
     Refused(char),
     /// An option that ssh does not have.
     #[error("unknown option {0}; see odh-launch --help")]
     Unknown(String),
     /// An option that lacks its value.
-    #[error("option -{0} needs a value")]
+    #[error("option -{0} requires a value")]
     NoValue(char),
     /// An invalid host name.
-    #[error("{0:?} is no host name")]
+    #[error("{0:?} is not a valid host name")]
     BadHost(String),
 }
 

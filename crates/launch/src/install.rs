@@ -23,7 +23,7 @@ pub struct InstallFault {
 /// missing.
 pub fn install(directory: &Path) -> Result<(), InstallFault> {
     let failed = |step| move |source| InstallFault { directory: directory.to_owned(), step, source };
-    fs::create_dir_all(directory).map_err(failed("make the folder"))?;
+    fs::create_dir_all(directory).map_err(failed("create the folder"))?;
     let unfinished = directory.join(format!(".{PROGRAM}.{}", std::process::id()));
     let outcome = fs::copy("/proc/self/exe", &unfinished)
         .map_err(failed("copy the program"))
@@ -32,7 +32,7 @@ pub fn install(directory: &Path) -> Result<(), InstallFault> {
                 .map_err(failed("make it executable"))
         })
         .and_then(|()| {
-            fs::rename(&unfinished, directory.join(PROGRAM)).map_err(failed("put it in its place"))
+            fs::rename(&unfinished, directory.join(PROGRAM)).map_err(failed("move it into place"))
         });
     if outcome.is_err() {
         drop(fs::remove_file(&unfinished));

@@ -18,7 +18,7 @@ pub struct Key([u8; 32]);
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFault {
     /// The variable is not set.
-    #[error("ODH_LAUNCH_KEY is not set: it must name the file that holds this job's private key")]
+    #[error("ODH_LAUNCH_KEY is not set: it must name the file with this job's private key")]
     NotSet,
     /// The file cannot be read.
     #[error("cannot read the key of this job from {}: {source}", path.display())]

@@ -175,7 +175,7 @@ async fn from_source(
     if let Some(reference) = &source.resource_field_ref {
         return resource(pod, container, facts, reference).map(Some);
     }
-    missing("this kind of valueFrom is not supported by this node".to_owned())
+    missing("this node does not support this kind of valueFrom".to_owned())
 }
 
 /// Reads a ConfigMap. Returns `None` if it is absent and optional.

@@ -111,7 +111,7 @@ async fn write(
         Ok(made) => {
             seen.insert(happening, (made.metadata.name.unwrap_or_default(), 1));
         }
-        Err(error) => tracing::debug!(%error, "an event is lost"),
+        Err(error) => tracing::debug!(%error, "dropping an event"),
     }
 }
 

@@ -74,7 +74,7 @@ impl Hosts {
         let number = (0..MAX_ADDRESSES)
             .map(|step| (self.next - 1 + step) % MAX_ADDRESSES + 1)
             .find(|number| !self.used.contains(number))
-            .ok_or_else(|| io::Error::other("no pod address is left"))?;
+            .ok_or_else(|| io::Error::other("no free pod address"))?;
         // Continue after this number, so that an address is not soon reused.
         self.next = number % MAX_ADDRESSES + 1;
         self.used.insert(number);

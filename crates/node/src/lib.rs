@@ -114,7 +114,7 @@ pub enum NodeError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     /// The API refused its registration.
-    #[error("the node could not be registered: {0}")]
+    #[error("cannot register the node: {0}")]
     Register(#[from] kube::Error),
 }
 
@@ -349,7 +349,7 @@ fn entry_of(directory: &Path) -> Vec<String> {
             text.lines().filter(|line| !line.is_empty()).map(|line| line.replace("${DIR}", &own)).collect()
         }
         Err(error) => {
-            tracing::warn!(directory = %directory.display(), %error, "the local environment's entrypoint cannot be read");
+            tracing::warn!(directory = %directory.display(), %error, "cannot read the local environment's entrypoint");
             Vec::new()
         }
     }
@@ -369,7 +369,7 @@ fn brought_by(directory: &Path) -> Vec<(String, String)> {
     match file.take(MAX_ENVIRONMENT_BYTES).read_to_string(&mut text) {
         Ok(_) => environment::of_local_environment(&text, &directory.display().to_string()),
         Err(error) => {
-            tracing::warn!(directory = %directory.display(), %error, "the local environment's variables cannot be read");
+            tracing::warn!(directory = %directory.display(), %error, "cannot read the local environment's variables");
             Vec::new()
         }
     }
@@ -416,7 +416,10 @@ impl LocalNode {
             .filter(|known| repository_of(known) == repository)
             .collect();
         (!known.is_empty()).then(|| {
-            format!("manifest unknown: nothing is pulled here, and of it there is only {}", known.join(", "))
+            format!(
+                "manifest unknown: this node pulls no images, and the only known tags are {}",
+                known.join(", ")
+            )
         })
     }
 
@@ -446,14 +449,16 @@ impl LocalNode {
                 )
             }
             None => {
-                format!("No image was pulled: {image:?} is not mapped, the machine's own file system is used")
+                format!(
+                    "No image was pulled: {image:?} is not mapped, so the machine's own file system is used"
+                )
             }
         };
         self.events.normal(pod, Some(&container.name), "LocalEnvironment", message);
         let devices = self.devices_of(pod, container);
         if !devices.is_empty() {
             let message =
-                format!("nvidia.com/gpu is simulated, no device is there: CUDA_VISIBLE_DEVICES={devices}");
+                format!("nvidia.com/gpu is simulated, without a real device: CUDA_VISIBLE_DEVICES={devices}");
             self.events.normal(pod, Some(&container.name), "SimulatedGpus", message);
         }
     }
@@ -605,7 +610,7 @@ impl Kubelet for LocalNode {
     fn exec(&self, request: ExecRequest) -> BoxFuture<'static, Result<Process, StreamError>> {
         let node = self.own.upgrade();
         Box::pin(async move {
-            let node = node.ok_or_else(|| StreamError::Start("the node is ending".to_owned()))?;
+            let node = node.ok_or_else(|| StreamError::Start("the node is shutting down".to_owned()))?;
             node.exec_for(request).await
         })
     }

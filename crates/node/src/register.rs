@@ -222,13 +222,13 @@ pub async fn heartbeat(node: Arc<LocalNode>) {
         };
         for name in node.names.iter().filter(|name| !lock(&node.dark).contains(name)) {
             if let Err(error) = renew(&node, &nodes, name).await {
-                tracing::warn!(%error, node = name, "the lease could not be renewed");
+                tracing::warn!(%error, node = name, "cannot renew the lease");
             }
             if (woken || round > 0 && round % RENEWALS_PER_STATUS == 0)
                 && let Err(error) =
                     write_status(&node, &nodes, name, if woken { Timestamp::now() } else { since }).await
             {
-                tracing::warn!(%error, node = name, "the node's status could not be written");
+                tracing::warn!(%error, node = name, "cannot write the node's status");
             }
         }
     }

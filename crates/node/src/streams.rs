@@ -177,7 +177,7 @@ fn resizer(terminal: Option<Arc<OwnedFd>>) -> Option<Resize> {
     let terminal = terminal?;
     Some(Box::new(move |columns, rows| {
         if let Err(error) = resize_terminal(&terminal, columns, rows) {
-            tracing::debug!(%error, "a terminal could not be resized");
+            tracing::debug!(%error, "cannot resize a terminal");
         }
     }))
 }
@@ -214,7 +214,7 @@ impl LocalNode {
     pub(super) async fn exec_for(self: Arc<Self>, request: ExecRequest) -> Result<Process, StreamError> {
         let ExecRequest { stream, command } = request;
         let live = self.live(&stream)?;
-        let busy = || StreamError::Busy(format!("{MAX_PROCESSES} processes run for clients already"));
+        let busy = || StreamError::Busy(format!("{MAX_PROCESSES} processes are already running for clients"));
         let (started, starting) = tokio::sync::oneshot::channel();
         let (exit, ended) = tokio::sync::oneshot::channel();
         let node = Arc::clone(&self);
@@ -232,7 +232,7 @@ impl LocalNode {
                 Err(error) => drop(started.send(Err(error))),
             }
         });
-        let ending = || StreamError::Start("the node is ending".to_owned());
+        let ending = || StreamError::Start("the node is shutting down".to_owned());
         let mut process = starting.await.map_err(|_| ending())??;
         process.ended = Box::pin(async move { Some(ended.await.unwrap_or(137)) });
         Ok(process)
@@ -244,7 +244,8 @@ impl LocalNode {
         request: &StreamRequest,
         command: Vec<String>,
     ) -> Result<(super::sandbox::client::Running, Process), StreamError> {
-        let failed = |error: io::Error| StreamError::Start(format!("make the process' streams: {error}"));
+        let failed =
+            |error: io::Error| StreamError::Start(format!("create the streams of the process: {error}"));
         let mut ends = Ends::make(request.stdin, request.tty).map_err(failed)?;
         let spec = ExecSpec {
             container: target.process,

@@ -56,7 +56,7 @@ pub async fn token(
     let made = made.map_err(|error| VolumeError::Refused(format!("failed to fetch token: {error}")))?;
     made.status
         .and_then(|status| status.token)
-        .ok_or_else(|| VolumeError::Refused("failed to fetch token: the answer has none".to_owned()))
+        .ok_or_else(|| VolumeError::Refused("failed to fetch token: the response contains none".to_owned()))
 }
 
 /// Returns whether a volume, whose files are below `folder`, has a token that is due.

@@ -100,10 +100,7 @@ pub async fn prepare(volume: &Volume, place: &Place<'_>) -> Result<Ready, Volume
     let files = match files_of(volume, place).await? {
         Some(files) => files,
         None => {
-            return refused(format!(
-                "volumes of the kind {} are not supported by this node",
-                kind_of(volume)
-            ));
+            return refused(format!("this node does not support volumes of kind {}", kind_of(volume)));
         }
     };
     make_directory(&path, 0o755, place.group)?;
@@ -139,7 +136,7 @@ async fn claimed(name: &str, place: &Place<'_>) -> Result<(PathBuf, bool), Volum
             false => refused(format!("path {:?} does not exist", source.path)),
         };
     }
-    refused("volumes of claims must be hostPath or local directories on this node".to_owned())
+    refused("claims must be bound to hostPath or local volumes on this node".to_owned())
 }
 
 /// Returns whether a volume's files depend on the object of this kind and name.
@@ -191,7 +188,7 @@ async fn files_of(volume: &Volume, place: &Place<'_>) -> Result<Option<Files>, V
                 let token = tokens::token(place, volume, source).await?;
                 files.insert(source.path.clone(), (token.into_bytes(), mode));
             } else {
-                return refused("this kind of projection is not supported by this node".to_owned());
+                return refused("this node does not support this kind of projection".to_owned());
             }
         }
     } else {
@@ -288,7 +285,10 @@ fn leads_into(path: &Path, folders: &[PathBuf]) -> bool {
 fn check_host_path(source: &HostPathVolumeSource, secret: &[PathBuf]) -> Result<(), VolumeError> {
     let path = Path::new(&source.path);
     if leads_into(path, secret) {
-        return refused(format!("{} belongs to the cluster itself, whose files no pod sees", source.path));
+        return refused(format!(
+            "{} belongs to the cluster itself, whose files pods may not access",
+            source.path
+        ));
     }
     let kind = source.type_.as_deref().unwrap_or_default();
     let fault = |what: &str| refused(format!("hostPath type check failed: {} is not {what}", source.path));
@@ -312,7 +312,7 @@ fn check_host_path(source: &HostPathVolumeSource, secret: &[PathBuf]) -> Result<
         "CharDevice" => fault("a character device"),
         "BlockDevice" if is(FileTypeExt::is_block_device) => Ok(()),
         "BlockDevice" => fault("a block device"),
-        other => refused(format!("hostPath type {other:?} is not known")),
+        other => refused(format!("unknown hostPath type {other:?}")),
     }
 }
 

@@ -56,7 +56,7 @@ pub async fn follow_pods(
         tokio::select! {
             event = pods.next() => match event {
                 None => return,
-                Some(Err(error)) => tracing::debug!(%error, "the watch on pods begins anew"),
+                Some(Err(error)) => tracing::debug!(%error, "restarting the watch on pods"),
                 Some(Ok(Event::Init)) => listed.clear(),
                 Some(Ok(Event::InitApply(pod))) => {
                     listed.extend(pod.metadata.uid.clone());
@@ -235,7 +235,7 @@ fn renew(node: &Arc<LocalNode>, wishes: &Wishes, is_meant: impl Fn(&Pod, &Volume
                 if folder.join(&volume.name).join("..data").exists()
                     && let Err(error) = volumes::prepare(&volume, &place).await
                 {
-                    tracing::debug!(%error, volume = volume.name, "a mounted volume could not be renewed");
+                    tracing::debug!(%error, volume = volume.name, "cannot update a mounted volume");
                 }
             }
         });

@@ -81,7 +81,7 @@ pub(crate) async fn keep_record(context: &Context, job: &ValidJob, record: &Conf
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
         Err(error) => {
-            tracing::warn!(record = record.name_any(), %error, "cannot keep the record of a failure");
+            tracing::warn!(record = record.name_any(), %error, "cannot save the record of a failure");
         }
     }
 }
@@ -147,9 +147,7 @@ async fn write(context: &Context, job: &ValidJob, change: &Change) -> Result<(),
                 (status.message, classify(&error), false)
             }
             Failed::Request(error) => (error.to_string(), classify(&error), false),
-            Failed::Foreign => {
-                ("an object of this name belongs to someone else".to_owned(), Class::Refused, true)
-            }
+            Failed::Foreign => ("an object of this name has another owner".to_owned(), Class::Refused, true),
             Failed::Key(error) => (error.to_string(), error.class(), false),
         };
         let creating = matches!(change, Change::Create(_));

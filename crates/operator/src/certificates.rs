@@ -42,16 +42,16 @@ const TRIES: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It could not be created.
-    #[error("a certificate could not be made: {0}")]
+    #[error("cannot create a certificate: {0}")]
     Make(#[from] rcgen::Error),
     /// It could not be used.
-    #[error("a certificate cannot be used: {0}")]
+    #[error("cannot use a certificate: {0}")]
     Use(#[from] rustls::Error),
     /// Its Secret holds something else.
-    #[error("the Secret {0:?} holds no certificate of ours: delete it to have it made anew")]
+    #[error("the Secret {0:?} contains no certificate of this operator: delete it to have it created again")]
     Damaged(String),
     /// Its Secret cannot be read or written.
-    #[error("the Secret {name:?} cannot be read or written: {source}")]
+    #[error("cannot read or write the Secret {name:?}: {source}")]
     Secret {
         /// The Secret's name.
         name: String,
@@ -60,7 +60,7 @@ pub enum Error {
         source: kube::Error,
     },
     /// Others kept changing its Secret.
-    #[error("others changed the Secret {0:?} all the while")]
+    #[error("too many conflicting changes of the Secret {0:?}")]
     Contended(String),
 }
 

@@ -19,11 +19,11 @@ pub enum Class {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API server does not know MPIJobs.
-    #[error("the cluster does not know MPIJobs: install deploy/crd/kubeflow.org_mpijobs.yaml first")]
+    #[error("the cluster does not serve MPIJobs: install deploy/crd/kubeflow.org_mpijobs.yaml first")]
     CrdMissing,
     /// The gang scheduler's PodGroups are not served.
     #[error(
-        "the cluster serves no podgroups in {0}: install that gang scheduler's definitions, or leave out --gang-scheduling"
+        "the cluster does not serve podgroups in {0}: install the CRDs of that gang scheduler, or omit --gang-scheduling"
     )]
     GangMissing(String),
     /// A request failed.
@@ -49,7 +49,7 @@ pub enum Error {
     #[error("the cluster does not serve MPIJobs: {0}")]
     NotServed(String),
     /// The key pair could not be created.
-    #[error("cannot make the job's key: {0}")]
+    #[error("cannot create the job's key: {0}")]
     Key(String),
     /// A status could not be serialized.
     #[error("cannot write the status as JSON: {0}")]

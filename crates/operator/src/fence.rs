@@ -176,7 +176,7 @@ impl<T: Write + Unpin> Write for Fenced<T> {
 }
 
 fn lost() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "the lease is lost: nothing is written any more")
+    io::Error::new(io::ErrorKind::PermissionDenied, "the lease is lost: writes are blocked")
 }
 
 #[cfg(test)]

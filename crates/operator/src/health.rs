@@ -100,7 +100,7 @@ impl Health {
         (busy && idle > STUCK_AFTER).then(|| {
             let (waiting, under_way) = (state.waiting.len(), state.under_way.len());
             format!(
-                "no pass began or ended for {} s, with {waiting} waiting and {under_way} under way",
+                "no reconciliation began or ended for {} s, with {waiting} waiting and {under_way} in progress",
                 idle.as_secs()
             )
         })
@@ -125,9 +125,9 @@ mod tests {
         health.woken("team", "pi");
         assert_eq!(health.queue(), Queue { waiting: 1, under_way: 0 });
         assert_eq!(health.stuck(Instant::now()), None, "it was woken just now");
-        assert!(health.stuck(late()).is_some_and(|why| why.contains("1 waiting and 0 under way")));
+        assert!(health.stuck(late()).is_some_and(|why| why.contains("1 waiting and 0 in progress")));
         health.began("team", "pi");
-        assert!(health.stuck(late()).is_some_and(|why| why.contains("0 waiting and 1 under way")));
+        assert!(health.stuck(late()).is_some_and(|why| why.contains("0 waiting and 1 in progress")));
         health.ended("team", "pi");
         assert_eq!((health.stuck(late()), health.queue()), (None, Queue { waiting: 0, under_way: 0 }));
     }

@@ -21,7 +21,7 @@ const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
 pub async fn install_crd(client: &Client) -> Result<(), Error> {
     let crd = api::mpijob_crd();
     let name = crd.name_any();
-    let what = "install the definition of MPIJob";
+    let what = "install the MPIJob CRD";
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     match crds.create(&PostParams::default(), &crd).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {

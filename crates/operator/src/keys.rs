@@ -54,7 +54,7 @@ fn new_secret() -> Result<SecretKey, Error> {
             return Ok(secret);
         }
     }
-    Err(Error::Key("the random numbers are not random".to_owned()))
+    Err(Error::Key("the random number generator yields no valid key".to_owned()))
 }
 
 fn key_error(error: impl std::fmt::Display) -> Error {

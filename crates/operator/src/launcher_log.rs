@@ -278,8 +278,8 @@ async fn read(context: &Context, pod: Pod, container: &str, previous: bool) -> L
             let (log, first_output) = without_times(&log);
             return LauncherRun { pod, log: Some(log), first_output, agent: None };
         }
-        Ok(Err(error)) => tracing::info!(pod = name, %error, "the Launcher's log cannot be read"),
-        Err(_) => tracing::info!(pod = name, "the Launcher's log did not come in time"),
+        Ok(Err(error)) => tracing::info!(pod = name, %error, "cannot read the Launcher's log"),
+        Err(_) => tracing::info!(pod = name, "timed out reading the Launcher's log"),
     }
     LauncherRun { pod, ..LauncherRun::default() }
 }

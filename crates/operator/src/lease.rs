@@ -86,7 +86,7 @@ impl Lease {
                 }
                 Err(error) => {
                     let namespace = &self.namespace;
-                    tracing::warn!(namespace, %error, "the lease cannot be taken; trying again");
+                    tracing::warn!(namespace, %error, "cannot acquire the lease; trying again");
                 }
             }
             tokio::time::sleep(self.duration / LOOKS).await;
@@ -109,7 +109,7 @@ impl Lease {
                     self.fence.close();
                     return format!("{holder:?} holds it");
                 }
-                Err(error) => tracing::warn!(%error, "the lease was not renewed; trying again"),
+                Err(error) => tracing::warn!(%error, "cannot renew the lease; trying again"),
             }
         }
     }
@@ -130,8 +130,8 @@ impl Lease {
             ..LeaseSpec::default()
         });
         match self.bounded(async { self.write(&record).await.map(|_| ()) }).await {
-            Ok(()) => tracing::info!("the lease is released"),
-            Err(error) => tracing::warn!(%error, "the lease was not released; it runs out by itself"),
+            Ok(()) => tracing::info!("released the lease"),
+            Err(error) => tracing::warn!(%error, "cannot release the lease; it will expire"),
         }
     }
 
@@ -200,7 +200,7 @@ impl Lease {
                 Ok(None)
             }
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
-                Ok(Some("another, who was quicker".to_owned()))
+                Ok(Some("another process, which was faster".to_owned()))
             }
             Err(error) => Err(error),
         }

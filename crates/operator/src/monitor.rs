@@ -36,7 +36,7 @@ const MOST_PEERS: usize = 1024;
 /// ready.
 pub fn answer_probe<B>(vitals: &Vitals, request: &Request<B>) -> Answer {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n");
     }
     match request.uri().path() {
         "/healthz" | "/livez" => match vitals.health.stuck(Instant::now()) {
@@ -44,8 +44,8 @@ pub fn answer_probe<B>(vitals: &Vitals, request: &Request<B>) -> Answer {
             Some(why) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("stuck: {why}\n")),
         },
         "/readyz" if vitals.health.is_ready() => text(StatusCode::OK, "ok"),
-        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "not ready: the watches have not listed yet\n"),
-        _ => text(StatusCode::NOT_FOUND, "there are /healthz, /livez and /readyz\n"),
+        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "not ready: the initial lists are not complete\n"),
+        _ => text(StatusCode::NOT_FOUND, "not found: use /healthz, /livez or /readyz\n"),
     }
 }
 
@@ -104,7 +104,7 @@ impl Memory {
 /// Why there is no decision about a token.
 #[derive(Debug, thiserror::Error)]
 enum Undecided {
-    #[error("too many unknown tokens came from this address")]
+    #[error("too many unknown tokens from this address")]
     TooMany,
     #[error(transparent)]
     Unasked(#[from] kube::Error),
@@ -164,14 +164,14 @@ impl Reviewer {
 /// Answers a request for the metrics.
 pub async fn answer_metrics<B>(vitals: Vitals, access: Arc<Access>, request: Request<B>) -> Answer {
     if request.uri().path() != METRICS {
-        return text(StatusCode::NOT_FOUND, "there is /metrics\n");
+        return text(StatusCode::NOT_FOUND, "not found: use /metrics\n");
     }
     if request.method() != Method::GET {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed\n");
     }
     if let Access::Reviewed(reviewer) = &*access {
         let Some(token) = bearer(&request) else {
-            return text(StatusCode::UNAUTHORIZED, "give a bearer token\n");
+            return text(StatusCode::UNAUTHORIZED, "a bearer token is required\n");
         };
         let peer = request.extensions().get().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |Peer(peer)| *peer);
         match reviewer.allows(token, peer).await {
@@ -180,11 +180,11 @@ pub async fn answer_metrics<B>(vitals: Vitals, access: Arc<Access>, request: Req
                 return text(StatusCode::TOO_MANY_REQUESTS, format!("{error}\n"));
             }
             Ok(false) => {
-                return text(StatusCode::FORBIDDEN, "the token's owner may not get the path /metrics\n");
+                return text(StatusCode::FORBIDDEN, "the owner of the token may not get /metrics\n");
             }
             Err(Undecided::Unasked(error)) => {
-                tracing::warn!(%error, "a reader of the metrics could not be reviewed");
-                return text(StatusCode::INTERNAL_SERVER_ERROR, "the token could not be reviewed\n");
+                tracing::warn!(%error, "cannot review the token of a metrics client");
+                return text(StatusCode::INTERNAL_SERVER_ERROR, "cannot review the token\n");
             }
         }
     }

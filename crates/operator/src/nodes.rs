@@ -44,7 +44,7 @@ impl SharedNodes {
         let found = match Api::<Node>::all(client.clone()).get_opt(node).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::debug!(node, %error, "a node cannot be asked for");
+                tracing::debug!(node, %error, "cannot read a node");
                 return None;
             }
         };

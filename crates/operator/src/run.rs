@@ -117,8 +117,8 @@ async fn pass(job: Arc<MPIJob>, context: Arc<Context>) -> Result<Action, Error> 
     let outcome = async {
         let outcome = reconcile(job, context).await;
         match &outcome {
-            Ok(_) => tracing::debug!(milliseconds = since.elapsed().as_millis(), "a pass ended"),
-            Err(error) => tracing::warn!(class = ?error.class(), %error, "a pass failed"),
+            Ok(_) => tracing::debug!(milliseconds = since.elapsed().as_millis(), "reconciliation ended"),
+            Err(error) => tracing::warn!(class = ?error.class(), %error, "reconciliation failed"),
         }
         outcome
     };
@@ -155,7 +155,7 @@ fn look_at(error: Option<controller::Error<Error, runtime::watcher::Error>>, hea
         Some(controller::Error::ObjectNotFound(job)) => {
             health.gone(job.namespace.as_deref().unwrap_or_default(), &job.name);
         }
-        Some(error) => tracing::warn!(%error, "the controller met an error"),
+        Some(error) => tracing::warn!(%error, "controller error"),
     }
 }
 

@@ -91,7 +91,7 @@ where
         match accepted {
             Ok((stream, peer)) => {
                 let Some(place) = places.take(peer.ip().to_canonical()) else {
-                    tracing::debug!(%peer, "there is no place for another connection");
+                    tracing::debug!(%peer, "too many connections: refusing another one");
                     continue;
                 };
                 let (tls, answer, stop) = (tls.clone(), answer.clone(), stop.clone());
@@ -100,13 +100,13 @@ where
                     tokio::select! {
                         () = converse(stream, tls, answer, stop, place) => {}
                         () = displaced.cancelled() => {
-                            tracing::debug!(%peer, "a silent connection made room for another");
+                            tracing::debug!(%peer, "closed a silent connection to make room for another");
                         }
                     }
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "no connection could be accepted");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -130,7 +130,7 @@ async fn converse<F, A>(
     match tokio::time::timeout_at(deadline, tls.accept(stream)).await {
         Ok(Ok(stream)) => exchange(stream, answer, stop, place, deadline).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => tracing::debug!("a TLS handshake took too long"),
+        Err(_) => tracing::debug!("a TLS handshake timed out"),
     }
 }
 
@@ -149,7 +149,7 @@ where
         asking.notify_one();
         let answer = answer(request);
         async move {
-            let late = |_| text(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long\n");
+            let late = |_| text(StatusCode::SERVICE_UNAVAILABLE, "the request timed out\n");
             Ok::<_, Infallible>(tokio::time::timeout(ANSWER_TIMEOUT, answer).await.unwrap_or_else(late))
         }
     });
@@ -176,7 +176,7 @@ where
             }
             () = tokio::time::sleep_until(deadline) => {
                 if !was_asked || ends {
-                    return tracing::debug!("a connection was silent for too long");
+                    return tracing::debug!("closed a connection that was silent for too long");
                 }
                 connection.as_mut().graceful_shutdown();
                 (deadline, ends) = (Instant::now() + HEAD_TIMEOUT, true);

@@ -121,7 +121,7 @@ fn watch_pod_groups(
         .touched_objects()
         .inspect(|item| {
             if let Err(error) = item {
-                tracing::warn!(kind = "PodGroup", %error, "a watch failed and is tried again");
+                tracing::warn!(kind = "PodGroup", %error, "a watch failed; trying again");
             }
         });
     let health = health.clone();
@@ -284,7 +284,7 @@ fn logged<K: Resource<DynamicType = ()>>(
 ) -> impl Stream<Item = Result<K, watcher::Error>> {
     stream.inspect(|item| {
         if let Err(error) = item {
-            tracing::warn!(kind = %K::kind(&()), %error, "a watch failed and is tried again");
+            tracing::warn!(kind = %K::kind(&()), %error, "a watch failed; trying again");
         }
     })
 }

@@ -31,7 +31,7 @@ pub fn advise(job: &ValidJob) -> Vec<String> {
     advice.extend(elastic_advice(job));
     if job.worker_failure == Some(WorkerFailure::Restart) && job.max_gang_restarts == 0 {
         advice.push(format!(
-            "metadata.annotations[{ANNOTATION_WORKER_FAILURE}]: \"restart\" restarts nothing without {ANNOTATION_MAX_GANG_RESTARTS}"
+            "metadata.annotations[{ANNOTATION_WORKER_FAILURE}]: \"restart\" has no effect without {ANNOTATION_MAX_GANG_RESTARTS}"
         ));
     }
     let launcher = [("Launcher", &job.launcher)];
@@ -43,13 +43,13 @@ pub fn advise(job: &ValidJob) -> Vec<String> {
             let image = container.image.as_deref().unwrap_or_default();
             if has_moving_tag(image) {
                 advice.push(format!(
-                    "{path}.image: {image:?} may be another image on every node and tomorrow; give a tag or a digest"
+                    "{path}.image: {image:?} may be a different image on each node or at a later time; use a tag or a digest"
                 ));
             }
             let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
             if at == 0 && role == "Worker" && limits.is_none_or(std::collections::BTreeMap::is_empty) {
                 advice.push(format!(
-                    "{path}.resources.limits: there are none; the ranks may take the memory and the CPUs of others on the node"
+                    "{path}.resources.limits: not set; the ranks may take memory and CPUs from other pods on the node"
                 ));
             }
         }
@@ -101,7 +101,7 @@ fn too_many_ranks(job: &ValidJob) -> Option<String> {
     let slots = u64::try_from(hosts).ok()? * u64::try_from(job.slots).ok()?;
     (ranks > slots && hosts > 0).then(|| {
         format!(
-            "spec.mpiReplicaSpecs[Launcher]: {} asks for {ranks} ranks, and {hosts} hosts of {} slots have {slots}",
+            "spec.mpiReplicaSpecs[Launcher]: {} requests {ranks} ranks, but there are only {slots} slots (hosts: {hosts}, slots per host: {})",
             words[start], job.slots
         )
     })
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                "spec.mpiReplicaSpecs[Launcher]: /usr/bin/mpirun asks for 5 ranks, and 2 hosts of 2 slots have 4"
+                "spec.mpiReplicaSpecs[Launcher]: /usr/bin/mpirun requests 5 ranks, but there are only 4 slots (hosts: 2, slots per host: 2)"
             ]
         );
     }

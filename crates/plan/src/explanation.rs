@@ -267,7 +267,7 @@ fn queued(queue: &str, place: Option<&QueuePlace>, since: Option<Timestamp>) -> 
     let number = place.and_then(|place| Some((place.position?, place.waiting)));
     let message = match number {
         Some((position, waiting)) => format!(
-            "The job waits in the queue {queue:?}: number {position} of {waiting} of this namespace. \
+            "The job waits in the queue {queue:?}: position {position} of {waiting} in this namespace. \
              Estimated wait time: unknown (the queue does not say how long its workloads take)"
         ),
         None => format!("The job waits in the queue {queue:?}"),
@@ -280,7 +280,8 @@ fn queued(queue: &str, place: Option<&QueuePlace>, since: Option<Timestamp>) -> 
         actor: Actor::Administrator,
         evidence: evidence.into_iter().collect(),
         advice: Some(
-            "It starts by itself when the queue has room; ask who runs the queue about its quota.".into(),
+            "It starts automatically when the queue has room; ask the queue's administrator about its quota."
+                .into(),
         ),
         ..Explanation::new(Stage::Queued, message, since)
     }
@@ -304,8 +305,8 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
     };
     let stages = [
         (Stage::Scheduling, "wait for a node"),
-        (Stage::Starting, "wait for their containers: images, volumes"),
-        (Stage::Readiness, "run and are not ready"),
+        (Stage::Starting, "wait for their containers (images, volumes)"),
+        (Stage::Readiness, "are running but not ready"),
     ];
     let restarting = status.phase_reason.as_deref() == Some(api::PHASE_REASON_RESTARTING);
     let state = |stage: Stage| if restarting { Stage::Restarting } else { stage };
@@ -329,21 +330,21 @@ fn starting(situation: &Situation<'_>, status: &MPIJobStatus) -> Option<Explanat
         let told = if status.conditions.is_empty() && all.is_empty() {
             not_taken_up(started)
         } else {
-            let message = format!("{} of {wanted} Workers are made", workers.len());
+            let message = format!("{} of {wanted} Workers are created", workers.len());
             Explanation::new(state(Stage::Creating), message, started)
         };
         return Some(told.because_of(trouble(situation, &[], name), status));
     }
     let since = workers.iter().filter_map(|pod| condition_since(pod, "Ready")).max().or(started);
     if !launchers.iter().any(|pod| is_running(pod)) && !is_running_job(status) {
-        let message = "All Workers are ready; the Launcher does not run yet";
+        let message = "All Workers are ready; the Launcher is not running yet";
         return Some(Explanation::new(state(Stage::Launching), message, since));
     }
     let printed = situation.has_printed.unwrap_or(true);
     (!printed && !is_stalled(status)).then(|| {
         let since = launchers.iter().filter_map(|pod| started_at(pod)).max();
         let message =
-            "The Launcher runs and has printed nothing yet: it reaches the Workers, and MPI starts up";
+            "The Launcher is running but has printed nothing yet: it connects to the Workers and MPI starts up";
         Explanation::new(Stage::FirstOutput, message, since)
     })
 }
@@ -370,23 +371,23 @@ fn gated(told: Explanation, job: &MPIJob, waiting: &[&Pod], of: usize) -> Explan
         (
             Actor::Administrator,
             "Kueue removes its gates once it has assigned nodes to all pods of the job (kubectl describe workload). If \
-             they stay for more than some seconds, ask who runs the queue.",
+             they stay for more than a few seconds, ask the queue's administrator.",
         )
     } else if gates.iter().any(|gate| own.contains(gate) && !by_kueue(gate)) {
         (
             Actor::User,
-            "The job's pod templates set these gates (schedulingGates), and whatever they stand for must remove them \
-             from the pods. If nothing does, leave them out of the templates.",
+            "The job's pod templates set these gates (schedulingGates), and the controller that they are for must remove \
+             them from the pods. If there is none, remove them from the templates.",
         )
     } else {
         (
             Actor::Administrator,
-            "A controller of the cluster has put these gates on the pods and removes them. If they stay, ask who runs it.",
+            "A controller of the cluster added these gates to the pods and removes them. If they stay, ask an administrator.",
         )
     };
     let list: Vec<String> = gates.iter().map(|gate| format!("{gate:?}")).collect();
     Explanation {
-        message: format!("{held} of {of} pods are held by scheduling gates: {}", list.join(", ")),
+        message: format!("{held} of {of} pods are held back by scheduling gates: {}", list.join(", ")),
         actor,
         advice: Some(advice.into()),
         ..told
@@ -398,11 +399,11 @@ fn not_taken_up(since: Option<Timestamp>) -> Explanation {
     Explanation {
         actor: Actor::Administrator,
         advice: Some(
-            "If it stays so for more than a few seconds, the operator does not run, or does not look after this \
-             namespace: ask who administers the cluster."
+            "If this lasts more than a few seconds, the operator is not running or does not watch this namespace: ask an \
+             administrator of the cluster."
                 .into(),
         ),
-        ..Explanation::new(Stage::Creating, "No operator has taken the job up yet", since)
+        ..Explanation::new(Stage::Creating, "No operator has picked up the job yet", since)
     }
 }
 
@@ -438,7 +439,8 @@ fn running(status: &MPIJobStatus) -> Explanation {
             }
         }
         None => {
-            let mut told = Explanation::new(Stage::Running, "The job runs", since(api::CONDITION_RUNNING));
+            let mut told =
+                Explanation::new(Stage::Running, "The job is running", since(api::CONDITION_RUNNING));
             let invalid = condition(status, CONDITION_INVALID).filter(|invalid| invalid.status == "True");
             told.evidence.extend(invalid.and_then(|invalid| invalid.message.clone()));
             told
@@ -689,7 +691,7 @@ mod tests {
             let pods = [pod("pi-worker-1", up("True")), held_by(gate)];
             let found = explain(&Situation { pods: &pods, ..alone(&own) });
             assert_eq!((found.state, found.actor), (Stage::Scheduling, actor), "{found:?}");
-            assert_eq!(found.message, format!("1 of 2 pods are held by scheduling gates: {gate:?}"));
+            assert_eq!(found.message, format!("1 of 2 pods are held back by scheduling gates: {gate:?}"));
             assert!(found.advice.as_ref().unwrap().text.contains(advice), "{found:?}");
             assert_eq!(found.evidence, ["pod pi-worker-0"]);
             assert_eq!(
@@ -720,7 +722,7 @@ mod tests {
             why: Some(why.to_owned()),
         };
         let found = explain(&Situation { place: Some(&place), ..alone(&job) });
-        assert!(found.message.contains("\"gpus\": number 2 of 3"), "{found:?}");
+        assert!(found.message.contains("\"gpus\": position 2 of 3"), "{found:?}");
         assert_eq!(found.evidence, [format!("workload mpijob-pi-1a2b3: {why}")]);
     }
 
@@ -760,12 +762,12 @@ mod tests {
     #[test]
     fn a_held_job_that_is_invalid_says_what_to_correct() {
         let status = json!({ "phase": "Pending", "phaseReason": "Queued", "waiting": { "reason": "ValidationError",
-            "message": "Found validation errors: it has", "suggestion": "write it like 90s" } });
+            "message": "Found validation errors: it has", "suggestion": "use a duration like 90s" } });
         let job = job(status, json!({ "suspend": true }));
         let found = explain(&alone(&job));
         assert_eq!((found.state, found.actor), (Stage::Queued, Actor::User));
         assert_eq!(found.cause.as_deref(), Some("ValidationError"));
-        assert_eq!(found.advice, Some("write it like 90s".into()));
+        assert_eq!(found.advice, Some("use a duration like 90s".into()));
     }
 
     #[test]

@@ -46,9 +46,9 @@ pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, messag
     if reason == "DeadlineExceeded" {
         return Failure {
             reason: Cause::Timeout.word().to_owned(),
-            message: format!("The job ran into its deadline: {message}"),
+            message: format!("The job exceeded its deadline: {message}"),
             suggestion: Some(
-                "raise runPolicy.activeDeadlineSeconds, or give the job more workers".to_owned(),
+                "raise runPolicy.activeDeadlineSeconds, or give the job more Workers".to_owned(),
             ),
             link: Some(Cause::Timeout.link()),
             ..Failure::default()
@@ -57,7 +57,7 @@ pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, messag
     let of_run = of_failed_run(job, seen).map(|(failure, ..)| failure);
     of_run.or_else(|| seen.status.failure.clone()).unwrap_or_else(|| Failure {
         reason: Cause::Unknown.word().to_owned(),
-        message: format!("The Launcher failed and its pod is gone: {message}"),
+        message: format!("The Launcher failed and its pod no longer exists: {message}"),
         suggestion: Some(Cause::Unknown.texts().suggestion.to_owned()),
         link: Some(Cause::Unknown.link()),
         ..Failure::default()
@@ -170,7 +170,7 @@ fn without_log(run: Option<&FailedRun>) -> (Cause, String, String) {
             if RANK_CODES.contains(&code) {
                 (
                     Cause::RankExited,
-                    format!("{message}, as it does when a rank does; its output is not known"),
+                    format!("{message}, as it does when a rank fails with this code; its output is unknown"),
                 )
             } else {
                 (Cause::Unknown, message)

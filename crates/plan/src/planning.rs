@@ -146,10 +146,10 @@ fn template_refused(job: &ValidJob, refused: &ApplyFailure) -> Verdict {
     let cause = Cause::AdmissionRefused;
     let failure = Failure {
         reason: cause.word().to_owned(),
-        message: format!("{who} failed: the API server refuses it: {}", refused.message),
+        message: format!("{who} failed: the API server rejects it: {}", refused.message),
         suggestion: Some(format!(
-            "correct spec.mpiReplicaSpecs[{role}].template, and create the job again; where a policy refuses it, ask who \
-             administers the cluster"
+            "correct spec.mpiReplicaSpecs[{role}].template and create the job again; if a policy rejects it, ask an \
+             administrator of the cluster"
         )),
         link: Some(cause.link()),
         pod: index.map(|_| refused.name.clone()),

@@ -99,6 +99,11 @@ impl Role<'_> {
     fn plural(&self) -> String {
         format!("{}s", self.name)
     }
+
+    /// The count with the role's name: `1 Worker`, `2 Workers`.
+    fn counted(&self, count: usize) -> String {
+        if count == 1 { format!("1 {}", self.name) } else { format!("{count} {}", self.plural()) }
+    }
 }
 
 /// Returns the Launcher's role, then the Workers'.
@@ -167,7 +172,7 @@ fn too_many_jobs(namespace: &str, room: &Room) -> Option<Finding> {
         reason: Cause::QuotaExceeded,
         message: format!("Quota exceeded: {running}/{limit} jobs running"),
         advice: Advice::from(format!(
-            "the namespace {namespace} may run {limit} at once, those that queues have admitted included: wait for one to end, suspend or delete one"
+            "the limit of namespace {namespace} is {limit} at once, including jobs admitted by queues: wait for one to end, suspend or delete one"
         ))
         .with(Action::list_jobs(namespace))
         .with(Action::CreateSuspended),
@@ -247,7 +252,7 @@ fn over_count(quota: &CountedQuota<'_>) -> Option<Finding> {
         weight: Weight::Refused,
         reason: Cause::QuotaExceeded,
         message: format!("Quota exceeded: {used}/{limit} MPIJobs exist (quota {name})"),
-        advice: Advice::from("delete one; those that have ended count too").with(Action::ListJobs {
+        advice: Advice::from("delete one; jobs that have ended count too").with(Action::ListJobs {
             namespace: Some(namespace.to_owned()),
             phases: vec![Phase::Succeeded, Phase::Failed],
         }),
@@ -275,15 +280,15 @@ fn over_quota(roles: &[Role<'_>], quota: &CountedQuota<'_>) -> Option<Finding> {
     let launcher = roles.iter().find(|role| role.name == "Launcher").and_then(of).unwrap_or(Quantity::ZERO);
     let fit = each.and_then(|each| difference(left, launcher).count_of(each)).unwrap_or(0);
     let smaller = if fit > 0 {
-        format!("ask for at most {fit} Workers of this size, or for less in each")
+        format!("request fewer Workers (at most {fit} of this size), or less per Worker")
     } else {
-        "ask for less".to_owned()
+        "request less".to_owned()
     };
     Some(Finding {
         weight: Weight::Refused,
         reason: Cause::QuotaExceeded,
         message: format!(
-            "Quota exceeded: {sum} of {key} asked, {used} of {limit} used, {left} left (quota {name})"
+            "Quota exceeded: {sum} of {key} requested, {used} of {limit} used, {left} left (quota {name})"
         ),
         advice: Advice::from(format!("{smaller}; or wait for a running job to end, or delete one"))
             .with(Action::list_jobs(namespace)),
@@ -303,9 +308,9 @@ fn unspoken(roles: &[Role<'_>], quota: &str, key: &str) -> Option<Finding> {
     Some(Finding {
         weight: Weight::Refused,
         reason: Cause::QuotaExceeded,
-        message: format!("the quota {quota} counts {key}, and the {} says no {name} {what}", silent.name),
+        message: format!("the quota {quota} covers {key}, but the {} sets no {name} {what}", silent.name),
         advice: Advice::from(format!(
-            "set resources.{what}s.{name} of every container of the {}; an administrator can give a default with a LimitRange",
+            "set resources.{what}s.{name} of every container of the {}; an administrator can set a default with a LimitRange",
             silent.name
         )),
     })
@@ -345,7 +350,7 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
             && *limit > most
         {
             let message = format!(
-                "{limit} of {name} for the {} is over the {most} that the LimitRange {range} allows",
+                "the {name} limit of the {}, {limit}, is above the maximum of LimitRange {range}, {most}",
                 role.name
             );
             found.push(finding(message, &format!("at most {most} of {name}")));
@@ -356,7 +361,7 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
             && least > *request
         {
             let message = format!(
-                "{request} of {name} for the {} is under the {least} that the LimitRange {range} wants",
+                "the {name} request of the {}, {request}, is below the minimum of LimitRange {range}, {least}",
                 role.name
             );
             found.push(finding(message, &format!("at least {least} of {name}")));
@@ -417,22 +422,21 @@ fn lacking(
             message: format!(
                 "Insufficient {noun}: requested {asked}, available {whole} even with nothing else running ({all} of {wanted} {roles} fit)"
             ),
-            advice: format!("ask for {} {roles} or fewer, or for less in each", all.max(1)).into(),
+            advice: format!("request at most {}, or less per {}", role.counted(all.max(1)), role.name).into(),
         });
     }
     let short = asked > free;
     let message = if role.name == LAUNCHER {
-        format!("The Launcher asks for {each} {noun}, which no node has free beside the Workers.")
+        format!("The Launcher requests {each} {noun}, which no node has free besides the Workers.")
     } else if short {
         format!("Requested {asked} {noun} but only {free} available.")
-    } else if count_in_pieces(&able, &name, each) < wanted {
-        format!(
-            "Requested {wanted} {roles} of {each} {noun} each, but only {placed} fit: the {free} that are free are in pieces."
-        )
     } else {
-        format!(
-            "Requested {wanted} {roles} of {each} {noun} each, but only {placed} fit: too few nodes have all that one asks for free at once."
-        )
+        let why = if count_in_pieces(&able, &name, each) < wanted {
+            format!("the free {noun} ({free}) are spread over several nodes")
+        } else {
+            format!("too few nodes have everything that a {} requests free at once", role.name)
+        };
+        format!("{}: {why}.", misfit(role, placed, &format!("{each} {noun}")))
     };
     let missing = if short { difference(asked, free) } else { each };
     Some(Finding {
@@ -440,11 +444,24 @@ fn lacking(
         reason: Cause::Unschedulable,
         message: format!("{message} Estimated wait time: {}", estimate(&name, missing, room, now)),
         advice: match placed {
-            0 => format!("the job waits; or ask for less in each {}", role.name),
-            _ => format!("the job waits; {placed} {roles} of this size could start now"),
+            0 => format!("the job waits; to start sooner, request less per {}", role.name),
+            _ => format!("the job waits; {} of this size could start now", role.counted(placed)),
         }
         .into(),
     })
+}
+
+/// Says how many pods of a role were requested, with how much each, and how many of them fit.
+fn misfit(role: &Role<'_>, placed: usize, each: &str) -> String {
+    if role.count == 1 {
+        return format!("Requested a {} with {each}, but it does not fit", role.name);
+    }
+    let fit = match placed {
+        0 => "none fits".to_owned(),
+        1 => "only 1 fits".to_owned(),
+        _ => format!("only {placed} fit"),
+    };
+    format!("Requested {} {} with {each} each, but {fit}", role.count, role.plural())
 }
 
 /// Reports a role whose pod would not fit on any node, even an empty one.
@@ -461,22 +478,23 @@ fn too_large(nodes: &[NodeRoom], role: &Role<'_>) -> Finding {
         .max_by_key(|(name, ..)| is_gpu(name));
     let message = match too_much {
         _ if nodes.is_empty() => format!(
-            "No node may run these {}: none is ready and fits their node selector, affinity and tolerations",
-            role.plural()
+            "No node can run a {}: none is ready and matches its node selector, affinity and tolerations",
+            role.name
         ),
         Some((name, each, most)) => format!(
-            "Insufficient {}: a {} asks for {each}, and the largest node has {most}",
+            "Insufficient {}: a {} requests {each}, but the largest node has {most}",
             noun(name),
             role.name
         ),
-        None => format!("No node has all that a {} asks for, even with nothing else running", role.name),
+        None => {
+            format!("No node has everything that a {} requests, even with nothing else running", role.name)
+        }
     };
     Finding {
         weight: Weight::Waits,
         reason: Cause::Unschedulable,
         message,
-        advice: format!("use more and smaller {}, or ask an administrator for larger nodes", role.plural())
-            .into(),
+        advice: format!("request less per {}, or ask an administrator for larger nodes", role.name).into(),
     }
 }
 
@@ -484,7 +502,7 @@ fn noun(name: &str) -> &str {
     match name {
         "cpu" => "CPUs",
         "memory" => "bytes of memory",
-        "pods" => "places for pods",
+        "pods" => "pod slots",
         gpu if is_gpu(gpu) => "GPUs",
         other => other,
     }
@@ -581,13 +599,16 @@ fn estimate(name: &str, missing: Quantity, room: &Room, now: Timestamp) -> Strin
     match (low, high) {
         (Some(low), Some(high)) => {
             let learned = learned.map(|_| format!("{} jobs that have ended", examples.len()));
-            let told = (deadlines > 0).then(|| format!("{deadlines} deadlines of running jobs"));
+            let told = match deadlines {
+                0 => None,
+                1 => Some("the deadline of 1 running job".to_owned()),
+                _ => Some(format!("the deadlines of {deadlines} running jobs")),
+            };
             let basis: Vec<String> = learned.into_iter().chain(told).collect();
             format!("{} (from {})", range(low, high), basis.join(" and "))
         }
-        _ => {
-            "unknown (too few jobs have ended to learn from, and those that run have no deadline)".to_owned()
-        }
+        _ => "unknown (too few jobs have ended for an estimate, and the running jobs have no deadline)"
+            .to_owned(),
     }
 }
 
@@ -656,9 +677,12 @@ mod tests {
         let found = precheck(&job(4, "2", json!({})), "team-cv", &room, NOW.parse().unwrap());
         assert_eq!(
             found[0].message,
-            "Quota exceeded: 8 of requests.nvidia.com/gpu asked, 4 of 10 used, 6 left (quota gpus)"
+            "Quota exceeded: 8 of requests.nvidia.com/gpu requested, 4 of 10 used, 6 left (quota gpus)"
         );
-        assert!(found[0].advice.text.starts_with("ask for at most 3 Workers of this size"), "{found:?}");
+        assert!(
+            found[0].advice.text.starts_with("request fewer Workers (at most 3 of this size)"),
+            "{found:?}"
+        );
         assert_eq!(found[0].weight, Weight::Refused);
         assert_eq!(told(&job(3, "2", json!({})), &room), [""; 0]);
     }
@@ -671,13 +695,13 @@ mod tests {
         let job = job(2, "1", json!({}));
         assert_eq!(
             told(&job, &room),
-            ["the quota q counts limits.memory, and the Launcher says no memory limit"]
+            ["the quota q covers limits.memory, but the Launcher sets no memory limit"]
         );
         room.limits = vec![read(json!({"metadata": {"name": "r"}, "spec": {"limits": [
             {"type": "Container", "default": {"memory": "1Gi"}, "max": {"memory": "4Gi"}}]}}))];
         assert_eq!(
             told(&job, &room),
-            ["8Gi of memory for the Worker is over the 4Gi that the LimitRange r allows"]
+            ["the memory limit of the Worker, 8Gi, is above the maximum of LimitRange r, 4Gi"]
         );
     }
 
@@ -704,7 +728,7 @@ mod tests {
         assert_eq!(
             told(&eight, &room(Vec::new())),
             [
-                "Requested 8 GPUs but only 4 available. Estimated wait time: unknown (too few jobs have ended to learn from, and those that run have no deadline)"
+                "Requested 8 GPUs but only 4 available. Estimated wait time: unknown (too few jobs have ended for an estimate, and the running jobs have no deadline)"
             ]
         );
         let ended = |minutes: i64| {
@@ -735,7 +759,7 @@ mod tests {
         let room = Room { capacity: capacity(&[]), ..Room::default() };
         assert_eq!(
             told(&job(1, "16", json!({})), &room),
-            ["Insufficient GPUs: a Worker asks for 16, and the largest node has 8"]
+            ["Insufficient GPUs: a Worker requests 16, but the largest node has 8"]
         );
         assert_eq!(
             told(&job(4, "8", json!({})), &room),
@@ -745,7 +769,7 @@ mod tests {
         );
         let pieces = Room { capacity: capacity(&[holder("a", "4"), holder("b", "4")]), ..Room::default() };
         assert!(told(&job(1, "8", json!({})), &pieces)[0].starts_with(
-            "Requested 1 Workers of 8 GPUs each, but only 0 fit: the 8 that are free are in pieces."
+            "Requested a Worker with 8 GPUs, but it does not fit: the free GPUs (8) are spread over several nodes."
         ));
         assert_eq!(told(&job(2, "8", json!({})), &room), [""; 0]);
     }
@@ -781,7 +805,7 @@ mod tests {
         let launcher = launcher.template.spec.as_mut().unwrap();
         launcher.containers[0].resources = Some(read(json!({"requests": {"memory": "57Gi"}})));
         let said = told(&large, &room);
-        let says = "The Launcher asks for 57Gi bytes of memory, which no node has free beside the Workers.";
+        let says = "The Launcher requests 57Gi bytes of memory, which no node has free besides the Workers.";
         assert!(said[0].starts_with(says), "{said:?}");
         large.spec.mpi_replica_specs.get_mut(WORKER).unwrap().replicas = Some(1);
         assert_eq!(told(&large, &room), [""; 0]);

@@ -214,9 +214,9 @@ fn report_faults(job: &ValidJob, report: &mut Report, now: Timestamp) {
         return;
     }
     let goes_on = if job.is_held() {
-        "the job goes on, and none of its objects is made or changed until this is corrected"
+        "the job continues, but none of its objects is created or changed until this is corrected"
     } else {
-        "the job goes on with the last valid value, or the default"
+        "the job continues with the last valid value or the default"
     };
     let listed = in_a_row(job.faults.iter().map(Fault::to_string));
     let message = shortened(&format!("Found validation errors: {listed}; {goes_on}"));
@@ -231,7 +231,7 @@ fn report_faults(job: &ValidJob, report: &mut Report, now: Timestamp) {
 
 fn report_created(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
     if was_refused(seen) {
-        let message = if job.faults.is_empty() { "The job is valid now." } else { "The job was begun." };
+        let message = if job.faults.is_empty() { "The job is valid now." } else { "The job has begun." };
         let message = message.to_owned();
         set_condition(&mut report.status, CONDITION_FAILED, false, REASON_VALIDATION, message, now);
         report.status.failure = None;
@@ -363,8 +363,8 @@ fn report_limits(seen: &Seen, status: &mut MPIJobStatus, now: Timestamp) {
     set_condition(status, CONDITION_LIMITS_NOT_ENFORCED, true, reason, message.to_owned(), now);
 }
 
-const PLAIN_MODE_MESSAGE: &str = "The node runs pods in plain mode, as processes without isolation: limits of memory and CPU are not enforced, pods share the machine's host name, network, files and processes, and names of pods do not resolve.";
-const NO_CGROUPS_MESSAGE: &str = "The node may not use control groups: limits of memory and CPU are not enforced; a pod that uses more than its limit takes it from others.";
+const PLAIN_MODE_MESSAGE: &str = "The node runs pods in plain mode, as processes without isolation: memory and CPU limits are not enforced, pods share the machine's host name, network, files and processes, and pod names do not resolve.";
+const NO_CGROUPS_MESSAGE: &str = "The node cannot use cgroups: memory and CPU limits are not enforced, so a pod that exceeds its limits takes resources from other pods.";
 
 /// Reports the end of the Launcher's Job. A job whose Launcher succeeded did run: if that was never observed, Running
 /// is reported now, and the end with the next pass, which the status write triggers.
@@ -446,7 +446,7 @@ fn report_restart(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: T
     let ended = Time(whole_seconds(verdict.since.unwrap_or(now)));
     end_attempt(job, &verdict.failure, ended.clone(), status);
     let message = format!(
-        "Attempt {} of {} failed: {}; the gang is started anew",
+        "Attempt {} of {} failed: {}; restarting the gang",
         job.attempt,
         job.max_gang_restarts.saturating_add(1),
         verdict.failure.message.trim_end_matches('.')

@@ -123,7 +123,7 @@ fn in_words(found: &Diagnosis) -> String {
 
 /// What was looked at beside the output, and found.
 fn probed(job: &ValidJob, seen: &Seen) -> String {
-    let launcher = if seen.launcher_pods.iter().any(is_running) { "runs" } else { "does not run" };
+    let launcher = if seen.launcher_pods.iter().any(is_running) { "is running" } else { "is not running" };
     let workers = seen.by_index(job);
     let silent: Vec<&str> = workers
         .iter()
@@ -147,7 +147,7 @@ fn probed(job: &ValidJob, seen: &Seen) -> String {
     }
     let found = seen.output.as_ref().and_then(|output| output.found.as_ref());
     if job.launch == Some(Launch::Agent) && found.is_none() {
-        text.push_str("; the launch agents tell of no connection that is not answered");
+        text.push_str("; the launch agents report no unanswered connection");
     }
     text.push('.');
     text

@@ -260,7 +260,7 @@ pub fn tolerate(job: &MPIJob, last: &Annotations) -> ValidJob {
     let annotations = read_annotations(&job, last, &mut faults);
     let slots = job.spec.slots_per_worker.unwrap_or(1);
     if slots < 0 {
-        faults.add("spec.slotsPerWorker", format!("is {slots}"), "give 0 or more; 1 is the default");
+        faults.add("spec.slotsPerWorker", format!("is {slots}"), "use 0 or more; the default is 1");
     }
     let implementation = read_implementation(&job, &mut faults);
     let launcher_creation = read_launcher_creation(&job, &mut faults);
@@ -328,7 +328,7 @@ fn check_name(job: &MPIJob, faults: &mut Faults) {
         faults.add(
             "metadata.name",
             format!(
-                "{name:?} makes the host name {longest:?} of {} characters; {LONGEST_LABEL} are allowed",
+                "{name:?} results in the host name {longest:?} with {} characters; at most {LONGEST_LABEL} are allowed",
                 longest.len()
             ),
             format!("use a name of at most {most} characters"),
@@ -340,7 +340,7 @@ fn check_name(job: &MPIJob, faults: &mut Faults) {
     if !well_formed {
         faults.add(
             "metadata.name",
-            format!("{name:?} cannot be a host name"),
+            format!("{name:?} is not a valid host name"),
             "begin with a lower-case letter and use only lower-case letters, digits and '-' (no dots)",
         );
     }
@@ -383,7 +383,11 @@ fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> An
         let parsed = parse_duration(text);
         *timeout = parsed.or(former);
         if parsed.is_none() {
-            faults.add(path(name), format!("{text:?} is no duration"), "write it like 90s, 10m or 1h30m");
+            faults.add(
+                path(name),
+                format!("{text:?} is not a duration"),
+                "use a duration like 90s, 10m or 1h30m",
+            );
         }
     }
     read.volcano_queue = annotations.get(ANNOTATION_VOLCANO_QUEUE).filter(|queue| !queue.is_empty()).cloned();
@@ -392,7 +396,7 @@ fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> An
         Some("isolated") => read.isolated = true,
         Some(other) => {
             read.isolated = last.isolated;
-            let advice = "use \"isolated\", or leave it out";
+            let advice = "use \"isolated\", or omit it";
             faults.add(path(ANNOTATION_NETWORK_POLICY), format!("is {other:?}"), advice);
         }
     }
@@ -401,7 +405,7 @@ fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> An
             Ok(count) if count <= MOST_GANG_RESTARTS => read.max_gang_restarts = count,
             _ => {
                 read.max_gang_restarts = last.max_gang_restarts;
-                let advice = format!("give a whole number from 0 to {MOST_GANG_RESTARTS}");
+                let advice = format!("use a whole number from 0 to {MOST_GANG_RESTARTS}");
                 faults.add(path(ANNOTATION_MAX_GANG_RESTARTS), format!("is {text:?}"), advice);
             }
         }
@@ -412,7 +416,7 @@ fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> An
         Some("require") => read.avoid_nodes = Some(Avoidance::Require),
         Some(other) => {
             read.avoid_nodes = last.avoid_nodes;
-            let advice = "use \"prefer\" or \"require\", or leave it out";
+            let advice = "use \"prefer\" or \"require\", or omit it";
             faults.add(path(ANNOTATION_AVOID_FAILED_NODES), format!("is {other:?}"), advice);
         }
     }
@@ -423,7 +427,7 @@ fn read_annotations(job: &MPIJob, last: &Annotations, faults: &mut Faults) -> An
         Some("tolerate") => read.worker_failure = Some(WorkerFailure::Tolerate),
         Some(other) => {
             read.worker_failure = last.worker_failure;
-            let advice = "use \"fail\", \"restart\" or \"tolerate\", or leave it out";
+            let advice = "use \"fail\", \"restart\" or \"tolerate\", or omit it";
             faults.add(path(ANNOTATION_WORKER_FAILURE), format!("is {other:?}"), advice);
         }
     }
@@ -470,17 +474,13 @@ fn read_run_policy(policy: &RunPolicy, faults: &mut Faults) -> CleanPods {
     ];
     for (field, value) in counted {
         if let Some(value) = value.filter(|value| *value < 0) {
-            faults.add(
-                format!("spec.runPolicy.{field}"),
-                format!("is {value}"),
-                "give 0 or more, or leave it out",
-            );
+            faults.add(format!("spec.runPolicy.{field}"), format!("is {value}"), "use 0 or more, or omit it");
         }
     }
     if let Some(manager) = policy.managed_by.as_deref()
         && ![MANAGED_BY_US, MANAGED_BY_MULTIKUEUE].contains(&manager)
     {
-        let advice = format!("leave it out, or use {MANAGED_BY_US} or {MANAGED_BY_MULTIKUEUE}");
+        let advice = format!("omit it, or use {MANAGED_BY_US} or {MANAGED_BY_MULTIKUEUE}");
         faults.add("spec.runPolicy.managedBy", format!("{manager:?} is not supported"), advice);
     }
     match policy.clean_pod_policy.as_deref() {
@@ -502,7 +502,7 @@ fn read_launcher(job: &MPIJob, faults: &mut Faults) -> Replica {
         let message = if known.is_empty() {
             "is missing".to_owned()
         } else {
-            format!("is missing; there is {}", known.join(", "))
+            format!("is missing; found {}", known.join(", "))
         };
         let advice = "add the pod that runs mpirun, under the key Launcher (with a capital L)";
         faults.add("spec.mpiReplicaSpecs[Launcher]", message, advice);
@@ -514,7 +514,7 @@ fn read_launcher(job: &MPIJob, faults: &mut Faults) -> Replica {
     };
     let count = spec.replicas.unwrap_or(1);
     if count != 1 {
-        let advice = "use 1, and more Worker.replicas for more ranks";
+        let advice = "use 1; for more ranks, increase Worker.replicas";
         faults.add("spec.mpiReplicaSpecs[Launcher].replicas", format!("is {count}"), advice);
     }
     read_replica(LAUNCHER, spec, 1, faults)
@@ -525,8 +525,8 @@ fn read_workers(job: &MPIJob, faults: &mut Faults) -> Option<Replica> {
     let spec = job.spec.mpi_replica_specs.get(WORKER)?;
     let count = spec.replicas.unwrap_or(0);
     if count < 1 {
-        let advice = "give 1 or more, or leave out Worker for a job of the Launcher alone";
-        faults.add("spec.mpiReplicaSpecs[Worker].replicas", format!("is {count} (0 if left out)"), advice);
+        let advice = "use 1 or more, or omit Worker for a job with only a Launcher";
+        faults.add("spec.mpiReplicaSpecs[Worker].replicas", format!("is {count} (0 if omitted)"), advice);
     }
     let count = usize::try_from(count).ok().filter(|count| *count > 0);
     Some(read_replica(WORKER, spec, count.unwrap_or_else(|| counted_workers(job)), faults))

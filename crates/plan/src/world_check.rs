@@ -94,7 +94,7 @@ fn verdict(
             false,
             REASON_COLLAPSED,
             format!(
-                "no rank was started on any of the {workers} Workers: what ran, ran in the Launcher's pod"
+                "no rank was started on any of the {workers} Workers: the program ran only in the Launcher's pod"
             ),
         ),
     })

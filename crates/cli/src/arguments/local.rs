@@ -15,17 +15,17 @@ pub enum LocalVerb {
     Up(Up),
     /// Stop the cluster and every process of its jobs
     Down(Down),
-    /// Whether the cluster is up, where, and in which mode
+    /// Show whether the cluster is up, its address and its mode
     Status(Status),
     /// Print the cluster's kubeconfig
     Kubeconfig(Kubeconfig),
-    /// Run a job: start the cluster if need be, show the job's output, end as the job ends
+    /// Run a job and show its output; starts the cluster if needed
     Run(Run),
-    /// Make a kubeconfig for a person with a role, list who has one, or take it back
+    /// Create, list or delete users, each with a role and a kubeconfig
     User(User),
-    /// What this machine can and cannot do, and what to install
+    /// Check what this machine supports and what to install
     Doctor(Doctor),
-    /// The cluster's nodes: list them, cut the power of one, empty one
+    /// List the nodes, power them off and on, or drain them
     Node {
         /// What to do with them.
         #[command(subcommand)]
@@ -38,29 +38,29 @@ pub enum LocalVerb {
 #[command(after_help = "Examples:
   odh local up --nodes 4 --gpus 8 --node-grace 10s
   odh local node list
-  odh local node down node-2                         as a power cut: processes die, no heartbeat
+  odh local node down node-2                         power cut: processes die, heartbeats stop
   odh local node up node-2")]
 pub enum NodeVerb {
-    /// Show the nodes: state, place, what they have, what runs
+    /// List the nodes: state, location, resources and pods
     List(NodeList),
-    /// Cut the power of a node: its pods' processes die, and the cluster hears nothing more of it
+    /// Power off a node: the processes of its pods are killed and its heartbeats stop
     Down {
-        /// The node's name
+        /// Node name
         name: String,
     },
-    /// Give a node power again, and let it take pods
+    /// Power on a node and make it schedulable again
     Up {
-        /// The node's name
+        /// Node name
         name: String,
     },
-    /// Let a node take no more pods, and evict those that are there, in order
+    /// Make a node unschedulable and evict its pods
     Drain(NodeDrain),
 }
 
 /// Show the nodes.
 #[derive(Debug, Args)]
 pub struct NodeList {
-    /// The format: table, json, yaml
+    /// Output format: table, json, yaml
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -68,9 +68,9 @@ pub struct NodeList {
 /// Empty a node.
 #[derive(Debug, Args)]
 pub struct NodeDrain {
-    /// The node's name
+    /// Node name
     pub name: String,
-    /// How long its pods get to go: 30s, 10m
+    /// How long to wait for its pods to end: 30s, 10m
     #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "2m")]
     pub timeout: Duration,
 }
@@ -91,16 +91,16 @@ impl LocalVerb {
     }
 }
 
-/// How pods are kept apart.
+/// How pods are isolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// The strongest that this machine permits
+    /// The strongest isolation that this machine permits
     Auto,
     /// Namespaces of an unprivileged user
     Rootless,
     /// Namespaces of root
     Root,
-    /// Plain processes, not kept apart
+    /// Plain processes without isolation
     Plain,
 }
 
@@ -118,14 +118,14 @@ pub enum Switch {
 #[command(after_help = "Examples:
   odh local up
   odh local up --image my-env=$HOME/venv             image my-env: ~/venv/bin first on PATH
-  odh local up --nodes 4 --gpus 8                    pretend: four nodes of eight GPUs each
+  odh local up --nodes 4 --gpus 8                    simulate four nodes with eight GPUs each
 
 State is kept in $ODH_HOME (~/.local/share/odh if not set).")]
 pub struct Up {
     /// What the cluster is to be like.
     #[command(flatten)]
     pub cluster: ClusterOptions,
-    /// Stay in the foreground until interrupted
+    /// Run in the foreground until interrupted
     #[arg(long)]
     pub foreground: bool,
     /// Set by the command itself when it goes to the background
@@ -139,25 +139,25 @@ pub struct ClusterOptions {
     /// Map an image name to a directory whose bin/ comes first on PATH; repeatable
     #[arg(long = "image", value_name = "NAME=DIR", value_parser = read_image)]
     pub images: Vec<(String, PathBuf)>,
-    /// How many nodes to show; each is an equal share of this machine
+    /// Number of nodes; each gets an equal share of this machine
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub nodes: u32,
-    /// How many GPUs each node is said to have; no device stands behind them
+    /// Number of simulated GPUs on each node, without real devices
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub gpus: u32,
-    /// How long a silent node counts as alive: 10s, 1m
+    /// Time without heartbeats after which a node counts as lost: 10s, 1m
     #[arg(long, value_parser = read_grace, value_name = "TIME", default_value = "40s")]
     pub node_grace: Duration,
-    /// How pods are kept apart: auto, rootless, root, plain
+    /// How pods are isolated: auto, rootless, root, plain
     #[arg(long, value_enum, default_value_t = Mode::Auto, hide_possible_values = true)]
     pub mode: Mode,
-    /// Leave out the operator and what it installs, to try another one
+    /// Don't install the operator and its resources, to use another operator
     #[arg(long)]
     pub no_operator: bool,
-    /// Whether every request is taken down in $ODH_HOME/audit.log: on, off
-    #[arg(long, value_enum, default_value_t = Switch::On, value_name = "WHETHER", hide_possible_values = true)]
+    /// Log every request to $ODH_HOME/audit.log: on, off
+    #[arg(long, value_enum, default_value_t = Switch::On, value_name = "SWITCH", hide_possible_values = true)]
     pub audit: Switch,
-    /// The port on 127.0.0.1; if 0, the last one or any free one
+    /// Port on 127.0.0.1; 0 means the previous port, or else any free one
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub port: u16,
 }
@@ -175,17 +175,17 @@ fn read_image(text: &str) -> Result<(String, PathBuf), String> {
         Some((name, directory)) if !name.is_empty() && !directory.is_empty() => {
             Ok((name.to_owned(), PathBuf::from(directory)))
         }
-        _ => Err("write NAME=DIR".to_owned()),
+        _ => Err("expected NAME=DIR".to_owned()),
     }
 }
 
 /// Stop the cluster.
 #[derive(Debug, Args)]
 pub struct Down {
-    /// Remove its state too: jobs, logs, kubeconfig
+    /// Also remove its state: jobs, logs, kubeconfig
     #[arg(long)]
     pub purge: bool,
-    /// How long its processes get to end
+    /// How long to wait for its processes to end
     #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "30s")]
     pub timeout: Duration,
 }
@@ -193,7 +193,7 @@ pub struct Down {
 /// Show the cluster's state.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// The format: table, json, yaml
+    /// Output format: table, json, yaml
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -204,7 +204,7 @@ pub struct Status {
   export KUBECONFIG=$(odh local kubeconfig --path)
   odh local kubeconfig > my-cluster.yaml")]
 pub struct Kubeconfig {
-    /// Print where it is instead
+    /// Print the path of the kubeconfig instead
     #[arg(long)]
     pub path: bool,
 }
@@ -217,18 +217,18 @@ pub struct Kubeconfig {
 
 Ctrl-C deletes the job. The cluster stays up; stop it with odh local down.")]
 pub struct Run {
-    /// A YAML or JSON file with one job, or - for standard input
+    /// YAML or JSON file with one job, or - for standard input
     pub file: PathBuf,
     /// Stop after this long and delete the job (exit code 8): 30s, 10m
     #[arg(long, value_parser = read_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// Exit with the launcher's own exit code
+    /// Exit with the Launcher's exit code
     #[arg(long)]
     pub propagate_exit_code: bool,
-    /// Delete an older job of the same name first
+    /// Delete an existing job of the same name first
     #[arg(long)]
     pub replace: bool,
-    /// The format: table, or json and yaml for the job as it ended
+    /// Output format: table; json and yaml print the finished job
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
     /// For the cluster, if it has to be started.
@@ -241,7 +241,7 @@ pub struct Run {
 pub enum Role {
     /// Everything, everywhere
     ClusterAdmin,
-    /// Everything in a namespace, roles too
+    /// Everything in a namespace, including roles
     Admin,
     /// Write most things in a namespace
     Edit,
@@ -264,33 +264,33 @@ impl Role {
 /// People of the cluster.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh local user anna --role edit -n team-a          may work in namespace team-a, which is made if need be
+  odh local user anna --role edit -n team-a          access to team-a, created if needed
   odh local user ben --role view -n team-a,team-b --group auditors
   odh local user carla --role cluster-admin --expires 8h
-  odh local user                                     who there is
-  odh local user anna --delete                       refuse its token from now on
+  odh local user                                     list all users
+  odh local user anna --delete                       revoke the token
 
-The kubeconfig is written to $ODH_HOME/users/NAME.kubeconfig. Made again, a user gets a new token, the old one is
-refused, and earlier roles stay.")]
+The kubeconfig is written to $ODH_HOME/users/NAME.kubeconfig. Creating an existing user again issues
+a new token, revokes the old one and keeps earlier roles.")]
 pub struct User {
-    /// The person's name; without one, all are listed
+    /// User name; without it, all users are listed
     pub name: Option<String>,
-    /// What the person may do: cluster-admin, admin, edit, view
+    /// Role of the user: cluster-admin, admin, edit, view
     #[arg(long, value_enum, default_value_t = Role::Edit, hide_possible_values = true)]
     pub role: Role,
-    /// The role holds in every namespace, not only in that of -n
+    /// Grant the role in all namespaces, not only in those of -n
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
-    /// A group that the person is in; repeatable
+    /// Group of the user; repeatable
     #[arg(long = "group", value_name = "GROUP")]
     pub groups: Vec<String>,
-    /// How long the token is good: 8h, 720h
+    /// How long the token is valid: 8h, 720h
     #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "720h")]
     pub expires: Duration,
-    /// Take the person's token, roles and kubeconfig away
+    /// Delete the user: revoke the token, remove roles and kubeconfig
     #[arg(long)]
     pub delete: bool,
-    /// The format: table, json, yaml
+    /// Output format: table, json, yaml
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -298,7 +298,7 @@ pub struct User {
 /// Look at this machine.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// The format: table, json, yaml
+    /// Output format: table, json, yaml
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }

@@ -8,7 +8,7 @@ use crate::job_names;
 /// A kind of training job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// An MPI job: one launcher, any number of workers
+    /// An MPI job: one Launcher, any number of Workers
     #[value(aliases = ["mpijobs", "mpijob.kubeflow.org", "mpijobs.kubeflow.org", "mj"])]
     Mpijob,
     /// A job of Kubeflow Trainer
@@ -36,10 +36,10 @@ impl From<Kind> for jobs::Kind {
 /// One job by kind and name.
 #[derive(Debug, Args)]
 pub struct Target {
-    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob
+    /// Job kind: mpijob, trainjob, pytorchjob, tfjob
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
-    /// The job's name
+    /// Job name
     #[arg(add = ArgValueCompleter::new(job_names::candidates))]
     pub name: String,
 }

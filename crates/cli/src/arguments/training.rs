@@ -23,53 +23,53 @@ use crate::settings;
 /// What to do with training jobs.
 #[derive(Debug, Subcommand)]
 pub enum TrainingVerb {
-    /// Create a job from a file, from standard input, or from flags
+    /// Create a job from a file, standard input or flags
     Create(Box<Create>),
-    /// Show one job in a line, or as the object that it is
+    /// Show one job in one line, or as an object with -o
     Get(Get),
-    /// Show the jobs of a namespace
+    /// List the jobs of a namespace
     #[command(visible_alias = "ls")]
     List(List),
-    /// Show all there is to know about a job: state, failure, pods, events
+    /// Show the details of a job: state, failure, pods, events
     Describe(Describe),
     /// Show a job's output
     Logs(Logs),
-    /// Show what jobs and their pods use, live on a terminal
+    /// Show the resource usage of jobs and their pods, live on a terminal
     Top(Top),
     /// Delete jobs and everything that belongs to them
     Delete(Delete),
-    /// Wait until a job has ended, and tell by the exit code how
+    /// Wait until a job has ended; the exit code gives its result
     Wait(Wait),
-    /// Say where a job stands: what it waits for or why it failed, who must act, what to do
+    /// Explain why a job waits or has failed, who must act and what to do
     Explain(Explain),
-    /// Show the events of a job and its pods: what the cluster says that it did with them
+    /// Show the events of a job and its pods
     Events(Events),
-    /// Hold jobs back: their pods go, the jobs stay
+    /// Suspend jobs: delete their pods and keep the jobs
     Suspend(Suspend),
-    /// Let suspended jobs start again, from their beginning
+    /// Resume suspended jobs; they start from the beginning
     Resume(Resume),
-    /// Run jobs again as they were
+    /// Run jobs again, unchanged
     Retry(Retry),
-    /// Make a job from another, with changes
+    /// Create a job from another one, with changes
     Clone(CloneJob),
-    /// Put jobs, or the attempts at one, side by side
+    /// Compare jobs, or the attempts of one job, side by side
     Compare(Compare),
     /// Print a job as a manifest that can be created again
     Export(Export),
     /// Run a command in one of a job's pods
     Exec(Exec),
-    /// Keep manifests in the cluster and make jobs from them
+    /// Keep job templates in the cluster and create jobs from them
     #[command(visible_alias = "template", arg_required_else_help = true)]
     Templates {
         /// What to do.
         #[command(subcommand)]
         verb: TemplateVerb,
     },
-    /// Collect what somebody else needs to understand a job, without secrets
+    /// Collect the state and logs of a job for support, without secrets
     SupportBundle(SupportBundle),
-    /// Check before creating: may I, is there quota, is there room
+    /// Check permissions, quota and free resources before creating a job
     Preflight(Preflight),
-    /// Find out from a saved output why a launch failed; asks no cluster
+    /// Diagnose a failed launch from its saved output, without a cluster
     Diagnose(Diagnose),
 }
 
@@ -111,7 +111,7 @@ pub enum MpiFlavour {
     /// Intel MPI
     #[value(aliases = ["Intel", "impi"])]
     Intel,
-    /// MPICH and its kin
+    /// MPICH and its derivatives
     #[value(aliases = ["MPICH"])]
     Mpich,
 }
@@ -119,44 +119,44 @@ pub enum MpiFlavour {
 /// Whether to create for real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DryRun {
-    /// Check here, print what would be created, ask no server
+    /// Validate locally and print what would be created
     Client,
-    /// Let the server check and create nothing
+    /// Have the server validate without creating anything
     Server,
 }
 
 /// Create a job.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training create -f job.yaml                    from a file; several jobs in one file are fine
-  odh training create -f jobs/                       from every .yaml, .yml and .json of a folder
+  odh training create -f job.yaml                    from a file, which may hold several jobs
+  odh training create -f jobs/                       from .yaml, .yml and .json files in a folder
   cat job.yaml | odh training create -f -            from standard input
-  odh training create -f job.yaml --dry-run          say all that is wrong, create nothing
+  odh training create -f job.yaml --dry-run          report all errors, create nothing
   odh training create mpijob digits --workers 4 --image IMAGE -- python train.py --epochs 10
   odh training create mpijob big --workers 8 --gpus 4 --image IMAGE --wait -- python train.py
 
-The command after -- runs on every rank: mpirun is put before it, unless it names mpirun or
-mpiexec itself or --in-launcher is given.")]
+odh runs the command after -- on every rank with mpirun, unless the command itself names mpirun or
+mpiexec, or --in-launcher is given.")]
 pub struct Create {
-    /// The kind of job: mpijob; not needed with --file
+    /// Job kind: mpijob; not needed with --file
     #[arg(value_enum, required_unless_present = "file", hide_possible_values = true)]
     pub kind: Option<Kind>,
-    /// The job's name
+    /// Job name
     #[arg(value_name = "NAME", conflicts_with = "file")]
     pub positional_name: Option<String>,
-    /// A YAML or JSON file, a folder of them, or - for standard input; may be given more than once
+    /// YAML or JSON file, a folder of them, or - for standard input; repeatable
     #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE")]
     pub file: Vec<PathBuf>,
-    /// Only check, and create nothing; --dry-run=server has the cluster check too
+    /// Validate without creating anything; --dry-run=server also asks the server
     #[arg(long, value_enum, value_name = "WHERE", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub dry_run: Option<DryRun>,
-    /// Do not ask first whether you may, and whether there is quota and room; the server decides anyway
+    /// Skip the checks of permissions, quota and free resources; the server still decides
     #[arg(long)]
     pub no_preflight: bool,
     /// What to do then.
     #[command(flatten)]
     pub ending: Ending,
-    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    /// Output format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
     /// The job, from flags.
@@ -168,74 +168,74 @@ pub struct Create {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The job, without a file")]
 pub struct Flags {
-    /// The job's name, if not given behind the kind
+    /// Job name, if not given after the kind
     #[arg(long, conflicts_with_all = ["file", "positional_name"])]
     pub name: Option<String>,
-    /// How many workers
+    /// Number of Workers
     #[arg(long, conflicts_with = "file", value_name = "N", allow_negative_numbers = true)]
     pub workers: Option<i32>,
-    /// The image of launcher and workers; on a local cluster a name given to odh local up --image, or any
-    /// other, e.g. local, for this machine's own programs
+    /// Image of Launcher and Workers; on a local cluster a name mapped with odh local up --image, or any
+    /// other, e.g. local, to use this machine's programs
     #[arg(long, conflicts_with = "file")]
     pub image: Option<String>,
-    /// The command as one text, split as a shell would; or put it after --
+    /// Command as one string, split like a shell does; or put it after --
     #[arg(long, conflicts_with_all = ["file", "args"], value_name = "TEXT")]
     pub command: Option<String>,
-    /// Run the command once in the launcher, as it stands, without mpirun before it
+    /// Run the command unchanged and only in the Launcher, without mpirun
     #[arg(long, conflicts_with = "file")]
     pub in_launcher: bool,
-    /// GPUs of each worker
+    /// GPUs per Worker
     #[arg(long, conflicts_with = "file", value_name = "N")]
     pub gpus: Option<u32>,
-    /// CPUs of each worker: 4, 0.5, 500m
+    /// CPUs per Worker: 4, 0.5, 500m
     #[arg(long, conflicts_with = "file", value_name = "AMOUNT")]
     pub cpu: Option<String>,
-    /// Memory of each worker: 512Mi, 16Gi
+    /// Memory per Worker: 512Mi, 16Gi
     #[arg(long, conflicts_with = "file", value_name = "AMOUNT")]
     pub memory: Option<String>,
-    /// Ranks on each worker; as many as GPUs, else 1
+    /// Ranks per Worker; defaults to the number of GPUs, or else 1
     #[arg(long, conflicts_with = "file", value_name = "N", allow_negative_numbers = true)]
     pub slots: Option<i32>,
-    /// Which MPI the image holds: openmpi, intel, mpich
+    /// MPI implementation in the image: openmpi, intel, mpich
     #[arg(long, conflicts_with = "file", value_enum, hide_possible_values = true)]
     pub mpi: Option<MpiFlavour>,
-    /// A variable for launcher, workers and ranks; may be given more than once
+    /// Environment variable for Launcher, Workers and ranks; repeatable
     #[arg(short, long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
     pub env: Vec<(String, String)>,
-    /// A volume claim and where to mount it; may be given more than once
+    /// Persistent volume claim and its mount path; repeatable
     #[arg(long, conflicts_with = "file", value_name = "CLAIM:PATH", value_parser = read_claim)]
     pub pvc: Vec<(String, String)>,
-    /// A label; may be given more than once
+    /// Label; repeatable
     #[arg(short, long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
     pub label: Vec<(String, String)>,
-    /// An annotation; may be given more than once
+    /// Annotation; repeatable
     #[arg(long, conflicts_with = "file", value_name = "NAME=VALUE", value_parser = read_pair)]
     pub annotation: Vec<(String, String)>,
-    /// The Kueue queue to wait in
+    /// Kueue queue to submit to
     #[arg(long, conflicts_with = "file", value_name = "NAME")]
     pub queue: Option<String>,
-    /// The priority class of the pods
+    /// Priority class of the pods
     #[arg(long, conflicts_with = "file", value_name = "NAME")]
     pub priority: Option<String>,
-    /// Which pods to delete at the end: None, Running, All
-    #[arg(long, conflicts_with = "file", value_name = "WHICH")]
+    /// Pods to delete when the job has ended: None, Running, All
+    #[arg(long, conflicts_with = "file", value_name = "POLICY")]
     pub clean_pods: Option<String>,
     /// Fail the job if it runs longer than this: 30m, 8h
     #[arg(long, conflicts_with = "file", value_parser = read_duration, value_name = "TIME")]
     pub deadline: Option<Duration>,
-    /// How often a failed launcher is tried again
+    /// Number of retries of a failed Launcher
     #[arg(long, conflicts_with = "file", value_name = "N")]
     pub retries: Option<i32>,
-    /// Create it held back; it starts when it is resumed
+    /// Create the job suspended; it starts when it is resumed
     #[arg(long, conflicts_with = "file")]
     pub suspend: bool,
-    /// What to run on every rank
+    /// Command to run on every rank
     #[arg(last = true, conflicts_with = "file", value_name = "COMMAND")]
     pub args: Vec<String>,
 }
 
 fn read_pair(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -244,7 +244,7 @@ fn read_claim(text: &str) -> Result<(String, String), String> {
         Some((claim, path)) if !claim.is_empty() && path.starts_with('/') => {
             Ok((claim.to_owned(), path.to_owned()))
         }
-        _ => Err("write CLAIM:/PATH".to_owned()),
+        _ => Err("expected CLAIM:/PATH".to_owned()),
     }
 }
 
@@ -260,10 +260,10 @@ pub struct Get {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// Go on showing it until it has ended: redrawn on a terminal, a line for each change elsewhere
+    /// Watch until the job has ended: redrawn on a terminal, else one line per change
     #[arg(short, long)]
     pub watch: bool,
-    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    /// Output format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -278,34 +278,34 @@ pub struct Get {
   odh training list --sort age --watch
   odh training list -o custom-columns=NAME:.metadata.name,PHASE:.status.phase")]
 pub struct List {
-    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob; all kinds if not given
+    /// Job kind: mpijob, trainjob, pytorchjob, tfjob; all kinds if not given
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Option<Kind>,
-    /// Of all namespaces
+    /// List across all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
-    /// Only those with these labels, e.g. team=vision,stage!=test
+    /// Only jobs with these labels, e.g. team=vision,stage!=test
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// Only those in these states: Pending, Running, Succeeded, Failed, Deleting, or a reason like Suspended
+    /// Only jobs in these states: Pending, Running, Succeeded, Failed, Deleting, or a reason like Suspended
     #[arg(short, long, value_name = "STATES", value_delimiter = ',')]
     pub status: Vec<String>,
-    /// Only those created since: 90m, 2d, 2026-01-31, 2026-01-31T12:00:00Z
+    /// Only jobs created since: 90m, 2d, 2026-01-31, 2026-01-31T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = read_moment)]
     pub since: Option<Timestamp>,
-    /// Only those created before
+    /// Only jobs created before this time
     #[arg(long, value_name = "WHEN", value_parser = read_moment)]
     pub until: Option<Timestamp>,
-    /// By what to sort: name, state, workers, runtime, age; by namespace and name if not given
+    /// Sort by COLUMN: name, state, workers, runtime, age; defaults to namespace and name
     #[arg(long, value_enum, value_name = "COLUMN", hide_possible_values = true)]
     pub sort: Option<Sort>,
-    /// The other way round
+    /// Reverse the order
     #[arg(long)]
     pub reverse: bool,
-    /// Go on showing them: redrawn on a terminal, a line for each change elsewhere
+    /// Watch the jobs: redrawn on a terminal, else one line per change
     #[arg(short, long)]
     pub watch: bool,
-    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    /// Output format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -315,13 +315,13 @@ pub struct List {
 pub enum Sort {
     /// By name, whatever the namespace
     Name,
-    /// What needs a look first: failed, pending, running, succeeded
+    /// In this order: failed, pending, running, succeeded
     State,
-    /// The most workers first
+    /// Most Workers first
     Workers,
-    /// The longest first
+    /// Longest first
     Runtime,
-    /// The newest first
+    /// Newest first
     #[value(alias = "created")]
     Age,
 }
@@ -348,12 +348,12 @@ fn read_moment(text: &str) -> Result<Timestamp, String> {
 #[command(after_help = "Example:
   odh training describe mpijob pi
 
-Why it waits or has failed, and what to do, in a few lines: odh training explain mpijob pi")]
+For why it waits or has failed, and what to do: odh training explain mpijob pi")]
 pub struct Describe {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…; json and yaml print a List of the job and its pods
+    /// Output format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…; json and yaml print a List of the job and its pods
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -361,59 +361,59 @@ pub struct Describe {
 /// Show a job's output.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training logs mpijob pi                 the launcher's, which has every rank's output
-  odh training logs mpijob pi -f              as it comes, until the job has ended
-  odh training logs mpijob pi --worker 0-3,7  those workers' own, merged by time
+  odh training logs mpijob pi                 the Launcher's output, which includes all ranks
+  odh training logs mpijob pi -f              follow it until the job has ended
+  odh training logs mpijob pi --worker 0-3,7  the output of these Workers, merged by time
   odh training logs mpijob pi --all --tail 20 --timestamps
   odh training logs mpijob pi --grep 'loss=|Error' --exclude DEBUG -C 2
-  odh training logs mpijob pi --rank 3        what rank 3 wrote, if mpirun was told --tag-output
-  odh training logs mpijob pi --all -o json   {\"pod\", \"time\", \"line\"}, an object a line
+  odh training logs mpijob pi --rank 3        the output of rank 3, with mpirun --tag-output
+  odh training logs mpijob pi --all -o json   one object per line: {\"pod\", \"time\", \"line\"}
 
---tail and --since are the server's: they count before --grep and --exclude leave lines out.")]
+The server applies --tail and --since before --grep and --exclude filter the lines.")]
 pub struct Logs {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// Some workers instead of the launcher: 2, or 0-3,7
+    /// Show these Workers instead of the Launcher: 2, or 0-3,7
     #[arg(short, long, value_name = "NUMBERS", value_parser = read_indices)]
     pub worker: Option<Indices>,
-    /// The launcher and all workers
+    /// Show the Launcher and all Workers
     #[arg(short, long, conflicts_with = "worker")]
     pub all: bool,
-    /// Only lines of these ranks: 3, or 0-3,7; mpirun must say which rank wrote a line (--tag-output)
+    /// Only lines of these ranks: 3, or 0-3,7; mpirun must tag lines with their rank (--tag-output)
     #[arg(short, long, value_name = "NUMBERS", value_parser = read_indices, conflicts_with_all = ["worker", "all"])]
     pub rank: Option<Indices>,
-    /// Go on as lines are written, and wait for pods that have not started
+    /// Follow the output, and wait for pods that have not started
     #[arg(short, long)]
     pub follow: bool,
-    /// Only lines not older than this: 30s, 10m
+    /// Only lines newer than this: 30s, 10m
     #[arg(long, value_parser = read_duration, value_name = "TIME")]
     pub since: Option<Duration>,
-    /// Only so many lines from the end, of each pod
+    /// Only the last N lines of each pod
     #[arg(long, value_name = "N")]
     pub tail: Option<u32>,
-    /// Put the time before each line
+    /// Print a timestamp before each line
     #[arg(long)]
     pub timestamps: bool,
-    /// The run before this one, of a container that was restarted
+    /// Show the previous run of a restarted container
     #[arg(short, long)]
     pub previous: bool,
-    /// The container, if not the first
+    /// Container; defaults to the first
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
-    /// Only lines in which this regular expression is found, marked on a terminal
+    /// Only lines that match this regular expression, highlighted on a terminal
     #[arg(short, long, value_name = "PATTERN", value_parser = read_pattern)]
     pub grep: Option<Regex>,
-    /// No lines in which this regular expression is found
+    /// Omit lines that match this regular expression
     #[arg(long, value_name = "PATTERN", value_parser = read_pattern)]
     pub exclude: Option<Regex>,
-    /// Mark what this regular expression finds, and leave no line out
+    /// Highlight what matches this regular expression, without filtering lines
     #[arg(long, value_name = "PATTERN", value_parser = read_pattern)]
     pub highlight: Option<Regex>,
-    /// So many lines of the same pod before and after each that --grep finds
+    /// Show N lines of the same pod before and after each match of --grep
     #[arg(short = 'C', long, value_name = "N", requires = "grep")]
     pub around: Option<usize>,
-    /// The format: table, or json for an object a line
+    /// Output format: table, or json for one object per line
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -437,7 +437,7 @@ const MAX_INDICES: usize = 10_000;
 
 /// Parses `0-3,7`.
 fn read_indices(text: &str) -> Result<Indices, String> {
-    let wrong = || "write a number, or ranges like 0-3,7".to_owned();
+    let wrong = || "expected a number, or ranges like 0-3,7".to_owned();
     let number = |part: &str| part.trim().parse::<u16>().map(i32::from).map_err(|_| wrong());
     let mut found = Vec::new();
     for part in text.split(',') {
@@ -452,7 +452,7 @@ fn read_indices(text: &str) -> Result<Indices, String> {
             None => found.push(number(part)?),
         }
         if found.len() > MAX_INDICES {
-            return Err(format!("names more than {MAX_INDICES} workers"));
+            return Err(format!("selects more than {MAX_INDICES} Workers or ranks"));
         }
     }
     found.sort_unstable();
@@ -463,35 +463,35 @@ fn read_indices(text: &str) -> Result<Indices, String> {
 /// Show what jobs use.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training top                         live: jobs, the chosen one's pods, its launcher's output
-  odh training top mpijob digits --once    a table of its pods, once
+  odh training top                         live: jobs, and pods and output of the selected one
+  odh training top mpijob digits --once    print a table of its pods once
   odh training top -o json | jq '.items[] | select(.gpus > 0) | .name'
 
-Processor and memory come from the cluster's metrics (metrics.k8s.io); where it has none, they are shown as -.
-GPUs are those that the pods have, whatever they do with them.")]
+CPU and memory come from the metrics API (metrics.k8s.io); without it, they are shown as -.
+GPUs are those allocated to the pods, whether they use them or not.")]
 pub struct Top {
-    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob; all kinds if not given
+    /// Job kind: mpijob, trainjob, pytorchjob, tfjob; all kinds if not given
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Option<Kind>,
-    /// Only these jobs, with their pods
+    /// Show only these jobs, with their pods
     #[arg(value_name = "NAME", add = ArgValueCompleter::new(job_names::candidates))]
     pub names: Vec<String>,
-    /// Of all namespaces
+    /// Show jobs of all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
-    /// Only those with these labels, e.g. team=vision,stage!=test
+    /// Only jobs with these labels, e.g. team=vision,stage!=test
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// By what to sort: name, cpu, memory, gpus
+    /// Sort by COLUMN: name, cpu, memory, gpus
     #[arg(long, value_enum, default_value_t = TopSort::Name, value_name = "COLUMN", hide_possible_values = true)]
     pub sort: TopSort,
-    /// Print a table and end, also on a terminal
+    /// Print one table and exit, even on a terminal
     #[arg(long)]
     pub once: bool,
-    /// How often to look anew
+    /// Refresh interval
     #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "2s")]
     pub interval: Duration,
-    /// The format: table, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    /// Output format: table, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -501,11 +501,11 @@ pub struct Top {
 pub enum TopSort {
     /// By namespace and name
     Name,
-    /// The most processors first
+    /// Highest CPU usage first
     Cpu,
-    /// The most memory first
+    /// Highest memory usage first
     Memory,
-    /// The most GPUs first
+    /// Most GPUs first
     Gpus,
 }
 
@@ -524,7 +524,7 @@ impl TopSort {
 /// Delete jobs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training delete mpijob pi               asks first, on a terminal
+  odh training delete mpijob pi               asks for confirmation on a terminal
   odh training delete mpijob pi pi-2 --yes
   odh training delete mpijob -l sweep=7 --yes
   odh training delete mpijob stuck --yes --force")]
@@ -532,19 +532,19 @@ pub struct Delete {
     /// Which jobs.
     #[command(flatten)]
     pub several: Several,
-    /// Do not ask; needed where there is no terminal
+    /// Don't ask for confirmation; required without a terminal
     #[arg(short, long)]
     pub yes: bool,
-    /// Give the pods no time to end by themselves; what they have not saved is lost
+    /// Kill the pods without a grace period; unsaved work is lost
     #[arg(long)]
     pub force: bool,
-    /// Do not wait until everything is gone
+    /// Don't wait until everything is deleted
     #[arg(long)]
     pub no_wait: bool,
-    /// How long to wait until everything is gone
+    /// How long to wait until everything is deleted
     #[arg(long, value_parser = read_duration, value_name = "TIME", default_value = "60s")]
     pub timeout: Duration,
-    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    /// Output format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -555,7 +555,7 @@ pub struct Delete {
   odh training wait mpijob pi && echo it worked
   odh training wait mpijob pi --timeout 10m || echo \"ended with $?\"
 
-Exit codes: 0 succeeded, 100 failed, 103 deleted meanwhile, 8 still running at the timeout.")]
+Exit codes: 0 succeeded, 100 failed, 103 deleted, 8 still running at the timeout.")]
 pub struct Wait {
     /// Which job.
     #[command(flatten)]
@@ -563,10 +563,10 @@ pub struct Wait {
     /// Stop waiting after this long (exit code 8): 30s, 10m, 2h
     #[arg(long, value_parser = read_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// Exit with the launcher's own exit code
+    /// Exit with the Launcher's exit code
     #[arg(long)]
     pub propagate_exit_code: bool,
-    /// The format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
+    /// Output format: table, wide, json, yaml, name, jsonpath=…, custom-columns=…, jq=…
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -578,21 +578,21 @@ pub struct Wait {
   kubectl logs pi-launcher-x7k2p | odh training diagnose - --exit-code 1 -o json
   odh training diagnose launcher.log --still-running --silent-for 300
 
-With -o json it prints one object; its cause is null where nothing failed. The exit code is 0 whenever
-the file could be read.")]
+-o json prints one object; its cause is null if nothing failed. The exit code is 0 whenever the file
+could be read.")]
 pub struct Diagnose {
-    /// What mpirun or mpiexec printed, stdout and stderr together, or - for standard input
+    /// File with the output of mpirun or mpiexec, both stdout and stderr, or - for standard input
     pub file: PathBuf,
-    /// The launcher's exit code
+    /// Exit code of the Launcher
     #[arg(long, value_name = "N", conflicts_with = "still_running", allow_negative_numbers = true)]
     pub exit_code: Option<i32>,
-    /// The launcher has not ended
+    /// The Launcher is still running
     #[arg(long)]
     pub still_running: bool,
     /// How long it has printed nothing: 90, 5m
     #[arg(long, value_parser = read_duration, value_name = "SECONDS", requires = "still_running")]
     pub silent_for: Option<Duration>,
-    /// The format: table, json, yaml, name, jsonpath=…, jq=…
+    /// Output format: table, json, yaml, name, jsonpath=…, jq=…
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }

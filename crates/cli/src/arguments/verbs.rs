@@ -15,13 +15,13 @@ use crate::settings;
 /// Several jobs of a kind: by name, or by label.
 #[derive(Debug, Args)]
 pub struct Several {
-    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob
+    /// Job kind: mpijob, trainjob, pytorchjob, tfjob
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
-    /// The jobs' names
+    /// Job names
     #[arg(value_name = "NAME", required_unless_present = "selector", add = ArgValueCompleter::new(job_names::candidates))]
     pub names: Vec<String>,
-    /// All that have these labels, instead of names: team=vision,stage!=test
+    /// All jobs with these labels, instead of names: team=vision,stage!=test
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "names")]
     pub selector: Option<String>,
 }
@@ -29,7 +29,7 @@ pub struct Several {
 /// What to do once a job is created.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Ending {
-    /// Wait until the job has ended; the exit code tells how
+    /// Wait until the job has ended; the exit code gives its result
     #[arg(long)]
     pub wait: bool,
     /// Follow the job's output until it has ended; implies --wait
@@ -38,7 +38,7 @@ pub struct Ending {
     /// Stop waiting after this long (exit code 8): 30s, 10m, 2h
     #[arg(long, value_parser = read_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// After --wait, exit with the launcher's own exit code
+    /// With --wait, exit with the Launcher's exit code
     #[arg(long)]
     pub propagate_exit_code: bool,
 }
@@ -46,16 +46,16 @@ pub struct Ending {
 /// How to make a job from what there is of one: another job, or a template.
 #[derive(Clone, Debug, Args)]
 pub struct Making {
-    /// What to change; may be given more than once
+    /// Field to change; repeatable
     #[arg(long = "set", value_name = "PATH=VALUE", value_parser = Setting::read)]
     pub settings: Vec<Setting>,
-    /// Let the server check and create nothing
+    /// Have the server validate without creating anything
     #[arg(long, conflicts_with_all = ["wait", "follow"])]
     pub dry_run: bool,
     /// What to do then.
     #[command(flatten)]
     pub ending: Ending,
-    /// The format: table, wide, json, yaml, name
+    /// Output format: table, wide, json, yaml, name
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -66,13 +66,13 @@ pub struct Making {
   odh training suspend mpijob pi
   odh training suspend mpijob -l team=vision
 
-Suspending deletes the job's pods and keeps the job; what its program has not saved is lost. It starts
-from its beginning when it is resumed.")]
+Suspending deletes the job's pods and keeps the job; unsaved work is lost. A resumed job starts from
+the beginning.")]
 pub struct Suspend {
     /// Which jobs.
     #[command(flatten)]
     pub several: Several,
-    /// The format: table, wide, json, yaml, name
+    /// Output format: table, wide, json, yaml, name
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -86,7 +86,7 @@ pub struct Resume {
     /// Which jobs.
     #[command(flatten)]
     pub several: Several,
-    /// The format: table, wide, json, yaml, name
+    /// Output format: table, wide, json, yaml, name
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -94,28 +94,28 @@ pub struct Resume {
 /// Run jobs again as they were.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  odh training retry mpijob pi                 as pi-retry-2; pi and its record stay
-  odh training retry mpijob pi --replace       deletes pi first and takes its name
-  odh training retry mpijob -l sweep=7         every one of them that has ended
+  odh training retry mpijob pi                 as pi-retry-2; keeps pi and its record
+  odh training retry mpijob pi --replace       deletes pi first and reuses its name
+  odh training retry mpijob -l sweep=7         all of them that have ended
 
-To change something on the way: odh training clone mpijob pi --set worker.memory=32Gi")]
+To change something, use odh training clone mpijob pi --set worker.memory=32Gi")]
 pub struct Retry {
     /// Which jobs.
     #[command(flatten)]
     pub several: Several,
-    /// The new job's name; NAME-retry-2, -3, … if not given
+    /// Name of the new job; defaults to NAME-retry-2, -3, …
     #[arg(long, value_name = "NAME", conflicts_with_all = ["replace", "selector"])]
     pub name: Option<String>,
-    /// Delete the old job first and take its name; its logs and its record are lost
+    /// Delete the old job first and reuse its name; its logs and its record are lost
     #[arg(long)]
     pub replace: bool,
-    /// Let the server check and create nothing
+    /// Have the server validate without creating anything
     #[arg(long, conflicts_with_all = ["replace", "wait", "follow"])]
     pub dry_run: bool,
     /// What to do then.
     #[command(flatten)]
     pub ending: Ending,
-    /// The format: table, wide, json, yaml, name
+    /// Output format: table, wide, json, yaml, name
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -127,14 +127,14 @@ pub struct Retry {
   odh training clone mpijob pi --name pi-wide --set workers=8 --set env.LR=0.2 --wait
   odh training clone mpijob pi --set spec.runPolicy.backoffLimit=3 --dry-run -o yaml
 
-What can be set: image, workers, slots, queue, priority, mpi, suspend, retries, deadline; env.NAME;
-worker.memory, worker.cpu, worker.gpus, worker.image, worker.command, and the same of the launcher; or any
-field by its path: spec.…")]
+Fields for --set: image, workers, slots, queue, priority, mpi, suspend, retries, deadline; env.NAME;
+worker.memory, worker.cpu, worker.gpus, worker.image, worker.command, and the same for launcher; or
+any field by its path: spec.…")]
 pub struct CloneJob {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// The new job's name; NAME-clone-1, -2, … if not given
+    /// Name of the new job; defaults to NAME-clone-1, -2, …
     #[arg(long = "name", value_name = "NAME")]
     pub new_name: Option<String>,
     /// How to make it.
@@ -146,15 +146,15 @@ pub struct CloneJob {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training compare mpijob pi pi-clone-1    how both ended, and where they differ
-  odh training compare mpijob pi               the job and its retries; if it has none, its own attempts")]
+  odh training compare mpijob pi               the job and its retries, or else its attempts")]
 pub struct Compare {
-    /// The kind of job: mpijob, trainjob, pytorchjob, tfjob
+    /// Job kind: mpijob, trainjob, pytorchjob, tfjob
     #[arg(value_enum, hide_possible_values = true)]
     pub kind: Kind,
-    /// The jobs' names; of one alone, its retries or its attempts are compared
+    /// Job names; of a single job, its retries or attempts are compared
     #[arg(required = true, value_name = "NAME", add = ArgValueCompleter::new(job_names::candidates))]
     pub names: Vec<String>,
-    /// The format: table, wide, json, yaml
+    /// Output format: table, wide, json, yaml
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -163,12 +163,12 @@ pub struct Compare {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training explain mpijob pi               state, cause, evidence, who must act, what to do
-  odh training explain mpijob pi -o name       the cause in one word, for scripts")]
+  odh training explain mpijob pi -o name       only the cause, for scripts")]
 pub struct Explain {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// The format: table, wide, json, yaml, name
+    /// Output format: table, wide, json, yaml, name
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -182,7 +182,7 @@ pub struct Export {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// The format: yaml, json
+    /// Output format: yaml, json
     #[arg(short, long, default_value_t = Output::Yaml, hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -191,15 +191,15 @@ pub struct Export {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training events mpijob pi
-  odh training events mpijob pi --watch        goes on until the job has ended")]
+  odh training events mpijob pi --watch        follow them until the job has ended")]
 pub struct Events {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// Go on as events come, until the job has ended
+    /// Follow new events until the job has ended
     #[arg(short, long)]
     pub watch: bool,
-    /// The format: table, wide, or json for an object a line
+    /// Output format: table, wide, or json for one object per line
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -208,15 +208,15 @@ pub struct Events {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training preflight                       what you may do in the namespace
-  odh training preflight -f job.yaml           what stands in the job's way; creates nothing")]
+  odh training preflight -f job.yaml           what would block the job; creates nothing")]
 pub struct Preflight {
-    /// The kind of job: mpijob if not given
+    /// Job kind; defaults to mpijob
     #[arg(value_enum, hide_possible_values = true, conflicts_with = "file")]
     pub kind: Option<Kind>,
-    /// A YAML or JSON file, a folder of them, or - for standard input; may be given more than once
+    /// YAML or JSON file, a folder of them, or - for standard input; repeatable
     #[arg(short, long = "file", visible_alias = "filename", value_name = "FILE")]
     pub file: Vec<PathBuf>,
-    /// The format: table, wide, json, yaml
+    /// Output format: table, wide, json, yaml
     #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
     pub output: Output,
 }
@@ -225,26 +225,26 @@ pub struct Preflight {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   odh training exec mpijob pi --worker 2 -- nvidia-smi
-  odh training exec mpijob pi -it -- bash      in the launcher
+  odh training exec mpijob pi -it -- bash      in the Launcher
 
-The exit code is the command's own.")]
+The exit code is that of the command.")]
 pub struct Exec {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// In this worker; in the launcher if not given
+    /// Run in this Worker; defaults to the Launcher
     #[arg(short, long, value_name = "NUMBER")]
     pub worker: Option<u16>,
-    /// The container, if not the first
+    /// Container; defaults to the first
     #[arg(short, long, value_name = "NAME")]
     pub container: Option<String>,
-    /// Pass standard input on
+    /// Pass standard input to the command
     #[arg(short = 'i', long)]
     pub stdin: bool,
     /// Give the command a terminal
     #[arg(short = 't', long)]
     pub tty: bool,
-    /// What to run
+    /// Command to run
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -252,48 +252,48 @@ pub struct Exec {
 /// What to do with templates.
 #[derive(Debug, Subcommand)]
 pub enum TemplateVerb {
-    /// Keep a job's manifest as a template
+    /// Save a job's manifest as a template
     #[command(after_help = "Example:
-  odh training templates save mpijob digits --name baseline --description \"four workers, one epoch\"")]
+  odh training templates save mpijob digits --name baseline --description \"four Workers, one epoch\"")]
     Save {
         /// Which job.
         #[command(flatten)]
         target: Target,
-        /// The template's name; the job's if not given
+        /// Template name; defaults to the job's name
         #[arg(long = "name", value_name = "NAME")]
         template_name: Option<String>,
-        /// What it is for, in a sentence
+        /// Description, one sentence
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         description: String,
-        /// For everybody, in the namespace odh-training-templates
+        /// Share it with everybody, in the namespace odh-training-templates
         #[arg(long)]
         shared: bool,
-        /// The format: table, wide, json, yaml, name
+        /// Output format: table, wide, json, yaml, name
         #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
         output: Output,
     },
-    /// Show the templates of the namespace, and those that are shared
+    /// List the templates of the namespace and the shared ones
     #[command(visible_alias = "ls")]
     List {
-        /// The format: table, wide, json, yaml, name
+        /// Output format: table, wide, json, yaml, name
         #[arg(short, long, default_value_t = settings::output(), hide_default_value = true, hide_possible_values = true)]
         output: Output,
     },
     /// Print a template's manifest
     Show {
-        /// The template's name
+        /// Template name
         name: String,
-        /// The format: yaml, json
+        /// Output format: yaml, json
         #[arg(short, long, default_value_t = Output::Yaml, hide_default_value = true, hide_possible_values = true)]
         output: Output,
     },
-    /// Make a job from a template
+    /// Create a job from a template
     Use(TemplateUse),
     /// Delete a template
     Delete {
-        /// The template's name
+        /// Template name
         name: String,
-        /// One that is shared
+        /// Delete a shared template
         #[arg(long)]
         shared: bool,
     },
@@ -316,9 +316,9 @@ impl TemplateVerb {
 #[command(after_help = "Example:
   odh training templates use baseline --name run-7 --set workers=8 --wait")]
 pub struct TemplateUse {
-    /// The template's name
+    /// Template name
     pub template: String,
-    /// The job's name
+    /// Job name
     #[arg(long, value_name = "NAME")]
     pub name: String,
     /// How to make it.
@@ -331,15 +331,15 @@ pub struct TemplateUse {
 #[command(after_help = "Example:
   odh training support-bundle mpijob pi        writes pi-support.tar.gz
 
-It holds the job, its pods, events, what explain says, and the ends of the logs. Secrets are not read.
-Of environment variables and annotations, only values known to be harmless are kept. In all texts, what follows
-words such as password, token or key, credentials in URLs and private keys are replaced. A secret that nothing
-marks as one stays: look at the file before you pass it on.")]
+The archive holds the job, its pods and events, the output of explain and the ends of the logs.
+Secrets are not read. Values of environment variables and annotations are removed unless known to be
+harmless. Text after words such as password, token or key, credentials in URLs, and private keys are
+redacted. Other secrets cannot be recognized: review the file before you share it.")]
 pub struct SupportBundle {
     /// Which job.
     #[command(flatten)]
     pub target: Target,
-    /// The file to write; NAME-support.tar.gz if not given
+    /// File to write; defaults to NAME-support.tar.gz
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 }

@@ -12,45 +12,45 @@ use crate::output;
 /// The text before the commands.
 const HEAD: &str = "# The command line
 
-Made from the definition of the command line by `cargo xtask gen`; `odh help -o json` prints the same for programs, and
+Generated from the definition of the command line by `cargo xtask gen`. `odh help -o json` prints the same for programs, and
 `odh help --man-pages FOLDER` writes man pages. `odh training <verb> <kind> <name>` and `odh training <verb> <kind>/<name>` are the
-same; `kubectl odh training …` works where `odh` is linked as `kubectl-odh-training` on `PATH`.
+same. `kubectl odh training …` works if `odh` is linked as `kubectl-odh-training` on `PATH`.
 
-What is data goes to stdout, everything else to stderr. With `-o json` and `-o yaml` stderr holds JSON lines only; the last of them is
-`{\"error\":{\"code\",\"reason\",\"message\",\"hint\"}}` where the command did not succeed.
+Data goes to stdout, everything else to stderr. With `-o json` and `-o yaml`, stderr contains only JSON lines; if the command fails, the
+last of them is `{\"error\":{\"code\",\"reason\",\"message\",\"hint\"}}`.
 ";
 
 /// The text below the exit codes.
 const CODES: &str = "
-Each command below says which of these it can end with. One that is interrupted ends with 130 whatever it does; there, 130 stands where a
-command goes on until something happens. `exec` passes on the exit code of what it runs, and `--propagate-exit-code` the launcher's.
+Each command below lists its possible exit codes. Any command that is interrupted exits with 130; the lists include 130 only for commands
+that wait or watch. `exec` exits with the code of the command that it runs, and `--propagate-exit-code` with that of the Launcher.
 ";
 
 /// The text between formats and commands.
 const SETTINGS: &str = "
-## Which cluster, which defaults
+## Cluster and settings
 
-As kubectl: `--kubeconfig`, else the files of `$KUBECONFIG`, else `kubeconfig` of the settings, else `~/.kube/config`, else the service account
-of the pod that it runs in; where none of these is there and a local cluster is up, that one, and it says so. `--context` and `--namespace`
-choose from it; `--as` and `--as-group` act as somebody else.
+Like kubectl, odh uses the first of these that exists: `--kubeconfig`, the files of `$KUBECONFIG`, `kubeconfig` of the settings,
+`~/.kube/config`, or the service account of the pod that it runs in. If there is none of them, odh uses the local cluster if it is up, and
+prints a note. `--context` and `--namespace` select a context and a namespace; `--as` and `--as-group` impersonate a user and groups.
 
-Settings are read from `$ODH_CONFIG`, else `$XDG_CONFIG_HOME/odh/config.yaml`, else `~/.config/odh/config.yaml`; flags go before them.
+Settings are read from `$ODH_CONFIG`, else `$XDG_CONFIG_HOME/odh/config.yaml`, else `~/.config/odh/config.yaml`. Flags override them.
 
 ```yaml
-namespace: team-cv           # instead of the context's own
+namespace: team-cv           # overrides that of the context
 context: research            # of the kubeconfig
-kubeconfig: ~/clusters/a     # relative paths begin at this file's folder
-output: wide                 # what -o says where it is not given
+kubeconfig: ~/clusters/a     # relative to the folder of this file
+output: wide                 # the default for -o
 color: never                 # auto, always, never
 ```
 
-`NO_COLOR` is honoured. A table is as wide as the terminal at most; off a terminal nothing is cut, coloured or redrawn.
+`NO_COLOR` is honoured. On a terminal, tables are cut to its width; elsewhere, nothing is cut, coloured or redrawn.
 ";
 
 /// The reference as Markdown.
 fn reference(root: &Value) -> String {
     let mut text = HEAD.to_owned();
-    text.push_str("\n## Exit codes\n\n| code | when |\n|---|---|\n");
+    text.push_str("\n## Exit codes\n\n| code | meaning |\n|---|---|\n");
     for (code, meaning) in EXIT_CODES {
         let _ = writeln!(text, "| {code} | {meaning} |");
     }
@@ -59,7 +59,7 @@ fn reference(root: &Value) -> String {
     for (format, meaning) in output::formats() {
         let _ = writeln!(text, "| `{format}` | {meaning} |");
     }
-    text.push_str("\nAppend `-file` to the name of a template's format to read it from a file: `-o jsonpath-file=FILE`.\n");
+    text.push_str("\nTo read a template from a file, append `-file` to the name of its format: `-o jsonpath-file=FILE`.\n");
     text.push_str(&SETTINGS.replace("~/clusters/a ", "clusters/a   "));
     text.push_str("\n## Options of every command\n\n");
     options(&mut text, root, true);

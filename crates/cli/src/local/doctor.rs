@@ -68,7 +68,7 @@ fn text(checks: &[Check], usable: bool) -> String {
             vec![check.name.to_owned(), styled(style, word), check.found.clone()]
         })
         .collect();
-    let mut text = table::table(&["CHECK", "IS", "FOUND"], &rows);
+    let mut text = table::table(&["CHECK", "RESULT", "FOUND"], &rows);
     let advice: Vec<String> = checks
         .iter()
         .filter_map(|check| Some(format!("  {}: {}\n", check.name, check.advice.as_ref()?)))
@@ -107,7 +107,7 @@ fn namespaces(root: bool) -> Check {
         return check(name, Verdict::Ok, format!("not allowed ({why}); mode root is used"), None);
     }
     let advice = "allow them (sysctl -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 \
-                  user.max_user_namespaces=10000), or run as root; without, all pods share this machine's name and network";
+                  user.max_user_namespaces=10000), or run as root; otherwise all pods share this machine's host name and network";
     check(name, Verdict::Limited, format!("not allowed ({why}): mode plain"), Some(advice))
 }
 
@@ -120,7 +120,7 @@ fn namespace_reason() -> String {
     ];
     let known = switches.iter().find(|(path, value, _)| setting(path).as_deref() == Some(value));
     known.map_or_else(
-        || "the kernel refuses, or this is a container".to_owned(),
+        || "the kernel does not permit them, or this is a container".to_owned(),
         |(_, _, why)| (*why).to_owned(),
     )
 }
@@ -140,7 +140,12 @@ fn cgroups() -> Check {
     };
     let version = if version_2 { "version 2" } else { "version 1" };
     if usable {
-        return check(name, Verdict::Ok, format!("{version}, writable: limits of memory and CPU hold"), None);
+        return check(
+            name,
+            Verdict::Ok,
+            format!("{version}, writable: memory and CPU limits are enforced"),
+            None,
+        );
     }
     check(
         name,
@@ -167,8 +172,7 @@ fn mpirun() -> Check {
                       an environment given by --image NAME=DIR";
         return check("mpirun", Verdict::Missing, "not on PATH", Some(advice));
     };
-    let version =
-        first_line(&program, &["--version"]).unwrap_or_else(|| "does not tell its version".to_owned());
+    let version = first_line(&program, &["--version"]).unwrap_or_else(|| "unknown version".to_owned());
     check("mpirun", Verdict::Ok, format!("{version} ({})", program.display()), None)
 }
 
@@ -204,7 +208,7 @@ fn ssh() -> Check {
         _ => check(
             "ssh",
             Verdict::Limited,
-            "no sshd or no ssh: the launch agent is the only transport",
+            "sshd or ssh not found: the launch agent is the only transport",
             Some(
                 "apt-get install openssh-server, for jobs with the annotation training.opendatahub.io/launch: ssh",
             ),
@@ -218,7 +222,7 @@ fn firewall() -> Check {
         None => check(
             "nft",
             Verdict::Limited,
-            "not there: network policies cannot be enforced",
+            "not found: network policies cannot be enforced",
             Some("apt-get install nftables"),
         ),
     }
@@ -260,7 +264,7 @@ mod tests {
         let text = text(&checks, false);
         assert_eq!(
             anstream::adapter::strip_str(&text).to_string(),
-            "CHECK    IS        FOUND\nuser     ok        root\nmpirun   missing   not on PATH\n\nWhat to do:\n  mpirun: install it\n\n\
+            "CHECK    RESULT    FOUND\nuser     ok        root\nmpirun   missing   not on PATH\n\nWhat to do:\n  mpirun: install it\n\n\
              MPI jobs cannot run on this machine yet.\n"
         );
     }

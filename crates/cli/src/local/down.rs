@@ -31,7 +31,7 @@ pub fn run(console: &Console, down: &Down) -> Result<u8, Failure> {
             console.data(&format!("The local cluster is down ({:.1} s).\n", took.as_secs_f64()))?;
         }
         None if home.try_lock()?.is_none() => {
-            return Err(Failure::new(Class::Error, "Starting", "the local cluster is just being started")
+            return Err(Failure::new(Class::Error, "Starting", "the local cluster is still starting")
                 .with_hint("try again in a moment"));
         }
         None => console.data("The local cluster is not up.\n")?,
@@ -43,7 +43,7 @@ pub fn run(console: &Console, down: &Down) -> Result<u8, Failure> {
             console.data(&format!("Removed {}.\n", home.root().display()))?;
         } else {
             let names: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
-            console.warn(&format!("kept what is not ours: {}", names.join(", ")));
+            console.warn(&format!("kept files that odh did not create: {}", names.join(", ")));
         }
     }
     Ok(0)
@@ -56,13 +56,13 @@ fn stop(console: &Console, home: &Home, state: &State, timeout: Duration) -> Res
     if ended(home, state, timeout)? {
         return Ok(began.elapsed());
     }
-    console.warn(&format!("process {} has not ended after {} s and is killed", state.pid, timeout.as_secs()));
+    console.warn(&format!("process {} has not ended after {} s; killing it", state.pid, timeout.as_secs()));
     signal(state, Signal::SIGKILL)?;
     if ended(home, state, AFTER_KILL)? {
         return Ok(began.elapsed());
     }
-    Err(Failure::new(Class::Error, "DidNotEnd", format!("process {} cannot be ended", state.pid))
-        .with_hint(format!("its log: {}", home.log().display())))
+    Err(Failure::new(Class::Error, "DidNotEnd", format!("cannot kill process {}", state.pid))
+        .with_hint(format!("see its log: {}", home.log().display())))
 }
 
 fn signal(state: &State, signal: Signal) -> Result<(), Failure> {
@@ -76,7 +76,7 @@ fn signal(state: &State, signal: Signal) -> Result<(), Failure> {
         Err(error) => Err(Failure::new(
             Class::NotAllowed,
             "NotYours",
-            format!("process {} cannot be stopped: {error}", state.pid),
+            format!("cannot stop process {}: {error}", state.pid),
         )
         .with_hint("it was started by another user; stop it as that user")),
     }

@@ -47,12 +47,8 @@ impl Home {
         data.or_else(|| std::env::home_dir().map(|home| home.join(".local").join("share")))
             .map(|data| Home { root: data.join("odh") })
             .ok_or_else(|| {
-                Failure::new(
-                    Class::Error,
-                    "NoHome",
-                    "there is no home directory to keep the cluster's state in",
-                )
-                .with_hint("set ODH_HOME to a directory of your own")
+                Failure::new(Class::Error, "NoHome", "no home directory found for the cluster's state")
+                    .with_hint("set ODH_HOME to a directory of your own")
             })
     }
 
@@ -174,16 +170,16 @@ pub fn unusable(path: &Path, error: &io::Error) -> Failure {
     let path = path.display();
     let (message, hint) = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
-            format!("the disk that holds {path} is full"),
-            "free some space, or set ODH_HOME to a directory elsewhere",
+            format!("the disk of {path} is full"),
+            "free some space, or set ODH_HOME to a directory on another disk",
         ),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            (format!("{path} cannot be written: {error}"), "set ODH_HOME to a directory of your own")
+            (format!("cannot write to {path}: {error}"), "set ODH_HOME to a directory of your own")
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             (format!("{path} is not a directory"), "set ODH_HOME to a directory of your own")
         }
-        _ => (format!("{path} cannot be used: {error}"), "set ODH_HOME to a directory of your own"),
+        _ => (format!("cannot use {path}: {error}"), "set ODH_HOME to a directory of your own"),
     };
     Failure::new(Class::Error, "HomeUnusable", message).with_hint(hint)
 }

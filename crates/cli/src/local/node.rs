@@ -29,9 +29,8 @@ const BUDGET: u16 = 429;
 pub async fn run(console: &Console, verb: &NodeVerb) -> Result<u8, Failure> {
     let home = Home::find()?;
     if State::alive(&home).is_none() {
-        return Err(
-            Failure::new(Class::NotFound, "NotUp", "the local cluster is not up").with_hint("odh local up")
-        );
+        return Err(Failure::new(Class::NotFound, "NotUp", "the local cluster is not up")
+            .with_hint("start it with: odh local up"));
     }
     let client = connect_local(&home, None).await?.client;
     match verb {
@@ -59,8 +58,8 @@ async fn find(client: &Client, name: &str) -> Result<Node, Failure> {
     }
     let known = nodes.list(&ListParams::default()).await.map_err(failed)?;
     let known: Vec<String> = known.items.iter().map(ResourceExt::name_any).collect();
-    Err(Failure::new(Class::NotFound, "NotFound", format!("there is no node \"{name}\""))
-        .with_hint(format!("there are: {}", known.join(", "))))
+    Err(Failure::new(Class::NotFound, "NotFound", format!("node \"{name}\" not found"))
+        .with_hint(format!("available nodes: {}", known.join(", "))))
 }
 
 fn is_off(node: &Node) -> bool {
@@ -80,7 +79,7 @@ async fn change(client: &Client, name: &str, patch: Value) -> Result<(), Failure
 
 async fn down(console: &Console, client: &Client, name: &str) -> Result<u8, Failure> {
     if is_off(&find(client, name).await?) {
-        console.data(&format!("node/{name} is down already\n"))?;
+        console.data(&format!("node/{name} is already down\n"))?;
         return Ok(0);
     }
     change(
@@ -89,10 +88,10 @@ async fn down(console: &Console, client: &Client, name: &str) -> Result<u8, Fail
         json!({"metadata": {"annotations": {local_nodes::ANNOTATION_NODE_POWER: local_nodes::POWER_OFF}}}),
     )
     .await?;
-    console.data(&format!("node/{name} is down: what ran on it is killed\n"))?;
+    console.data(&format!("node/{name} is down; its processes were killed\n"))?;
     console.note(&format!(
-        "the cluster learns of it by its silence: Ready=Unknown after the node's grace (odh local up --node-grace); \
-         give it power again with: odh local node up {name}"
+        "it becomes Ready=Unknown after the cluster's grace period (odh local up --node-grace); \
+         power it on again with: odh local node up {name}"
     ));
     Ok(0)
 }
@@ -100,12 +99,12 @@ async fn down(console: &Console, client: &Client, name: &str) -> Result<u8, Fail
 async fn up(console: &Console, client: &Client, name: &str) -> Result<u8, Failure> {
     let node = find(client, name).await?;
     if !is_off(&node) && !is_closed(&node) {
-        console.data(&format!("node/{name} is up already\n"))?;
+        console.data(&format!("node/{name} is already up\n"))?;
         return Ok(0);
     }
     let patch = json!({"metadata": {"annotations": {local_nodes::ANNOTATION_NODE_POWER: null}}, "spec": {"unschedulable": null}});
     change(client, name, patch).await?;
-    console.data(&format!("node/{name} is up, and takes pods\n"))?;
+    console.data(&format!("node/{name} is up and schedulable\n"))?;
     Ok(0)
 }
 
@@ -122,15 +121,15 @@ async fn drain(console: &Console, client: &Client, asked: &NodeDrain) -> Result<
         return Err(Failure::new(
             Class::Conflict,
             "NodeDown",
-            format!("node/{name} is down: its pods cannot end in order"),
+            format!("node/{name} is down, so its pods cannot be evicted"),
         )
-        .with_hint(format!("give it power first: odh local node up {name}")));
+        .with_hint(format!("power it on first: odh local node up {name}")));
     }
     change(client, name, json!({"spec": {"unschedulable": true}})).await?;
-    console.note(&format!("node/{name} takes no more pods"));
+    console.note(&format!("node/{name} cordoned"));
     let until = Instant::now() + asked.timeout;
     for pod in pods_on(client, name).await? {
-        let label = format!("pod/{} of {}", pod.name_any(), pod.namespace().unwrap_or_default());
+        let label = format!("pod/{} in namespace {}", pod.name_any(), pod.namespace().unwrap_or_default());
         let leaving = tokio::time::timeout_at(until, evict(client, &pod)).await;
         match leaving {
             Ok(outcome) => outcome?,
@@ -138,14 +137,14 @@ async fn drain(console: &Console, client: &Client, asked: &NodeDrain) -> Result<
                 return Err(Failure::new(
                     Class::StillRunning,
                     "Timeout",
-                    format!("{label} is still there after {} s", asked.timeout.as_secs()),
+                    format!("{label} has not ended after {} s", asked.timeout.as_secs()),
                 )
-                .with_hint("a disruption budget may keep it (kubectl get pdb -A), or it takes long to end: --timeout"));
+                .with_hint("a PodDisruptionBudget may protect it (kubectl get pdb -A), or it needs more time to end (--timeout)"));
             }
         }
         console.note(&format!("{label} evicted"));
     }
-    console.data(&format!("node/{name} is drained\n"))?;
+    console.data(&format!("node/{name} drained\n"))?;
     Ok(0)
 }
 

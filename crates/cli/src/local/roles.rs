@@ -31,11 +31,7 @@ pub async fn install_for_operator(client: &Client) -> Result<UserInfo, Failure> 
 
 async fn apply(client: &Client, files: &[&str]) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(
-            Class::Error,
-            "DidNotStart",
-            format!("the roles for MPIJobs cannot be installed: {error}"),
-        )
+        Failure::new(Class::Error, "DidNotStart", format!("cannot install the roles for MPIJobs: {error}"))
     };
     for object in files.iter().flat_map(|file| file.split("\n---\n")) {
         let object: DynamicObject = serde_saphyr::from_str(object).map_err(|error| failed(&error))?;

@@ -27,8 +27,8 @@ pub async fn run(console: &Console, global: &Global, run: &Run) -> Result<u8, Fa
     let drafts = draft_from_files(std::slice::from_ref(&run.file))?;
     let [draft] = &drafts[..] else {
         return Err(Failure::usage(
-            format!("{} holds {} jobs, and one can be run at a time", run.file.display(), drafts.len()),
-            "create them together: odh training create -f FILE",
+            format!("{} contains {} jobs, but only one can run at a time", run.file.display(), drafts.len()),
+            "create them all with: odh training create -f FILE",
         ));
     };
     let home = Home::find()?;
@@ -47,7 +47,11 @@ pub async fn run(console: &Console, global: &Global, run: &Run) -> Result<u8, Fa
         submit::create(&connection.client, &namespace, std::slice::from_ref(draft), DryRun::No).await;
     let created = created.map_err(|(error, _)| clash(error))?;
     let Some(name) = created.first().and_then(|job| job.metadata.name.clone()) else {
-        return Err(Failure::new(Class::Error, "Unnamed", "the server created the job without a name"));
+        return Err(Failure::new(
+            Class::Error,
+            "Unnamed",
+            "the server returned the created job without a name",
+        ));
     };
     console.note(&styled(FAINT, &format!("mpijob/{name} created in namespace {namespace}")));
     to_the_end(console, run, &connection, &namespace, &name, &mut interruption).await

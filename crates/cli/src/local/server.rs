@@ -90,7 +90,7 @@ fn serve(console: &Console, home: &Home, up: &ClusterOptions, detached: bool) ->
             return Ok(());
         }
         return Err(Failure::new(Class::Conflict, "AlreadyUp", "the local cluster is already up")
-            .with_hint("odh local status"));
+            .with_hint("see: odh local status"));
     };
     let launch = launch_environment(home)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -134,7 +134,7 @@ async fn live(
     tracing::info!("stopping");
     shutdown.cancel();
     if tokio::time::timeout(STOP, cluster.stop()).await.is_err() {
-        tracing::warn!("not everything has ended after {} s", STOP.as_secs());
+        tracing::warn!("shutdown has not finished after {} s", STOP.as_secs());
     }
     lived
 }
@@ -167,7 +167,7 @@ async fn until_told(
         }
         state.failures = failures(&health.borrow_and_update());
         if let Err(failure) = state.write(home) {
-            tracing::warn!(error = failure.message, "the state of the cluster could not be written down");
+            tracing::warn!(error = failure.message, "cannot write the cluster's state");
         }
     }
 }
@@ -199,7 +199,11 @@ async fn start_operator(cluster: &Cluster, shutdown: &CancellationToken) -> Resu
         (vitals.clone(), shutdown.clone()),
     );
     served.await.map_err(|error| {
-        Failure::new(Class::Error, "DidNotStart", format!("jobs cannot be checked at admission: {error}"))
+        Failure::new(
+            Class::Error,
+            "DidNotStart",
+            format!("cannot start the admission webhook for jobs: {error}"),
+        )
     })?;
     let (health, stop) = (cluster.health(), shutdown.clone());
     tokio::spawn(async move {
@@ -235,7 +239,7 @@ fn options(
     port: u16,
 ) -> Result<cluster::Options, Failure> {
     let program = std::env::current_exe().map_err(|error| {
-        Failure::new(Class::Error, "Program", format!("this program cannot find itself: {error}"))
+        Failure::new(Class::Error, "Program", format!("cannot find the path of this program: {error}"))
     })?;
     let mut options = cluster::Options::new(home.cluster());
     options.secret = vec![home.root().to_owned()];
@@ -263,17 +267,17 @@ fn explain(home: &Home, error: cluster::Error) -> Failure {
             Failure::new(
                 Class::Conflict,
                 "PortTaken",
-                format!("port {} is taken by another program", address.port()),
+                format!("port {} is in use by another program", address.port()),
             )
-            .with_hint("choose another with --port, or leave --port out for any free one")
+            .with_hint("choose another port with --port, or omit --port to use any free one")
         }
         cluster::Error::Listen { address, source } => {
-            Failure::new(Class::Error, "CannotListen", format!("cannot serve at {address}: {source}"))
+            Failure::new(Class::Error, "CannotListen", format!("cannot listen on {address}: {source}"))
         }
         cluster::Error::State { path, source } => unusable(&path, &source),
         cluster::Error::Store(error) => unusable_store(&error),
         other => Failure::new(Class::Error, "DidNotStart", other.to_string()).with_hint(format!(
-            "what this machine can do: odh local doctor; the log: {}",
+            "check this machine with: odh local doctor; see the log: {}",
             home.log().display()
         )),
     }
@@ -283,16 +287,14 @@ fn explain(home: &Home, error: cluster::Error) -> Failure {
 fn unusable_store(error: &OpenError) -> Failure {
     let hint = match error {
         OpenError::Damaged { path, .. } => format!(
-            "put a copy of {} in its place; or, to start again without any of its objects: odh local down --purge",
+            "restore {} from a backup, or start without its objects: odh local down --purge",
             path.display()
         ),
         OpenError::Newer { .. } => {
-            "the objects are unharmed: start the cluster with that release of odh".to_owned()
+            "no objects are lost: start the cluster with that release of odh".to_owned()
         }
-        OpenError::InUse { .. } => "end the process that uses it, then start the cluster again".to_owned(),
-        OpenError::Io { .. } => {
-            "the objects are unharmed: mend this, then start the cluster again".to_owned()
-        }
+        OpenError::InUse { .. } => "stop the process that uses it, then start the cluster again".to_owned(),
+        OpenError::Io { .. } => "no objects are lost: fix this, then start the cluster again".to_owned(),
     };
     Failure::new(Class::Error, "StoreUnusable", error.to_string()).with_hint(hint)
 }
@@ -319,11 +321,7 @@ fn launch_environment(home: &Home) -> Result<PathBuf, Failure> {
 /// Installs the MPIJob CRD and waits until it is served.
 async fn install(client: Client) -> Result<(), Failure> {
     let failed = |error: String| {
-        Failure::new(
-            Class::Error,
-            "DidNotStart",
-            format!("the MPIJob definition cannot be installed: {error}"),
-        )
+        Failure::new(Class::Error, "DidNotStart", format!("cannot install the MPIJob CRD: {error}"))
     };
     operator::install_crd(&client).await.map_err(|error| failed(error.to_string()))?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client);
@@ -331,7 +329,7 @@ async fn install(client: Client) -> Result<(), Failure> {
     match tokio::time::timeout(ESTABLISH, served).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(_) => Err(failed(format!("it is not served after {} s", ESTABLISH.as_secs()))),
+        Err(_) => Err(failed(format!("the API server does not serve it after {} s", ESTABLISH.as_secs()))),
     }
 }
 
@@ -368,7 +366,7 @@ fn describe(cluster: &Cluster, up: &ClusterOptions, images: BTreeMap<String, Pat
 }
 
 fn not_written(error: &dyn std::error::Error) -> Failure {
-    Failure::new(Class::Error, "DidNotStart", format!("the kubeconfig cannot be written: {error}"))
+    Failure::new(Class::Error, "DidNotStart", format!("cannot write the kubeconfig: {error}"))
 }
 
 /// Writes one line to the parent process; if the parent is gone, errors do not matter.
@@ -386,11 +384,7 @@ pub fn launch_program() -> Result<PathBuf, Failure> {
     let on_path = std::env::split_paths(&path).map(|place| place.join(api::LAUNCH_PROGRAM));
     beside.clone().into_iter().chain(on_path).find(|program| program.is_file()).ok_or_else(|| {
         let place = beside.map_or_else(|| "PATH".to_owned(), |beside| beside.display().to_string());
-        Failure::new(
-            Class::Error,
-            "LaunchAgentMissing",
-            format!("the launch agent is missing: there is no {place}"),
-        )
-        .with_hint("install odh-launch beside odh; in the source tree: cargo build -p launch")
+        Failure::new(Class::Error, "LaunchAgentMissing", format!("the launch agent was not found at {place}"))
+            .with_hint("install odh-launch next to odh; in the source tree: cargo build -p launch")
     })
 }

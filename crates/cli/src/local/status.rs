@@ -80,9 +80,8 @@ fn failed(part: &str, how: &Failures, now: Timestamp) -> String {
 pub fn kubeconfig(console: &Console, kubeconfig: &Kubeconfig) -> Result<u8, Failure> {
     let home = Home::find()?;
     if State::alive(&home).is_none() {
-        return Err(
-            Failure::new(Class::NotFound, "NotUp", "the local cluster is not up").with_hint("odh local up")
-        );
+        return Err(Failure::new(Class::NotFound, "NotUp", "the local cluster is not up")
+            .with_hint("start it with: odh local up"));
     }
     let path = home.kubeconfig();
     if kubeconfig.path {

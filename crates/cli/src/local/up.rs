@@ -97,9 +97,9 @@ pub fn start(home: &Home, up: &ClusterOptions) -> Result<Started, Failure> {
     Err(Failure::new(
         Class::Error,
         "Locked",
-        format!("another process holds {} and is not up", home.root().display()),
+        format!("another process uses {}, but its cluster is not up", home.root().display()),
     )
-    .with_hint("try again; if it stays so, odh local down"))
+    .with_hint("try again; if this persists: odh local down"))
 }
 
 /// Checks the image directories and makes their paths absolute.
@@ -109,8 +109,8 @@ pub fn checked(up: &ClusterOptions) -> Result<ClusterOptions, Failure> {
         let found = std::fs::canonicalize(&*directory).ok().filter(|directory| directory.is_dir());
         *directory = found.ok_or_else(|| {
             Failure::usage(
-                format!("--image {name}: there is no directory {}", directory.display()),
-                "name a directory whose bin/ holds the programs, e.g. a Python virtual environment",
+                format!("--image {name}: directory not found: {}", directory.display()),
+                "give a directory whose bin/ contains the programs, e.g. a Python virtual environment",
             )
         })?;
     }
@@ -119,7 +119,7 @@ pub fn checked(up: &ClusterOptions) -> Result<ClusterOptions, Failure> {
 
 fn spawn(home: &Home, up: &ClusterOptions) -> Result<Child, Failure> {
     let program = std::env::current_exe().map_err(|error| {
-        Failure::new(Class::Error, "Program", format!("this program cannot find itself: {error}"))
+        Failure::new(Class::Error, "Program", format!("cannot find the path of this program: {error}"))
     })?;
     let log = log::create(home)?;
     let mut command = Command::new(program);
@@ -173,8 +173,10 @@ fn died(home: &Home, child: &mut Child) -> Failure {
     let log = std::fs::read_to_string(home.log()).unwrap_or_default();
     let lines: Vec<&str> = log.lines().collect();
     let last = lines.get(lines.len().saturating_sub(LAST_WORDS)..).unwrap_or_default().join("\n");
-    let mut failure = Failure::new(Class::Error, "DidNotStart", format!("the cluster did not start ({how})"))
-        .with_hint(format!("its log: {}; what this machine can do: odh local doctor", home.log().display()));
+    let mut failure =
+        Failure::new(Class::Error, "DidNotStart", format!("the cluster did not start ({how})")).with_hint(
+            format!("see its log: {}; check this machine with: odh local doctor", home.log().display()),
+        );
     failure.excerpt = Some(last.into_boxed_str()).filter(|last| !last.is_empty());
     failure
 }
@@ -211,12 +213,12 @@ pub fn limits(console: &Console, state: &State) {
         console.warn(&format!("{said} ({reason})"));
     }
     if let Some(reason) = &state.limits_not_enforced {
-        console.warn(&format!("limits of memory and CPU are not enforced ({reason})"));
+        console.warn(&format!("memory and CPU limits are not enforced ({reason})"));
     }
     for (name, directory) in state.images.iter().filter(|_| state.mode != "plain") {
         if let Some((program, target)) = hidden_program(directory) {
             console.warn(&format!(
-                "--image {name}: {} leads to {}, which pods do not see: each has a /tmp of its own; put it elsewhere, or into {}",
+                "--image {name}: {} links to {}, which pods cannot see because each has its own /tmp; move it out of /tmp, or into {}",
                 program.display(),
                 target.display(),
                 directory.display()
@@ -251,7 +253,7 @@ fn differs(console: &Console, up: &ClusterOptions, state: &State) {
     let port = up.port == 0 || up.port == state.address.port();
     if !(images_there && mode && nodes && gpus && operator && port) {
         console.warn(
-            "it was started with other options, and they stay; to change them: odh local down, then up again",
+            "the cluster keeps the options that it was started with; to change them: odh local down, then odh local up",
         );
     }
 }

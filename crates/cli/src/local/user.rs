@@ -38,15 +38,14 @@ const MIN_SECONDS: u64 = 600;
 pub async fn run(console: &Console, global: &Global, user: &User) -> Result<u8, Failure> {
     let home = Home::find()?;
     if State::alive(&home).is_none() {
-        return Err(
-            Failure::new(Class::NotFound, "NotUp", "the local cluster is not up").with_hint("odh local up")
-        );
+        return Err(Failure::new(Class::NotFound, "NotUp", "the local cluster is not up")
+            .with_hint("start it with: odh local up"));
     }
     let client = connect_local(&home, None).await?.client;
     match (&user.name, user.delete) {
         (Some(name), true) => delete(console, &home, &client, name).await,
         (Some(name), false) => make(console, global, &home, &client, user, name).await,
-        (None, true) => Err(Failure::usage("--delete needs a name", "odh local user NAME --delete")),
+        (None, true) => Err(Failure::usage("--delete requires a user name", "odh local user NAME --delete")),
         (None, false) => list(console, &home, &client, user).await,
     }
 }
@@ -65,10 +64,9 @@ fn place(global: &Global, user: &User) -> Result<Place, Failure> {
     let everywhere = user.all_namespaces || user.role == Role::ClusterAdmin;
     match (everywhere, namespaces.is_empty()) {
         (true, true) => Ok(Place::Everywhere),
-        (true, false) => Err(Failure::usage(
-            "a role in all namespaces and -n cannot be meant together",
-            "leave one of them out",
-        )),
+        (true, false) => {
+            Err(Failure::usage("a role in all namespaces cannot be combined with -n", "omit one of them"))
+        }
         (false, true) => Ok(Place::In(vec!["default".to_owned()])),
         (false, false) => Ok(Place::In(namespaces)),
     }
@@ -79,20 +77,20 @@ fn check(name: &str, user: &User) -> Result<(), Failure> {
     let begins = name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
     if !plain || !begins || name.len() > MAX_NAME {
         return Err(Failure::usage(
-            format!("\"{name}\" cannot be a user's name"),
-            format!("use letters, digits, - . _ @, beginning with a letter or digit, at most {MAX_NAME}"),
+            format!("\"{name}\" is not a valid user name"),
+            format!("use at most {MAX_NAME} letters, digits and - . _ @, beginning with a letter or digit"),
         ));
     }
     if let Some(group) = user.groups.iter().find(|group| group.starts_with("system:") || group.is_empty()) {
         return Err(Failure::usage(
-            format!("\"{group}\" cannot be a user's group: such groups are Kubernetes' own"),
-            "for an administrator of everything: --role cluster-admin",
+            format!("\"{group}\" is not a valid group: it is empty or reserved by Kubernetes"),
+            "for a cluster administrator, use --role cluster-admin",
         ));
     }
     let seconds = user.expires.as_secs();
     if !(MIN_SECONDS..=MAX_HOURS * 3600).contains(&seconds) {
         return Err(Failure::usage(
-            format!("--expires cannot be {seconds} s"),
+            format!("--expires is out of range: {seconds} s"),
             format!("give a time between 10m and {MAX_HOURS}h, e.g. 720h for thirty days"),
         ));
     }
@@ -120,7 +118,7 @@ async fn make(
         }
     }
     let token = auth::new_token()
-        .map_err(|error| Failure::new(Class::Error, "Random", format!("no token could be made: {error}")))?;
+        .map_err(|error| Failure::new(Class::Error, "Random", format!("cannot create a token: {error}")))?;
     let expires = Timestamp::now() + SignedDuration::try_from(user.expires).unwrap_or_default();
     let file = users_file(home);
     let mut people = people(home)?;
@@ -138,11 +136,11 @@ async fn make(
         return Ok(0);
     }
     let rights = match &place {
-        Place::Everywhere => format!("has the role {role} in every namespace"),
+        Place::Everywhere => format!("has the role {role} in all namespaces"),
         Place::In(namespaces) => format!("has the role {role} in {}", namespaces.join(", ")),
     };
     console.data(&format!(
-        "{} {rights}, until {expires:.0}.\n{}\nUse it:\n  export KUBECONFIG={}\n  kubectl auth whoami\nTake it back:\n  \
+        "{} {rights}, until {expires:.0}.\n{}\nUse it:\n  export KUBECONFIG={}\n  kubectl auth whoami\nRevoke it:\n  \
          odh local user {name} --delete\n",
         styled(STRONG, name),
         caution.map(|text| format!("{text}\n")).unwrap_or_default(),
@@ -156,16 +154,16 @@ fn caution(role: Role, mode: &str) -> Option<String> {
     let reach = match mode {
         _ if role == Role::View => return None,
         "plain" => {
-            "in mode plain a pod is a process of yours, and reads what you may read, the administrator's token too"
+            "in mode plain a pod is a process of yours and can read whatever you can, including the administrator's token"
         }
-        "root" => "in mode root a pod may run as the machine's root, and owns the machine",
+        "root" => "in mode root a pod can run as this machine's root user and so control the machine",
         _ => {
-            "a pod runs as you, on this machine's files; it sees neither the cluster's own folder nor the home folders of \
-             others, nor what is known to hold credentials in yours, but everything else that you may read or write"
+            "a pod runs as you on this machine's files; it cannot access the cluster's own folder, the home folders of other \
+             users or known places of credentials in yours, but it can access everything else that you can"
         }
     };
     Some(format!(
-        "Give it only to people whom you would give an account on this machine: who may create pods acts with yours.\n\
+        "Give it only to people who may use your account on this machine: creating pods amounts to that.\n\
          {}{}. See docs/guides/users.md.",
         reach[..1].to_uppercase(),
         &reach[1..]
@@ -288,12 +286,12 @@ async fn delete(console: &Console, home: &Home, client: &Client, name: &str) -> 
     if people.len() == before && bindings.is_empty() {
         let known: Vec<&str> = people.iter().map(|person| person.name.as_str()).collect();
         let hint = if known.is_empty() {
-            "there is none yet".to_owned()
+            "there are no users yet".to_owned()
         } else {
-            format!("there are: {}", known.join(", "))
+            format!("existing users: {}", known.join(", "))
         };
         return Err(
-            Failure::new(Class::NotFound, "NoSuchUser", format!("there is no user {name}")).with_hint(hint)
+            Failure::new(Class::NotFound, "NoSuchUser", format!("user {name} not found")).with_hint(hint)
         );
     }
     // The token goes first: without it, whatever is left gives no access.
@@ -312,7 +310,7 @@ async fn delete(console: &Console, home: &Home, client: &Client, name: &str) -> 
         }
     }
     let _ = std::fs::remove_file(home.users().join(format!("{name}.kubeconfig")));
-    console.data(&format!("User {name} is gone; its token is refused from now on.\n"))?;
+    console.data(&format!("User {name} deleted; its token is revoked.\n"))?;
     Ok(0)
 }
 
@@ -336,7 +334,7 @@ async fn list(console: &Console, home: &Home, client: &Client, user: &User) -> R
         return Ok(0);
     }
     if people.is_empty() {
-        console.data("There are no users yet; make one: odh local user NAME --role edit -n NAMESPACE\n")?;
+        console.data("There are no users yet; create one: odh local user NAME --role edit -n NAMESPACE\n")?;
         return Ok(0);
     }
     let rows: Vec<Vec<String>> = people
@@ -359,8 +357,8 @@ fn refused(error: kube::Error) -> Failure {
         }
         kube::Error::Api(status) => Failure::new(Class::Error, "Refused", status.message.clone()),
         error => {
-            Failure::new(Class::Error, "NoAnswer", format!("the local cluster does not answer: {error}"))
-                .with_hint("odh local status")
+            Failure::new(Class::Error, "NoAnswer", format!("the local cluster does not respond: {error}"))
+                .with_hint("check it with: odh local status")
         }
     }
 }
@@ -385,8 +383,8 @@ mod tests {
         assert_eq!(caution(Role::View, "rootless"), None);
         for (mode, words) in [
             ("rootless", "A pod runs as you"),
-            ("root", "In mode root a pod may run as the machine's root"),
-            ("plain", "the administrator's token too"),
+            ("root", "In mode root a pod can run as this machine's root user"),
+            ("plain", "including the administrator's token"),
         ] {
             let text = caution(Role::Edit, mode).unwrap();
             assert!(text.starts_with("Give it only to people") && text.contains(words), "{text}");

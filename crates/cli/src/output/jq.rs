@@ -51,7 +51,7 @@ fn compile(text: &str) -> Result<Filter, String> {
     let functions = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
     Compiler::default().with_funs(functions).compile(modules).map_err(|faults| {
         let unknown = faults.iter().flat_map(|(_, faults)| faults).map(|(name, _)| *name);
-        format!("jq does not know {}", unknown.collect::<Vec<_>>().join(", "))
+        format!("undefined in jq: {}", unknown.collect::<Vec<_>>().join(", "))
     })
 }
 
@@ -95,7 +95,7 @@ mod tests {
             assert_eq!(Program::parse(program).unwrap().text(&input).as_deref(), Ok(text), "{program}");
         }
         assert!(Program::parse(".[").is_err());
-        assert_eq!(Program::parse("nosuch(1)").unwrap_err(), "jq does not know nosuch");
+        assert_eq!(Program::parse("nosuch(1)").unwrap_err(), "undefined in jq: nosuch");
         assert!(Program::parse(".items + 1").unwrap().text(&input).is_err());
     }
 }

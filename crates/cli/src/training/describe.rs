@@ -146,10 +146,10 @@ fn command(found: &Description) -> Option<String> {
 
 fn failure(found: &Description) -> Option<String> {
     let failure = found.status.failure.as_ref()?;
-    let mut fields = vec![("Reason", styled(BAD, &failure.reason)), ("What", failure.message.clone())];
+    let mut fields = vec![("Reason", styled(BAD, &failure.reason)), ("Message", failure.message.clone())];
     let place = match (failure.worker, &failure.pod) {
-        (Some(worker), Some(pod)) => Some(format!("worker {worker} ({pod})")),
-        (Some(worker), None) => Some(format!("worker {worker}")),
+        (Some(worker), Some(pod)) => Some(format!("Worker {worker} ({pod})")),
+        (Some(worker), None) => Some(format!("Worker {worker}")),
         (None, Some(pod)) => Some(pod.clone()),
         (None, None) => None,
     };
@@ -240,7 +240,7 @@ fn conditions(found: &Description, now: Timestamp) -> String {
             ]
         })
         .collect();
-    table::table(&["TYPE", "IS", "SINCE", "REASON", "MESSAGE"], &rows)
+    table::table(&["TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"], &rows)
 }
 
 fn elapsed(at: Option<Timestamp>, now: Timestamp) -> String {
@@ -266,7 +266,7 @@ pub fn events_table(events: &[Alike<EventView>], wide: bool, now: Timestamp) -> 
             vec![when, kind, event.reason.clone(), alike.name(&event.object), format!("{message}{times}")]
         })
         .collect();
-    table::table(&["AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"], &rows)
+    table::table(&["AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"], &rows)
 }
 
 #[cfg(test)]

@@ -31,11 +31,11 @@ pub fn run(console: &Console, asked: &Diagnose) -> Result<u8, Failure> {
     };
     if printed.skipped_bytes > 0 {
         let mebibytes = printed.skipped_bytes.div_ceil(1 << 20);
-        console.note(&format!("{mebibytes} MiB between the first and the last lines were not looked at"));
+        console.note(&format!("skipped {mebibytes} MiB between the first and the last lines"));
     }
     if found.is_none() && asked.exit_code == Some(0) {
         for warning in warnings(&printed) {
-            console.note(&format!("the run ended well, though: {warning}"));
+            console.note(&format!("the run succeeded, but: {warning}"));
         }
     }
     console.data(&text)?;
@@ -91,7 +91,7 @@ fn value(found: Option<&Diagnosis>) -> Value {
     }
 }
 
-const NOTHING: &str = "Nothing failed, as far as this output tells";
+const NOTHING: &str = "No failure found in this output";
 
 /// The text for people.
 fn text(found: Option<&Diagnosis>) -> String {

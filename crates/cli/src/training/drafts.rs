@@ -41,8 +41,8 @@ fn unfolded(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             entries.filter_map(Result::ok).map(|entry| entry.path()).filter(is_manifest).collect();
         if inside.is_empty() {
             return Err(Failure::usage(
-                format!("{name} holds no .yaml, .yml or .json file"),
-                "name a file, or another folder",
+                format!("{name} contains no .yaml, .yml or .json file"),
+                "give a file, or another folder",
             ));
         }
         inside.sort();
@@ -70,8 +70,8 @@ fn read_file(file: &Path) -> Result<(Vec<u8>, String), Failure> {
 pub fn unreadable(name: String, source: &std::io::Error) -> Failure {
     use std::io::ErrorKind;
     let (class, reason, text) = match source.kind() {
-        ErrorKind::NotFound => (Class::NotFound, "FileNotFound", format!("there is no file {name}")),
-        ErrorKind::PermissionDenied => (Class::Error, "Unreadable", format!("you may not read {name}")),
+        ErrorKind::NotFound => (Class::NotFound, "FileNotFound", format!("file not found: {name}")),
+        ErrorKind::PermissionDenied => (Class::Error, "Unreadable", format!("no permission to read {name}")),
         _ => (Class::Error, "Unreadable", format!("cannot read {name}: {source}")),
     };
     Failure::new(class, reason, text)
@@ -83,8 +83,8 @@ pub fn check_namespaces(drafts: &[Draft], flag: Option<&str>) -> Result<(), Fail
     match drafts.iter().find_map(|draft| draft.namespace().filter(|own| *own != flag)) {
         None => Ok(()),
         Some(own) => Err(Failure::usage(
-            format!("the job says namespace \"{own}\", and -n says \"{flag}\""),
-            "leave one of them out",
+            format!("the job's namespace \"{own}\" differs from -n \"{flag}\""),
+            "omit one of them",
         )),
     }
 }

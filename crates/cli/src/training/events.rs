@@ -27,7 +27,7 @@ pub async fn run(console: &Console, global: &Global, asked: &Events) -> Result<u
     let found = jobs::events::events(client, kind, namespace, name).await?;
     let text = match asked.output {
         Output::Table | Output::Wide | Output::Name if found.is_empty() => {
-            console.note("nothing was told of it, or not lately: a cluster forgets events after an hour");
+            console.note("no events found; a cluster usually keeps events for one hour");
             String::new()
         }
         Output::Table | Output::Wide | Output::Name => {

@@ -25,7 +25,7 @@ const WAITING_CHUNKS: usize = 4;
 pub async fn run(console: &Console, global: &Global, asked: &Exec) -> Result<u8, Failure> {
     let tty = asked.tty && std::io::stdin().is_terminal();
     if asked.tty && !tty {
-        console.warn("standard input is no terminal, so the command gets none");
+        console.warn("standard input is not a terminal, so the command gets no terminal");
     }
     let connection = connect(console, global).await?;
     let choice = Choice {

@@ -45,7 +45,7 @@ fn text(found: &Explanation, now: Timestamp) -> String {
         fields.push(("Since", format!("{} ago", ago(age.map(std::time::Duration::from_secs)))));
     }
     fields.extend(found.cause.clone().map(|cause| ("Cause", cause)));
-    fields.push(("What", found.message.clone()));
+    fields.push(("Message", found.message.clone()));
     if !found.evidence.is_empty() {
         fields.push(("Evidence", found.evidence.join("\n")));
     }

@@ -76,7 +76,7 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
     text.show(console)?;
     if let Some(line) = evidence.filter(|_| console.live) {
         console.note(&format!(
-            "the cause of the failure rests on the line: {}\nwhat to do: odh training explain {} {job} -n {}",
+            "this line shows the cause of the failure: {}\nwhat to do: odh training explain {} {job} -n {}",
             line.trim(),
             kind.word(),
             connection.namespace
@@ -85,7 +85,7 @@ pub async fn run(console: &Console, global: &Global, logs: &Logs) -> Result<u8, 
     if let (false, Some(ranks)) = (any, &logs.rank) {
         let ranks: Vec<String> = ranks.0.iter().map(ToString::to_string).collect();
         console.warn(&format!(
-            "no line says that rank {} wrote it; start ranks with mpirun --tag-output (Open MPI) or -prepend-rank (MPICH, Intel MPI)",
+            "no line is tagged with rank {}; start ranks with mpirun --tag-output (Open MPI) or -prepend-rank (MPICH, Intel MPI)",
             ranks.join(", ")
         ));
     }

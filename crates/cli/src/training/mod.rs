@@ -84,7 +84,7 @@ async fn unless_interrupted(
         ended = verb => ended,
         () = interruption.came() => Err(interrupt::failure(
             "interrupted",
-            "what the server was told to do goes on; see what there is: odh training list",
+            "requests already sent still take effect; see the result with: odh training list",
         )),
     }
 }

@@ -27,7 +27,7 @@ pub async fn run(console: &Console, global: &Global, asked: &Preflight) -> Resul
     for draft in &drafts {
         if draft.kind != jobs::Kind::MpiJob {
             let name = format!("{}/{}", draft.kind.word(), draft.name());
-            console.note(&format!("{name} is not judged: only its own operator knows what it needs"));
+            console.note(&format!("{name} was not checked: only its own operator knows what it needs"));
             continue;
         }
         let namespace = draft.namespace().unwrap_or(&connection.namespace);
@@ -43,8 +43,8 @@ pub async fn run(console: &Console, global: &Global, asked: &Preflight) -> Resul
     }
     tell(console, &found);
     console.data(&match found.len() {
-        0 => "nothing stands in the way\n".to_owned(),
-        _ => "the job would be created, and wait\n".to_owned(),
+        0 => "no problems found\n".to_owned(),
+        _ => "the job would be created, but would have to wait\n".to_owned(),
     })?;
     Ok(0)
 }
@@ -66,13 +66,13 @@ async fn rights(console: &Console, global: &Global, asked: &Preflight) -> Result
         return Ok(0);
     }
     console.data(&table::table(
-        &["MAY YOU", "VERB", "WHAT", "FOR"],
+        &["ALLOWED", "VERB", "RESOURCE", "USED BY"],
         &found.iter().map(cells).collect::<Vec<_>>(),
     ))?;
     if found.iter().any(|right| !right.allowed) {
         console.note(&styled(
             CAREFUL,
-            "what is missing comes with the role kubeflow-mpijobs-edit and the cluster role edit; ask an administrator of the namespace",
+            "the role kubeflow-mpijobs-edit and the cluster role edit grant what is missing; ask an administrator of the namespace",
         ));
     }
     Ok(0)

@@ -13,7 +13,7 @@ use crate::{object, table};
 
 /// Returns the message for an empty list.
 pub fn none(namespace: Option<&str>, any: bool) -> String {
-    let which = if any { "such training jobs" } else { "training jobs" };
+    let which = if any { "matching training jobs" } else { "training jobs" };
     match namespace {
         Some(namespace) => format!("No {which} in namespace {namespace}."),
         None => format!("No {which} in any namespace."),

@@ -25,7 +25,7 @@ pub async fn names(connection: &Connection, which: &Several) -> Result<Vec<Strin
             format!("no job in namespace \"{}\" has the labels {labels}", connection.namespace),
         )
         .with_hint(format!(
-            "see what labels there are: odh training list -n {} -o json",
+            "see the labels of all jobs: odh training list -n {} -o json",
             connection.namespace
         )));
     }

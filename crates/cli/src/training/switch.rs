@@ -27,7 +27,7 @@ pub async fn run(
             Ok(Switched { object, changed }) => {
                 let became = match (suspend, changed) {
                     (true, true) => "suspended",
-                    (true, false) => "is suspended already",
+                    (true, false) => "is already suspended",
                     (false, true) => "resumed",
                     (false, false) => "is not suspended",
                 };

@@ -26,7 +26,7 @@ pub async fn run(console: &Console, global: &Global, verb: &TemplateVerb) -> Res
             let found = template::templates(client, &[&connection.namespace, SHARED]).await?;
             if found.is_empty() && !output.shows_objects() {
                 console.note(
-                    "There are no templates. Keep a job as one: odh training templates save mpijob NAME",
+                    "There are no templates. Save a job as a template: odh training templates save mpijob NAME",
                 );
             } else {
                 list(console, &found, *output)?;

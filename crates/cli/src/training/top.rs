@@ -77,9 +77,9 @@ async fn seen(connection: &Connection, top: &Top) -> Result<Vec<JobUse>, Failure
         return Err(Failure::new(
             Class::NotFound,
             "NotFound",
-            format!("there is no training job \"{missing}\""),
+            format!("training job \"{missing}\" not found"),
         )
-        .with_hint("see what is there: odh training list"));
+        .with_hint("see all jobs: odh training list"));
     }
     sort(&mut jobs, top.sort);
     Ok(jobs)

@@ -47,7 +47,7 @@ pub async fn run(console: &Console, global: &Global, wait: &Wait) -> Result<u8, 
     let name = &wait.target.name;
     let kind = Kind::from(wait.target.kind);
     let hint = format!(
-        "the job goes on; come back with: odh training wait {} {name} -n {}",
+        "the job keeps running; wait again with: odh training wait {} {name} -n {}",
         kind.word(),
         connection.namespace
     );
@@ -102,7 +102,7 @@ async fn until_end(
                         logs = Some(open(follow).await?);
                     }
                 }
-                None => return Err(Error::BrokenStream { what: "the watch".to_owned(), detail: "the server ended it".to_owned() }.into()),
+                None => return Err(Error::BrokenStream { what: "the watch".to_owned(), detail: "the server closed it".to_owned() }.into()),
             },
             item = next(&mut logs), if logs.is_some() => match item {
                 Some(item) => print(console, shown, item)?,
@@ -227,13 +227,13 @@ fn failed(follow: &Follow<'_>, ended: &Ended, failure: &api::Failure) -> Failure
     let word = kind.word();
     let said = if failure.message.is_empty() { &failure.reason } else { &failure.message };
     let place = match (failure.worker, failure.exit_code) {
-        (Some(worker), Some(code)) => format!(" (worker {worker}, exit code {code})"),
-        (Some(worker), None) => format!(" (worker {worker})"),
+        (Some(worker), Some(code)) => format!(" (Worker {worker}, exit code {code})"),
+        (Some(worker), None) => format!(" (Worker {worker})"),
         (None, Some(code)) => format!(" (exit code {code})"),
         (None, None) => String::new(),
     };
     let message = format!("{word}/{name} failed{}: {said}{place}", ran_for(ended));
     let mut shown = Failure::new(Class::JobFailed, &failure.reason, message);
     shown.hints.extend(failure.suggestion.clone());
-    shown.with_hint(format!("see it all: odh training describe {word} {name} -n {}", follow.namespace))
+    shown.with_hint(format!("for details: odh training describe {word} {name} -n {}", follow.namespace))
 }

@@ -97,7 +97,7 @@ pub async fn one(console: &Console, connection: &Connection, get: &Get) -> Resul
             news = watch.next() => match news? {
                 Some(progress::Progress::Ended(outcome)) => Some(outcome),
                 Some(_) => None,
-                None => return Err(Error::BrokenStream { what: "the watch".to_owned(), detail: "the server ended it".to_owned() }.into()),
+                None => return Err(Error::BrokenStream { what: "the watch".to_owned(), detail: "the server closed it".to_owned() }.into()),
             },
             _ = tick.tick() => None,
         };

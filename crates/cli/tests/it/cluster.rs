@@ -23,7 +23,7 @@ fn up_twice_down_twice_and_nothing_is_left() {
     let pid = pid_of(&home);
     home.run("local up").ends(0).prints("already up");
     assert_eq!(pid_of(&home), pid);
-    home.run("local up --nodes 3").ends(0).says("other options");
+    home.run("local up --nodes 3").ends(0).says("the options that it was started with");
     let kubeconfig = home.run("local kubeconfig").ends(0);
     assert!(kubeconfig.out.contains("certificate-authority-data"));
     use std::os::unix::fs::PermissionsExt;
@@ -56,7 +56,7 @@ fn a_taken_port_is_named() {
     let home = Home::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    home.odh(&["local", "up", "--port", &port.to_string()]).ends(7).says(&format!("port {port} is taken"));
+    home.odh(&["local", "up", "--port", &port.to_string()]).ends(7).says(&format!("port {port} is in use"));
     home.run("local status").ends(3);
 }
 
@@ -168,14 +168,14 @@ fn nodes_are_listed_lose_their_power_and_get_it_back() {
     home.run("local up --node-grace 10ms").ends(2).says("at least 1s");
     home.run("local up --nodes 2 --gpus 4 --node-grace 1s").ends(0);
     home.run("local node list").ends(0).prints("node-1   Ready").prints("0/4");
-    home.run("local node down node-7").ends(3).says("there is no node \"node-7\"").says("node-0, node-1");
-    home.run("local node down node-1").ends(0).prints("node/node-1 is down: what ran on it is killed");
-    home.run("local node down node-1").ends(0).prints("down already");
+    home.run("local node down node-7").ends(3).says("node \"node-7\" not found").says("node-0, node-1");
+    home.run("local node down node-1").ends(0).prints("node/node-1 is down; its processes were killed");
+    home.run("local node down node-1").ends(0).prints("is already down");
     home.run("local node drain node-1").ends(7).says("odh local node up node-1");
     home.run("local node list").ends(0).prints("Down");
-    home.run("local node up node-1").ends(0).prints("is up, and takes pods");
-    home.run("local node up node-1").ends(0).prints("up already");
-    home.run("local node drain node-0 --timeout 20s").ends(0).prints("node/node-0 is drained");
+    home.run("local node up node-1").ends(0).prints("is up and schedulable");
+    home.run("local node up node-1").ends(0).prints("is already up");
+    home.run("local node drain node-0 --timeout 20s").ends(0).prints("node/node-0 drained");
     let nodes = home.run("local node list -o json").ends(0).json();
     assert_eq!(nodes[0]["status"], "Ready,SchedulingDisabled");
     home.run("local down").ends(0);

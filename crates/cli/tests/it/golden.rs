@@ -250,7 +250,7 @@ fn normal(text: &str, home: &Home) -> String {
             // A job that is gone before the first look is reported without this line.
             (r"(?m)^(! )?SPAN deleted\n", ""),
             // Which of these are reported depends on which list the server answers first.
-            (r"(?m)^(! )?SPAN (accepted|.* pods have a node|workers ready .*|launcher running .*)\n", ""),
+            (r"(?m)^(! )?SPAN (accepted|.* pods scheduled|Workers ready .*|Launcher running .*)\n", ""),
             (r#"(?m)^(! )?\{"progress":\{.*"step":"(Accepted|Scheduled|WorkersReady|LauncherRunning)".*\n"#, ""),
         ]
         .map(|(pattern, name)| (Regex::new(pattern).unwrap(), name))

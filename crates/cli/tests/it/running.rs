@@ -33,7 +33,7 @@ fn a_job_runs_and_its_output_is_kept() {
     let file =
         home.file("hello.yaml", &manifest("hello", "[mpirun, sh, -c, 'echo rank $OMPI_COMM_WORLD_RANK']"));
     let said = home.odh(&["local", "run", &file]).ends(0).prints("rank 0\n").prints("rank 1\n");
-    said.prints("mpijob/hello succeeded").says("workers ready 2/2").says("launcher running");
+    said.prints("mpijob/hello succeeded").says("Workers ready 2/2").says("Launcher running");
 
     home.odh(&["local", "run", &file]).ends(7).says("--replace");
     home.odh(&["local", "run", &file, "--replace", "-o", "json"]).ends(0).json();
@@ -50,7 +50,7 @@ fn a_job_runs_and_its_output_is_kept() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(line["pod"].as_str().unwrap().starts_with("hello-") && line["time"].is_string(), "{line}");
     }
-    home.run("training logs mpijob hello --worker 2").ends(3).says("there is no worker 2");
+    home.run("training logs mpijob hello --worker 2").ends(3).says("there is no Worker 2");
     home.run("training list").ends(0).prints("Succeeded");
     home.run("training delete mpijob hello --yes").ends(0);
     home.run("training list").ends(0).says("No training jobs");
@@ -97,7 +97,7 @@ fn an_environment_below_tmp_is_seen_by_pods() {
     let said = said.ends(0);
     let isolates = home.odh(&["local", "status", "-o", "json"]).json()["mode"] != "plain";
     assert_eq!(
-        said.err.contains("bin/astray leads to"),
+        said.err.contains("bin/astray links to"),
         isolates && home.path().starts_with("/tmp"),
         "{}",
         said.err
@@ -138,7 +138,7 @@ fn an_interrupted_create_leaves_its_job() {
     let out = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(130), "{said}");
-    assert!(said.contains("come back with"), "{said}");
+    assert!(said.contains("follow it again with"), "{said}");
     home.run("training get mpijob long").ends(0).prints("Running");
     home.run("training delete mpijob long --yes --force").ends(0);
 }

@@ -109,7 +109,7 @@ async fn nodes_share_the_machine_and_have_racks_and_zones() {
     }
     seen.sort();
     assert_eq!(seen, ["0", "1"], "each GPU of a node is given once");
-    assert!(event(&client, "first", "SimulatedGpus").await.contains("no device is there"));
+    assert!(event(&client, "first", "SimulatedGpus").await.contains("without a real device"));
     cluster.stop().await;
 }
 

@@ -88,7 +88,7 @@ async fn a_policy_isolates_workers_but_admits_the_launcher() {
             let made = make(&policies, policy).await;
             assert_eq!(
                 warning(&client, made.uid()).await,
-                "The policy is stored and not enforced: in plain mode pods share the machine's network"
+                "The policy is stored but not enforced: in plain mode pods share the machine's network"
             );
             return;
         }

@@ -45,7 +45,7 @@ async fn a_pod_reaches_a_service_by_its_name_and_address() {
         if !isolates {
             assert_eq!(
                 warning(&client, web.uid()).await,
-                "Nothing is reached at the Service's cluster IP: in plain mode pods share the machine's network"
+                "The Service's cluster IP is unreachable: in plain mode pods share the machine's network"
             );
             return;
         }

@@ -112,8 +112,8 @@ impl Reader {
             }
             breaks += 1;
             if breaks > MAX_BREAKS {
-                let detail =
-                    broken.map_or_else(|| "the server keeps ending it".to_owned(), |error| error.to_string());
+                let detail = broken
+                    .map_or_else(|| "the server keeps closing it".to_owned(), |error| error.to_string());
                 return Err(Stop::Failed(Error::BrokenStream {
                     what: format!("the log of {}", self.name),
                     detail,
@@ -214,8 +214,8 @@ impl Reader {
 fn refusal(error: kube::Error, attempt: Attempt<'_>, job: JobRef) -> Error {
     match explain(error, attempt) {
         Error::NotFound { name, .. } => Error::NoPod {
-            what: format!("pod {name} is gone"),
-            advice: Advice::from("see what is left").with(Action::Describe(job)),
+            what: format!("pod {name} no longer exists"),
+            advice: Advice::from("see the remaining pods").with(Action::Describe(job)),
         },
         other => other,
     }

@@ -69,7 +69,10 @@ impl Document {
 /// [`Error::Syntax`] if the text is not YAML or JSON, [`Error::Invalid`] if it holds no object.
 pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Document>, Error> {
     if bytes.len() > MAX_BYTES {
-        return Err(whole(source, format!("is larger than {} MiB; no job is", MAX_BYTES / 1024 / 1024)));
+        return Err(whole(
+            source,
+            format!("is larger than {} MiB, too large for a job", MAX_BYTES / 1024 / 1024),
+        ));
     }
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
@@ -82,7 +85,7 @@ pub fn read(bytes: &[u8], source: &str) -> Result<Vec<Document>, Error> {
         unroll(node, source, &mut documents);
     }
     if documents.is_empty() {
-        return Err(whole(source, "holds no object; a training job was expected".to_owned()));
+        return Err(whole(source, "contains no object; expected a training job".to_owned()));
     }
     Ok(documents)
 }
@@ -158,20 +161,20 @@ fn check_kind(document: &Document) -> Option<Fault> {
         (_, "", _) => Some(document.fault("kind", "is missing", Some(ours))),
         (old, _, Some(Kind::MpiJob)) => Some(document.fault(
             "apiVersion",
-            format!("{old} is not a version of MPIJob that runs here"),
-            Some("write kubeflow.org/v2beta1; in it the image needs no kubectl and hosts are reached by ssh or the launch agent".to_owned()),
+            format!("{old} is not a supported version of MPIJob"),
+            Some("use kubeflow.org/v2beta1; it needs no kubectl in the image and reaches hosts through ssh or the launch agent".to_owned()),
         )),
         (other, _, Some(known)) => Some(document.fault(
             "apiVersion",
-            format!("{other} is not a version of {} that is known here", known.name()),
-            Some(format!("write {}", known.api_version())),
+            format!("{other} is not a supported version of {}", known.name()),
+            Some(format!("use {}", known.api_version())),
         )),
         (version, kind, None) => Some(document.fault(
             "kind",
-            format!("this command creates training jobs, and this is a {kind} ({version})"),
+            format!("this command creates training jobs, but this is a {kind} ({version})"),
             Some(match nearest(kind, &Kind::ALL.map(Kind::name)) {
                 Some(meant) => format!("did you mean \"{meant}\"?"),
-                None => "put it into a file of its own and use kubectl apply -f".to_owned(),
+                None => "put it into a separate file and use kubectl apply -f".to_owned(),
             }),
         )),
     }
@@ -247,9 +250,9 @@ fn explain_syntax(text: &str, source: &str, error: SyntaxError) -> Error {
     let advice = if indentation.contains('\t') || (line.trim().is_empty() && before.starts_with('\t')) {
         Some("YAML is indented with spaces; this line begins with a tab".to_owned())
     } else if message.contains("mapping values are not allowed") {
-        Some("a text that contains \": \" must stand in quotes; or a line is indented further than the one above".to_owned())
+        Some("a string that contains \": \" must be in quotes; or a line is indented further than the one above".to_owned())
     } else if line.contains("{{") {
-        Some("this looks like a template that was not filled in".to_owned())
+        Some("this looks like a template whose values are not filled in".to_owned())
     } else {
         None
     };

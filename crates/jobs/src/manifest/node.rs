@@ -148,7 +148,7 @@ impl<'text> Reader<'text> {
         match self.parser.next_event() {
             Some(Ok(next)) => Ok(next),
             Some(Err(error)) => Err(syntax(&error)),
-            None => Err(SyntaxError { at: self.ends_at, message: "the text ends in the middle".to_owned() }),
+            None => Err(SyntaxError { at: self.ends_at, message: "unexpected end of text".to_owned() }),
         }
     }
 
@@ -157,7 +157,9 @@ impl<'text> Reader<'text> {
         if self.nodes > MAX_NODES {
             return Err(SyntaxError {
                 at,
-                message: format!("more than {MAX_NODES} values once aliases are unfolded; no job needs that"),
+                message: format!(
+                    "more than {MAX_NODES} values with all aliases expanded, too many for a job"
+                ),
             });
         }
         Ok(())
@@ -166,7 +168,7 @@ impl<'text> Reader<'text> {
     fn node(&mut self, event: Event<'text>, span: Span, depth: usize) -> Result<Node, SyntaxError> {
         let at = position(&span.start);
         if depth > MAX_DEPTH {
-            return Err(SyntaxError { at, message: format!("nested more than {MAX_DEPTH} deep") });
+            return Err(SyntaxError { at, message: format!("nested more than {MAX_DEPTH} levels deep") });
         }
         self.count(1, at)?;
         let (anchor, node) = match event {
@@ -177,7 +179,7 @@ impl<'text> Reader<'text> {
             Event::SequenceStart(anchor, _) => (anchor, self.list(at, depth)?),
             Event::MappingStart(anchor, _) => (anchor, self.map(at, depth)?),
             other => {
-                return Err(SyntaxError { at, message: format!("did not expect {other:?} here") });
+                return Err(SyntaxError { at, message: format!("unexpected {other:?}") });
             }
         };
         if anchor != 0 {
@@ -188,7 +190,7 @@ impl<'text> Reader<'text> {
 
     fn alias(&mut self, anchor: usize, at: Position) -> Result<Node, SyntaxError> {
         let Some(node) = self.anchors.get(&anchor).cloned() else {
-            return Err(SyntaxError { at, message: "this alias has no anchor before it".to_owned() });
+            return Err(SyntaxError { at, message: "this alias has no preceding anchor".to_owned() });
         };
         self.count(size(&node), at)?;
         Ok(Node { at, ..node })
@@ -229,7 +231,7 @@ impl<'text> Reader<'text> {
                 return Err(SyntaxError {
                     at: key.at,
                     message: format!(
-                        "the key \"{}\" stands here a second time; it first stands at line {}",
+                        "duplicate key \"{}\", already set at line {}",
                         written.key, first.at.line
                     ),
                 });
@@ -256,13 +258,13 @@ fn key_text(node: &Node) -> Result<Key, SyntaxError> {
     let Shape::Scalar { value, plain } = &node.shape else {
         return Err(SyntaxError {
             at: node.at,
-            message: "a key must be a word, not a list or a map".to_owned(),
+            message: "a key must be a scalar, not a list or a map".to_owned(),
         });
     };
     let key = match value {
         Value::String(text) => text.clone(),
         Value::Null => {
-            return Err(SyntaxError { at: node.at, message: "a key must be a word, not nothing".to_owned() });
+            return Err(SyntaxError { at: node.at, message: "a key must not be empty".to_owned() });
         }
         Value::Number(number) if number.is_f64() => scalar::float_key(number.as_f64().unwrap_or(0.0)),
         other => other.to_string(),
@@ -285,7 +287,7 @@ fn merge(value: Node) -> Result<Vec<Entry>, SyntaxError> {
         let Shape::Map(entries) = source.shape else {
             return Err(SyntaxError {
                 at: source.at,
-                message: "`<<` must be given a map or a list of maps".to_owned(),
+                message: "the value of `<<` must be a map or a list of maps".to_owned(),
             });
         };
         for entry in entries {
@@ -308,15 +310,16 @@ fn size(node: &Node) -> usize {
 fn scalar_node(text: &str, style: ScalarStyle, tag: Option<&Tag>, at: Position) -> Result<Node, SyntaxError> {
     let plain = style == ScalarStyle::Plain;
     let value = match tag {
-        Some(tag) if tag.is_yaml_core_schema() => scalar::tagged(&tag.suffix, text)
-            .ok_or_else(|| SyntaxError { at, message: format!("{text:?} is no !!{}", tag.suffix) })?,
+        Some(tag) if tag.is_yaml_core_schema() => scalar::tagged(&tag.suffix, text).ok_or_else(|| {
+            SyntaxError { at, message: format!("{text:?} is not a valid !!{}", tag.suffix) }
+        })?,
         // A lone `!` means text; Kubernetes ignores custom tags.
         Some(tag) if tag.suffix.is_empty() || tag.suffix == "!" => Value::String(text.to_owned()),
         Some(_) if plain => scalar::resolve(text),
         Some(_) => Value::String(text.to_owned()),
         None if plain && scalar::is_no_json_number(text) => {
             let message =
-                format!("{text} is a number that JSON does not know; as a text, write it in quotes");
+                format!("JSON cannot represent the number {text}; to use it as a string, write it in quotes");
             return Err(SyntaxError { at, message });
         }
         None if plain => scalar::resolve(text),

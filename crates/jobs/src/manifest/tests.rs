@@ -86,7 +86,7 @@ fn a_number_is_a_quantity_too() {
 #[test]
 fn broken_text_says_where() {
     let table: [(&str, &str, &str); 5] = [
-        ("a: b: c\n", "job.yaml:1:5: ", "a text that contains \": \" must stand in quotes"),
+        ("a: b: c\n", "job.yaml:1:5: ", "a string that contains \": \" must be in quotes"),
         ("a:\n\tb: c\n", "job.yaml:2:", "begins with a tab"),
         ("a: [1, 2\nb: 3\n", "job.yaml:", ""),
         ("{\"a\": 1,, \"b\": 2}", "job.yaml:1:9: ", ""),
@@ -111,19 +111,19 @@ fn other_kinds_and_versions_are_refused_with_advice() {
         ("kind: MPIJob\n", "job.yaml:1:1: apiVersion: is missing"),
         (
             "apiVersion: kubeflow.org/v1\nkind: MPIJob\n",
-            "job.yaml:1:13: apiVersion: kubeflow.org/v1 is not a version",
+            "job.yaml:1:13: apiVersion: kubeflow.org/v1 is not a supported version",
         ),
         (
             "apiVersion: v1\nkind: ConfigMap\n",
-            "job.yaml:2:7: kind: this command creates training jobs, and this is a ConfigMap",
+            "job.yaml:2:7: kind: this command creates training jobs, but this is a ConfigMap",
         ),
         (
             "apiVersion: kubeflow.org/v2beta1\nkind: MPIjob\n",
-            "job.yaml:2:7: kind: this command creates training jobs, and this is a MPIjob (kubeflow.org/v2beta1); did you mean",
+            "job.yaml:2:7: kind: this command creates training jobs, but this is a MPIjob (kubeflow.org/v2beta1); did you mean",
         ),
         (
             "apiVersion: trainer.kubeflow.org/v1\nkind: TrainJob\n",
-            "job.yaml:1:13: apiVersion: trainer.kubeflow.org/v1 is not a version of TrainJob that is known here",
+            "job.yaml:1:13: apiVersion: trainer.kubeflow.org/v1 is not a supported version of TrainJob",
         ),
         (
             "apiVersion: kubeflow.org/v1\nkind: TFJob\nspecs: {}\n",
@@ -131,7 +131,7 @@ fn other_kinds_and_versions_are_refused_with_advice() {
         ),
         ("apiVersion: kubeflow.org/v1\nkind: TFJob\n", "job.yaml:1:1: spec: is required"),
         ("- 1\n", "job.yaml:1:1: is not an object"),
-        ("# nothing\n---\n", "job.yaml: holds no object"),
+        ("# nothing\n---\n", "job.yaml: contains no object"),
     ];
     for (text, begins) in table {
         let said = faults_of(text);
@@ -163,10 +163,11 @@ fn anchors_and_merges_work_and_bombs_do_not() {
         let alias = format!("*a{}", level - 1);
         bomb.push_str(&format!("a{level}: &a{level} [{}]\n", vec![alias; 10].join(",")));
     }
-    assert!(faults_of(&bomb)[0].contains("once aliases are unfolded"));
+    assert!(faults_of(&bomb)[0].contains("with all aliases expanded"));
     let deep = format!("a: {}{}", "[".repeat(200), "]".repeat(200));
     assert!(
-        faults_of(&deep)[0].contains("nested more than 64 deep") || faults_of(&deep)[0].contains("recursion")
+        faults_of(&deep)[0].contains("nested more than 64 levels deep")
+            || faults_of(&deep)[0].contains("recursion")
     );
 }
 
@@ -174,6 +175,6 @@ fn anchors_and_merges_work_and_bombs_do_not() {
 fn a_duplicate_key_is_an_error() {
     assert_eq!(
         faults_of("a: 1\nb: 2\na: 3\n")[0],
-        "job.yaml:3:1: the key \"a\" stands here a second time; it first stands at line 1"
+        "job.yaml:3:1: duplicate key \"a\", already set at line 1"
     );
 }

@@ -99,15 +99,12 @@ async fn a_queue_is_read_in_the_served_version() {
         queued["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gpus" });
         let said = judged(&stage, &queued).await;
         assert!(
-            said[0].starts_with("3 workloads wait in the queue \"gpus\" already, 1 run."),
+            said[0].starts_with("workloads in the queue \"gpus\": 3 waiting, 1 running."),
             "{version}: {said:?}"
         );
         queued["metadata"]["labels"] = json!({ api::LABEL_QUEUE_NAME: "gone" });
         let said = judged(&stage, &queued).await;
-        assert!(
-            said[0].starts_with("there is no queue \"gone\" in namespace \"team\""),
-            "{version}: {said:?}"
-        );
+        assert!(said[0].starts_with("queue \"gone\" not found in namespace \"team\""), "{version}: {said:?}");
     }
 }
 

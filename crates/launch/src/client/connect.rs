@@ -84,7 +84,7 @@ pub enum ConnectFault {
     #[error("cannot begin a handshake: {0}")]
     Cipher(#[from] snow::Error),
     /// The start timeout has passed.
-    #[error("{last} (gave up after {} s: the worker did not come up)", waited.as_secs())]
+    #[error("{last} (gave up after {} s: the Worker did not come up)", waited.as_secs())]
     GaveUp {
         /// The fault of the last attempt.
         last: Box<ConnectFault>,

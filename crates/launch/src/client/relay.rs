@@ -37,19 +37,19 @@ pub enum RelayFault {
     #[error("the command was not run: {0}")]
     Refused(String),
     /// The connection ended.
-    #[error("connection lost: {0}; the command there is being ended")]
+    #[error("connection lost: {0}; the remote command is being terminated")]
     Lost(String),
     /// The agent has been silent for too long.
-    #[error("connection lost: nothing heard from the worker for {} s", .0.as_secs())]
+    #[error("connection lost: nothing heard from the Worker for {} s", .0.as_secs())]
     Silent(Duration),
     /// The agent sent an invalid record.
     #[error("connection lost: {0}")]
     Sealed(#[from] SealFault),
     /// The agent sent a frame that only a caller may send, or more than it was granted.
-    #[error("connection lost: the agent broke the protocol")]
+    #[error("connection lost: the agent violated the protocol")]
     Protocol,
     /// The command is too long for a shell.
-    #[error("the command has {0} bytes, a shell takes at most {MAX_COMMAND}")]
+    #[error("the command has {0} bytes, but a shell accepts at most {MAX_COMMAND}")]
     TooLong(usize),
     /// A local system call failed.
     #[error("{0}")]
@@ -276,7 +276,7 @@ impl Relay {
     /// Reads what has come. Returns the end of the call, if it has come.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<Result<u8, RelayFault>>, RelayFault> {
         match self.socket.read(buffer) {
-            Ok(0) => return Err(RelayFault::Lost("closed by the worker".into())),
+            Ok(0) => return Err(RelayFault::Lost("closed by the Worker".into())),
             Ok(count) => self.sealed.receive(&buffer[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 return Ok(None);

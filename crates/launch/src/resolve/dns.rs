@@ -60,7 +60,7 @@ pub fn resolve(host: &str, asking: &Asking) -> Result<Vec<IpAddr>, Unresolved> {
                 Err(problem) => trouble = Some(problem),
             }
             if Instant::now() >= deadline || (asking.is_settled)() {
-                return Err(Unresolved::NoAnswer(trouble.unwrap_or_else(|| "it took too long".into())));
+                return Err(Unresolved::NoAnswer(trouble.unwrap_or_else(|| "timed out".into())));
             }
         }
     }
@@ -102,7 +102,7 @@ fn ask(
 
 fn remaining(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::Error::other("it does not answer")) } else { Ok(left) }
+    if left.is_zero() { Err(io::Error::other("no response")) } else { Ok(left) }
 }
 
 fn over_udp(
@@ -128,7 +128,7 @@ fn over_udp(
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other("it answers other questions only"))
+    Err(io::Error::other("only unrelated responses"))
 }
 
 fn over_tcp(question: &[u8], server: SocketAddr, until: Instant) -> io::Result<Vec<u8>> {
@@ -142,7 +142,7 @@ fn over_tcp(question: &[u8], server: SocketAddr, until: Instant) -> io::Result<V
     let mut reply = vec![0; usize::from(u16::from_be_bytes(prefix))];
     stream.set_read_timeout(Some(remaining(until)?))?;
     stream.read_exact(&mut reply)?;
-    if answers(&reply, question) { Ok(reply) } else { Err(io::Error::other("it answers another question")) }
+    if answers(&reply, question) { Ok(reply) } else { Err(io::Error::other("unrelated response")) }
 }
 
 /// Encodes the question; `None` if the name cannot be encoded in DNS, so that it cannot exist there.
@@ -169,23 +169,23 @@ fn answers(reply: &[u8], question: &[u8]) -> bool {
 
 /// Reads the addresses in a reply. A malformed reply and a failure of the server are errors.
 fn read_reply(mut reply: Vec<u8>, kind: TYPE) -> io::Result<Answer> {
-    let senseless = || io::Error::other("its answer makes no sense");
-    match header_buffer::rcode(&reply).map_err(|_| senseless())? {
+    let invalid = || io::Error::other("invalid response");
+    match header_buffer::rcode(&reply).map_err(|_| invalid())? {
         RCODE::NoError => {}
         RCODE::NameError => return Ok(Answer::NoName),
-        RCODE::ServerFailure => return Err(io::Error::other("it has failed (SERVFAIL)")),
-        RCODE::Refused => return Err(io::Error::other("it refuses to answer (REFUSED)")),
-        code => return Err(io::Error::other(format!("it answers with error {}", code as u16))),
+        RCODE::ServerFailure => return Err(io::Error::other("server failure (SERVFAIL)")),
+        RCODE::Refused => return Err(io::Error::other("query refused (REFUSED)")),
+        code => return Err(io::Error::other(format!("response with error {}", code as u16))),
     }
     // The parser reserves memory for as many records as the header announces.
-    let announced = header_buffer::answers(&reply).map_err(|_| senseless())?;
+    let announced = header_buffer::answers(&reply).map_err(|_| invalid())?;
     if usize::from(announced) > reply.len() / LEAST_RECORD_BYTES {
-        return Err(senseless());
+        return Err(invalid());
     }
     // The sections after the answers are not needed, so that nothing in them can make the parser fail.
     reply[8..HEADER_BYTES].fill(0);
-    let packet = Packet::parse(&reply).map_err(|_| senseless())?;
-    let mut wanted = &packet.questions.first().ok_or_else(senseless)?.qname;
+    let packet = Packet::parse(&reply).map_err(|_| invalid())?;
+    let mut wanted = &packet.questions.first().ok_or_else(invalid)?.qname;
     let records: Vec<_> = packet.answers.iter().filter(|record| record.class == CLASS::IN).collect();
     for _ in 0..MAX_ALIASES {
         let alias =
@@ -321,7 +321,7 @@ mod tests {
     fn a_server_failure_is_not_an_unknown_name() {
         let failing = server(|_, _, question, _| Some(header(question, [0x81, 0x82], 0)));
         let silent = server(|_, _, _, _| None);
-        for (port, wanted) in [(failing, "SERVFAIL"), (silent, "does not answer")] {
+        for (port, wanted) in [(failing, "SERVFAIL"), (silent, "no response")] {
             let mut conf = conf("attempts:1");
             conf.timeout = Duration::from_millis(50);
             let fault = resolve("w-0", &conf, port).unwrap_err();

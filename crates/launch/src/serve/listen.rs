@@ -19,12 +19,10 @@ pub enum ListenFault {
         source: io::Error,
     },
     /// There is a registry but no name to announce.
-    #[error(
-        "ODH_LAUNCH_REGISTRY is set but ODH_POD_NAME is not: the agent does not know under which name to announce itself"
-    )]
+    #[error("ODH_LAUNCH_REGISTRY is set but ODH_POD_NAME is not: the agent needs a name to announce itself")]
     NoName,
     /// The name is not valid as a file name.
-    #[error("ODH_POD_NAME={0} is no pod's name")]
+    #[error("ODH_POD_NAME={0} is not a valid pod name")]
     BadName(String),
     /// The registry cannot be written.
     #[error("cannot announce the agent as {}: {source}", path.display())]

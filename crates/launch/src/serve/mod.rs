@@ -278,7 +278,7 @@ impl Server {
                 let trials = self.greetings.iter().map(|greeting| greeting.peer.ip()).collect();
                 let displaced = greeting::displaced(&trials, peer.ip());
                 if let Some(displaced) = displaced.and_then(|place| self.greetings.remove(place)) {
-                    self.complaints.add(displaced.peer, "given up for newer connections");
+                    self.complaints.add(displaced.peer, "closed to make room for newer connections");
                 }
                 match Greeting::begin(socket, peer) {
                     Ok(greeting) => self.greetings.push_back(greeting),
@@ -310,7 +310,7 @@ impl Server {
             };
             match verdict {
                 Verdict::Wait if now >= greeting.until => {
-                    self.complaints.add(greeting.peer, "no handshake in time");
+                    self.complaints.add(greeting.peer, "the handshake timed out");
                 }
                 Verdict::Wait => kept.push_back(greeting),
                 Verdict::Dismiss(None) => {}

@@ -91,7 +91,10 @@ impl Ranks {
             End::Since(then) if now.saturating_duration_since(then) >= PATIENCE => {
                 self.end = End::Told;
                 let worlds = self.worlds();
-                return Some(format!("{} have ended, and what started them goes on", worlds.join(" and ")));
+                return Some(format!(
+                    "{} have ended, but the process that started them is still running",
+                    worlds.join(" and ")
+                ));
             }
             End::Since(_) | End::Told => {}
         }
@@ -202,7 +205,7 @@ mod tests {
         }
         let ended = Instant::now();
         assert_eq!(ranks.look(own, ended), None);
-        let told = "ranks 0 of 2 have ended, and what started them goes on";
+        let told = "ranks 0 of 2 have ended, but the process that started them is still running";
         assert_eq!(ranks.look(own, ended + PATIENCE).as_deref(), Some(told));
         assert_eq!(ranks.look(own, ended + PATIENCE * 2), None);
         assert_eq!(ranks.take(), ["ranks 0 of 2 ran here"]);

@@ -280,7 +280,7 @@ impl Session {
                 running.stdin_granted = running
                     .stdin_granted
                     .checked_sub(length)
-                    .ok_or_else(|| lost("more was sent than was granted"))?;
+                    .ok_or_else(|| lost("the caller sent more than it was granted"))?;
                 if running.stdin.is_some() {
                     running.stdin_waiting.push(&bytes);
                 }
@@ -311,7 +311,7 @@ impl Session {
                 Ok(())
             }
             (_, State::Leaving { .. }) => Ok(()),
-            _ => Err(lost("the caller broke the protocol")),
+            _ => Err(lost("the caller violated the protocol")),
         }
     }
 

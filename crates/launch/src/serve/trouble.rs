@@ -47,16 +47,16 @@ impl Watch {
 fn in_words(pod: &str, news: &News, callers: &[IpAddr]) -> String {
     match news {
         News::Unanswered { peer, how: Silence::Connecting, seconds } => {
-            let whom = if callers.contains(&peer.ip()) { "the launcher at " } else { "" };
+            let whom = if callers.contains(&peer.ip()) { "the Launcher at " } else { "" };
             let (address, port) = (peer.ip(), peer.port());
             format!(
-                "{pod}: no answer from {whom}{address} port {port} for {seconds} s: packets to it are dropped, or its machine is gone"
+                "{pod}: no answer from {whom}{address} port {port} for {seconds} s: packets to it are dropped, or its machine is down"
             )
         }
         News::Unanswered { peer, how: Silence::Established, seconds } => {
             let (address, port) = (peer.ip(), peer.port());
             format!(
-                "{pod}: connection to {address} port {port} is dead: nothing was acknowledged for {seconds} s and more, as a machine that is only slow would"
+                "{pod}: connection to {address} port {port} is dead: nothing was acknowledged for {seconds} s or more, and even a slow machine would do that"
             )
         }
         News::Answered { peer } => format!("{pod}: {} port {} answers again", peer.ip(), peer.port()),
@@ -85,7 +85,7 @@ mod tests {
         );
         assert!(
             said(Silence::Connecting, &[peer.ip()])
-                .starts_with("pi-worker-1: no answer from the launcher at 10.0.0.7 port 1024")
+                .starts_with("pi-worker-1: no answer from the Launcher at 10.0.0.7 port 1024")
         );
         assert!(
             said(Silence::Established, &[])

@@ -38,7 +38,7 @@ pub enum Frame {
 
 /// An invalid frame.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("a frame of kind {0} makes no sense")]
+#[error("invalid frame of kind {0}")]
 pub struct FrameFault(u8);
 
 const COMMAND: u8 = 1;

@@ -45,7 +45,7 @@ pub enum Refusal {
     #[error("it is busy: too many sessions")]
     Busy,
     /// It does not speak the protocol at all.
-    #[error("what answers is no launch agent")]
+    #[error("the peer is not a launch agent")]
     Stranger,
 }
 

@@ -24,7 +24,7 @@ pub struct Sealed {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SealFault {
     /// A record was changed on the way, or is not from the peer.
-    #[error("a record does not open: the connection was tampered with")]
+    #[error("a record cannot be decrypted: the connection was tampered with")]
     Tampered,
     /// A frame is too long to be sealed.
     #[error("a frame of {0} bytes is too long")]

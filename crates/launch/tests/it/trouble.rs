@@ -93,7 +93,7 @@ fn hosts_that_do_not_come_up_are_named_with_the_reason() {
     for (host, wanted) in [
         ("absent.job.ns", "Could not resolve hostname absent.job.ns: no agent has announced itself under this name (gave up after 1 s".to_owned()),
         ("refused.job.ns", format!("connect to host refused.job.ns (127.0.0.1) port {port}: Connection refused (gave up after 1 s")),
-        ("stranger.job.ns", "stranger.job.ns: what answers is no launch agent".to_owned()),
+        ("stranger.job.ns", "stranger.job.ns: the peer is not a launch agent".to_owned()),
     ] {
         let timeout = if host.starts_with("stranger") { "20" } else { "1" };
         let output = job.command("launcher").env("ODH_LAUNCH_START_TIMEOUT", timeout).args([host, "true"]).output().unwrap();
@@ -277,7 +277,7 @@ fn a_command_that_is_too_long_is_refused_here() {
     let output =
         job.command("launcher").args(["w-0", ":", &long, &long]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(255));
-    assert!(stderr_of(&output).contains("a shell takes at most"), "{}", stderr_of(&output));
+    assert!(stderr_of(&output).contains("a shell accepts at most"), "{}", stderr_of(&output));
     let output = job
         .command("launcher")
         .args(["w-0", "echo", &long, "|", "wc", "-c"])

@@ -72,7 +72,7 @@ pub fn lost(id: &Option<String>) -> ContainerStateTerminated {
         container_id: id.clone(),
         exit_code: 128 + SIGKILL,
         reason: Some("ContainerStatusUnknown".to_owned()),
-        message: Some("The container could not be located when the node came back".to_owned()),
+        message: Some("The container could not be located when the node restarted".to_owned()),
         finished_at: Some(Time(Timestamp::now())),
         ..ContainerStateTerminated::default()
     }
@@ -480,7 +480,7 @@ async fn run_hook(
         tokio::time::sleep(Duration::from_secs(u64::try_from(action.seconds).unwrap_or(0))).await;
         Ok(())
     } else {
-        Err("this kind of hook is not supported by this node".to_owned())
+        Err("this node does not support this kind of hook".to_owned())
     })
 }
 

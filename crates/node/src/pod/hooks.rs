@@ -167,7 +167,7 @@ fn address_of(run: &PodRun, host: Option<&str>) -> Result<Ipv4Addr, String> {
     match host.filter(|host| !host.is_empty()) {
         None => Ok(run.address),
         Some(host) => {
-            host.parse().map_err(|_| format!("host {host:?} is no IPv4 address; names are not resolved"))
+            host.parse().map_err(|_| format!("host {host:?} is not an IPv4 address; names are not resolved"))
         }
     }
 }

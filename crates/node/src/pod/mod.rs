@@ -126,7 +126,7 @@ pub async fn run_supervised(node: Arc<LocalNode>, mut wish: watch::Receiver<Wish
             pod.metadata.name.as_deref().unwrap_or_default()
         );
         node.health.failed("node: pods", &format!("{panic} (at pod {name})"));
-        let message = format!("The node failed while it ran the pod: {panic}");
+        let message = format!("The node failed while running the pod: {panic}");
         node.events.warning(&pod, None, "InternalError", message);
         kill(&node, &pod).await;
         // A closed channel means that the node is being stopped.
@@ -567,7 +567,7 @@ impl PodRun {
                 }
                 // The pod is gone, or another pod has its name: there is no status to write.
                 Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => return,
-                Err(error) => tracing::warn!(%error, pod = name, "a pod's status could not be written"),
+                Err(error) => tracing::warn!(%error, pod = name, "cannot write a pod's status"),
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LAST_RETRY);
@@ -586,7 +586,7 @@ pub async fn delete(client: &kube::Client, pod: &Pod) {
         match api.delete(name, &parameters).await {
             Ok(_) => return,
             Err(kube::Error::Api(answer)) if answer.code == 404 || answer.code == 409 => return,
-            Err(error) => tracing::warn!(%error, pod = name, "an ended pod could not be deleted"),
+            Err(error) => tracing::warn!(%error, pod = name, "cannot delete a terminated pod"),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LAST_RETRY);

@@ -68,7 +68,7 @@ async fn try_once(run: &PodRun, container: &Container, probe: &Probe, target: &T
     } else if let Some(action) = &probe.grpc {
         hooks::grpc(run, action, timeout).await
     } else {
-        Err("this kind of probe is not supported by this node".to_owned())
+        Err("this node does not support this kind of probe".to_owned())
     }
 }
 

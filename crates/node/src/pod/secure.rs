@@ -98,7 +98,7 @@ pub async fn grpc(
         };
         tokio::select! {
             answer = answer => answer,
-            _ = connection => Err(failed(&"the connection ended")),
+            _ = connection => Err(failed(&"the connection was closed")),
         }
     };
     let late = |_| format!("timeout: health rpc did not complete within {timeout:?}");

@@ -100,8 +100,8 @@ pub fn of(container: &Container) -> Result<Security, String> {
     let wanted = container.security_context.clone().unwrap_or_default();
     if wanted.privileged == Some(true) {
         return Err(
-            "privileged containers are not run by this node: it gives no devices and no rights over the \
-             machine; remove securityContext.privileged, or add the capabilities that are needed"
+            "this node does not run privileged containers, because it gives no access to devices and the machine; \
+             remove securityContext.privileged, or add the capabilities that are needed"
                 .to_owned(),
         );
     }

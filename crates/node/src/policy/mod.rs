@@ -102,10 +102,10 @@ async fn keep(
 
 /// Records an Event, once per policy and reason, that the policy is not in force.
 fn tell(policies: &[NetworkPolicy], why: &str, told: &mut BTreeSet<String>, recorder: &Recorder) {
-    tracing::warn!(why, "network policies are not in force");
+    tracing::warn!(why, "network policies are not enforced");
     for policy in policies {
         if told.insert(format!("{} {why}", policy.uid().unwrap_or_default())) {
-            let message = format!("The policy is stored and not enforced: {why}");
+            let message = format!("The policy is stored but not enforced: {why}");
             recorder.note_ref(policy.object_ref(&()), Note::warning("NetworkPolicyNotEnforced", message));
         }
     }
@@ -116,7 +116,7 @@ pub(super) async fn load(node: &LocalNode, file: &str, rules: &str) -> Result<()
     if !node.mode.kind.isolates() {
         return Err("in plain mode pods share the machine's network".to_owned());
     }
-    let program = program().ok_or("the program nft (package nftables) is not on this machine")?;
+    let program = program().ok_or("the program nft (package nftables) is not installed on this machine")?;
     let path = node.runtime.join(file);
     std::fs::write(&path, rules).map_err(|error| format!("{}: {error}", path.display()))?;
     let outcome = node.sandbox.filter(program, path).await;

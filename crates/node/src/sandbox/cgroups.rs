@@ -56,7 +56,7 @@ impl Cgroups {
             for path in [&memory, &cpu] {
                 // Remove groups without processes left by a guard that was killed.
                 remove_tree(path);
-                make_group(path).map_err(|e| format!("cannot make the cgroup {}: {e}", path.display()))?;
+                make_group(path).map_err(|e| format!("cannot create the cgroup {}: {e}", path.display()))?;
             }
             probe_write(&memory.join("memory.limit_in_bytes"))?;
             return Ok(Cgroups::Split { memory, cpu });

@@ -72,7 +72,7 @@ pub fn filter(spec: &FilterSpec) -> Result<(), String> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&ran.stderr);
-    Err(format!("{shown}: {}", said.lines().next().unwrap_or("it failed without a word")))
+    Err(format!("{shown}: {}", said.lines().next().unwrap_or("failed without output")))
 }
 
 /// Returns the text of a probe's HTTP request, as a kubelet writes it.

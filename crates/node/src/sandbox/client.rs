@@ -51,7 +51,7 @@ pub enum SandboxError {
     #[error("{0}")]
     Refused(#[from] Failure),
     /// The sandbox did not answer in time.
-    #[error("the sandbox process did not answer within {} s", BEGIN_TIMEOUT.as_secs())]
+    #[error("the sandbox process did not respond within {} s", BEGIN_TIMEOUT.as_secs())]
     Silent,
 }
 
@@ -214,7 +214,7 @@ impl Sandbox {
     }
 
     async fn handed(&self, request: RequestBody) -> Result<OwnedFd, Failure> {
-        let handed = Handed::new().map_err(|e| Failure::new(format!("make a socket: {e}")))?;
+        let handed = Handed::new().map_err(|e| Failure::new(format!("create a socket: {e}")))?;
         match self.ask(request, vec![handed.theirs]).await? {
             AnswerBody::Checked(Ok(())) => receive_descriptor(&handed.ours),
             AnswerBody::Checked(Err(why)) => Err(Failure::new(why)),
@@ -318,7 +318,7 @@ fn checked(body: AnswerBody) -> Result<AnswerBody, Failure> {
 }
 
 fn unexpected(body: &AnswerBody) -> Failure {
-    Failure::new(format!("the sandbox answered out of turn: {body:?}"))
+    Failure::new(format!("unexpected answer of the sandbox: {body:?}"))
 }
 
 /// Writes requests until every sender is dropped. Then closes the socket, which ends the sandbox.

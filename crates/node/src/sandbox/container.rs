@@ -149,12 +149,12 @@ fn take_streams(input: BorrowedFd<'_>, output: BorrowedFd<'_>, error: BorrowedFd
 fn open_terminal(streams: &Given) -> Result<(), Failure> {
     let Given::Terminal(socket) = streams else { return Ok(()) };
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    let other = nix::pty::posix_openpt(flags).map_err(step("make a terminal (open /dev/ptmx)"))?;
+    let other = nix::pty::posix_openpt(flags).map_err(step("create a terminal (open /dev/ptmx)"))?;
     nix::pty::unlockpt(&other).map_err(step("unlock the terminal"))?;
     let name = nix::pty::ptsname_r(&other).map_err(step("name the terminal"))?;
     let own = open(name.as_str(), flags, nix::sys::stat::Mode::empty())
         .map_err(|e| Failure::new(format!("open the terminal {name}: {e}")))?;
-    kernel::take_terminal(&own).map_err(step("take the terminal"))?;
+    kernel::take_terminal(&own).map_err(step("set the controlling terminal"))?;
     take_streams(own.as_fd(), own.as_fd(), own.as_fd())?;
     send_descriptor(socket, other.as_fd())
 }
@@ -169,7 +169,7 @@ pub fn send_descriptor(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> Result<(
     let byte = [std::io::IoSlice::new(b"d")];
     sendmsg::<()>(socket.as_raw_fd(), &byte, &rights, MsgFlags::MSG_NOSIGNAL, None)
         .map(drop)
-        .map_err(step("hand over the descriptor"))
+        .map_err(step("pass the descriptor"))
 }
 
 fn enter_working_directory(directory: &str, view: Option<&mut View>) -> Result<(), Failure> {
@@ -201,7 +201,7 @@ fn become_user(user: &User, mode: ModeKind, joined: bool, security: &Security) -
                 .map_err(step("change to the container's user"))?;
         }
         ModeKind::Rootless if !joined && needs_user_namespace(user, security) => {
-            unshare(CloneFlags::CLONE_NEWUSER).map_err(step("make the container's user namespace"))?;
+            unshare(CloneFlags::CLONE_NEWUSER).map_err(step("create the container's user namespace"))?;
             map_ids(user.uid, 0, user.gid, 0)
                 .map_err(|e| Failure::new(format!("map the container's user: {e}")))?;
             // A new user namespace starts with all capabilities.

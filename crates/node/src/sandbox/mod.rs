@@ -99,7 +99,7 @@ fn first_request(socket: &OwnedFd, inbox: &mut Vec<u8>) -> Result<(u64, Begin), 
             };
         }
         match reader.read(&mut chunk) {
-            Ok(0) => return Err(Failure::new("the node has gone before it began")),
+            Ok(0) => return Err(Failure::new("the node closed the connection before its first request")),
             Ok(count) => inbox.extend_from_slice(&chunk[..count]),
             Err(error) => return Err(Failure::new(format!("read from the node: {error}"))),
         }
@@ -109,13 +109,13 @@ fn first_request(socket: &OwnedFd, inbox: &mut Vec<u8>) -> Result<(u64, Begin), 
 /// Chooses the mode by trying each in its own child process. Also returns why no stronger mode is in force.
 fn choose(wish: ModeChoice) -> Result<(ModeKind, Option<String>), Failure> {
     let forced = |kind: ModeKind| match attempt(kind) {
-        Ok(()) => Ok((kind, (kind != ModeKind::Rootless).then(|| format!("mode {kind} was asked for")))),
+        Ok(()) => Ok((kind, (kind != ModeKind::Rootless).then(|| format!("mode {kind} was requested")))),
         Err(why) => Err(Failure::new(format!("mode {kind} is not possible here: {why}"))),
     };
     match wish {
         ModeChoice::Rootless => forced(ModeKind::Rootless),
         ModeChoice::Root => forced(ModeKind::Root),
-        ModeChoice::Plain => Ok((ModeKind::Plain, Some("mode plain was asked for".to_owned()))),
+        ModeChoice::Plain => Ok((ModeKind::Plain, Some("mode plain was requested".to_owned()))),
         ModeChoice::Auto => {
             let Err(why) = attempt(ModeKind::Rootless) else { return Ok((ModeKind::Rootless, None)) };
             let mut reason = format!("rootless: {why}");
@@ -159,19 +159,19 @@ fn attempt(kind: ModeKind) -> Result<(), String> {
         return Ok(());
     }
     let failure = told.lines().find_map(|line| serde_json::from_str::<Failure>(line.strip_prefix('F')?).ok());
-    Err(failure.map_or_else(|| "the attempt ended without a word".to_owned(), |failure| failure.message))
+    Err(failure.map_or_else(|| "the attempt failed without a message".to_owned(), |failure| failure.message))
 }
 
 fn try_interface(network: &mut Network) -> Result<(), Failure> {
     let failed = |what: &str, error: &dyn std::fmt::Display| Failure::new(format!("{what}: {error}"));
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)
-        .map_err(|e| failed("make a pod's namespaces", &e))?;
+        .map_err(|e| failed("create a pod's namespaces", &e))?;
     let own = std::fs::File::open("/proc/self/ns/net").map_err(|e| failed("open a namespace", &e))?;
     let address = std::net::Ipv4Addr::new(10, 77, 0, 1);
     network
         .connect_pod(supervise::FIRST_INTERFACE_INDEX, address, own.as_raw_fd())
         .and_then(|()| Network::open()?.configure_pod(address))
-        .map_err(|e| failed("make a pod's network", &e))
+        .map_err(|e| failed("create a pod's network", &e))
 }
 
 /// Leaves the machine's namespaces. The new PID namespace starts with the next child.

@@ -48,16 +48,20 @@ fn open_source(spec: &MountSpec, secret: &[PathBuf]) -> Result<OwnedFd, Failure>
     if !spec.below.as_os_str().is_empty() {
         source = open_below(&source, &spec.below).map_err(|error| sub_path_failure(&spec.below, error))?;
     }
-    let path = fs::read_link(path_of(&source)).map_err(|e| failure("look at", &spec.source, e))?;
+    let path = fs::read_link(path_of(&source)).map_err(|e| failure("inspect", &spec.source, e))?;
     if !spec.own && secret.iter().any(|folder| path.starts_with(folder)) {
-        return Err(failure("mount", &path, "it belongs to the cluster itself, whose files no pod sees"));
+        return Err(failure(
+            "mount",
+            &path,
+            "it belongs to the cluster itself, whose files pods may not access",
+        ));
     }
     Ok(source)
 }
 
 fn sub_path_failure(below: &Path, error: Errno) -> Failure {
     match error {
-        Errno::EXDEV | Errno::ELOOP => Failure::new(format!("subPath {below:?} leads out of the volume")),
+        Errno::EXDEV | Errno::ELOOP => Failure::new(format!("subPath {below:?} points outside the volume")),
         error => Failure::new(format!("subPath {below:?}: {error}")),
     }
 }
@@ -185,7 +189,7 @@ pub fn release_memory(directory: &Path) {
 
 /// Shows `source` at `target`, which must not exist. Symbolic links are copied, everything else is bind-mounted.
 fn show(source: &Path, target: &Path) -> Result<(), Failure> {
-    let kind = fs::symlink_metadata(source).map_err(|e| failure("look at", source, e))?.file_type();
+    let kind = fs::symlink_metadata(source).map_err(|e| failure("inspect", source, e))?.file_type();
     if kind.is_symlink() {
         let to = fs::read_link(source).map_err(|e| failure("read link", source, e))?;
         return symlink(to, target).map_err(|e| failure("link", target, e));
@@ -196,7 +200,7 @@ fn show(source: &Path, target: &Path) -> Result<(), Failure> {
 
 fn make(path: &Path, directory: bool) -> Result<(), Failure> {
     let made = if directory { fs::create_dir(path) } else { fs::File::create_new(path).map(drop) };
-    made.map_err(|e| failure("make the mount point", path, e))
+    made.map_err(|e| failure("create the mount point", path, e))
 }
 
 /// The state of a container's view while it is assembled.
@@ -292,7 +296,7 @@ impl View {
 
     fn add(&mut self, spec: &MountSpec, source: &OwnedFd) -> Result<(), Failure> {
         let source = path_of(source);
-        let is_directory = fs::metadata(&source).map_err(|e| failure("look at", &spec.source, e))?.is_dir();
+        let is_directory = fs::metadata(&source).map_err(|e| failure("inspect", &spec.source, e))?.is_dir();
         let target = self.ensure(&spec.target, is_directory)?;
         bind(&source, &target).map_err(|e| failure("mount", &spec.target, e))?;
         if spec.read_only {
@@ -313,7 +317,7 @@ impl View {
         }
         let (existing, missing) = nearest_existing(target)?;
         if missing.is_empty() {
-            let found = fs::metadata(&existing).map_err(|e| failure("look at", &existing, e))?;
+            let found = fs::metadata(&existing).map_err(|e| failure("inspect", &existing, e))?;
             return match (found.is_dir(), directory) {
                 (true, false) => Err(failure("mount a file on", target, "it is a directory")),
                 (false, true) => Err(failure("mount a directory on", target, "it is a file")),
@@ -352,7 +356,7 @@ impl View {
     }
 
     fn is_private(&self, path: &Path) -> Result<bool, Failure> {
-        let device = fs::metadata(path).map_err(|e| failure("look at", path, e))?.dev();
+        let device = fs::metadata(path).map_err(|e| failure("inspect", path, e))?.dev();
         Ok(self.private_devices.contains(&device) || self.writable.iter().any(|own| path.starts_with(own)))
     }
 
@@ -361,7 +365,7 @@ impl View {
         if directory == Path::new("/") {
             return self.cover_root();
         }
-        let mode = fs::metadata(directory).map_err(|e| failure("look at", directory, e))?.mode() & 0o7777;
+        let mode = fs::metadata(directory).map_err(|e| failure("inspect", directory, e))?.mode() & 0o7777;
         let old = hold(directory)?;
         let names = entries(&path_of(&old), directory)?;
         mount_memory(directory, &format!("mode={mode:o}"))?;
@@ -394,7 +398,7 @@ impl View {
     }
 
     fn remember(&mut self, directory: &Path) -> Result<(), Failure> {
-        let device = fs::metadata(directory).map_err(|e| failure("look at", directory, e))?.dev();
+        let device = fs::metadata(directory).map_err(|e| failure("inspect", directory, e))?.dev();
         self.private_devices.insert(device);
         Ok(())
     }
@@ -421,7 +425,7 @@ fn entries(path: &Path, shown: &Path) -> Result<Vec<OsString>, Failure> {
     for entry in fs::read_dir(path).map_err(|e| failure("read", shown, e))? {
         names.push(entry.map_err(|e| failure("read", shown, e))?.file_name());
         if names.len() > MAX_COVERED_ENTRIES {
-            return Err(failure("make a mount point in", shown, "it has too many entries"));
+            return Err(failure("create a mount point in", shown, "it has too many entries"));
         }
     }
     Ok(names)
@@ -451,7 +455,7 @@ fn nearest_existing(target: &Path) -> Result<(PathBuf, Vec<OsString>), Failure> 
 
 /// Makes one mount read-only. Keeps the flags that a user namespace may not clear.
 fn make_read_only(target: &Path) -> Result<(), Failure> {
-    let now = statvfs(target).map_err(|e| failure("look at", target, e))?.flags();
+    let now = statvfs(target).map_err(|e| failure("inspect", target, e))?.flags();
     let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
     for (has, keep) in [
         (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),

@@ -49,7 +49,7 @@ pub enum NetworkError {
         source: std::io::Error,
     },
     /// The kernel sent an unexpected reply.
-    #[error("{step}: rtnetlink answered something that is no acknowledgement: {answer}")]
+    #[error("{step}: unexpected answer of rtnetlink: {answer}")]
     Garbled {
         /// The failed step.
         step: &'static str,
@@ -120,7 +120,7 @@ impl Network {
                 LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
             ]),
         ];
-        self.create("make a pod's interface", RouteNetlinkMessage::NewLink(link))?;
+        self.create("create a pod's interface", RouteNetlinkMessage::NewLink(link))?;
         self.add_address(index, GATEWAY)?;
         self.add_route(index, Some(address), None, None)
     }
@@ -150,7 +150,7 @@ impl Network {
         link.header.index = index;
         link.header.flags = LinkFlags::Up;
         link.header.change_mask = LinkFlags::Up;
-        self.request("raise an interface", RouteNetlinkMessage::SetLink(link), 0)
+        self.request("bring an interface up", RouteNetlinkMessage::SetLink(link), 0)
     }
 
     fn add_address(&mut self, index: u32, address: Ipv4Addr) -> Result<(), NetworkError> {
@@ -160,7 +160,7 @@ impl Network {
         message.header.index = index;
         let address = IpAddr::V4(address);
         message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
-        self.create("give an interface its address", RouteNetlinkMessage::NewAddress(message))
+        self.create("assign an address to an interface", RouteNetlinkMessage::NewAddress(message))
     }
 
     /// Adds a route to one address, or the default route if `destination` is `None`.

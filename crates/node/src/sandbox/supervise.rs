@@ -48,7 +48,7 @@ pub enum SuperviseError {
     #[error("{0}: {1}")]
     System(&'static str, #[source] std::io::Error),
     /// The peer sent something that is not a request.
-    #[error("the node sent a frame that cannot be read: {0}")]
+    #[error("the node sent an invalid frame: {0}")]
     Frame(String),
 }
 
@@ -237,7 +237,7 @@ impl Supervisor {
     fn handle(&mut self, request: Request) -> Result<(), SuperviseError> {
         let id = request.id;
         let result = match request.body {
-            RequestBody::Begin(_) => Err(Failure::new("the sandbox has begun already")),
+            RequestBody::Begin(_) => Err(Failure::new("the sandbox has already begun")),
             RequestBody::CreatePod(spec) if !self.setup.mode.isolates() => {
                 self.pods.insert(spec.pod.clone(), Pod::plain(&spec));
                 return self.answer(id, AnswerBody::PodReady);
@@ -593,7 +593,7 @@ impl Supervisor {
                 self.remove_pod(&name.clone());
                 self.fail(
                     id,
-                    failure.unwrap_or_else(|| Failure::new("making the pod's network was cut short")),
+                    failure.unwrap_or_else(|| Failure::new("creating the pod's network was interrupted")),
                 )
             }
             (Task::Check, failure) => {
@@ -601,7 +601,7 @@ impl Supervisor {
             }
             (Task::Measure, _) => match child.usage() {
                 Some(usage) => self.answer(id, AnswerBody::Used(usage)),
-                None => self.fail(id, Failure::new("what containers use could not be found out")),
+                None => self.fail(id, Failure::new("cannot measure the usage of containers")),
             },
             (task, failure) => {
                 let group = if let Task::Container(group) = task { group.as_ref() } else { None };
@@ -703,7 +703,7 @@ impl Child {
 
     fn failure(&self) -> Option<Failure> {
         let text = self.lines().find_map(|line| line.strip_prefix(b"F"))?;
-        Some(serde_json::from_slice(text).unwrap_or_else(|_| Failure::new("a step failed without a word")))
+        Some(serde_json::from_slice(text).unwrap_or_else(|_| Failure::new("a step failed without a message")))
     }
 
     fn usage(&self) -> Option<Usage> {
@@ -725,9 +725,9 @@ impl Child {
 
 /// Creates a pipe that closes on `execve` and whose reading end does not block.
 fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
-    let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| Failure::new(format!("make a pipe: {e}")))?;
+    let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| Failure::new(format!("create a pipe: {e}")))?;
     nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))
-        .map_err(|e| Failure::new(format!("make a pipe: {e}")))?;
+        .map_err(|e| Failure::new(format!("create a pipe: {e}")))?;
     Ok((read, write))
 }
 
@@ -736,7 +736,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
 fn make_pod(spec: &PodSpec, report: &OwnedFd, wait: OwnedFd) -> Result<(), Failure> {
     let failed = |what: &str, error: &dyn std::fmt::Display| Failure::new(format!("{what}: {error}"));
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)
-        .map_err(|e| failed("make the pod's namespaces", &e))?;
+        .map_err(|e| failed("create the pod's namespaces", &e))?;
     nix::unistd::sethostname(&spec.hostname).map_err(|e| failed("set the pod's hostname", &e))?;
     nix::unistd::write(report, b"N\n").map_err(|e| failed("report", &e))?;
     nix::fcntl::fcntl(&wait, nix::fcntl::FcntlArg::F_SETFL(OFlag::empty()))

@@ -140,14 +140,14 @@ async fn route(node: &LocalNode, known: &Known, wake: &Notify, recorder: &Record
 
 /// Records an Event, once per Service and reason, for Services whose own address is not routed.
 fn tell(services: &[Arc<Service>], why: &str, told: &mut BTreeSet<String>, recorder: &Recorder) {
-    tracing::warn!(why, "the addresses of Services are not routed");
+    tracing::warn!(why, "cluster IPs of Services are not routed");
     let selects = |service: &&Arc<Service>| {
         names::cluster_ip(service).is_some()
             && service.spec.as_ref().is_some_and(|spec| spec.selector.is_some())
     };
     for service in services.iter().filter(selects) {
         if told.insert(format!("{} {why}", service.uid().unwrap_or_default())) {
-            let message = format!("Nothing is reached at the Service's cluster IP: {why}");
+            let message = format!("The Service's cluster IP is unreachable: {why}");
             recorder.note_ref(service.object_ref(&()), Note::warning("ClusterIPNotRouted", message));
         }
     }

@@ -54,12 +54,12 @@ impl Collector for Jobs {
                 *workers.entry(labels).or_default() += i64::from(count);
             }
         }
-        show(&mut encoder, "jobs", "MPI jobs that there are, by phase", &phases)?;
-        show(&mut encoder, "workers", "Workers of the jobs that there are, by state", &workers)?;
+        show(&mut encoder, "jobs", "Number of MPI jobs, by phase", &phases)?;
+        show(&mut encoder, "workers", "Number of Workers, by state", &workers)?;
         show(&mut encoder, "job_info", "Information about MPI jobs", &known)?;
         let queue = self.health.queue();
-        let depth = [("queue_depth", "Jobs that wait for a pass", queue.waiting)];
-        let passes = [("passes_in_progress", "Passes under way", queue.under_way)];
+        let depth = [("queue_depth", "Jobs waiting for reconciliation", queue.waiting)];
+        let passes = [("passes_in_progress", "Reconciliations in progress", queue.under_way)];
         for (name, help, count) in depth.into_iter().chain(passes) {
             let gauge = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;

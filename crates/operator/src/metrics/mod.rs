@@ -131,13 +131,13 @@ impl Metrics {
             self.is_leader.clone(),
         );
         let seconds = || Unit::Seconds;
-        let what = "How long stages of jobs took: queued (created to let go), start (let go to running) and of it scheduled, pulled, ready, launched, and run (running to ended)";
+        let what = "Duration of job stages: queued (created to resumed), start (resumed to running) with its parts scheduled, pulled, ready and launched, and run (running to ended)";
         registry.register_with_unit("job_stage_duration", what, seconds(), self.stages.clone());
-        let what = "How long passes over a job took, by outcome";
+        let what = "Duration of reconciliations of a job, by outcome";
         registry.register_with_unit("reconcile_duration", what, seconds(), self.passes.clone());
         let what = "Requests to the API server, by verb, resource and HTTP status code";
         registry.register("api_requests", what, self.requests.clone());
-        let what = "How long requests to the API server took, watches apart, by verb";
+        let what = "Duration of requests to the API server except watches, by verb";
         registry.register_with_unit("api_request_duration", what, seconds(), self.request_times.clone());
         let what = "Admission reviews answered, by operation and decision";
         registry.register("admission_reviews", what, self.admissions.clone());

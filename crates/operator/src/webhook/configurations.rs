@@ -186,5 +186,5 @@ where
             outcome => return outcome.map(|_| ()),
         }
     }
-    Err(kube::Error::Service("others changed the webhook's configuration all the while".into()))
+    Err(kube::Error::Service("too many conflicting changes of the webhook's configuration".into()))
 }

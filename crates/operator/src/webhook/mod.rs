@@ -62,10 +62,10 @@ impl Webhook {
         let validates = match head.uri.path() {
             "/validate" => true,
             "/default" => false,
-            _ => return text(StatusCode::NOT_FOUND, "there are /validate and /default\n"),
+            _ => return text(StatusCode::NOT_FOUND, "not found: use /validate or /default\n"),
         };
         if head.method != Method::POST {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "only POST\n");
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed\n");
         }
         let body = match Limited::new(body, LONGEST_REVIEW).collect().await {
             Ok(body) => body.to_bytes(),
@@ -73,7 +73,9 @@ impl Webhook {
         };
         let review: Review = match serde_json::from_slice(&body) {
             Ok(review) => review,
-            Err(error) => return text(StatusCode::BAD_REQUEST, format!("no review of an MPIJob: {error}\n")),
+            Err(error) => {
+                return text(StatusCode::BAD_REQUEST, format!("not a review of an MPIJob: {error}\n"));
+            }
         };
         let request = &review.request;
         let decision = if validates { self.validate(request).await } else { Ok(decide::default(request)) };
@@ -84,8 +86,8 @@ impl Webhook {
             }
             // The API server then applies the failure policy.
             Err(error) => {
-                tracing::warn!(%error, "a review could not be answered");
-                text(StatusCode::INTERNAL_SERVER_ERROR, format!("the quota could not be checked: {error}\n"))
+                tracing::warn!(%error, "cannot answer an admission review");
+                text(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot check the quota: {error}\n"))
             }
         }
     }

@@ -327,7 +327,7 @@ impl Ticket {
 }
 
 fn contended() -> kube::Error {
-    kube::Error::Service("other operators gave places away all the while; try again".into())
+    kube::Error::Service("too many concurrent changes by other operators; try again".into())
 }
 
 fn lease_name(namespace: &str) -> String {
@@ -357,7 +357,7 @@ fn limit(namespace: &Namespace) -> Option<usize> {
             namespace = namespace.name_any(),
             value = text,
             annotation = ANNOTATION_MAX_CONCURRENT_JOBS,
-            "is no whole number and sets no limit"
+            "the annotation is not a whole number: no limit applies"
         );
     }
     limit

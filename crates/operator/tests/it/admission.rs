@@ -175,7 +175,7 @@ async fn settings_that_work_differently_than_expected_cause_warnings() {
     assert_eq!(answer.status(), 201);
     let warnings: Vec<&str> =
         answer.headers().get_all("warning").iter().map(|warning| warning.to_str().unwrap()).collect();
-    for said in ["mpirun asks for 9 ranks", "may be another image", "resources.limits"] {
+    for said in ["mpirun requests 9 ranks", "may be a different image", "resources.limits"] {
         assert!(warnings.iter().any(|warning| warning.contains(said)), "{said}: {warnings:?}");
     }
 }

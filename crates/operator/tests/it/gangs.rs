@@ -230,7 +230,7 @@ async fn without_its_definitions_a_gang_scheduler_is_refused() {
     {
         let mut operator = operate(&stage, gang);
         let error = (&mut operator.task).await.unwrap().unwrap_err().to_string();
-        assert!(error.contains(&format!("serves no podgroups in {api}")), "{error}");
+        assert!(error.contains(&format!("does not serve podgroups in {api}")), "{error}");
     }
 }
 

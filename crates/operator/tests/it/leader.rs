@@ -88,7 +88,7 @@ async fn a_frozen_leader_writes_nothing_once_another_leads() {
     worker_comes(&site, "two-worker-0").await;
     worker_comes(&site, "one-worker-99").await;
     first.signal(Signal::SIGCONT);
-    first.line("the operator stops").await;
+    first.line("stopping because of an error").await;
     assert_eq!(first.end().await, Some(1), "as upstream, it ends when the lease is lost");
     let of = |writes: &Writes, wanted: fn(&str) -> bool| -> Vec<(Instant, String)> {
         writes.lock().unwrap().iter().filter(|(_, line)| wanted(line)).cloned().collect()
@@ -116,7 +116,7 @@ async fn a_leader_that_is_told_to_stop_hands_over_at_once() {
     until_status(&probes, "/readyz", 200).await;
     assert!(get(&metrics, "/metrics").await.1.contains("mpi_operator_is_leader 0"));
     first.signal(Signal::SIGTERM);
-    first.line("the lease is released").await;
+    first.line("released the lease").await;
     assert_eq!(first.end().await, Some(0));
     second.line("leading").await;
     assert!(get(&metrics, "/metrics").await.1.contains("mpi_operator_is_leader 1"));

@@ -138,7 +138,7 @@ async fn the_program_reports_its_state_and_ends_on_a_signal() {
     assert_eq!(get(&probes, "/healthz").await, (200, "ok".to_owned()));
     assert_eq!((get(&probes, "/metrics").await.0, get(&metrics, "/healthz").await.0), (404, 404));
     site.submit(&job("pi", 1, json!({}))).await;
-    let pass = program.line("a pass ended").await;
+    let pass = program.line("reconciliation ended").await;
     let span = &pass["span"];
     assert_eq!(
         (&span["namespace"], &span["job"], &span["trace"].as_str().unwrap().len()),
@@ -153,7 +153,7 @@ async fn the_program_reports_its_state_and_ends_on_a_signal() {
     };
     tokio::time::timeout(PATIENCE, found).await.expect("the metrics never list the job");
     program.signal(Signal::SIGTERM);
-    program.line("stopping: passes under way are ended").await;
+    program.line("stopping: waiting for reconciliations in progress").await;
     assert_eq!(program.end().await, Some(0));
 }
 

@@ -104,75 +104,75 @@ macro_rules! causes {
 causes! {
     HostUnresolvable: User, Undecided, AfterStart {
         title: "A host name does not resolve",
-        meaning: "The launcher asked for a worker's address and the cluster's DNS did not know the name: the worker's pod does not exist (yet), the headless Service is missing, or the hostfile holds a wrong name.",
+        meaning: "The Launcher asked for a Worker's address and the cluster's DNS did not know the name: the Worker's pod does not exist (yet), the headless Service is missing, or the hostfile holds a wrong name.",
         message: "The name {host|of a host} cannot be resolved",
-        suggestion: "Check that the worker's pod exists and is running, that the job's headless Service is there, and that the hostfile names the workers as the job does; if the worker came up late, give it more time (annotation training.opendatahub.io/start-timeout).",
+        suggestion: "Check that the Worker's pod exists and is running, that the job's headless Service is there, and that the hostfile names the Workers as the job does; if the Worker came up late, give it more time (annotation training.opendatahub.io/start-timeout).",
     }
     ConnectionRefused: User, Undecided, AfterStart {
-        title: "A worker refuses the connection",
-        meaning: "The worker's address is known, but nobody listens on the port: sshd or the launch agent is not running in the worker, not running yet, or listens on another port. A NetworkPolicy that rejects looks the same.",
-        message: "{host|A worker} refuses the connection on port {port|of its launch service}",
-        suggestion: "Look at the worker's log and command: sshd (or the launch agent) must run there and listen on the port that the launcher uses; check that the worker is ready before the launcher starts, and check NetworkPolicies.",
+        title: "A Worker refuses the connection",
+        meaning: "The Worker's address is known, but nobody listens on the port: sshd or the launch agent is not running in the Worker, not running yet, or listens on another port. A NetworkPolicy that rejects looks the same.",
+        message: "{host|A Worker} refuses the connection on port {port|of its launch service}",
+        suggestion: "Look at the Worker's log and command: sshd (or the launch agent) must run there and listen on the port that the Launcher uses; check that the Worker is ready before the Launcher starts, and check NetworkPolicies.",
     }
     ConnectionTimeout: Administrator, Undecided, AfterStart {
-        title: "A worker does not answer",
-        meaning: "The launcher's packets to the worker are lost: a NetworkPolicy or firewall drops them, or the worker's node is gone.",
-        message: "MPI communication failure – check NetworkPolicies: no answer from {host|a worker} on port {port|of its launch service}",
-        suggestion: "Allow traffic between all pods of the job, in both directions and on all ports, in the namespace's NetworkPolicies; check that the worker's node is Ready.",
+        title: "A Worker does not answer",
+        meaning: "The Launcher's packets to the Worker are lost: a NetworkPolicy or firewall drops them, or the Worker's node is gone.",
+        message: "MPI communication failure – check NetworkPolicies: no answer from {host|a Worker} on port {port|of its launch service}",
+        suggestion: "Allow traffic between all pods of the job, in both directions and on all ports, in the namespace's NetworkPolicies; check that the Worker's node is Ready.",
     }
     AuthenticationFailed: User, Undecided, AfterStart {
-        title: "A worker rejects the key",
-        meaning: "The worker was reached but did not accept the launcher's key: the two pods have different keys, the key file's mode is too open, or the user has no entry in the password file.",
-        message: "{host|A worker} rejects the launcher's key",
+        title: "A Worker rejects the key",
+        meaning: "The Worker was reached but did not accept the Launcher's key: the two pods have different keys, the key file's mode is too open, or the user has no entry in the password file.",
+        message: "{host|A Worker} rejects the Launcher's key",
         suggestion: "Use the job's own key Secret in all pods, with mode 0600 and owned by the user that runs; do not mount keys of another job. Where the user id is arbitrary (OpenShift), use the launch agent (annotation training.opendatahub.io/launch: agent).",
     }
     HostKeyMismatch: User, Undecided, AfterStart {
-        title: "A worker's host key is not the known one",
+        title: "A Worker's host key is not the known one",
         meaning: "ssh knows another host key for this name, or knows none and must not ask: typically an image with a stale known_hosts file, or pods of an earlier run under the same name.",
-        message: "The host key of {host|a worker} is not the one that ssh knows",
-        suggestion: "Remove the stale known_hosts entry from the image, or set StrictHostKeyChecking no and UserKnownHostsFile /dev/null in the launcher's ssh configuration.",
+        message: "The host key of {host|a Worker} is not the one that ssh knows",
+        suggestion: "Remove the stale known_hosts entry from the image, or set StrictHostKeyChecking no and UserKnownHostsFile /dev/null in the Launcher's ssh configuration.",
     }
     LaunchProgramMissing: User, Useless, AfterStart {
-        title: "The launcher lacks the program that starts remote processes",
-        meaning: "mpirun was told to start its daemons with a program (ssh, or the launch agent) that is not in the launcher's image, or mpirun itself is not there.",
-        message: "The launcher cannot find {path|the program that reaches the workers}",
-        suggestion: "Install the OpenSSH client and MPI in the launcher's image, or use the launch agent (annotation training.opendatahub.io/launch: agent); if a path is configured (plm_rsh_agent, plm_ssh_agent, -launcher-exec), correct it.",
+        title: "The Launcher lacks the program that starts remote processes",
+        meaning: "mpirun was told to start its daemons with a program (ssh, or the launch agent) that is not in the Launcher's image, or mpirun itself is not there.",
+        message: "The Launcher cannot find {path|the program that reaches the Workers}",
+        suggestion: "Install the OpenSSH client and MPI in the Launcher's image, or use the launch agent (annotation training.opendatahub.io/launch: agent); if a path is configured (plm_rsh_agent, plm_ssh_agent, -launcher-exec), correct it.",
     }
     DaemonMissing: User, Undecided, AfterStart {
-        title: "The worker lacks MPI's daemon",
-        meaning: "The worker was reached, but the MPI daemon (orted, prted, hydra_pmi_proxy, hydra_bstrap_proxy) is not where the launcher expects it: the worker's image has no MPI, another one, or the same one elsewhere.",
-        message: "{host|A worker} has no {path|MPI daemon} where the launcher expects it",
-        suggestion: "Use the same image for launcher and workers, or install the same MPI at the same path in both; or tell mpirun where it is (--prefix).",
+        title: "The Worker lacks MPI's daemon",
+        meaning: "The Worker was reached, but the MPI daemon (orted, prted, hydra_pmi_proxy, hydra_bstrap_proxy) is not where the Launcher expects it: the Worker's image has no MPI, another one, or the same one elsewhere.",
+        message: "{host|A Worker} has no {path|MPI daemon} where the Launcher expects it",
+        suggestion: "Use the same image for Launcher and Workers, or install the same MPI at the same path in both; or tell mpirun where it is (--prefix).",
     }
     DaemonLost: Administrator, Helps, AfterStart {
-        title: "MPI's daemon on a worker died",
-        meaning: "The daemon on a worker ended or its connection broke while the job was starting or running, for a reason that it could not report: killed, out of memory, too few cores to bind to, or the network.",
-        message: "The MPI daemon on {host|a worker} is lost",
-        suggestion: "Look at that worker's pod: its last state, restarts, events and node; if processes are bound to cores (--bind-to core), ask for at least as many CPUs as there are slots.",
+        title: "MPI's daemon on a Worker died",
+        meaning: "The daemon on a Worker ended or its connection broke while the job was starting or running, for a reason that it could not report: killed, out of memory, too few cores to bind to, or the network.",
+        message: "The MPI daemon on {host|a Worker} is lost",
+        suggestion: "Look at that Worker's pod: its last state, restarts, events and node; if processes are bound to cores (--bind-to core), ask for at least as many CPUs as there are slots.",
     }
     WorkerLost: Administrator, Helps, AfterStart {
-        title: "A worker vanished",
-        meaning: "A connection to a worker that had worked broke: its process, its pod or its node ended.",
-        message: "{host|A worker} was lost while the job was running",
-        suggestion: "Look at that worker's pod and node: restarts, eviction, out of memory, node condition. What other workers print after that is the consequence.",
+        title: "A Worker vanished",
+        meaning: "A connection to a Worker that had worked broke: its process, its pod or its node ended.",
+        message: "{host|A Worker} was lost while the job was running",
+        suggestion: "Look at that Worker's pod and node: restarts, eviction, out of memory, node condition. What other Workers print after that is the consequence.",
     }
     ExecutableNotFound: User, Useless, BeforeStart {
-        title: "The program does not exist on a worker",
-        meaning: "The program (or the script given to the interpreter) is not at that path in the worker's container, or is missing on one worker only.",
-        message: "{path|The program} does not exist on {host|a worker}",
-        suggestion: "Correct the path in the launcher's command, or put the program into the image or volume of every worker; mpirun takes an option that it does not know for the program's name, so look at the spelling of options, too.",
+        title: "The program does not exist on a Worker",
+        meaning: "The program (or the script given to the interpreter) is not at that path in the Worker's container, or is missing on one Worker only.",
+        message: "{path|The program} does not exist on {host|a Worker}",
+        suggestion: "Correct the path in the Launcher's command, or put the program into the image or volume of every Worker; mpirun takes an option that it does not know for the program's name, so look at the spelling of options, too.",
     }
     ExecutableNotPermitted: User, Useless, BeforeStart {
         title: "The program may not be executed",
         meaning: "The file is there but cannot be run: it lacks the executable bit, lies on a volume mounted noexec, or is built for another architecture.",
-        message: "{path|The program} may not be executed on {host|a worker}",
+        message: "{path|The program} may not be executed on {host|a Worker}",
         suggestion: "chmod +x the file (in a ConfigMap volume: defaultMode 0755), start scripts through their interpreter (python train.py), and check the architecture and the volume's mount options.",
     }
     LibraryMissing: User, Useless, AfterStart {
-        title: "A library is missing on a worker",
+        title: "A library is missing on a Worker",
         meaning: "The program was started and the loader, or Python, could not find a library that it needs.",
         message: "{path|The program} needs {name|a library}, which is not there",
-        suggestion: "Install the library in the image of every worker, or pass its folder on: mpirun -x LD_LIBRARY_PATH; for Python, install the module into the environment that the job uses.",
+        suggestion: "Install the library in the image of every Worker, or pass its folder on: mpirun -x LD_LIBRARY_PATH; for Python, install the module into the environment that the job uses.",
     }
     NotEnoughSlots: User, Useless, AfterStart {
         title: "More processes than slots",
@@ -184,19 +184,19 @@ causes! {
         title: "mpirun refuses to run as root",
         meaning: "Open MPI does not run as user 0 unless it is told twice that this is meant.",
         message: "mpirun refuses to run as root",
-        suggestion: "Run the launcher as another user (securityContext.runAsUser), which restricted clusters demand anyway; or set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.",
+        suggestion: "Run the Launcher as another user (securityContext.runAsUser), which restricted clusters demand anyway; or set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.",
     }
     RankKilled: User, Undecided, AfterStart {
         title: "A rank was killed",
         meaning: "A process of the job received signal 9. Nobody but the kernel (out of memory), the kubelet or an administrator sends it; the text alone cannot tell them apart.",
-        message: "{who|A rank} on {host|a worker} was killed by signal 9",
-        suggestion: "See whether the worker's container was OOMKilled; if so, increase memory allocation or reduce batch size. Otherwise look for an eviction, a preemption or somebody's kill.",
+        message: "{who|A rank} on {host|a Worker} was killed by signal 9",
+        suggestion: "See whether the Worker's container was OOMKilled; if so, increase memory allocation or reduce batch size. Otherwise look for an eviction, a preemption or somebody's kill.",
     }
     OutOfMemory: User, Undecided, AfterStart {
-        title: "A worker ran out of memory",
+        title: "A Worker ran out of memory",
         meaning: "The container reached its memory limit and the kernel killed it, or a process could not allocate what it asked for.",
-        message: "{host|A worker} ran out of memory",
-        suggestion: "Increase memory allocation: raise resources.limits.memory of the Worker. Reduce batch size, the number of data-loading processes, or the slots per worker.",
+        message: "{host|A Worker} ran out of memory",
+        suggestion: "Increase memory allocation: raise resources.limits.memory of the Worker. Reduce batch size, the number of data-loading processes, or the slots per Worker.",
     }
     RankAborted: User, Undecided, AfterStart {
         title: "A rank called MPI_Abort",
@@ -206,39 +206,39 @@ causes! {
     }
     RankExited: User, Undecided, AfterStart {
         title: "A rank exited with an error",
-        meaning: "A process of the job ended with an exit code other than 0; the launcher then ended the others. mpirun of Open MPI 4 does not say which if it ended before mpirun knew that all others had begun.",
+        meaning: "A process of the job ended with an exit code other than 0; the Launcher then ended the others. mpirun of Open MPI 4 does not say which if it ended before mpirun knew that all others had begun.",
         message: "{who|A rank} exited with code {code|other than 0}",
         suggestion: "Read what that rank printed before it ended: the reason is in the program, its arguments or its input.",
     }
     RankCrashed: User, Undecided, AfterStart {
         title: "A rank crashed",
         meaning: "A process of the job was ended by a signal that means a fault in the program or a library: segmentation fault, abort, illegal instruction, bus error.",
-        message: "{who|A rank} on {host|a worker} crashed with signal {signal|unknown}",
+        message: "{who|A rank} on {host|a Worker} crashed with signal {signal|unknown}",
         suggestion: "Look at the stack that was printed, and run that rank under a debugger or with a core file; after an image change, check that program and libraries match. A bus error (signal 7) often means that /dev/shm is too small.",
     }
     MpiError: User, Undecided, AfterStart {
         title: "An MPI call failed",
         meaning: "MPI itself reported an error in a call of the program, such as a message longer than the receiver's buffer.",
-        message: "An MPI call failed on {host|a worker}: {name|see the evidence}",
+        message: "An MPI call failed on {host|a Worker}: {name|see the evidence}",
         suggestion: "Look at that call in the program: counts, types, ranks and communicators of both sides must match. If the error is internal, look for what other ranks printed before.",
     }
     PeerUnreachable: Administrator, Undecided, AfterStart {
         title: "Workers cannot reach one another",
-        meaning: "The daemons are up, but ranks on different workers cannot open connections to each other.",
-        message: "MPI communication failure – check NetworkPolicies: {host|a worker} cannot reach {peer|another worker}",
-        suggestion: "Allow all traffic between the pods of the job in the namespace's NetworkPolicies; exclude the job's ports from a service mesh; if interfaces are selected (btl_tcp_if_include, UCX_NET_DEVICES, NCCL_SOCKET_IFNAME), choose one that all workers share.",
+        meaning: "The daemons are up, but ranks on different Workers cannot open connections to each other.",
+        message: "MPI communication failure – check NetworkPolicies: {host|a Worker} cannot reach {peer|another Worker}",
+        suggestion: "Allow all traffic between the pods of the job in the namespace's NetworkPolicies; exclude the job's ports from a service mesh; if interfaces are selected (btl_tcp_if_include, UCX_NET_DEVICES, NCCL_SOCKET_IFNAME), choose one that all Workers share.",
     }
     CallbackBlocked: Administrator, Undecided, AfterStart {
-        title: "Workers cannot call back to the launcher",
-        meaning: "The launcher reached the worker and started its daemon there, but the daemon's own connection back to the launcher is dropped or rejected.",
-        message: "MPI communication failure – check NetworkPolicies: {host|a worker} cannot connect back to {peer|the launcher}",
-        suggestion: "Allow traffic from the workers to the launcher on all ports in the namespace's NetworkPolicies: MPI's daemons and rendezvous listen there on ports chosen at run time.",
+        title: "Workers cannot call back to the Launcher",
+        meaning: "The Launcher reached the Worker and started its daemon there, but the daemon's own connection back to the Launcher is dropped or rejected.",
+        message: "MPI communication failure – check NetworkPolicies: {host|a Worker} cannot connect back to {peer|the Launcher}",
+        suggestion: "Allow traffic from the Workers to the Launcher on all ports in the namespace's NetworkPolicies: MPI's daemons and rendezvous listen there on ports chosen at run time.",
     }
     SilentHang: User, Undecided, AfterStart {
         title: "The job is silent",
         meaning: "Nothing has been printed for a while and no error either. Connections whose packets are dropped look like this, and so does a deadlock; a program that computes without printing does, too: silence alone does not fail a job.",
         message: "No output for {seconds|some} s and no error: the job hangs, or works without printing",
-        suggestion: "Check NetworkPolicies between the workers and back to the launcher (MPI communication failure – check NetworkPolicies); see whether the ranks use the CPU (kubectl top pods); look for ranks that wait for one another.",
+        suggestion: "Check NetworkPolicies between the Workers and back to the Launcher (MPI communication failure – check NetworkPolicies); see whether the ranks use the CPU (kubectl top pods); look for ranks that wait for one another.",
     }
     Timeout: User, Undecided, BeforeStart {
         title: "The time limit was reached",
@@ -248,9 +248,9 @@ causes! {
     }
     Terminated: User, Undecided, AfterStart {
         title: "The job was ended from outside",
-        meaning: "The launcher or a rank received SIGTERM or SIGINT: the job was deleted, suspended, preempted, interrupted, or stopped by a time limit outside of MPI.",
+        meaning: "The Launcher or a rank received SIGTERM or SIGINT: the job was deleted, suspended, preempted, interrupted, or stopped by a time limit outside of MPI.",
         message: "The job was ended from outside ({signal|SIGTERM})",
-        suggestion: "If nobody stopped it on purpose, look at the events of the launcher's pod: deletion, eviction, preemption, deadline.",
+        suggestion: "If nobody stopped it on purpose, look at the events of the Launcher's pod: deletion, eviction, preemption, deadline.",
     }
     WrongMpi: User, Undecided, AfterStart {
         title: "The program is linked to another MPI",
@@ -260,9 +260,9 @@ causes! {
     }
     VersionMismatch: User, Useless, AfterStart {
         title: "Versions do not match",
-        meaning: "Two parts that must be of the same or of compatible versions are not: mpirun and the program's MPI library, launcher and worker images, the C library, or the CUDA driver.",
+        meaning: "Two parts that must be of the same or of compatible versions are not: mpirun and the program's MPI library, Launcher and Worker images, the C library, or the CUDA driver.",
         message: "Versions do not match: {name|two parts of the job are of different versions}",
-        suggestion: "Use one image for launcher and workers, and build the program against the MPI that starts it; do not mix LD_LIBRARY_PATH of two installations.",
+        suggestion: "Use one image for Launcher and Workers, and build the program against the MPI that starts it; do not mix LD_LIBRARY_PATH of two installations.",
     }
     BadHostfile: User, Useless, AfterStart {
         title: "The hostfile cannot be used",
@@ -274,7 +274,7 @@ causes! {
         title: "An option is wrong",
         meaning: "mpirun does not know an option, a parameter or a component that it was given, or two of them contradict each other.",
         message: "mpirun cannot use {name|an option that it was given}",
-        suggestion: "Correct the launcher's command or its OMPI_MCA_…, PRTE_MCA_…, HYDRA_… variables; options differ between Open MPI 4, Open MPI 5, MPICH and Intel MPI.",
+        suggestion: "Correct the Launcher's command or its OMPI_MCA_…, PRTE_MCA_…, HYDRA_… variables; options differ between Open MPI 4, Open MPI 5, MPICH and Intel MPI.",
     }
     BadInterface: User, Useless, AfterStart {
         title: "The network interface does not exist",
@@ -284,14 +284,14 @@ causes! {
     }
     SharedMemoryTooSmall: User, Undecided, AfterStart {
         title: "/dev/shm is too small",
-        meaning: "Processes of one worker exchange data through /dev/shm, which a container gets at 64 MiB unless asked otherwise.",
-        message: "/dev/shm on {host|a worker} is too small",
-        suggestion: "Mount an emptyDir with medium: Memory at /dev/shm (it counts against the memory limit), or use fewer data-loading processes or slots per worker.",
+        meaning: "Processes of one Worker exchange data through /dev/shm, which a container gets at 64 MiB unless asked otherwise.",
+        message: "/dev/shm on {host|a Worker} is too small",
+        suggestion: "Mount an emptyDir with medium: Memory at /dev/shm (it counts against the memory limit), or use fewer data-loading processes or slots per Worker.",
     }
     StorageUnusable: User, Undecided, AfterStart {
         title: "A directory is full or cannot be written",
         meaning: "A file or a temporary directory could not be written: the volume is full, or its permissions do not allow it.",
-        message: "{path|A directory} on {host|a worker} is full or cannot be written",
+        message: "{path|A directory} on {host|a Worker} is full or cannot be written",
         suggestion: "Enlarge the volume or the ephemeral-storage limit, delete old checkpoints, or set TMPDIR to a directory that the job's user may write.",
     }
     GpuOutOfMemory: User, Undecided, AfterStart {
@@ -332,15 +332,15 @@ causes! {
     }
     NodeLost: Administrator, Helps, AfterStart {
         title: "A node was lost",
-        meaning: "The node on which a worker ran no longer reports to the control plane: it is down, restarting, or cut off.",
-        message: "The node of {host|a worker} was lost: {reason|it does not report}",
+        meaning: "The node on which a Worker ran no longer reports to the control plane: it is down, restarting, or cut off.",
+        message: "The node of {host|a Worker} was lost: {reason|it does not report}",
         suggestion: "Look at the node, and run the job again: it goes elsewhere, and a program that writes checkpoints goes on from the last one.",
     }
     CrashLoop: User, Undecided, AfterStart {
         title: "A container crashes again and again",
         meaning: "A container ends soon after each start; the kubelet waits longer and longer before the next.",
         message: "A container of {host|a pod} crashes again and again",
-        suggestion: "Read the log of its previous run. In workers it is mostly sshd: missing host keys, or a port or directory that the user may not use.",
+        suggestion: "Read the log of its previous run. In Workers it is mostly sshd: missing host keys, or a port or directory that the user may not use.",
     }
     MissingReference: User, Undecided, BeforeStart {
         title: "Something that the pod refers to does not exist",
@@ -358,7 +358,7 @@ causes! {
         title: "The cause is not known",
         meaning: "The job failed, and nothing that is known of it names a reason that can be relied on.",
         message: "The job failed; the cause is not known",
-        suggestion: "Read the last lines of the launcher's and the workers' logs, and the events of their pods.",
+        suggestion: "Read the last lines of the Launcher's and the Workers' logs, and the events of their pods.",
     }
 }
 

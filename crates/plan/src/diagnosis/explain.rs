@@ -212,7 +212,7 @@ fn others(worker: Option<&String>, same: &[&Finding]) -> String {
     match names.len() {
         0 => String::new(),
         1 => format!("; the same on {}", names[0]),
-        count => format!("; the same on {count} other workers"),
+        count => format!("; the same on {count} other Workers"),
     }
 }
 

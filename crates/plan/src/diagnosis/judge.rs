@@ -234,34 +234,34 @@ fn by_exit_code<'a>(code: i32, printed: bool) -> Verdict<'a> {
     let (cause, message, confidence) = match code {
         137 => (
             Cause::RankKilled,
-            "exit code 137: a rank, or the launcher, was killed by signal 9".to_owned(),
+            "exit code 137: a rank or the Launcher was killed by signal 9".to_owned(),
             Confidence::Medium,
         ),
         132 | 134 | 135 | 136 | 139 => (
             Cause::RankCrashed,
-            format!("exit code {code}: a rank, or the launcher, crashed with signal {}", code - 128),
+            format!("exit code {code}: a rank or the Launcher crashed with signal {}", code - 128),
             // Launchers report crashed ranks; without a report, the launcher itself may have crashed.
             Confidence::Low,
         ),
         124 => (
             Cause::Terminated,
-            "exit code 124: the launcher was ended by a time limit outside of MPI".to_owned(),
+            "exit code 124: the Launcher was ended by a time limit outside of MPI".to_owned(),
             Confidence::Medium,
         ),
         129 | 130 | 143 => (
             Cause::Terminated,
-            format!("exit code {code}: the launcher was ended from outside by signal {}", code - 128),
+            format!("exit code {code}: the Launcher was ended from outside by signal {}", code - 128),
             Confidence::Medium,
         ),
         // MPICH passes a rank's exit code on without a message; mpirun's own failures are 1 and high numbers.
         2..=123 if printed => (
             Cause::RankExited,
-            format!("exit code {code}, and no error of the launcher: a rank exited with it"),
+            format!("exit code {code} without an error of the Launcher: a rank exited with it"),
             Confidence::Low,
         ),
         _ => (
             Cause::Unknown,
-            format!("The launcher ended with exit code {code}; the cause is not known"),
+            format!("The Launcher ended with exit code {code}; the cause is unknown"),
             Confidence::Low,
         ),
     };

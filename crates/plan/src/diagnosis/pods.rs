@@ -82,14 +82,14 @@ pub(crate) fn of_worker(pod: &Pod) -> PodFailure {
         return failure;
     }
     let Some(FailedRun { container, ended, .. }) = failed_run(pod) else {
-        return PodFailure::new(Cause::WorkerLost, "its pod is gone", WORKER_GONE);
+        return PodFailure::new(Cause::WorkerLost, "its pod no longer exists", WORKER_GONE);
     };
     let mut failure = out_of_memory(pod, &container, &ended).unwrap_or_else(|| {
         let message = format!("its container {container:?} ended with {}", exit_text(&ended));
         PodFailure::new(
             Cause::WorkerLost,
             message,
-            "read the worker's log: its first process is what keeps the worker up",
+            "read the Worker's log: the Worker runs only as long as its first process",
         )
     });
     failure.container = Some(container);
@@ -180,7 +180,7 @@ pub(crate) fn of_slow_worker(pod: &Pod, waited: &str) -> PodFailure {
 
 /// Reasons for waiting that every container passes through.
 const IDLE_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
-const RAISE_START_TIMEOUT: &str = "read the worker's events; where it only needs longer, raise the annotation training.opendatahub.io/start-timeout";
+const RAISE_START_TIMEOUT: &str = "read the Worker's events; if it only needs more time, raise the annotation training.opendatahub.io/start-timeout";
 
 /// The external reason for a pod's removal: eviction, preemption or a lost node.
 pub(crate) fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {

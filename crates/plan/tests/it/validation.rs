@@ -49,7 +49,7 @@ fn each_fault_names_its_field_and_a_way_out() {
     let worker = "/spec/mpiReplicaSpecs/Worker";
     let cases = [
         ("/metadata/name", json!("a".repeat(55)), "metadata.name: "),
-        ("/metadata/name", json!("1pi"), "metadata.name: \"1pi\" cannot be a host name"),
+        ("/metadata/name", json!("1pi"), "metadata.name: \"1pi\" is not a valid host name"),
         ("/metadata/name", json!("my.job"), "(no dots)"),
         ("/metadata/name", json!("pi-"), "metadata.name: "),
         ("/spec/slotsPerWorker", json!(-1), "spec.slotsPerWorker: is -1"),
@@ -73,7 +73,7 @@ fn each_fault_names_its_field_and_a_way_out() {
         (
             "/spec/mpiReplicaSpecs/Worker/replicas",
             Value::Null,
-            "spec.mpiReplicaSpecs[Worker].replicas: is 0 (0 if left out)",
+            "spec.mpiReplicaSpecs[Worker].replicas: is 0 (0 if omitted)",
         ),
         ("/spec/mpiReplicaSpecs/Worker/restartPolicy", json!("ExitCode"), "use Never or OnFailure"),
         (
@@ -85,9 +85,9 @@ fn each_fault_names_its_field_and_a_way_out() {
         (
             start,
             json!("soon"),
-            "metadata.annotations[training.opendatahub.io/start-timeout]: \"soon\" is no duration",
+            "metadata.annotations[training.opendatahub.io/start-timeout]: \"soon\" is not a duration",
         ),
-        (restarts, json!("-1"), "give a whole number"),
+        (restarts, json!("-1"), "use a whole number"),
         (failure, json!("ignore"), "use \"fail\", \"restart\" or \"tolerate\""),
     ];
     for (pointer, value, expected) in cases {
@@ -98,7 +98,7 @@ fn each_fault_names_its_field_and_a_way_out() {
     let mut no_launcher =
         with(worker, json!({ "replicas": 1, "template": { "spec": { "containers": [{ "name": "m" }] } } }));
     no_launcher.spec.mpi_replica_specs.remove("Launcher");
-    assert!(faults(&no_launcher)[0].contains("is missing; there is Worker"), "{:?}", faults(&no_launcher));
+    assert!(faults(&no_launcher)[0].contains("is missing; found Worker"), "{:?}", faults(&no_launcher));
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn a_wrong_image(home: &Home) {
     home.odh(&["training", "explain", "mpijob", "slip"])
         .ended(0)
         .says(&format!("Failed to pull image '{wrong}': no such image or tag"))
-        .says("there is only")
+        .says("the only known tags are")
         .says("Correct the image's name and tag");
     home.odh(&["training", "describe", "mpijob", "slip"]).ended(0).says("Pull");
     home.odh(&["training", "logs", "mpijob", "slip", "--worker", "0"]).ended(3).says("Pull");
@@ -131,7 +131,7 @@ fn a_change(home: &Home) {
     let command = "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE";
     let create = ["training", "create", "mpijob", "four", "--workers", "4", "--image", EXAMPLES_IMAGE];
     let watched = ["--wait", "--timeout", "90s", "--", "sh", "-c", command];
-    home.odh(&[&create[..], &watched[..]].concat()).ended(0).says("launcher running").says("succeeded");
+    home.odh(&[&create[..], &watched[..]].concat()).ended(0).says("Launcher running").says("succeeded");
     home.odh(&["training", "logs", "mpijob", "four"]).ended(0).says("rank 3 of 4");
     home.odh(&["training", "logs", "mpijob", "four", "--worker", "2"]).ended(0);
     home.script(
@@ -209,7 +209,7 @@ fn mistakes(home: &Home) {
     // Too many GPUs: reported at creation, and again as the reason for waiting.
     create("greedy", &["--gpus", "8", "--image", EXAMPLES_IMAGE, "--", "true"])
         .ended(0)
-        .says("Insufficient GPUs: a Worker asks for 8, and the largest node has 2");
+        .says("Insufficient GPUs: a Worker requests 8, but the largest node has 2");
     within(Duration::from_secs(60), "it is explained what the job waits for", || {
         let why = home.odh(&["training", "explain", "mpijob", "greedy", "-o", "json"]).ended(0).json();
         (why["cause"] == "Unschedulable" && why["advice"].is_string()).then_some(())
@@ -252,7 +252,7 @@ fn two_teams_do_not_see_each_other_and_keep_to_their_quotas() {
     home.kubectl(&["create", "quota", "small", "--hard=pods=4", "-n", "team-a"]).ended(0);
     create(&anna, "wide", &["--workers", "8"])
         .ended(6)
-        .says("Quota exceeded: 9 of pods asked, 0 of 4 used, 4 left (quota small)")
+        .says("Quota exceeded: 9 of pods requested, 0 of 4 used, 4 left (quota small)")
         .says("at most 3 Workers");
     create(&anna, "narrow", &["--workers", "2"]).ended(0);
     home.kubectl(&["annotate", "namespace", "team-b", "training.opendatahub.io/max-concurrent-jobs=1"])

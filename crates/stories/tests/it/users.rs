@@ -51,11 +51,11 @@ fn lets_a_colleague_work_in_a_namespace_and_takes_it_back() {
     home.kubectl(&["--as", "anna", "get", "mpijobs", "-n", "team-a"]).ended(0).says("hello");
     home.odh(&["local", "user"]).ended(0).says("anna").says("edit:team-a");
 
-    home.odh(&["local", "user", "anna", "--delete"]).ended(0).says("gone");
+    home.odh(&["local", "user", "anna", "--delete"]).ended(0).says("User anna deleted");
     hers(&["get", "pods"]).ended(1);
     home.kubectl(&["get", "rolebindings", "-n", "team-a", "-o", "name"]).ended(0);
     assert!(!std::path::Path::new(&anna).exists(), "the kubeconfig is left");
-    home.odh(&["local", "user", "anna", "--delete"]).ended(3).says("there is no user anna");
+    home.odh(&["local", "user", "anna", "--delete"]).ended(3).says("user anna not found");
 
     let audit = std::fs::read_to_string(home.state().join("audit.log")).expect("there is an audit log");
     let by_anna = audit.lines().filter(|line| line.contains(r#""username":"anna""#)).collect::<Vec<_>>();
@@ -80,9 +80,9 @@ fn lets_a_colleague_work_in_a_namespace_and_takes_it_back() {
 #[test]
 fn reserved_names_are_refused_as_users() {
     let home = Home::with_cluster_and("users::refused", &["--audit", "off"]);
-    home.odh(&["local", "user", "system:admin"]).ended(2).says("cannot be a user's name");
-    home.odh(&["local", "user", "anna", "--group", "system:masters"]).ended(2).says("Kubernetes' own");
-    home.odh(&["local", "user", "anna", "-A", "-n", "team"]).ended(2).says("cannot be meant together");
+    home.odh(&["local", "user", "system:admin"]).ended(2).says("is not a valid user name");
+    home.odh(&["local", "user", "anna", "--group", "system:masters"]).ended(2).says("reserved by Kubernetes");
+    home.odh(&["local", "user", "anna", "-A", "-n", "team"]).ended(2).says("cannot be combined with -n");
     home.odh(&["local", "user"]).ended(0).says("There are no users yet");
     assert!(!home.state().join("audit.log").exists(), "the audit log is written though it is off");
 }

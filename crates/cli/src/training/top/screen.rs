@@ -167,7 +167,7 @@ fn draw_output(frame: &mut Frame, view: &View, area: Rect) {
         // A tab or an escape sequence in a program's output would overwrite the rest.
         .map(|line| Line::raw(plain(line)))
         .collect();
-    let block = Block::new().title(" the launcher's output ").borders(ratatui::widgets::Borders::TOP);
+    let block = Block::new().title(" Launcher output ").borders(ratatui::widgets::Borders::TOP);
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 

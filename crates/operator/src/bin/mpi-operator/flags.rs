@@ -14,72 +14,72 @@ use operator::lease::LEASE_DURATION;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "mpi-operator", version, args_override_self = true)]
 pub struct Flags {
-    /// The URL of the API server; goes before the kubeconfig's.
+    /// URL of the API server; overrides that of the kubeconfig.
     #[arg(long)]
     pub master: Option<http::Uri>,
-    /// A kubeconfig; the variable KUBECONFIG goes before it. Without either, the pod's service account is used.
+    /// Kubeconfig file; the environment variable KUBECONFIG overrides it. Without either, the pod's service account is used.
     #[arg(long = "kubeConfig", alias = "kubeconfig", value_name = "FILE")]
     pub kubeconfig: Option<std::path::PathBuf>,
-    /// Look after this namespace only.
+    /// Watch only this namespace.
     #[arg(long, env = "KUBEFLOW_NAMESPACE", default_value = "")]
     pub namespace: String,
-    /// The namespace of the lease by which one of several operators leads.
+    /// Namespace of the leader election lease.
     #[arg(long, default_value = "mpi-operator")]
     pub lock_namespace: String,
-    /// Seconds after which another takes over a lease that is not renewed.
+    /// Seconds after which another operator takes over a lease that is not renewed.
     #[arg(long, default_value_t = LEASE_DURATION.as_secs(), value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(5..=600))]
     pub lease_duration: u64,
-    /// The cluster's DNS domain, appended to host names in hostfiles, e.g. cluster.local.
+    /// DNS domain of the cluster, appended to host names in hostfiles, e.g. cluster.local.
     #[arg(long, default_value = "")]
     pub cluster_domain: String,
-    /// The transport of jobs that do not say which.
+    /// Transport of jobs that do not specify one.
     #[arg(long, value_enum, default_value = "ssh")]
     pub default_launch: Transport,
-    /// The image that carries the launch agent.
+    /// Image of the launch agent.
     #[arg(long, default_value = api::LAUNCH_IMAGE)]
     pub launch_image: String,
-    /// Schedule jobs as gangs: `volcano`, `kubernetes` (its own PodGroups, 1.37 on), or the name of a scheduler that runs the
+    /// Gang scheduler: `volcano`, `kubernetes` (its own PodGroups, from 1.37 on), or the name of a scheduler with the
     /// coscheduling plug-in of scheduler-plugins.
     #[arg(long, default_value = "", value_name = "SCHEDULER")]
     pub gang_scheduling: String,
-    /// Writes to the API server in flight at once.
+    /// Maximum number of concurrent writes to the API server.
     #[arg(long, default_value_t = Settings::default().writes)]
     pub writes: usize,
-    /// Serve metrics at this port, at every address: over TLS, to those whose token may `get` /metrics. 0 serves none.
+    /// Port for metrics on all addresses, over TLS, for clients whose token may `get` /metrics; 0 disables it.
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub monitoring_port: u16,
-    /// Serve metrics at this address instead; a loopback one is served without TLS and token.
+    /// Address for metrics instead of a port; a loopback address needs neither TLS nor a token.
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "monitoring_port")]
     pub monitoring_address: Option<SocketAddr>,
-    /// Serve metrics without TLS and token to everybody who reaches the port, as upstream does.
+    /// Serve metrics without TLS and tokens to anybody who can reach the port, as upstream does.
     #[arg(long)]
     pub monitoring_open: bool,
-    /// Serve /healthz, /livez and /readyz at this port, at every address. 0 serves none.
+    /// Port for /healthz, /livez and /readyz on all addresses; 0 disables it.
     #[arg(long, default_value_t = 8080, value_name = "PORT")]
     pub health_port: u16,
-    /// Serve them at this address instead.
+    /// Address for these probes instead of a port.
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "health_port")]
     pub health_address: Option<SocketAddr>,
-    /// Answer admission reviews at this port, at every address. 0 answers none.
+    /// Port for admission reviews on all addresses; 0 disables it.
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     pub webhook_port: u16,
-    /// The Service by which the API server reaches that port.
+    /// Service through which the API server reaches that port.
     #[arg(long, default_value = "mpi-operator", value_name = "NAME")]
     pub webhook_service: String,
-    /// The namespace of that Service, of the certificate's Secret and of the leases that keep quotas.
+    /// Namespace of that Service, of the certificate's Secret and of the quota leases.
     #[arg(long, env = "POD_NAMESPACE", default_value = "mpi-operator", value_name = "NAME")]
     pub webhook_namespace: String,
-    /// The Secret that keeps the certificate; made if it is not there.
+    /// Secret of the certificate; created if it does not exist.
     #[arg(long, default_value = "mpi-operator-webhook-tls", value_name = "NAME")]
     pub webhook_secret: String,
-    /// Answer reviews only of those who show a client certificate that an authority in this file (PEM) has signed; the API
-    /// server shows one if its --admission-control-config-file says so. Read once, at the start.
+    /// Answer only clients whose certificate is signed by an authority in this PEM file; the API server presents a
+    /// certificate if its --admission-control-config-file configures one. Read once, at startup.
     #[arg(long, value_name = "FILE")]
     pub webhook_client_ca: Option<std::path::PathBuf>,
-    /// How lines are logged: as text on a terminal and as JSON elsewhere, unless this says.
+    /// Log format; auto is text on a terminal and JSON elsewhere.
     #[arg(long, value_enum, default_value = "auto")]
     pub log_format: LogFormat,
-    /// klog's verbosity: from 4 on, what the operator does in detail is logged. RUST_LOG goes before it.
+    /// klog's verbosity; from 4 on, the operator logs details. RUST_LOG overrides it.
     #[arg(long = "v", default_value_t = 0, value_name = "LEVEL", allow_negative_numbers = true)]
     pub verbosity: i32,
     #[command(flatten)]
@@ -134,10 +134,10 @@ struct Klog {
     vmodule: Option<String>,
 }
 
-/// How the launcher reaches the workers.
+/// How the Launcher reaches the Workers.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Transport {
-    /// sshd in the workers, as upstream.
+    /// sshd in the Workers, as upstream.
     Ssh,
     /// The launch agent.
     Agent,
@@ -148,9 +148,9 @@ pub enum Transport {
 pub enum LogFormat {
     /// Text on a terminal, JSON elsewhere.
     Auto,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// For people.
+    /// Plain text.
     Text,
 }
 

@@ -74,6 +74,6 @@ async fn bind(address: Option<SocketAddr>, port: u16) -> io::Result<Option<TcpLi
     }
     .map_err(|error| {
         let whose = address.map_or_else(|| format!("port {port}"), |address| address.to_string());
-        io::Error::new(error.kind(), format!("cannot listen at {whose}: {error}"))
+        io::Error::new(error.kind(), format!("cannot listen on {whose}: {error}"))
     })
 }

@@ -28,12 +28,12 @@ async fn main() -> ExitCode {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), namespace = flags.namespace, "starting");
     let without_effect = flags.without_effect();
     if !without_effect.is_empty() {
-        tracing::info!(flags = without_effect.join(" "), "flags of upstream's that have no effect here");
+        tracing::info!(flags = without_effect.join(" "), "ignoring upstream flags that have no effect here");
     }
     match live(&flags).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(%error, "the operator stops");
+            tracing::error!(%error, "stopping because of an error");
             ExitCode::FAILURE
         }
     }
@@ -79,18 +79,18 @@ async fn lead(
         operator::operate(client, flags.settings(), vitals.clone(), stop.clone().cancelled_owned());
     let mut operating = std::pin::pin!(operating);
     let mut lost = std::pin::pin!(lease.keep());
-    let is_lost = |why: String| Err(format!("the lease is lost: {why}").into());
+    let is_lost = |why: String| Err(format!("lost the lease: {why}").into());
     tokio::select! {
         outcome = operating.as_mut() => return Ok(outcome?),
         why = lost.as_mut() => return is_lost(why),
-        () = stopped => tracing::info!("stopping: passes under way are ended"),
+        () = stopped => tracing::info!("stopping: waiting for reconciliations in progress"),
     }
     stop.cancel();
     tokio::select! {
         outcome = tokio::time::timeout(STOP_WITHIN, operating) => match outcome {
             Ok(outcome) => Ok(outcome?),
             Err(_) => {
-                tracing::warn!(seconds = STOP_WITHIN.as_secs(), "passes under way did not end in time and are cut off");
+                tracing::warn!(seconds = STOP_WITHIN.as_secs(), "reconciliations did not end in time; aborting them");
                 Ok(())
             }
         },

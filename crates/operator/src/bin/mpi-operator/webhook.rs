@@ -36,7 +36,7 @@ pub async fn serve(
     let listener = server::bind_everywhere(flags.webhook_port).await?;
     let kept = load(flags, client).await?;
     let shown = Shown::new(&kept)?;
-    tracing::info!(address = %listener.local_addr()?, "answering admission reviews");
+    tracing::info!(address = %listener.local_addr()?, "serving admission reviews");
     let webhook = Webhook::new(client.clone(), &flags.webhook_namespace, vitals.clone());
     let (webhook, acceptor) = match &flags.webhook_client_ca {
         Some(path) => {
@@ -45,7 +45,9 @@ pub async fn serve(
             (webhook.of_proved_callers(), shown.acceptor_for(&authorities)?)
         }
         None => {
-            tracing::warn!("reviews of anyone who reaches the port are answered: see --webhook-client-ca");
+            tracing::warn!(
+                "the webhook answers anybody who can reach its port; restrict it with --webhook-client-ca"
+            );
             (webhook, shown.acceptor()?)
         }
     };

@@ -26,7 +26,7 @@ pub(super) const RULES: &[Rule] = &[
         "pod train-worker-1: container mpi: 1 out-of-memory kills, memory limit (16 GB)",
     )
     .by(Speaker::Cluster)
-    .says("A process on {host|a worker} was killed because the memory limit{name| of the container} was exceeded"),
+    .says("A process on {host|a Worker} was killed because the memory limit{name| of the container} was exceeded"),
     rule(
         "status-evicted",
         Cause::Evicted,
@@ -73,7 +73,7 @@ pub(super) const RULES: &[Rule] = &[
         "node gpu-7 of pod train-worker-1: Ready=Unknown: Kubelet stopped posting node status.",
     )
     .by(Speaker::Cluster)
-    .says("Node {name|}, on which {host|a worker} ran, was lost: {reason|it does not report}"),
+    .says("Node {name|}, on which {host|a Worker} ran, was lost: {reason|it does not report}"),
     rule(
         "status-node-lost-pod",
         Cause::NodeLost,
@@ -92,7 +92,7 @@ pub(super) const RULES: &[Rule] = &[
         "pod train-worker-1: deleted",
     )
     .by(Speaker::Cluster)
-    .says("The pod {host|of a worker} was deleted while the job was running"),
+    .says("The pod {host|of a Worker} was deleted while the job was running"),
     // Images
     rule(
         "image-authentication",
@@ -234,7 +234,7 @@ pub(super) const RULES: &[Rule] = &[
         "worker train-worker-1: container mpi ended with exit code 1, terminated: Error",
     )
     .by(Speaker::Cluster)
-    .says("Container {name|} of {host|a worker} ended with exit code {code|}"),
+    .says("Container {name|} of {host|a Worker} ended with exit code {code|}"),
     rule(
         "container-killed",
         Cause::RankKilled,
@@ -244,7 +244,7 @@ pub(super) const RULES: &[Rule] = &[
         "pod train-worker-1: container mpi terminated: Error, exit code 137",
     )
     .by(Speaker::Cluster)
-    .says("The container of {host|a worker} was killed by signal 9"),
+    .says("The container of {host|a Worker} was killed by signal 9"),
     // Scheduling
     rule(
         "gpus-insufficient",

@@ -79,7 +79,7 @@ pub(super) const RULES: &[Rule] = &[
         r"^(?:[\w.-]+: )?connect to host (?P<host>\S+) (?:\([^)]*\) )?port (?P<port>\d+): (?P<reason>(?i:No route to host|Network is unreachable|Host is unreachable))",
         "ssh: connect to host train-worker-1 port 22: No route to host",
     )
-    .says("MPI communication failure – check NetworkPolicies: the launcher cannot reach {host|a worker}: {reason|no route}"),
+    .says("MPI communication failure – check NetworkPolicies: the Launcher cannot reach {host|a Worker}: {reason|no route}"),
     rule(
         "agent-waits-refused",
         Cause::ConnectionRefused,
@@ -88,7 +88,7 @@ pub(super) const RULES: &[Rule] = &[
         r"waiting for (?P<host>\S+) \((?P<seconds>[6-9]\d|\d{3,}) s of \d+ s\): .*: (?:Connection refused|Connection reset)",
         "odh-launch: waiting for train-worker-1 (120 s of 600 s): connect to host train-worker-1 (10.0.0.7) port 7222: Connection refused (os error 111)",
     )
-    .says("{host|A worker} has refused the connection for {seconds|many} s: it is not up yet"),
+    .says("{host|A Worker} has refused the connection for {seconds|many} s: it is not up yet"),
     rule(
         "agent-waits-unresolvable",
         Cause::HostUnresolvable,
@@ -97,7 +97,7 @@ pub(super) const RULES: &[Rule] = &[
         r"waiting for (?P<host>\S+) \((?P<seconds>[6-9]\d|\d{3,}) s of \d+ s\): Could not resolve",
         "odh-launch: waiting for train-worker-1 (120 s of 600 s): Could not resolve hostname train-worker-1: Name or service not known",
     )
-    .says("The name {host|of a worker} has not resolved for {seconds|many} s: its pod is not up yet"),
+    .says("The name {host|of a Worker} has not resolved for {seconds|many} s: its pod is not up yet"),
     rule(
         "agent-waits-timeout",
         Cause::ConnectionTimeout,
@@ -114,8 +114,8 @@ pub(super) const RULES: &[Rule] = &[
         r"exchange_identification: (?P<reason>.*(?:[Cc]onnection (?:closed|reset)|Broken pipe).*)",
         "kex_exchange_identification: Connection closed by remote host",
     )
-    .says("A worker's sshd closes the connection before any login: {reason|}")
-    .advice("sshd is overloaded or still starting: raise MaxStartups in sshd_config (its default drops parallel logins), and start the launcher when the workers are ready."),
+    .says("A Worker's sshd closes the connection before any login: {reason|}")
+    .advice("sshd is overloaded or still starting: raise MaxStartups in sshd_config (its default drops parallel logins), and start the Launcher when the Workers are ready."),
     rule(
         "ssh-closed-by",
         Cause::ConnectionRefused,
@@ -330,8 +330,8 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"Daemon exit status: (?:132|134|135|136|139)\b")
     .details(&[r"Remote host: +(?P<host>\S+)", r"Daemon exit status: (?P<code>\d+)"])
-    .says("MPI's daemon on {host|a worker} crashed when it was started (exit status {code|})")
-    .advice("Start it by hand on that worker (prted --version): a variable that it needs, such as HOME, may not be set there, or its libraries are another version's."),
+    .says("MPI's daemon on {host|a Worker} crashed when it was started (exit status {code|})")
+    .advice("Start it by hand on that Worker (prted --version): a variable that it needs, such as HOME, may not be set there, or its libraries are another version's."),
     rule(
         "no-local-daemon",
         Cause::DaemonMissing,
@@ -384,7 +384,7 @@ pub(super) const RULES: &[Rule] = &[
         "[mpiexec@train-launcher] control_cb (pm/pmiserv/pmiserv_cb.c:208): assert (!closed) failed",
     )
     .run()
-    .says("mpiexec has lost its proxy on a worker; the reason is not in this output"),
+    .says("mpiexec has lost its proxy on a Worker; the reason is not in this output"),
     rule(
         "hydra-downstream",
         Cause::DaemonLost,
@@ -405,7 +405,7 @@ pub(super) const RULES: &[Rule] = &[
         "[mpiexec@train-launcher] Error: Downstream from host train-worker-1 exited abnormally",
     )
     .run()
-    .says("mpiexec's proxy on {host|a worker} ended early; the reason is not in this output"),
+    .says("mpiexec's proxy on {host|a Worker} ended early; the reason is not in this output"),
     // The program
     rule(
         "exe-not-found",
@@ -429,7 +429,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"could not access|\naccess an executable")
     .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
-    .says("{path|The program} does not exist on {host|a worker}, or may not be executed there")
+    .says("{path|The program} does not exist on {host|a Worker}, or may not be executed there")
     .run(),
     rule(
         "exe-script-no-access",
@@ -441,7 +441,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"(?:could not access|\naccess an executable)(?s:.*)Executable: +\S*(?i:\.(?:py|sh|pl|r|jl|txt|json|ya?ml)\b|no_?-?exec|not_?-?exec|no_?-?perm|no_?-?x\b)")
     .details(&[r"Node: +(?P<host>\S+)", r"Executable: +(?P<path>\S+)"])
-    .says("{path|The program} may not be executed on {host|a worker}, or does not exist there")
+    .says("{path|The program} may not be executed on {host|a Worker}, or does not exist there")
     .run(),
     rule(
         "hydra-exe-not-found",
@@ -586,7 +586,7 @@ pub(super) const RULES: &[Rule] = &[
         r"\[mpiexec@[^\]]*\] ui_cmd_cb .*Launch proxy failed",
         "[mpiexec@train-launcher] ui_cmd_cb (mpiexec/pmiserv_pmci.c:51): Launch proxy failed.",
     )
-    .says("mpiexec could not start its proxies on the workers; the reason is not in this output"),
+    .says("mpiexec could not start its proxies on the Workers; the reason is not in this output"),
     rule(
         "daemon-status",
         Cause::Unknown,
@@ -595,7 +595,7 @@ pub(super) const RULES: &[Rule] = &[
         r"A daemon died unexpectedly with status (?P<code>\d+)",
         "A daemon died unexpectedly with status 255 while attempting",
     )
-    .says("mpirun could not start its daemons on the workers (exit status {code|unknown}); the reason is not in this output"),
+    .says("mpirun could not start its daemons on the Workers (exit status {code|unknown}); the reason is not in this output"),
     rule(
         "daemons-not-started",
         Cause::Unknown,
@@ -604,7 +604,7 @@ pub(super) const RULES: &[Rule] = &[
         r"was unable to reliably start one or more daemons",
         "ORTE was unable to reliably start one or more daemons.",
     )
-    .says("mpirun could not start its daemons on the workers; the reason is not in this output"),
+    .says("mpirun could not start its daemons on the Workers; the reason is not in this output"),
     rule(
         "daemon-report",
         Cause::Unknown,
@@ -614,7 +614,7 @@ pub(super) const RULES: &[Rule] = &[
         "A daemon failed to report back after being spawned. This could\n  Remote host:   train-worker-0\n  Daemon exit status: 255",
     )
     .details(&[r"Remote host: +(?P<host>\S+)", r"Daemon exit status: (?P<code>\d+)"])
-    .says("mpirun could not start its daemon on {host|a worker} (exit status {code|unknown}); the reason is not in this output"),
+    .says("mpirun could not start its daemon on {host|a Worker} (exit status {code|unknown}); the reason is not in this output"),
     rule(
         "bstrap-proxy",
         Cause::Unknown,
@@ -623,5 +623,5 @@ pub(super) const RULES: &[Rule] = &[
         r"Unable to run bstrap_proxy on (?P<host>\S+)",
         "[mpiexec@train-launcher] Error: Unable to run bstrap_proxy on train-worker-0 (pid 27, exit code 65280)",
     )
-    .says("mpiexec could not start its daemon on {host|a worker}; the reason is not in this output"),
+    .says("mpiexec could not start its daemon on {host|a Worker}; the reason is not in this output"),
 ];

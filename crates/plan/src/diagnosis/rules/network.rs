@@ -54,11 +54,11 @@ pub(super) const RULES: &[Rule] = &[
         "agent-no-answer-back",
         Cause::CallbackBlocked,
         ROOT - 4,
-        ": no answer from the launcher at ",
-        r"^odh-launch: (?P<host>\S+): no answer from the launcher at (?P<peer>\S+) port (?P<port>\d+)",
-        "odh-launch: train-worker-0: no answer from the launcher at 10.0.0.5 port 43915 for 6 s: packets to it are dropped, or its machine is gone",
+        ": no answer from the Launcher at ",
+        r"^odh-launch: (?P<host>\S+): no answer from the Launcher at (?P<peer>\S+) port (?P<port>\d+)",
+        "odh-launch: train-worker-0: no answer from the Launcher at 10.0.0.5 port 43915 for 6 s: packets to it are dropped, or its machine is down",
     )
-    .says("MPI communication failure – check NetworkPolicies: {host|a worker} cannot connect back to the launcher at {peer|} port {port|}: packets are dropped"),
+    .says("MPI communication failure – check NetworkPolicies: {host|a Worker} cannot connect back to the Launcher at {peer|} port {port|}: packets are dropped"),
     // Between Workers
     rule(
         "agent-no-answer",
@@ -66,20 +66,20 @@ pub(super) const RULES: &[Rule] = &[
         CONNECT + 4,
         ": no answer from ",
         r"^odh-launch: (?P<host>\S+): no answer from (?P<peer>[^\s]*[.:][^\s]*) port (?P<port>\d+)",
-        "odh-launch: train-worker-0: no answer from 10.0.0.7 port 1024 for 6 s: packets to it are dropped, or its machine is gone",
+        "odh-launch: train-worker-0: no answer from 10.0.0.7 port 1024 for 6 s: packets to it are dropped, or its machine is down",
     )
     .run()
-    .says("MPI communication failure – check NetworkPolicies: {host|a worker} gets no answer from {peer|another worker} port {port|}: packets are dropped"),
+    .says("MPI communication failure – check NetworkPolicies: {host|a Worker} gets no answer from {peer|another Worker} port {port|}: packets are dropped"),
     rule(
         "agent-dead-connection",
         Cause::PeerUnreachable,
         CONNECT + 4,
         " is dead: nothing was acknowledged",
         r"^odh-launch: (?P<host>\S+): connection to (?P<peer>\S+) port (?P<port>\d+) is dead: ",
-        "odh-launch: train-worker-0: connection to 10.0.0.7 port 1024 is dead: nothing was acknowledged for 6 s and more, as a machine that is only slow would",
+        "odh-launch: train-worker-0: connection to 10.0.0.7 port 1024 is dead: nothing was acknowledged for 6 s or more, and even a slow machine would do that",
     )
     .run()
-    .says("MPI communication failure – check NetworkPolicies: {peer|a peer} of {host|a worker} is dead or cut off: nothing is acknowledged, as a machine that is only slow would"),
+    .says("MPI communication failure – check NetworkPolicies: {peer|a peer} of {host|a Worker} is dead or cut off: nothing is acknowledged, which even a slow machine would do"),
     rule(
         "ompi-unreachable",
         Cause::PeerUnreachable,
@@ -101,7 +101,7 @@ pub(super) const RULES: &[Rule] = &[
     .by(Speaker::Rank)
     .block(r"BTLs attempted:(?: (?:self|vader|sm|smcuda|ofi|uct))+ *(?:\n|$)")
     .details(&[r"Process 1 .*is on host: (?P<host>\S+)", r"Process 2 .*is on host: (?P<peer>\S+)"])
-    .says("Open MPI has no transport from {host|a worker} to {peer|another}: the list of BTLs leaves tcp out, or it found no interface")
+    .says("Open MPI has no transport from {host|a Worker} to {peer|another}: the list of BTLs leaves tcp out, or it found no interface")
     .advice("Leave the parameter btl (OMPI_MCA_btl) unset, or name tcp,self,vader in it."),
     rule(
         "ompi-init-unreachable",
@@ -168,7 +168,7 @@ pub(super) const RULES: &[Rule] = &[
         "train-worker-1:37:112 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.0.0.7<45763> failed : Connection refused",
     )
     .by(Speaker::Rank)
-    .says("MPI communication failure – check NetworkPolicies: NCCL on {host|a worker} cannot connect to {peer|another worker}: {reason|}"),
+    .says("MPI communication failure – check NetworkPolicies: NCCL on {host|a Worker} cannot connect to {peer|another Worker}: {reason|}"),
     rule(
         "gloo-connect",
         Cause::PeerUnreachable,
@@ -188,7 +188,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .by(Speaker::Rank)
     .says("A collective operation timed out on {whom|a rank}: another rank did not take part in it")
-    .advice("Look for the rank that prints nothing, or something else, at that time: it crashed, waits for data, or took another branch; if none did, check NetworkPolicies between the workers."),
+    .advice("Look for the rank that prints nothing, or something else, at that time: it crashed, waits for data, or took another branch; if none did, check NetworkPolicies between the Workers."),
     rule(
         "nccl-peer-closed",
         Cause::WorkerLost,
@@ -207,7 +207,7 @@ pub(super) const RULES: &[Rule] = &[
         "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
     )
     .by(Speaker::Rank)
-    .says("A worker was lost, or the network to it, while the job was running"),
+    .says("A Worker was lost, or the network to it, while the job was running"),
     rule(
         "gloo-peer-closed",
         Cause::WorkerLost,
@@ -290,7 +290,7 @@ pub(super) const RULES: &[Rule] = &[
         "train-worker-0:37:112 [0] bootstrap.cc:53 NCCL WARN Bootstrap : no socket interface found",
     )
     .by(Speaker::Rank)
-    .says("NCCL finds no network interface on {host|a worker} that NCCL_SOCKET_IFNAME allows"),
+    .says("NCCL finds no network interface on {host|a Worker} that NCCL_SOCKET_IFNAME allows"),
     rule(
         "gloo-interface",
         Cause::BadInterface,

@@ -14,18 +14,18 @@ pub(super) const RULES: &[Rule] = &[
         "odh-launch: train-worker-1: 1 process was killed by the kernel: out of memory, limit 16384 MiB",
     )
     .run()
-    .says("A rank on {host|a worker} was killed because the memory limit ({name|}) was exceeded"),
+    .says("A rank on {host|a Worker} was killed because the memory limit ({name|}) was exceeded"),
     rule(
         "agent-ranks-ended",
         Cause::SilentHang,
         CONSEQUENCE,
-        " have ended, and what started them goes on",
-        r"^odh-launch: (?P<host>\S+): ranks (?P<name>[0-9,-]+) of \d+ have ended, and what started them goes on",
-        "odh-launch: train-worker-1: ranks 4-7 of 8 have ended, and what started them goes on",
+        " have ended, but the process that started them is still running",
+        r"^odh-launch: (?P<host>\S+): ranks (?P<name>[0-9,-]+) of \d+ have ended, but the process that started them is still running",
+        "odh-launch: train-worker-1: ranks 4-7 of 8 have ended, but the process that started them is still running",
     )
     .run()
-    .says("Ranks {name|} on {host|a worker} have ended, and the launcher goes on: other ranks may wait for them for ever")
-    .advice("Read what those ranks printed before they ended. If they ended well, the others may simply work on; otherwise delete the job or run it again, and have a rank that cannot go on call MPI_Abort, which ends all others too."),
+    .says("Ranks {name|} on {host|a Worker} have ended, but the Launcher is still running: other ranks may wait for them forever")
+    .advice("Read what those ranks printed before they ended. If they ended well, the others may simply work on; otherwise delete the job or run it again, and have a rank that cannot continue call MPI_Abort, which ends all others too."),
     // Open MPI 4 and 5
     rule(
         "ompi-killed",
@@ -59,7 +59,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"exited on\b(?s:.{0,300}?)\bsignal (?:1|2|10|12|15)\b")
     .details(&[r"\b(?P<signal>signal \d+)\b"])
-    .says("{who|A rank} on {host|a worker} was ended from outside ({signal|SIGTERM})")
+    .says("{who|A rank} on {host|a Worker} was ended from outside ({signal|SIGTERM})")
     .report(),
     rule(
         "ompi-abort",
@@ -92,7 +92,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"exiting\s+improperly")
     .details(&[r"\bnode (?P<host>\S+)"])
-    .says("{who|A rank} on {host|a worker} exited without MPI_Finalize")
+    .says("{who|A rank} on {host|a Worker} exited without MPI_Finalize")
     .report(),
     rule(
         "ompi-nonzero",
@@ -122,7 +122,7 @@ pub(super) const RULES: &[Rule] = &[
         "[train-worker-1:00408] Signal: Segmentation fault (11)",
     )
     .by(Speaker::Rank)
-    .says("A rank on {host|a worker} crashed with signal {signal|} ({name|})"),
+    .says("A rank on {host|a Worker} crashed with signal {signal|} ({name|})"),
     rule(
         "ucx-signal-handler",
         Cause::RankCrashed,
@@ -132,7 +132,7 @@ pub(super) const RULES: &[Rule] = &[
         "[train-worker-1:595  :0:595] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))",
     )
     .by(Speaker::Rank)
-    .says("A rank on {host|a worker} crashed with signal {signal|} ({name|})"),
+    .says("A rank on {host|a Worker} crashed with signal {signal|} ({name|})"),
     rule(
         "python-fatal",
         Cause::RankCrashed,
@@ -154,7 +154,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"=   EXIT CODE: (?:9|137)\b")
     .details(&[r"PID \d+ RUNNING AT (?P<host>\S+)"])
-    .says("A rank on {host|a worker} was killed by signal 9")
+    .says("A rank on {host|a Worker} was killed by signal 9")
     .report(),
     rule(
         "hydra-crashed",
@@ -167,7 +167,7 @@ pub(super) const RULES: &[Rule] = &[
     // The wait status: the signal's number, plus 128 if a core was dumped.
     .block(r"=   EXIT CODE: (?:4|6|7|8|11|132|133|134|135|136|139)\b|=   KILLED BY SIGNAL: (?:4|5|6|7|8|11|31)\b")
     .details(&[r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)", r"(?:EXIT CODE|KILLED BY SIGNAL): (?P<signal>\d+)"])
-    .says("A rank on {host|a worker} crashed (signal or wait status {signal|unknown})")
+    .says("A rank on {host|a Worker} crashed (signal or wait status {signal|unknown})")
     .report(),
     rule(
         "hydra-terminated",
@@ -179,7 +179,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"=   EXIT CODE: (?:15|143)\b|=   KILLED BY SIGNAL: (?:2|15)\b")
     .details(&[r"(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)"])
-    .says("A rank on {host|a worker} was ended from outside (signal 15)")
+    .says("A rank on {host|a Worker} was ended from outside (signal 15)")
     .report(),
     rule(
         "hydra-exited",
@@ -203,7 +203,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"=   KILLED BY SIGNAL: 9\b")
     .details(&[r"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+)"])
-    .says("{who|A rank} on {host|a worker} was killed by signal 9: from outside, or by mpiexec because another rank had failed, which Intel MPI does not report")
+    .says("{who|A rank} on {host|a Worker} was killed by signal 9: from outside, or by mpiexec because another rank had failed, which Intel MPI does not report")
     .run(),
     rule(
         "intel-signal-handler",
@@ -497,7 +497,7 @@ pub(super) const RULES: &[Rule] = &[
         "[train-worker-0][[44285,1],0][btl_tcp.c:559:mca_btl_tcp_recv_blocking] recv(18) failed: Connection reset by peer (104)",
     )
     .by(Speaker::Rank)
-    .says("A worker was lost while the job was running"),
+    .says("A Worker was lost while the job was running"),
     rule(
         "ssh-closed-by-remote",
         Cause::WorkerLost,
@@ -522,8 +522,8 @@ pub(super) const RULES: &[Rule] = &[
         SYMPTOM + 2,
         "connection lost: ",
         r"^odh-launch: (?P<host>[\w.-]+): connection lost: (?P<reason>.*)",
-        "odh-launch: train-worker-1: connection lost: nothing heard from the worker for 30 s",
+        "odh-launch: train-worker-1: connection lost: nothing heard from the Worker for 30 s",
     )
     .run()
-    .says("{host|A worker} was lost while the job was running: {reason|}"),
+    .says("{host|A Worker} was lost while the job was running: {reason|}"),
 ];

@@ -32,8 +32,8 @@ pub(super) const RULES: &[Rule] = &[
         "A request was made to bind to that would result in binding more\nprocesses than cpus on a resource:\n\n   Bind to:     CORE\n   Node:        train-worker-0\n   #processes:  2\n   #cpus:       1",
     )
     .details(&[r"Node: +(?P<host>\S+)", r"#processes: +(?P<count>\d+)"])
-    .says("Not enough cores on {host|a worker} to bind {count|its} processes to")
-    .advice("Ask for at least as many CPUs as slots per worker, or do not bind: --bind-to none, or add overload-allowed."),
+    .says("Not enough cores on {host|a Worker} to bind {count|its} processes to")
+    .advice("Ask for at least as many CPUs as slots per Worker, or do not bind: --bind-to none, or add overload-allowed."),
     rule(
         "no-allocated-resources",
         Cause::NotEnoughSlots,
@@ -301,7 +301,7 @@ pub(super) const RULES: &[Rule] = &[
         "A requested component was not found, or was unable to be opened.  This\n\nHost:      train-worker-0\nFramework: btl\nComponent: openib",
     )
     .details(&[r"Host: +(?P<host>\S+)", r"Component: +(?P<name>\S+)"])
-    .says("MPI on {host|a worker} has no component {name|of the requested name}")
+    .says("MPI on {host|a Worker} has no component {name|of the requested name}")
     .run(),
     rule(
         "no-components",
@@ -394,8 +394,8 @@ pub(super) const RULES: &[Rule] = &[
     )
     .block(r"the specified working directory")
     .details(&[r"Working directory: +(?P<path>\S+)", r"Node: +(?P<host>\S+)"])
-    .says("The working directory {path|that was given} does not exist on {host|a worker}")
-    .advice("Correct -wdir (or the container's workingDir), and mount the volume at the same path in every worker.")
+    .says("The working directory {path|that was given} does not exist on {host|a Worker}")
+    .advice("Correct -wdir (or the container's workingDir), and mount the volume at the same path in every Worker.")
     .run(),
     rule(
         "agent-command-line",
@@ -415,7 +415,7 @@ pub(super) const RULES: &[Rule] = &[
         "Open MPI detected a mismatch in versions between two processes.  This\n  Local host:             train-launcher\n  Local Open MPI version: v4.1.4\n  Peer host:              train-worker-0\n  Peer Open MPI version:  v5.0.3",
     )
     .details(&[r"Peer host: +(?P<host>\S+)", r"Local \w+(?: MPI)? version: +(?P<name>\S+)", r"Peer \w+(?: MPI)? version: +(?P<reason>\S+)"])
-    .says("Versions do not match: mpirun is {name|one version}, {host|a worker} has {reason|another}"),
+    .says("Versions do not match: mpirun is {name|one version}, {host|a Worker} has {reason|another}"),
     rule(
         "agent-version",
         Cause::VersionMismatch,

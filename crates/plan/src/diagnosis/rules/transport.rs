@@ -63,7 +63,7 @@ pub(super) const RULES: &[Rule] = &[
         ),
         "rsh: train-worker-1: No route to host",
     )
-    .says("MPI communication failure – check NetworkPolicies: the launcher cannot reach {host|a worker}: {reason|no route}"),
+    .says("MPI communication failure – check NetworkPolicies: the Launcher cannot reach {host|a Worker}: {reason|no route}"),
     transport(
         "transport-unresolvable",
         Cause::HostUnresolvable,

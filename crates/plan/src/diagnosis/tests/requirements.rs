@@ -141,7 +141,7 @@ fn of_output() -> Vec<Sentence> {
             "Open MPI detected a mismatch in versions between two processes.  This\n  Local Open MPI version: v4.1.4\n  Peer host:              train-worker-0\n  Peer Open MPI version:  v5.0.3\n",
             "VersionMismatch",
             "Versions do not match",
-            "Use one image for launcher and workers",
+            "Use one image for Launcher and Workers",
         ),
         of_output(
             3,

@@ -213,7 +213,7 @@ const CASES: &[(&str, i32, &str, Option<&str>, &str)] = &[
         255,
         "ConnectionRefused",
         Some("w-1"),
-        "odh-launch: connect to host w-1 (10.0.0.7) port 7222: Connection refused (os error 111) (gave up after 600 s: the worker did not come up)\nORTE was unable to reliably start one or more daemons.\n",
+        "odh-launch: connect to host w-1 (10.0.0.7) port 7222: Connection refused (os error 111) (gave up after 600 s: the Worker did not come up)\nORTE was unable to reliably start one or more daemons.\n",
     ),
     (
         "agent: key",
@@ -350,7 +350,7 @@ fn pods() -> Facts {
     Facts { pods: vec![pod("w-0", "10.0.0.6"), pod("w-1", "10.0.0.7")], ..Facts::default() }
 }
 
-const UNANSWERED: &str = "odh-launch: w-0: no answer from 10.0.0.7 port 1024 for 6 s: packets to it are dropped, or its machine is gone\n";
+const UNANSWERED: &str = "odh-launch: w-0: no answer from 10.0.0.7 port 1024 for 6 s: packets to it are dropped, or its machine is down\n";
 
 #[test]
 fn a_peer_that_does_not_answer_is_named_and_distinguished_from_a_slow_one() {
@@ -360,7 +360,7 @@ fn a_peer_that_does_not_answer_is_named_and_distinguished_from_a_slow_one() {
     assert_eq!((unanswered.cause, unanswered.worker.as_deref()), (Cause::PeerUnreachable, Some("w-0")));
     assert_eq!(unanswered.confidence, Confidence::High);
     assert!(unanswered.message.contains("w-0 gets no answer from w-1 port 1024"), "{}", unanswered.message);
-    let dead = "odh-launch: w-1: connection to 10.0.0.6 port 40001 is dead: nothing was acknowledged for 6 s and more, as a machine that is only slow would\n";
+    let dead = "odh-launch: w-1: connection to 10.0.0.6 port 40001 is dead: nothing was acknowledged for 6 s or more, and even a slow machine would do that\n";
     assert!(
         found(dead).unwrap().message.contains("w-0 of w-1") || found(dead).unwrap().message.contains("w-0")
     );
@@ -376,8 +376,7 @@ fn a_peer_that_does_not_answer_is_named_and_distinguished_from_a_slow_one() {
 
 #[test]
 fn ranks_that_have_ended_explain_a_silence_and_nothing_else() {
-    let told =
-        "epoch 1\nodh-launch: train-worker-1: ranks 4-7 of 8 have ended, and what started them goes on\n";
+    let told = "epoch 1\nodh-launch: train-worker-1: ranks 4-7 of 8 have ended, but the process that started them is still running\n";
     let found = |ending| diagnose(&Output::from(told), ending, &pods());
     let silent = found(Ending::Running { silent_seconds: 60 }).unwrap();
     assert_eq!((silent.cause, silent.worker.as_deref()), (Cause::SilentHang, Some("train-worker-1")));
