@@ -291,6 +291,10 @@ mod tests {
             (json!({"status": {"phase": "Succeeded"}}), "count/pods=1"),
             (json!({"status": {"phase": "Running"}}), full),
             (
+                json!({"spec": {"overhead": {"cpu": "500m"}}}),
+                "count/pods=1,cpu=1500m,limits.cpu=2500m,pods=1,requests.cpu=1500m,requests.nvidia.com/gpu=2",
+            ),
+            (
                 json!({"metadata": {"deletionTimestamp": "1970-01-01T00:10:00Z", "deletionGracePeriodSeconds": 30}}),
                 "count/pods=1",
             ),

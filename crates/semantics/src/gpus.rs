@@ -24,7 +24,7 @@ pub fn gpus(amounts: &Amounts) -> u64 {
 
 /// Returns whether a text names a GPU resource, e.g. the scheduler's `3 Insufficient nvidia.com/gpu.`.
 pub fn names_gpu(text: &str) -> bool {
-    let is_separator = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '/' | '.' | '-');
+    let is_separator = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '/' | '.' | '-' | '_');
     text.split(is_separator).any(|word| is_gpu(word.trim_end_matches('.')))
 }
 

@@ -236,7 +236,7 @@ mod tests {
             ),
             (
                 of("Pod", "maxLimitRequestRatio", "2"),
-                json!({"limits": {"cpu": "1"}}),
+                json!({"limits": {"memory": "1"}}),
                 "cpu max limit to request ratio per Pod is 2, but no request is specified or request is 0",
             ),
         ];
