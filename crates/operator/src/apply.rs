@@ -1,5 +1,5 @@
-//! Makes the changes of a plan: one group after another, those of a group at once, never more than the operator's
-//! bound in flight. A failure is a value: it ends neither the group nor the pass, only the groups after it.
+//! Carries out a plan. Its changes are made one group after another, those of a group at once, never more than the
+//! operator's bound in flight. A failure is a value: it ends neither the group nor the pass, only the groups after it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,7 +14,10 @@ use kube::api::{Api, DeleteParams, Patch as KubePatch, PatchParams, PostParams, 
 use kube::core::Request;
 use kube::{Client, Resource, ResourceExt};
 use plan::kept::{Job, Pod};
-use plan::{ApplyFailure, Change, Child, ChildKind, KeyPair, Patch, PodGroup, SecretSeen, Target, ValidJob};
+use plan::{
+    Applied, ApplyFailure, Change, Child, ChildKind, JobChange, KeyPair, Patch, Plan, PodGroup, SecretSeen,
+    Target, ValidJob,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -22,60 +25,58 @@ use serde_json::json;
 use crate::context::Context;
 use crate::error::{Class, Error, classify};
 use crate::keys::new_key_pair;
+use crate::launcher_log;
 use crate::memory::Made;
 use crate::observe::secret_state;
 use crate::owned::is_controlled_by;
 use crate::pod_groups;
 
-/// What became of a plan's changes.
-#[derive(Default)]
-pub(crate) struct Applied {
-    /// What could not be done.
-    pub failures: Vec<(ApplyFailure, Class)>,
+/// Carries out a plan. Returns what came of it, and the pass's error if there was any failure.
+pub(crate) async fn apply(context: &Context, job: &ValidJob, plan: &Plan) -> (Applied, Option<Error>) {
+    let last_words = match &plan.last_words {
+        Some(source) => Some(launcher_log::read(context, source.clone(), false).await),
+        None => None,
+    };
+    let failures = make_all(context, job, &plan.changes).await;
+    let error = error(&failures);
+    let failures = failures.into_iter().map(|(failure, _)| failure).collect();
+    (Applied { failures, last_words }, error)
 }
 
-impl Applied {
-    /// The pass's error, if there was any failure.
-    pub(crate) fn error(&self) -> Option<Error> {
-        let (first, _) = self.failures.first()?;
-        let is_refusal = |class: &Class| matches!(class, Class::Refused | Class::Invalid);
-        let refused = self.failures.iter().any(|(_, class)| is_refusal(class));
-        Some(Error::Apply {
-            count: self.failures.len(),
-            first: format!("{} {}: {}", first.kind.as_str(), first.name, first.message),
-            class: if refused { Class::Refused } else { Class::Retry },
-        })
-    }
-
-    /// The failures as `plan` reports them.
-    pub(crate) fn told(&self) -> Vec<ApplyFailure> {
-        self.failures.iter().map(|(failure, _)| failure.clone()).collect()
-    }
-}
-
-/// Makes the changes.
-pub(crate) async fn apply(context: &Context, job: &ValidJob, changes: &[Vec<Change>]) -> Applied {
-    let mut applied = Applied::default();
+async fn make_all(context: &Context, job: &ValidJob, changes: &[Vec<Change>]) -> Vec<(ApplyFailure, Class)> {
+    let mut failures = Vec::new();
     for group in changes {
         // No more than may be in flight anyway: each that waits would hold a request's worth of memory.
         let mut waiting = group.iter();
         let first = waiting.by_ref().take(context.settings.writes.max(1));
         let mut writes: FuturesUnordered<_> = first.map(|change| write(context, job, change)).collect();
         while let Some(outcome) = writes.next().await {
-            applied.failures.extend(outcome.err());
+            failures.extend(outcome.err());
             writes.extend(waiting.next().map(|change| write(context, job, change)));
         }
-        if !applied.failures.is_empty() {
+        if !failures.is_empty() {
             break;
         }
     }
-    applied
+    failures
 }
 
-/// Writes the record of a failed attempt, before anything else of the failure is written. It is for people: a job ends
-/// as well without it.
-pub(crate) async fn keep_record(context: &Context, job: &ValidJob, record: &ConfigMap) {
-    let records: Api<ConfigMap> = Api::namespaced(context.client.clone(), &job.namespace);
+/// What these failures mean for the pass.
+fn error(failures: &[(ApplyFailure, Class)]) -> Option<Error> {
+    let (first, _) = failures.first()?;
+    let is_refusal = |class: &Class| matches!(class, Class::Refused | Class::Invalid);
+    let refused = failures.iter().any(|(_, class)| is_refusal(class));
+    Some(Error::Apply {
+        count: failures.len(),
+        first: format!("{} {}: {}", first.kind.as_str(), first.name, first.message),
+        class: if refused { Class::Refused } else { Class::Retry },
+    })
+}
+
+/// Creates the record of a failed attempt. It is for people: a job ends as well without it, so a failure is only logged.
+pub(crate) async fn keep_record(context: &Context, job: &MPIJob, record: &ConfigMap) {
+    let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+    let records: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
     let _permit = context.writes.acquire().await;
     match records.create(&PostParams::default(), record).await {
         Ok(_) => {}
@@ -86,39 +87,45 @@ pub(crate) async fn keep_record(context: &Context, job: &ValidJob, record: &Conf
     }
 }
 
-/// Raises the number of the job's attempt by one, from the one that this pass has seen: that it is still that is asked of
-/// the server, and the patch holds only for what was answered.
+/// Changes the job itself.
 ///
 /// # Errors
 /// If the server refuses it or cannot be reached.
-pub(crate) async fn begin_next_attempt(context: &Context, job: &ValidJob) -> Result<(), Error> {
-    let jobs: Api<MPIJob> = Api::namespaced(context.client.clone(), &job.namespace);
-    let found = jobs.get_opt(&job.name).await.map_err(Error::request("read the job's attempt"))?;
-    let same = |found: &MPIJob| {
-        found.metadata.uid.as_ref() == Some(&job.uid) && plan::attempt_of(&found.metadata) == job.attempt
-    };
-    let Some(found) = found.filter(same) else { return Ok(()) };
-    let next = job.attempt.saturating_add(1).to_string();
-    let body = json!({ "metadata": {
-        "uid": job.uid,
-        "resourceVersion": found.metadata.resource_version,
-        "annotations": { ANNOTATION_ATTEMPT: next },
-    } });
-    let _permit = context.writes.acquire().await;
-    let raised = jobs.patch(&job.name, &PatchParams::default(), &KubePatch::Merge(&body)).await;
-    raised.map(|_| ()).map_err(Error::request("begin the job's next attempt"))
+pub(crate) async fn change_job(context: &Context, job: &MPIJob, change: JobChange) -> Result<(), Error> {
+    let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+    let jobs: Api<MPIJob> = Api::namespaced(context.client.clone(), namespace);
+    match change {
+        JobChange::BeginAttemptAfter(number) => begin_attempt_after(context, &jobs, job, number).await,
+        JobChange::Delete => {
+            let _permit = context.writes.acquire().await;
+            let deleted = delete_in(&jobs, &job.name_any(), job.metadata.uid.clone(), false).await;
+            deleted.map_err(Error::request("remove the job at the end of its ttlSecondsAfterFinished"))
+        }
+    }
 }
 
-/// Removes a job that outlived its `ttlSecondsAfterFinished`, and with it all it owns.
-///
-/// # Errors
-/// If the server refuses it or cannot be reached.
-pub(crate) async fn remove(context: &Context, job: &ValidJob) -> Result<(), Error> {
-    let target =
-        Target { kind: ChildKind::Job, name: job.name.clone(), uid: Some(job.uid.clone()), at_once: false };
+/// Increments the job's attempt, if it still is this: the job is read for that, and the patch is guarded by the
+/// resourceVersion that was read.
+async fn begin_attempt_after(
+    context: &Context,
+    jobs: &Api<MPIJob>,
+    job: &MPIJob,
+    number: u32,
+) -> Result<(), Error> {
+    let name = job.name_any();
+    let found = jobs.get_opt(&name).await.map_err(Error::request("read the job's attempt"))?;
+    let Some(found) = found else { return Ok(()) };
+    if found.metadata.uid != job.metadata.uid || plan::attempt_of(&found.metadata) != number {
+        return Ok(());
+    }
+    let body = json!({ "metadata": {
+        "uid": job.metadata.uid,
+        "resourceVersion": found.metadata.resource_version,
+        "annotations": { ANNOTATION_ATTEMPT: number.saturating_add(1).to_string() },
+    } });
     let _permit = context.writes.acquire().await;
-    let removed = delete_one::<MPIJob>(&context.client, &job.namespace, &target).await;
-    removed.map_err(Error::request("remove the job at the end of its ttlSecondsAfterFinished"))
+    let begun = jobs.patch(&name, &PatchParams::default(), &KubePatch::Merge(&body)).await;
+    begun.map(|_| ()).map_err(Error::request("begin the job's next attempt"))
 }
 
 /// Why one write failed: a request, or a stranger's object in the way.
@@ -208,14 +215,14 @@ async fn create(context: &Context, job: &ValidJob, child: &Child) -> Result<(), 
         Child::Secret(object) => {
             let secret: Secret = create_one(client, job, &**object).await?;
             let present = secret_state(&secret) == SecretSeen::Present;
-            context.memory.of(&job.uid, |memory| memory.secret_present = present);
+            context.memory.of(&job.uid, |memory| memory.known.secret_present = present);
             return Ok(());
         }
     };
     let entry = (child.kind(), child.name().to_owned());
     context.memory.of(&job.uid, |memory| {
         memory.strangers.remove(&entry);
-        memory.created.insert(entry, (Instant::now(), made));
+        memory.known.created.insert(entry, (Instant::now(), made));
     });
     Ok(())
 }
@@ -262,7 +269,7 @@ async fn patch_child(context: &Context, job: &ValidJob, patch: &Patch) -> Result
         ChildKind::ConfigMap => patch_one::<ConfigMap>(client, namespace, patch).await?,
         ChildKind::Secret => {
             patch_one::<Secret>(client, namespace, patch).await?;
-            context.memory.of(&job.uid, |memory| memory.secret_present = true);
+            context.memory.of(&job.uid, |memory| memory.known.secret_present = true);
         }
         ChildKind::Pod => patch_one::<Pod>(client, namespace, patch).await?,
         ChildKind::Job => patch_one::<Job>(client, namespace, patch).await?,
@@ -303,11 +310,12 @@ async fn delete_child(context: &Context, job: &ValidJob, target: &Target) -> Res
         ChildKind::NetworkPolicy => delete_one::<NetworkPolicy>(client, namespace, target).await?,
         ChildKind::PodGroup => {
             if let Some(gang) = &context.settings.plan.gang {
-                delete_in(&pod_groups::in_namespace(client, gang, namespace), target).await?;
+                let groups = pod_groups::in_namespace(client, gang, namespace);
+                delete_in(&groups, &target.name, target.uid.clone(), target.at_once).await?;
             }
         }
     }
-    context.memory.of(&job.uid, |memory| memory.created.remove(&(target.kind, target.name.clone())));
+    context.memory.of(&job.uid, |memory| memory.known.created.remove(&(target.kind, target.name.clone())));
     Ok(())
 }
 
@@ -317,18 +325,23 @@ where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned,
 {
-    delete_in(&Api::<K>::namespaced(client.clone(), namespace), target).await
+    let children: Api<K> = Api::namespaced(client.clone(), namespace);
+    delete_in(&children, &target.name, target.uid.clone(), target.at_once).await
 }
 
-async fn delete_in<K>(children: &Api<K>, target: &Target) -> Result<(), kube::Error>
+async fn delete_in<K>(
+    children: &Api<K>,
+    name: &str,
+    uid: Option<String>,
+    at_once: bool,
+) -> Result<(), kube::Error>
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let preconditions =
-        target.uid.clone().map(|uid| Preconditions { uid: Some(uid), resource_version: None });
-    let grace_period_seconds = target.at_once.then_some(0);
+    let preconditions = uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None });
+    let grace_period_seconds = at_once.then_some(0);
     let params = DeleteParams { preconditions, grace_period_seconds, ..DeleteParams::background() };
-    match children.delete(&target.name, &params).await {
+    match children.delete(name, &params).await {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         outcome => outcome.map(|_| ()),
     }

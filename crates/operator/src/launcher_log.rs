@@ -1,9 +1,10 @@
-//! Keeps what a Launcher's failed run left behind: its pod as it was seen last, and the end of its log. A Job that gives
+//! Reads what a Launcher's failed run left behind: its pod as it was seen last, and the end of its log. A Job that gives
 //! up deletes the pod of a Launcher that it restarts in place, so this is read when the run is seen to have failed,
-//! once for each run, and remembered. A log that cannot be read is none: it never fails a pass, nor holds it up long.
+//! once for each run, and remembered. A log that cannot be read counts as none: it never fails a pass, nor holds it up
+//! for long. What is not there yet is waited for between passes, not in one.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE};
 use jiff::Timestamp;
@@ -12,11 +13,11 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams, LogParams};
 use plan::diagnosis::failed_run;
 use plan::kept::Pod;
-use plan::{LauncherRun, Outlook, OutputSeen, Seen, ValidJob};
+use plan::{LauncherRun, LogSource, OutputRead, Seen, ValidJob};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::memory::RunId;
+use crate::memory::{AgentLogs, FailedLauncher, KnownAttempt};
 use crate::owned::is_controlled_by;
 
 /// The last lines that are read of a log; of such a log that they are too many bytes, fewer.
@@ -29,115 +30,137 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The most pods of a Launcher that are looked at for the one that failed.
 const MOST_PODS: u32 = 50;
 
-/// How often, and how long apart, the pods' watch is looked at again for the end of a pod that is gone.
-const LOOKS: u32 = 10;
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// How often a launch agent's log is looked at for what it has to say of a call's end.
+/// So long the pods' watch may take to show the end of a pod that the API server no longer has.
+const POD_WAIT: Duration = Duration::from_secs(1);
+/// How often, and how long apart, launch agents' logs are read for what they report of a call's end.
 const AGENT_LOOKS: u32 = 10;
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+/// A job whose log has to wait its turn comes back after this.
+const TURN_WAIT: Duration = Duration::from_secs(1);
 
 /// Whether a pass has the logs that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logs {
     /// It has them, as far as they can be read.
     Read,
-    /// Too many logs are being read for other jobs; this job has to be retried.
-    Busy,
+    /// They may be there after this time: the job has to be observed again.
+    Wait(Duration),
 }
 
 /// Adds the Launcher's last failed run to what was seen, if there was one.
 ///
 /// # Errors
 /// If the Launcher's Job has failed and its pods could not be asked for.
-pub(crate) async fn keep(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<Logs, Error> {
+pub(crate) async fn add_failed_run(
+    context: &Context,
+    job: &ValidJob,
+    seen: &mut Seen,
+    known: &mut KnownAttempt,
+) -> Result<Logs, Error> {
     if seen.status.completion_time.is_some() || job.suspended {
-        context.memory.of(&job.uid, |memory| memory.launcher_failed = None);
-        context.memory.forget_launcher(&job.namespace, &job.name);
+        (known.launcher_failed, known.pod_awaited) = (None, None);
         return Ok(Logs::Read);
     }
-    let remembered = context.memory.of(&job.uid, |memory| memory.launcher_failed.clone());
     let mut pod = seen.failed_launcher_pod().cloned().or_else(|| noted(context, job, seen));
-    if pod.is_none() && remembered.is_none() && seen.has_launcher_failed() {
+    if pod.is_none() && known.launcher_failed.is_none() && seen.has_launcher_failed() {
         // The Job's watch is ahead of the pods'.
-        seen.launcher_pods = launcher_pods(context, job, seen).await?;
-        pod = seen.failed_launcher_pod().cloned();
-        for _ in 0..LOOKS {
-            if pod.is_some() {
-                break;
+        if known.pod_awaited.is_none() {
+            seen.launcher_pods = launcher_pods(context, job, seen).await?;
+            pod = seen.failed_launcher_pod().cloned().or_else(|| noted(context, job, seen));
+        }
+        if pod.is_none() {
+            let since = known.pod_awaited.get_or_insert_with(Instant::now);
+            let left = POD_WAIT.saturating_sub(since.elapsed());
+            if !left.is_zero() {
+                return Ok(Logs::Wait(left));
             }
-            tokio::time::sleep(LOOK_PAUSE).await;
-            pod = noted(context, job, seen);
         }
     }
-    let Some(pod) = pod else {
-        seen.launcher_failed = remembered.map(|known| known.1);
-        return Ok(Logs::Read);
-    };
+    if let Some(pod) = pod
+        && let wait @ Logs::Wait(_) = read_failed_run(context, pod, seen, known).await
+    {
+        return Ok(wait);
+    }
+    let Some(failed) = &mut known.launcher_failed else { return Ok(Logs::Read) };
+    seen.launcher_failed = Some(failed.run.clone());
+    let logs = ask_about_killed_rank(context, job, seen, failed).await;
+    if let Some(run) = &mut seen.launcher_failed {
+        run.agent.clone_from(&failed.run.agent);
+    }
+    Ok(logs)
+}
+
+/// Reads the end of the log of a failed Launcher's last run, unless it is known.
+async fn read_failed_run(context: &Context, pod: Pod, seen: &Seen, known: &mut KnownAttempt) -> Logs {
     let failed = failed_run(&pod);
-    let id = failed.as_ref().map(|run| {
-        let number = run.restarts - i32::from(run.previous);
-        (pod.metadata.uid.clone().unwrap_or_default(), run.container.clone(), number)
-    });
-    let id = id.unwrap_or_else(|| (pod.metadata.uid.clone().unwrap_or_default(), String::new(), 0));
-    let run = match (remembered.map(|known| *known), failed) {
-        (Some((known, run)), _) if known == id => LauncherRun { pod, ..run },
-        (_, Some(failed)) if !is_on_lost_node(&pod, seen) => {
-            let Ok(_turn) = context.logs.try_acquire() else { return Ok(Logs::Busy) };
-            read(context, pod, &failed.container, failed.previous).await
+    let (container, number) = failed
+        .as_ref()
+        .map_or_else(Default::default, |run| (run.container.clone(), run.restarts - i32::from(run.previous)));
+    let id = (pod.metadata.uid.clone().unwrap_or_default(), container, number);
+    if let Some(known) = known.launcher_failed.as_mut().filter(|known| known.id == id) {
+        known.run.pod = pod;
+        return Logs::Read;
+    }
+    let run = match failed {
+        Some(failed) if seen.lost_node(&pod).is_none() => {
+            let Ok(_turn) = context.logs.try_acquire() else { return Logs::Wait(TURN_WAIT) };
+            read(context, LogSource { pod, container: failed.container }, failed.previous).await
         }
         _ => LauncherRun { pod, ..LauncherRun::default() },
     };
-    let unasked = run.agent.is_none();
-    seen.launcher_failed = Some(run);
-    remember(context, job, seen, &id);
-    if unasked
-        && let Some(worker) = plan::wants_agent(job, seen).cloned()
-        && !is_on_lost_node(&worker, seen)
-    {
-        let Ok(_turn) = context.logs.try_acquire() else { return Ok(Logs::Busy) };
-        let words = ask_agent(context, &worker).await;
-        seen.launcher_failed.as_mut().into_iter().for_each(|run| run.agent = Some(words.clone()));
-        remember(context, job, seen, &id);
+    known.launcher_failed = Some(Box::new(FailedLauncher { id, run, agents: AgentLogs::default() }));
+    Logs::Read
+}
+
+/// Asks the launch agent of the Worker on which a rank was killed what it knows of that, if it may know something.
+async fn ask_about_killed_rank(
+    context: &Context,
+    job: &ValidJob,
+    seen: &Seen,
+    failed: &mut FailedLauncher,
+) -> Logs {
+    if failed.run.agent.is_some() {
+        return Logs::Read;
     }
-    Ok(Logs::Read)
+    let worker = plan::wants_agent(job, seen).filter(|(_, worker)| seen.lost_node(worker).is_none());
+    if worker.is_none() && failed.agents.looks == 0 {
+        return Logs::Read;
+    }
+    let Ok(_turn) = context.logs.try_acquire() else { return Logs::Wait(TURN_WAIT) };
+    let logs = read_agents(context, worker.into_iter().collect(), &mut failed.agents).await;
+    if logs == Logs::Read {
+        failed.run.agent = Some(failed.agents.words.values().cloned().collect());
+    }
+    logs
 }
 
-fn remember(context: &Context, job: &ValidJob, seen: &Seen, id: &RunId) {
-    let remembered = seen.launcher_failed.clone().map(|run| Box::new((id.clone(), run)));
-    context.memory.of(&job.uid, |memory| memory.launcher_failed = remembered);
-}
-
-/// Whether the pod's node no longer reports, so that nobody can return the pod's log.
-fn is_on_lost_node(pod: &Pod, seen: &Seen) -> bool {
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-    node.is_some_and(|node| seen.lost_nodes.contains_key(node))
-}
-
-/// What the launch agent of a Worker has written into its log, once it has told of the end of the calls that it told of: that
-/// it may do a moment after the Launcher has ended.
-async fn ask_agent(context: &Context, worker: &Pod) -> String {
-    let Some(container) = worker.spec.as_ref().and_then(|spec| spec.containers.first()) else {
-        return String::new();
-    };
-    let mut words = String::new();
-    for _ in 0..AGENT_LOOKS {
-        let log = read(context, worker.clone(), &container.name, false).await.log;
-        let Some(log) = log.filter(|log| !log.is_empty()) else { break };
-        words = plan::agents_lines(&log);
-        if !plan::is_agent_busy(&words) {
-            break;
+/// Reads what the launch agents of these Workers have logged; once they were read, only those that were still busy. An
+/// agent may log the end of a call a moment after the Launcher has ended.
+async fn read_agents(context: &Context, asked: Vec<(usize, &Pod)>, known: &mut AgentLogs) -> Logs {
+    let asked = asked.into_iter().filter(|(index, _)| known.looks == 0 || known.busy.contains(index));
+    let logs = asked.map(|(index, worker)| async move { (index, read_agent(context, worker).await) });
+    let logs = futures::future::join_all(logs).await;
+    known.looks += 1;
+    known.busy.clear();
+    for (index, words) in logs {
+        // A log that can no longer be read leaves what was read of it before.
+        let Some(words) = words else {
+            known.words.entry(index).or_default();
+            continue;
+        };
+        if plan::is_agent_busy(&words) && known.looks < AGENT_LOOKS {
+            known.busy.insert(index);
         }
-        tokio::time::sleep(LOOK_PAUSE).await;
+        known.words.insert(index, words);
     }
-    words
+    if known.busy.is_empty() { Logs::Read } else { Logs::Wait(LOOK_PAUSE) }
 }
 
-/// What the launch agents of Workers have to say of a run that succeeded, by the Workers' indices, where nothing else tells
-/// where its ranks ran; only those that were heard from their first word.
-async fn ask_agents(context: &Context, job: &ValidJob, seen: &Seen) -> BTreeMap<usize, String> {
-    let asked = plan::agents_to_ask(job, seen);
-    let told = asked.into_iter().map(|(index, pod)| async move { (index, ask_agent(context, pod).await) });
-    let told = futures::future::join_all(told).await;
-    told.into_iter().filter(|(_, words)| plan::is_agent_heard_out(words)).collect()
+/// The lines that a Worker's launch agent has logged; `None` if there is no log to read.
+async fn read_agent(context: &Context, worker: &Pod) -> Option<String> {
+    let container = worker.spec.as_ref()?.containers.first()?.name.clone();
+    let log = read(context, LogSource { pod: worker.clone(), container }, false).await.log?;
+    (!log.is_empty()).then(|| plan::agents_lines(&log))
 }
 
 /// The pod of this very Launcher that a watch showed to have failed.
@@ -146,80 +169,79 @@ fn noted(context: &Context, job: &ValidJob, seen: &Seen) -> Option<Pod> {
     context.memory.failed_launcher(&job.namespace, &job.name).filter(|pod| is_controlled_by(pod, &launcher))
 }
 
-/// What a Launcher that still runs has printed, where the job ends without it: for the record.
-pub(crate) async fn add_last_words(context: &Context, seen: &mut Seen, outlook: &Outlook) {
-    if !matches!(outlook, Outlook::Failed(_) | Outlook::Restarting(_)) || seen.launcher_failed.is_some() {
-        return;
-    }
-    let Some((pod, container)) = newest_pod(seen) else { return };
-    if is_on_lost_node(&pod, seen) {
-        return;
-    }
-    seen.launcher_failed = Some(read(context, pod, &container, false).await);
-}
-
-/// What the Launcher prints, where something rests on it: the time of its last line once the job may be stalled, and the
-/// end of its log once it has succeeded.
-pub(crate) async fn listen(context: &Context, job: &ValidJob, seen: &mut Seen) -> Logs {
+/// Adds what the Launcher prints, where something rests on it: the time of its last line once the job may be stalled, and
+/// the end of its log once it has succeeded.
+pub(crate) async fn listen(
+    context: &Context,
+    job: &ValidJob,
+    seen: &mut Seen,
+    known: &mut KnownAttempt,
+    now: Timestamp,
+) -> Logs {
     if seen.status.completion_time.is_some() || job.suspended || job.worker_count() < 1 {
         return Logs::Read;
     }
-    (seen.output, seen.success_log, seen.agents) = context
-        .memory
-        .of(&job.uid, |memory| (memory.output.clone(), memory.success_log.clone(), memory.agents.clone()));
+    seen.output.clone_from(&known.output);
+    seen.success_log.clone_from(&known.success_log);
+    seen.agents = heard_out(&known.agents);
     let succeeded = seen.has_launcher_succeeded();
-    let now = Timestamp::now();
-    let unread = succeeded && seen.success_log.is_none();
-    if !unread && !plan::wants_look(job, seen, now) {
-        return Logs::Read;
-    }
-    let Some((pod, container)) = newest_pod(seen).filter(|(pod, _)| !is_on_lost_node(pod, seen)) else {
-        return Logs::Read;
+    let is_needed = if succeeded {
+        known.success_log.is_none() || !known.agents.busy.is_empty()
+    } else {
+        plan::wants_look(job, seen, now)
     };
-    let Ok(_turn) = context.logs.try_acquire() else { return Logs::Busy };
-    if succeeded {
-        let log = read(context, pod, &container, false).await.log;
-        let was_read = log.is_some();
-        seen.success_log = Some(log.unwrap_or_default());
-        if was_read {
-            seen.agents = ask_agents(context, job, seen).await;
-        }
-    } else if let Some(output) = look(context, job, seen, &pod, &container, now).await {
-        seen.output = Some(output);
+    if !is_needed {
+        return Logs::Read;
     }
-    let kept = (seen.output.clone(), seen.success_log.clone(), seen.agents.clone());
-    context.memory.of(&job.uid, |memory| (memory.output, memory.success_log, memory.agents) = kept);
+    let Some(source) = seen.launcher_log() else { return Logs::Read };
+    let Ok(_turn) = context.logs.try_acquire() else { return Logs::Wait(TURN_WAIT) };
+    if succeeded {
+        return read_success(context, job, seen, known, source).await;
+    }
+    seen.output_read = look(context, seen, &source, now).await;
     Logs::Read
 }
 
-/// The Launcher's newest pod and the container of it that launches.
-fn newest_pod(seen: &Seen) -> Option<(Pod, String)> {
-    let pod = seen.launcher_pods.iter().max_by_key(|pod| pod.creation_timestamp())?;
-    let container = pod.spec.as_ref()?.containers.first()?;
-    Some((pod.clone(), container.name.clone()))
-}
-
-/// When a running Launcher printed its last line, and what the end of its output says; nothing if that cannot be known. Once
-/// a look was conclusive, only the last line is read until the Launcher prints again.
-async fn look(
+/// Reads the end of the log of a Launcher that has succeeded, and of its Workers' launch agents where the log does not show
+/// where its ranks ran.
+async fn read_success(
     context: &Context,
     job: &ValidJob,
-    seen: &Seen,
-    pod: &Pod,
-    container: &str,
-    now: Timestamp,
-) -> Option<OutputSeen> {
-    if let Some(known) = seen.output.as_ref().filter(|_| plan::is_conclusive(seen)) {
-        let line = in_time(tail(context, pod, container, false, &[1])).await?;
-        if last_time(&line) == known.last {
-            return Some(OutputSeen { looked: now, ..known.clone() });
+    seen: &mut Seen,
+    known: &mut KnownAttempt,
+    source: LogSource,
+) -> Logs {
+    if known.success_log.is_none() {
+        let log = read(context, source, false).await.log;
+        let is_unreadable = log.is_none();
+        known.success_log = Some(log.unwrap_or_default());
+        seen.success_log.clone_from(&known.success_log);
+        if is_unreadable {
+            return Logs::Read;
         }
     }
-    let log = in_time(tail(context, pod, container, false, &TAILS)).await?;
-    let last = last_time(&log);
-    let found = plan::silence(seen, last, now)
-        .and_then(|silent| plan::hang(job, seen, &without_times(&log).0, silent));
-    Some(OutputSeen { looked: now, last, found })
+    let logs = read_agents(context, plan::agents_to_ask(job, seen), &mut known.agents).await;
+    seen.agents = heard_out(&known.agents);
+    logs
+}
+
+/// The lines of those launch agents whose logs are there from their first line on.
+fn heard_out(agents: &AgentLogs) -> BTreeMap<usize, String> {
+    let whole = agents.words.iter().filter(|(_, words)| plan::is_agent_heard_out(words));
+    whole.map(|(index, words)| (*index, words.clone())).collect()
+}
+
+/// Reads a running Launcher's output, if it can be read. Once a look was conclusive, only the last line is read until the
+/// Launcher prints again.
+async fn look(context: &Context, seen: &Seen, source: &LogSource, now: Timestamp) -> Option<OutputRead> {
+    if let Some(known) = seen.output.as_ref().filter(|_| plan::is_conclusive(seen)) {
+        let line = in_time(tail(context, source, false, &[1])).await?;
+        if last_time(&line) == known.last {
+            return Some(OutputRead { looked: now, last: known.last, log: None });
+        }
+    }
+    let log = in_time(tail(context, source, false, &TAILS)).await?;
+    Some(OutputRead { looked: now, last: last_time(&log), log: Some(without_times(&log).0) })
 }
 
 /// What is read within the time that a log may take.
@@ -236,16 +258,16 @@ fn last_time(log: &str) -> Option<Timestamp> {
 /// those lines and may cut off the last: of longer lines fewer are asked for.
 async fn tail(
     context: &Context,
-    pod: &Pod,
-    container: &str,
+    source: &LogSource,
     previous: bool,
     tails: &[i64],
 ) -> Result<String, kube::Error> {
+    let LogSource { pod, container } = source;
     let pods: Api<WholePod> = Api::namespaced(context.client.clone(), &pod.namespace().unwrap_or_default());
     let mut log = String::new();
     for lines in tails {
         let wanted = LogParams {
-            container: Some(container.to_owned()),
+            container: Some(container.clone()),
             previous,
             tail_lines: Some(*lines),
             limit_bytes: Some(LOG_BYTES),
@@ -270,16 +292,17 @@ async fn launcher_pods(context: &Context, job: &ValidJob, seen: &Seen) -> Result
     Ok(pods.into_iter().filter(|pod| is_controlled_by(pod, &uid)).collect())
 }
 
-/// The run of a pod's container with the end of its log, as far as that can be read.
-async fn read(context: &Context, pod: Pod, container: &str, previous: bool) -> LauncherRun {
-    let name = pod.name_any();
-    match tokio::time::timeout(PATIENCE, tail(context, &pod, container, previous, &TAILS)).await {
+/// The run of a container with the end of its log, as far as that can be read.
+pub(crate) async fn read(context: &Context, source: LogSource, previous: bool) -> LauncherRun {
+    let log = tokio::time::timeout(PATIENCE, tail(context, &source, previous, &TAILS)).await;
+    let LogSource { pod, .. } = source;
+    match log {
         Ok(Ok(log)) => {
             let (log, first_output) = without_times(&log);
             return LauncherRun { pod, log: Some(log), first_output, agent: None };
         }
-        Ok(Err(error)) => tracing::info!(pod = name, %error, "cannot read the Launcher's log"),
-        Err(_) => tracing::info!(pod = name, "timed out reading the Launcher's log"),
+        Ok(Err(error)) => tracing::info!(pod = pod.name_any(), %error, "cannot read the Launcher's log"),
+        Err(_) => tracing::info!(pod = pod.name_any(), "timed out reading the Launcher's log"),
     }
     LauncherRun { pod, ..LauncherRun::default() }
 }

@@ -25,6 +25,7 @@ mod observe;
 mod owned;
 mod places;
 mod pod_groups;
+mod publish;
 mod reconcile;
 mod run;
 pub mod serve;

@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob, MPIJobStatus};
+use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
 use plan::diagnosis::failed_run;
 use plan::kept::{Job, Pod};
-use plan::{Annotations, ChildKind, LauncherRun, Notice, OutputSeen, PodGroup};
+use plan::{Annotations, ChildKind, LauncherRun, OutputSeen, PodGroup, Seen, ValidJob};
+
+use crate::owned::is_controlled_by;
+use crate::status::StatusMemory;
 
 /// How long a watch may lag behind a create before the object counts as deleted.
 pub(crate) const WATCH_LAG: Duration = Duration::from_secs(10);
@@ -22,47 +25,92 @@ pub(crate) type RunId = (String, String, i32);
 /// The memory of one job.
 #[derive(Default)]
 pub(crate) struct JobMemory {
-    /// Whether children that a watch may not select have been looked up by name.
-    pub adopted: bool,
-    /// Whether the Secret is known to exist with both keys.
-    pub secret_present: bool,
+    /// What observations have found out.
+    pub known: Known,
     /// Whether the NetworkPolicy is known to exist.
     pub network_policy_present: bool,
-    /// Values of the priority classes that matter for the gang, with the generation of the job that names them.
-    pub priorities: Option<Priorities>,
     /// How often each event was recorded, by its name.
     pub events: HashMap<String, i32>,
     /// Names that the job needs and that foreign objects have.
     pub strangers: BTreeSet<(ChildKind, String)>,
-    /// Children that were created and that no watch has shown yet.
-    pub created: HashMap<(ChildKind, String), (Instant, Made)>,
-    /// The Launcher's last run that failed.
-    pub launcher_failed: Option<Box<(RunId, LauncherRun)>>,
     /// The last valid values of the job's annotations.
     pub annotations: Annotations,
-    /// The attempt that the rest belongs to.
-    pub attempt: u32,
-    /// The last observation of a running Launcher's output.
-    pub output: Option<OutputSeen>,
-    /// The end of a successful Launcher's output.
-    pub success_log: Option<String>,
-    /// The Workers' launch agents' reports on that, by Worker.
-    pub agents: BTreeMap<usize, String>,
-    /// Whether GPUs have been counted for this attempt.
-    pub gpus_counted: bool,
-    /// The first status of a job, held back and not written yet.
-    pub held: Option<Held>,
-    /// The last written status, and the job's resource version after it.
-    pub written: Option<(u64, MPIJobStatus)>,
-    /// Since when the pod counts have differed from the written ones.
-    pub counts_differ_since: Option<Instant>,
-    /// When a status was last written.
-    pub written_at: Option<Instant>,
+    /// The status, written and yet to be written.
+    pub status: StatusMemory,
     /// The number of failed passes in a row.
     pub failures: u32,
 }
 
+/// What observing a job has found out, so that the next observation need not ask the API server again. An observation
+/// takes a copy, and [`Memory::remember`] puts it back with what was found out since.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    /// Whether children that a watch may not select have been looked up by name.
+    pub adopted: bool,
+    /// Whether the Secret is known to exist with both keys.
+    pub secret_present: bool,
+    /// Values of the priority classes that matter for the gang, with the generation of the job that names them.
+    pub priorities: Option<Priorities>,
+    /// Children that were created and that no watch has shown yet.
+    pub created: HashMap<(ChildKind, String), (Instant, Made)>,
+    /// What is known of the current attempt.
+    pub attempt: KnownAttempt,
+}
+
+/// What is known of one attempt.
+#[derive(Clone, Default)]
+pub(crate) struct KnownAttempt {
+    /// The attempt's number.
+    pub number: u32,
+    /// The Launcher's last run that failed.
+    pub launcher_failed: Option<Box<FailedLauncher>>,
+    /// Since when the failed pod of a failed Launcher is awaited, which the API server did not list.
+    pub pod_awaited: Option<Instant>,
+    /// What the running Launcher's output showed.
+    pub output: Option<OutputSeen>,
+    /// The end of a successful Launcher's output.
+    pub success_log: Option<String>,
+    /// The Workers' launch agents' reports on that.
+    pub agents: AgentLogs,
+    /// Whether GPUs have been counted.
+    pub gpus_counted: bool,
+}
+
+/// A run of the Launcher that failed.
+#[derive(Clone)]
+pub(crate) struct FailedLauncher {
+    /// Which run it is.
+    pub id: RunId,
+    /// What is known of it.
+    pub run: LauncherRun,
+    /// The log of the launch agent that was asked about it.
+    pub agents: AgentLogs,
+}
+
+/// What the Workers' launch agents have logged of one run of the Launcher.
+#[derive(Clone, Default)]
+pub(crate) struct AgentLogs {
+    /// How often they were read.
+    pub looks: u32,
+    /// Their own lines, by Worker.
+    pub words: BTreeMap<usize, String>,
+    /// The Workers whose agent had not logged the end of a call when it was last read.
+    pub busy: BTreeSet<usize>,
+}
+
+impl Known {
+    /// A copy for this attempt: what belongs to another is left out.
+    pub(crate) fn in_attempt(&self, number: u32) -> Self {
+        let mut known = self.clone();
+        if known.attempt.number != number {
+            known.attempt = KnownAttempt { number, ..KnownAttempt::default() };
+        }
+        known
+    }
+}
+
 /// The values of priority classes, once all of them have been found.
+#[derive(Clone)]
 pub(crate) struct Priorities {
     /// The generation of the job for which they were read.
     pub generation: Option<i64>,
@@ -78,17 +126,6 @@ pub(crate) enum Made {
     Job(Box<Job>),
     Pod(Arc<Pod>),
     PodGroup(Box<PodGroup>),
-}
-
-/// A status and its notices, held back until the next write.
-#[derive(Clone)]
-pub(crate) struct Held {
-    /// Since when it has waited.
-    pub since: Instant,
-    /// The status.
-    pub status: MPIJobStatus,
-    /// The notices.
-    pub notices: Vec<Notice>,
 }
 
 /// No more Workers of a job are remembered that were taken away; one says why the job ended.
@@ -126,6 +163,19 @@ impl Memory {
         // A panic elsewhere leaves entries that are at worst incomplete, which costs a request.
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         act(jobs.entry(uid.to_owned()).or_default())
+    }
+
+    /// Keeps what a pass has observed of a job for the next ones, and forgets what this shows to be over.
+    pub(crate) fn remember(&self, job: &MPIJob, valid: &ValidJob, seen: &Seen, known: Known) {
+        if seen.status.completion_time.is_some() || valid.suspended {
+            self.forget_launcher(&valid.namespace, &valid.name);
+        } else {
+            self.forget_former_workers(valid);
+        }
+        self.of(&valid.uid, |memory| {
+            memory.known = known;
+            memory.status.caught_up(job);
+        });
     }
 
     /// Records that a pass over a job has succeeded.
@@ -200,11 +250,24 @@ impl Memory {
     }
 
     /// Forgets those pods and that Job.
-    pub(crate) fn forget_launcher(&self, namespace: &str, job: &str) {
+    fn forget_launcher(&self, namespace: &str, job: &str) {
         let job = (namespace.to_owned(), job.to_owned());
         self.failed_launchers().remove(&job);
         self.ended_launchers().remove(&job);
         self.disrupted_workers().remove(&job);
+    }
+
+    /// Forgets the Workers of former attempts, and those of a deleted job of the same name.
+    fn forget_former_workers(&self, job: &ValidJob) {
+        let name = (job.namespace.clone(), job.name.clone());
+        let mut disrupted = self.disrupted_workers();
+        let Some(pods) = disrupted.get_mut(&name) else { return };
+        pods.retain(|_, pod| {
+            is_controlled_by(pod, &job.uid) && plan::attempt_of(&pod.metadata) >= job.attempt
+        });
+        if pods.is_empty() {
+            disrupted.remove(&name);
+        }
     }
 
     fn disrupted_workers(&self) -> MutexGuard<'_, HashMap<(String, String), BTreeMap<String, Pod>>> {
@@ -223,8 +286,8 @@ impl Memory {
     /// hold the end of a log, and a job that has ended is observed only when it changes.
     pub(crate) fn settle(&self, uid: &str) {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_settled = |memory: &JobMemory| memory.written.is_none() && memory.created.is_empty();
-        if jobs.get(uid).is_some_and(|memory| is_settled(memory) && memory.held.is_none()) {
+        let is_settled = |memory: &JobMemory| memory.status.is_settled() && memory.known.created.is_empty();
+        if jobs.get(uid).is_some_and(|memory| is_settled(memory)) {
             jobs.remove(uid);
         }
     }
@@ -232,5 +295,70 @@ impl Memory {
     /// Forgets a job.
     pub(crate) fn forget(&self, uid: &str) {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(attempt: u32) -> MPIJob {
+        serde_json::from_value(json!({
+            "apiVersion": "kubeflow.org/v2beta1",
+            "kind": "MPIJob",
+            "metadata": { "name": "pi", "namespace": "team", "uid": "7f1c",
+                "annotations": { api::ANNOTATION_ATTEMPT: attempt.to_string() } },
+            "spec": { "mpiReplicaSpecs": {} },
+        }))
+        .unwrap()
+    }
+
+    fn evicted(index: usize, owner: &str, attempt: u32) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": format!("pi-worker-{index}"), "namespace": "team",
+                "labels": { LABEL_JOB_NAME: "pi", LABEL_JOB_ROLE: "worker" },
+                "annotations": { api::ANNOTATION_ATTEMPT: attempt.to_string() },
+                "ownerReferences": [{ "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "pi",
+                    "uid": owner, "controller": true }],
+            },
+            "status": { "conditions": [{ "type": "DisruptionTarget", "status": "True" }] },
+        }))
+        .unwrap()
+    }
+
+    fn observe(memory: &Memory, attempt: u32) {
+        let job = job(attempt);
+        let valid = plan::tolerate(&job, &Annotations::default());
+        memory.remember(&job, &valid, &Seen::default(), Known::default());
+    }
+
+    fn noted(memory: &Memory) -> Vec<(String, u32)> {
+        let pods = memory.disrupted_workers_of("team", "pi");
+        pods.iter().map(|pod| (pod.name_any(), plan::attempt_of(&pod.metadata))).collect()
+    }
+
+    #[test]
+    fn disrupted_workers_of_former_attempts_leave_room_for_those_of_the_next() {
+        let memory = Memory::default();
+        (0..MOST_DISRUPTED).for_each(|index| memory.note(&evicted(index, "7f1c", 1)));
+        memory.note(&evicted(MOST_DISRUPTED, "7f1c", 1));
+        observe(&memory, 1);
+        assert_eq!(noted(&memory).len(), MOST_DISRUPTED);
+        observe(&memory, 2);
+        assert_eq!(noted(&memory), []);
+        memory.note(&evicted(9, "7f1c", 2));
+        observe(&memory, 2);
+        assert_eq!(noted(&memory), [("pi-worker-9".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn disrupted_workers_of_a_deleted_job_do_not_count_for_one_of_the_same_name() {
+        let memory = Memory::default();
+        memory.note(&evicted(0, "another", 3));
+        observe(&memory, 1);
+        assert_eq!(noted(&memory), []);
     }
 }

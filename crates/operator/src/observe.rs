@@ -1,11 +1,12 @@
 //! Reads what a job has: its last status and its children, from the watches' stores and, where those cannot know,
-//! from the API server by name. It changes nothing.
+//! from the API server by name. It changes nothing, not even the memory, and waits for nothing but answers: what is still
+//! to come is observed in a later pass.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use api::{CONDITION_CREATED, CONDITION_RUNNING, LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob, MPIJobStatus};
+use api::{CONDITION_CREATED, CONDITION_RUNNING, LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use kube::api::Api;
@@ -19,8 +20,8 @@ use serde::de::DeserializeOwned;
 use crate::context::Context;
 use crate::error::Error;
 use crate::launcher_log::{self, Logs};
-use crate::memory::{JobMemory, Made, Priorities, WATCH_LAG};
-use crate::owned::{is_controlled_by, version};
+use crate::memory::{Known, Made, Priorities, WATCH_LAG};
+use crate::owned::is_controlled_by;
 use crate::pod_groups;
 
 /// At most so many Workers that seem lost are asked for by name; one that is truly lost is enough.
@@ -28,7 +29,17 @@ const MOST_ASKED: usize = 8;
 /// Of so many earlier attempts the failed nodes are avoided.
 const MOST_RECORDS: u32 = 20;
 
-/// What was seen of a job; nothing where a log has to be read and too many are being read for other jobs.
+/// What was seen of a job.
+pub(crate) struct Observed {
+    /// What the plan is made from.
+    pub seen: Seen,
+    /// What the next observation need not ask for again.
+    pub known: Known,
+    /// How long to wait before the job is observed again, if something is still missing in what was seen.
+    pub wait: Option<Duration>,
+}
+
+/// Observes a job.
 ///
 /// # Errors
 /// If the API server could not be asked where it had to be.
@@ -36,38 +47,43 @@ pub(crate) async fn observe(
     context: &Context,
     job: &MPIJob,
     valid: &ValidJob,
-) -> Result<Option<Seen>, Error> {
-    let mut seen = from_stores(context, job, valid);
+    now: Timestamp,
+) -> Result<Observed, Error> {
+    let mut seen = from_stores(context, valid);
+    let mut known = from_memory(context, job, valid, &mut seen);
     let first_pass = plan::condition(&seen.status, CONDITION_CREATED).is_none();
-    let adopted = context.memory.of(&valid.uid, |memory| std::mem::replace(&mut memory.adopted, true));
-    if !adopted && !first_pass && seen.status.completion_time.is_none() {
-        adopt(context, valid, &mut seen).await.inspect_err(|_| {
-            context.memory.of(&valid.uid, |memory| memory.adopted = false);
-        })?;
+    let mut has_hidden = false;
+    if !known.adopted && !first_pass && seen.status.completion_time.is_none() {
+        has_hidden = adopt(context, valid, &mut seen).await?;
     } else if !first_pass && makes_pods(valid, &seen) {
         confirm_secret(context, valid, &mut seen).await?;
     }
+    known.secret_present = seen.secret == SecretSeen::Present;
     if first_pass && valid.launcher_creation == LauncherCreation::WaitForWorkersReady {
         look_for_stranger(context, valid, &mut seen).await?;
     }
     if context.settings.plan.gang.is_some() && seen.status.completion_time.is_none() {
-        seen.priorities = priorities(context, valid).await?;
+        seen.priorities = priorities(context, valid, &mut known).await?;
     }
     confirm_losses(context, valid, &mut seen).await?;
     lost_nodes(context, &mut seen).await;
-    if context.settings.namespace.is_none()
-        && plan::wants_gpus_counted(&seen)
-        && !context.memory.of(&valid.uid, |memory| memory.gpus_counted)
+    if context.settings.namespace.is_none() && plan::wants_gpus_counted(&seen) && !known.attempt.gpus_counted
     {
         seen.gpus = count_gpus(context, valid, &seen).await;
-        context.memory.of(&valid.uid, |memory| memory.gpus_counted = seen.gpus.is_some());
     }
-    if launcher_log::keep(context, valid, &mut seen).await? == Logs::Busy
-        || launcher_log::listen(context, valid, &mut seen).await == Logs::Busy
-    {
-        return Ok(None);
-    }
-    Ok(Some(seen))
+    let logs = match launcher_log::add_failed_run(context, valid, &mut seen, &mut known.attempt).await? {
+        Logs::Read => launcher_log::listen(context, valid, &mut seen, &mut known.attempt, now).await,
+        logs @ Logs::Wait(_) => logs,
+    };
+    let wait = match logs {
+        Logs::Read => None,
+        Logs::Wait(wait) => Some(wait),
+    };
+    // A pass that has to wait makes no use of what it has found: the next one looks it up again.
+    let is_used = wait.is_none();
+    known.adopted = is_used || !has_hidden;
+    known.attempt.gpus_counted |= is_used && seen.gpus.is_some();
+    Ok(Observed { seen, known, wait })
 }
 
 /// GPUs that the job asks for, and those that are free; nothing where that cannot be counted.
@@ -81,22 +97,24 @@ async fn count_gpus(context: &Context, job: &ValidJob, seen: &Seen) -> Option<Gp
 /// The values of the priority classes that decide which pods' resources a gang counts; one that is missing counts as 0, as
 /// upstream has it, and is asked for again. The rest is asked for once for each generation of the job, as other classes may
 /// decide about the next.
-async fn priorities(context: &Context, job: &ValidJob) -> Result<BTreeMap<String, i32>, Error> {
+async fn priorities(
+    context: &Context,
+    job: &ValidJob,
+    known: &mut Known,
+) -> Result<BTreeMap<String, i32>, Error> {
     let names = plan::deciding_classes(job);
-    let known = context.memory.of(&job.uid, |memory| {
-        let known = memory.priorities.as_ref().filter(|known| known.generation == job.generation)?;
-        names.iter().all(|name| known.values.contains_key(name)).then(|| known.values.clone())
-    });
-    if let Some(known) = known {
-        return Ok(known);
+    let of_generation = known.priorities.as_ref().filter(|known| known.generation == job.generation);
+    if let Some(known) = of_generation
+        && names.iter().all(|name| known.values.contains_key(name))
+    {
+        return Ok(known.values.clone());
     }
     let values = pod_groups::priorities(&context.client, &names).await?;
-    let found = Priorities { generation: job.generation, values: values.clone() };
-    context.memory.of(&job.uid, |memory| memory.priorities = Some(found));
+    known.priorities = Some(Priorities { generation: job.generation, values: values.clone() });
     Ok(values)
 }
 
-fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
+fn from_stores(context: &Context, valid: &ValidJob) -> Seen {
     let stores = &context.stores;
     let mut seen = Seen {
         service: named(&stores.services, valid, &valid.name),
@@ -140,23 +158,20 @@ fn from_stores(context: &Context, job: &MPIJob, valid: &ValidJob) -> Seen {
             seen.former_launcher_pods.push((*pod).clone());
         }
     }
+    seen
+}
+
+/// Adds what is remembered of the job. Returns what earlier observations have found out.
+fn from_memory(context: &Context, job: &MPIJob, valid: &ValidJob, seen: &mut Seen) -> Known {
     context.memory.of(&valid.uid, |memory| {
-        if std::mem::replace(&mut memory.attempt, valid.attempt) != valid.attempt {
-            (memory.launcher_failed, memory.output, memory.success_log) = (None, None, None);
-            memory.agents.clear();
-            memory.gpus_counted = false;
-        }
-        add_created(memory, &mut seen);
-        if memory.written.as_ref().is_some_and(|(written, _)| *written <= version(job)) {
-            memory.written = None;
-        }
-        let known = newest_status(memory, job);
-        seen.status = memory.held.as_ref().map_or(known, |held| held.status.clone());
+        let mut known = memory.known.in_attempt(valid.attempt);
+        add_created(&mut known, seen);
+        seen.status = memory.status.last(job);
         seen.network_policy = memory.network_policy_present;
         seen.strangers = memory.strangers.clone();
-        seen.secret = if memory.secret_present { SecretSeen::Present } else { SecretSeen::Absent };
-    });
-    seen
+        seen.secret = if known.secret_present { SecretSeen::Present } else { SecretSeen::Absent };
+        known
+    })
 }
 
 /// Whether this is the pod of a Launcher of a former attempt, that has not ended: its Job may be gone before it.
@@ -213,10 +228,10 @@ where
 }
 
 /// Children that were just created count as seen until their watch shows them, or has had the time to.
-fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
+fn add_created(known: &mut Known, seen: &mut Seen) {
     let workers: HashSet<&str> = seen.workers.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
     let now = Instant::now();
-    memory.created.retain(|(kind, name), (at, _)| {
+    known.created.retain(|(kind, name), (at, _)| {
         let shown = match kind {
             ChildKind::Service => seen.service.is_some(),
             ChildKind::ConfigMap => seen.config_map.is_some(),
@@ -227,7 +242,7 @@ fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
         };
         !shown && now.duration_since(*at) < WATCH_LAG
     });
-    for (_, child) in memory.created.values() {
+    for (_, child) in known.created.values() {
         match child.clone() {
             Made::Service(service) => seen.service = Some(*service),
             Made::ConfigMap(config_map) => seen.config_map = Some(*config_map),
@@ -238,19 +253,11 @@ fn add_created(memory: &mut JobMemory, seen: &mut Seen) {
     }
 }
 
-/// The job's status as the server has it: as the watch shows it, or as it was written last where the watch lags behind.
-pub(crate) fn newest_status(memory: &JobMemory, job: &MPIJob) -> MPIJobStatus {
-    let shown = version(job);
-    match &memory.written {
-        Some((written, status)) if shown < *written => status.clone(),
-        _ => job.status.clone().unwrap_or_default(),
-    }
-}
-
 /// A job that another process began, ours before a restart or upstream's operator, may have children that no watch
-/// selects, and its Secret is unknown: each is asked for by name, once.
-async fn adopt(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(), Error> {
+/// selects, and its Secret is unknown: each is asked for by name, once. Returns whether there are such children.
+async fn adopt(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<bool, Error> {
     let client = &context.client;
+    let shown = children(seen);
     if seen.service.is_none() {
         seen.service = ask::<Service>(client, job, &job.name).await?;
     }
@@ -265,8 +272,13 @@ async fn adopt(context: &Context, job: &ValidJob, seen: &mut Seen) -> Result<(),
     }
     let secret = ask::<Secret>(client, job, &plan::secret_name(&job.name)).await?;
     seen.secret = secret.as_ref().map_or(SecretSeen::Absent, secret_state);
-    context.memory.of(&job.uid, |memory| memory.secret_present = seen.secret == SecretSeen::Present);
-    Ok(())
+    Ok(children(seen) != shown)
+}
+
+/// Which of the children that watches may not select were seen.
+fn children(seen: &Seen) -> [bool; 4] {
+    let Seen { service, config_map, launcher, pod_group, .. } = seen;
+    [service.is_some(), config_map.is_some(), launcher.is_some(), pod_group.is_some()]
 }
 
 /// Whether pods that mount the Secret are about to be made for a job that had pods before: on a resumption, for more Workers,
@@ -285,7 +297,6 @@ async fn confirm_secret(context: &Context, job: &ValidJob, seen: &mut Seen) -> R
     }
     let secret = ask::<Secret>(&context.client, job, &plan::secret_name(&job.name)).await?;
     seen.secret = secret.as_ref().map_or(SecretSeen::Absent, secret_state);
-    context.memory.of(&job.uid, |memory| memory.secret_present = seen.secret == SecretSeen::Present);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The changes that a plan makes: objects of a job to create, to patch and to delete.
+//! The changes of a pass: objects of a job to create, to patch and to delete, and changes of the job itself.
 
 use k8s_openapi::api::batch::v1::Job as WholeJob;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod as WholePod, Secret, Service};
@@ -101,6 +101,15 @@ impl Child {
         };
         metadata.name.as_deref().unwrap_or_default()
     }
+}
+
+/// A change of the job itself, made after everything else of its pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobChange {
+    /// Begins the attempt after this one, unless it has begun already.
+    BeginAttemptAfter(u32),
+    /// Deletes the job, and with it all it owns.
+    Delete,
 }
 
 /// A JSON merge patch (RFC 7396) of one object.

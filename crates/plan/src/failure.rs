@@ -64,16 +64,16 @@ pub(crate) fn launcher_failure(job: &ValidJob, seen: &Seen, reason: &str, messag
     })
 }
 
-/// The Worker whose launch agent may know why a rank was killed: the kernel may have killed it when memory ran out,
-/// which only the agent in the container can see.
+/// The Worker, with its index, whose launch agent may know why a rank was killed: the kernel may have killed it when
+/// memory ran out, which only the agent in the container can see.
 #[must_use]
-pub fn wants_agent<'a>(job: &ValidJob, seen: &'a Seen) -> Option<&'a Pod> {
+pub fn wants_agent<'a>(job: &ValidJob, seen: &'a Seen) -> Option<(usize, &'a Pod)> {
     let (failure, cause, _) = of_failed_run(job, seen)?;
     let index = usize::try_from(failure.worker?).ok().filter(|_| cause == Cause::RankKilled)?;
     let pod = *seen.by_index(job).get(index)?;
     let container = pod?.spec.as_ref()?.containers.first()?;
     let limits = container.resources.as_ref()?.limits.as_ref()?;
-    pod.filter(|_| limits.memory.is_some())
+    Some((index, pod.filter(|_| limits.memory.is_some())?))
 }
 
 /// The lines that the launch agent itself wrote to a Worker's log.

@@ -36,25 +36,24 @@ pub use action::{Action, Advice, JobRef};
 pub use advice::advise;
 pub use attempts::attempt_of;
 pub use capacity::{Capacity, gpus_of, reports_too_few_gpus};
-pub use change::{Change, Child, ChildKind, Patch, Target};
+pub use change::{Change, Child, ChildKind, JobChange, Patch, Target};
 pub use conditions::{condition, is_true};
 pub use defaults::defaulted;
 pub use duration::parse_duration;
 pub use explanation::{Explanation, QueuePlace, Situation, Stage, Told, explain, wants_gpus_counted};
 pub use failure::{agents_lines, is_agent_busy, is_agent_heard_out, wants_agent};
 pub use immutable::forbidden_changes;
-pub use notice::{ApplyFailure, Notice, Report};
+pub use notice::{Applied, ApplyFailure, Notice, Report};
 pub use objects::{Gang, PodGroup, deciding_classes};
 pub use objects::{
-    KeyPair, key_data, launcher_name, owner_reference, record, record_name, recorded, secret_name,
-    worker_name,
+    KeyPair, key_data, launcher_name, owner_reference, record_name, recorded, secret_name, worker_name,
 };
-pub use observed::{LauncherRun, OutputSeen, Recorded, SecretSeen, Seen, has_begun, recall};
+pub use observed::{LauncherRun, LogSource, OutputRead, OutputSeen, Recorded, SecretSeen, Seen, accept};
 pub use outlook::Outlook;
-pub use planning::{Plan, after_failures, plan};
+pub use planning::{Plan, plan};
 pub use precheck::{Finding, Room, Weight, counts_as_running, precheck};
-pub use report::{Urgency, reject, report, urgency};
-pub use stall::{hang, is_conclusive, silence, wants_look};
+pub use report::{reject, report};
+pub use stall::{is_conclusive, wants_look};
 pub use validate::{
     Annotations, Avoidance, CleanPods, Fault, Implementation, Launch, LauncherCreation, Replica, ValidJob,
     WorkerFailure, is_ours, tolerate, validate,

@@ -1,16 +1,23 @@
-//! What a pass reports: a status, events, and the changes that failed.
+//! What came of a plan, and what a pass then reports: a status, events, the record of a failed attempt.
 
 use api::MPIJobStatus;
+use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::change::ChildKind;
+use crate::change::{ChildKind, JobChange};
+use crate::observed::LauncherRun;
 
-/// A status to write and events to record.
+/// What a pass reports, in the order in which it is written: a pass that is cut off in between is repeated, so each part
+/// does no harm without those after it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The whole new status.
-    pub status: MPIJobStatus,
+    /// The record of the attempt, if it has failed in this pass.
+    pub record: Option<Box<ConfigMap>>,
     /// The events to record, in order.
     pub notices: Vec<Notice>,
+    /// The whole new status.
+    pub status: MPIJobStatus,
+    /// What then happens to the job itself.
+    pub then: Option<JobChange>,
 }
 
 /// An event about the job.
@@ -22,6 +29,15 @@ pub struct Notice {
     pub reason: String,
     /// The message for people.
     pub message: String,
+}
+
+/// What came of a plan when it was carried out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Applied {
+    /// The changes that could not be made.
+    pub failures: Vec<ApplyFailure>,
+    /// The end of the output that [`Plan::last_words`](crate::Plan::last_words) asked for.
+    pub last_words: Option<LauncherRun>,
 }
 
 /// A change that could not be applied.

@@ -16,7 +16,7 @@ use crate::conditions::{condition, is_true};
 use crate::diagnosis::{Diagnosis, Gpus, failed_run};
 use crate::kept::{Job, Pod};
 use crate::objects::{PodGroup, runs_agent};
-use crate::validate::{Launch, ValidJob};
+use crate::validate::{Fault, Launch, ValidJob};
 
 /// The job's Secret. Only the names of its keys are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,8 +65,10 @@ pub struct Seen {
     pub lost_nodes: BTreeMap<String, String>,
     /// The GPUs that the job requests and those that are free, if its pods wait for some and they could be counted.
     pub gpus: Option<Gpus>,
-    /// What the running Launcher's output shows, if it was read.
+    /// What the running Launcher's output showed when an earlier pass read it.
     pub output: Option<OutputSeen>,
+    /// The running Launcher's output, if this pass read it.
+    pub output_read: Option<OutputRead>,
     /// The end of the output of a Launcher that succeeded.
     pub success_log: Option<String>,
     /// The log lines of the Workers' launch agents about that run, by Worker index, if they were read and are
@@ -95,6 +97,17 @@ pub struct Recorded {
 
 /// One reading of the Launcher's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutputRead {
+    /// When it was read.
+    pub looked: Timestamp,
+    /// When the Launcher printed its last line; `None` if it has printed none.
+    pub last: Option<Timestamp>,
+    /// The end of the output; `None` if nothing was printed since the reading before.
+    pub log: Option<String>,
+}
+
+/// What a reading of the Launcher's output showed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutputSeen {
     /// When it was read.
     pub looked: Timestamp,
@@ -102,6 +115,15 @@ pub struct OutputSeen {
     pub last: Option<Timestamp>,
     /// Why the job hangs, judged by the end of the output, if it hangs.
     pub found: Option<Diagnosis>,
+}
+
+/// A container whose log is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogSource {
+    /// Its pod.
+    pub pod: Pod,
+    /// Its name.
+    pub container: String,
 }
 
 /// A run of the Launcher.
@@ -153,8 +175,21 @@ impl Seen {
         pods.find(|pod| pod.metadata.name.as_deref() == Some(name))?.spec.as_ref()?.node_name.as_deref()
     }
 
+    /// The MPI container of the Launcher's newest pod, unless the pod's node is lost: then nobody can return its log.
+    #[must_use]
+    pub fn launcher_log(&self) -> Option<LogSource> {
+        let created = |pod: &&Pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let pod = self.launcher_pods.iter().max_by_key(created)?;
+        let container = pod.spec.as_ref()?.containers.first()?.name.clone();
+        if self.lost_node(pod).is_some() {
+            return None;
+        }
+        Some(LogSource { pod: pod.clone(), container })
+    }
+
     /// The pod's node and the message of its Ready condition, if the node is lost.
-    pub(crate) fn lost_node<'a>(&'a self, pod: &'a Pod) -> Option<(&'a str, &'a str)> {
+    #[must_use]
+    pub fn lost_node<'a>(&'a self, pod: &'a Pod) -> Option<(&'a str, &'a str)> {
         let node = pod.spec.as_ref()?.node_name.as_deref()?;
         Some((node, self.lost_nodes.get(node)?))
     }
@@ -188,10 +223,17 @@ impl Seen {
     }
 }
 
+/// Returns the job to plan for, now that it is known how far it has come.
+///
+/// # Errors
+/// The job's faults, if it has not begun.
+pub fn accept(read: ValidJob, seen: &Seen) -> Result<ValidJob, Vec<Fault>> {
+    if read.faults.is_empty() || has_begun(seen) { Ok(recall(read, seen)) } else { Err(read.faults) }
+}
+
 /// Whether the job has begun: the operator has acknowledged it or created something for it, or it has ended. From then
 /// on, no mistake in its spec or annotations fails it.
-#[must_use]
-pub fn has_begun(seen: &Seen) -> bool {
+fn has_begun(seen: &Seen) -> bool {
     let Seen { status, service, config_map, launcher, workers, pod_group, .. } = seen;
     condition(status, CONDITION_CREATED).is_some()
         || is_true(status, CONDITION_SUCCEEDED)
@@ -205,8 +247,7 @@ pub fn has_begun(seen: &Seen) -> bool {
 
 /// Fills in what unreadable annotations leave open: the transport is that of the existing Workers, as new ones must
 /// match them.
-#[must_use]
-pub fn recall(mut job: ValidJob, seen: &Seen) -> ValidJob {
+fn recall(mut job: ValidJob, seen: &Seen) -> ValidJob {
     let unreadable = job.faults.iter().any(|fault| fault.path.contains(ANNOTATION_LAUNCH));
     if unreadable && job.launch.is_none() && !seen.workers.is_empty() {
         let agent = seen.workers.iter().any(|pod| runs_agent(pod));

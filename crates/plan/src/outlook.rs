@@ -8,6 +8,8 @@ use jiff::Timestamp;
 pub enum Outlook {
     /// It had ended before; only cleanup remains.
     Finished,
+    /// It has outlived its `ttlSecondsAfterFinished` and is to be deleted.
+    Expired,
     /// It is suspended.
     Suspended,
     /// Its pods are being created, or run.

@@ -30,12 +30,12 @@ use crate::objects::{
     pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker, worker_name,
 };
 use crate::observed::{
-    LauncherEnd, Recorded, SecretSeen, Seen, condition_since, is_failed, is_running, mpi_container,
-    started_at, worker_index,
+    LauncherEnd, LogSource, OutputSeen, Recorded, SecretSeen, Seen, condition_since, is_failed, is_running,
+    mpi_container, started_at, worker_index,
 };
 use crate::outlook::{Outlook, Verdict};
 use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
-use crate::stall::next_look;
+use crate::stall::{next_look, output_shown};
 use crate::time::elapsed;
 use crate::validate::{CleanPods, LauncherCreation, ValidJob};
 
@@ -52,49 +52,71 @@ const HOSTS_SETTLE: Duration = Duration::from_secs(10);
 pub struct Plan {
     /// Groups of changes. Changes within a group may be made concurrently; groups are applied in order.
     pub changes: Vec<Vec<Change>>,
+    /// A Launcher that still runs while its attempt ends: the end of its output belongs in the attempt's record.
+    pub last_words: Option<LogSource>,
     /// The state of the job.
     pub outlook: Outlook,
+    /// What the running Launcher's output shows by now, to be remembered for the next pass.
+    pub output: Option<OutputSeen>,
     /// When to look again if no change is observed before.
     pub wake_after: Option<Duration>,
-    /// Whether to delete the job itself and all it owns, because it has outlived its `ttlSecondsAfterFinished`.
-    pub remove_job: bool,
+}
+
+impl Plan {
+    /// A plan that changes nothing.
+    fn still(outlook: Outlook) -> Self {
+        Self { changes: Vec::new(), last_words: None, outlook, output: None, wake_after: None }
+    }
 }
 
 /// Decides what to do for a job.
 #[must_use]
 pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) -> Plan {
+    let output = output_shown(job, seen);
+    let plan = decide(job, seen, output.as_ref(), settings, now);
+    let ends = matches!(plan.outlook, Outlook::Failed(_) | Outlook::Restarting(_));
+    let last_words = if ends && seen.launcher_failed.is_none() { seen.launcher_log() } else { None };
+    Plan { last_words, output, ..plan }
+}
+
+fn decide(
+    job: &ValidJob,
+    seen: &Seen,
+    output: Option<&OutputSeen>,
+    settings: &Settings,
+    now: Timestamp,
+) -> Plan {
     let ended = is_finished(&seen.status) && seen.status.completion_time.is_some();
     if ended {
         return clean_up(job, seen, now);
     }
-    let still = |outlook| Plan { changes: Vec::new(), outlook, wake_after: None, remove_job: false };
     let restarts = recorded(seen, |recorded| recorded.condition_reason == REASON_RESTARTING);
     if let Some(verdict) = restarts.filter(|_| !job.suspended) {
-        return still(Outlook::Restarting(Box::new(verdict)));
+        return Plan::still(Outlook::Restarting(Box::new(verdict)));
     }
     if let Some(verdict) = recorded(seen, ended_early) {
-        return still(Outlook::Failed(Box::new(verdict)));
+        return Plan::still(Outlook::Failed(Box::new(verdict)));
     }
     if let Some(changes) = clear(job, seen) {
         let wake_after = Some(CLEARING_LOOK);
-        return Plan { changes: grouped([changes]), wake_after, ..still(Outlook::Clearing) };
+        return Plan { changes: grouped([changes]), wake_after, ..Plan::still(Outlook::Clearing) };
     }
     if let Some(end) = seen.launcher_end() {
         let verdict = launcher_verdict(job, seen, end).filter(|_| !job.suspended);
-        return still(
+        return Plan::still(
             verdict.map_or(Outlook::LauncherEnded, |verdict| Outlook::Restarting(Box::new(verdict))),
         );
     }
     if job.suspended {
-        return Plan { changes: suspend(job, seen, settings, now), ..still(Outlook::Suspended) };
+        return Plan { changes: suspend(job, seen, settings, now), ..Plan::still(Outlook::Suspended) };
     }
     if let Some(verdict) = judge(job, seen, now).map(Box::new) {
         let again = is_restarted(job, &verdict.failure);
-        return still(if again { Outlook::Restarting(verdict) } else { Outlook::Failed(verdict) });
+        return Plan::still(if again { Outlook::Restarting(verdict) } else { Outlook::Failed(verdict) });
     }
-    let looks = [next_deadline(job, seen, now), next_look(job, seen, now)];
+    let looks = [next_deadline(job, seen, now), next_look(job, seen, output, now)];
     if job.is_held() {
-        return Plan { wake_after: looks.into_iter().flatten().min(), ..still(Outlook::Active) };
+        return Plan { wake_after: looks.into_iter().flatten().min(), ..Plan::still(Outlook::Active) };
     }
     let (config, settle) = keep_config_map(job, seen, settings, now);
     let mut first: Vec<Change> = keep_service(job, seen).into_iter().collect();
@@ -105,7 +127,7 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
     let wake_after = looks.into_iter().chain([settle]).flatten().min();
     if let Some(mut contested) = contest(job, seen, settings) {
         contested.extend(release(seen));
-        return Plan { changes: grouped([first, contested]), wake_after, ..still(Outlook::Active) };
+        return Plan { changes: grouped([first, contested]), wake_after, ..Plan::still(Outlook::Active) };
     }
     let (before, launcher) = keep_launcher(job, seen, settings);
     first.extend(before);
@@ -115,14 +137,18 @@ pub fn plan(job: &ValidJob, seen: &Seen, settings: &Settings, now: Timestamp) ->
         launcher.into_iter().partition(|change| matches!(change, Change::Create(_)));
     let mut pods = keep_workers(job, seen, settings);
     pods.extend(changed);
-    Plan { changes: grouped([first, made, pods]), wake_after, ..still(Outlook::Active) }
+    Plan { changes: grouped([first, made, pods]), wake_after, ..Plan::still(Outlook::Active) }
 }
 
 /// Returns the job's state after its changes met these failures. If the server will never accept one of its pods as
 /// the template defines it, and none has run, the job fails. Failures that may pass, such as an exceeded quota, are
 /// waited for.
-#[must_use]
-pub fn after_failures(job: &ValidJob, seen: &Seen, outlook: Outlook, failures: &[ApplyFailure]) -> Outlook {
+pub(crate) fn after_failures(
+    job: &ValidJob,
+    seen: &Seen,
+    outlook: &Outlook,
+    failures: &[ApplyFailure],
+) -> Outlook {
     let ran = has_run(&seen.status)
         || seen.workers.iter().any(|pod| is_running(pod))
         || seen.launcher_pods.iter().any(is_running);
@@ -133,7 +159,7 @@ pub fn after_failures(job: &ValidJob, seen: &Seen, outlook: Outlook, failures: &
         (Outlook::Active, Some(refused)) if job.attempt == 1 && !ran => {
             Outlook::Failed(Box::new(template_refused(job, refused)))
         }
-        (outlook, _) => outlook,
+        (outlook, _) => outlook.clone(),
     }
 }
 
@@ -250,9 +276,11 @@ fn clean_up(job: &ValidJob, seen: &Seen, now: Timestamp) -> Plan {
         }
     }
     let left = job.ttl_seconds.map(|ttl| ttl_left(seen, ttl, now));
-    let remove_job = changes.is_empty() && left.is_some_and(|left| left.is_zero());
-    let wake_after = wake_after.into_iter().chain(left.filter(|_| !remove_job)).min();
-    Plan { changes: grouped([changes]), outlook: Outlook::Finished, wake_after, remove_job }
+    if changes.is_empty() && left.is_some_and(|left| left.is_zero()) {
+        return Plan::still(Outlook::Expired);
+    }
+    let wake_after = wake_after.into_iter().chain(left).min();
+    Plan { changes: grouped([changes]), wake_after, ..Plan::still(Outlook::Finished) }
 }
 
 /// How long a finished job is still kept. Upstream sets the TTL on the Launcher's Job only, which is then removed and

@@ -19,51 +19,63 @@ use semantics::local_nodes::{ANNOTATION_NODE_MODE, PLAIN_MODE};
 use semantics::{is_ready, phase};
 
 use crate::attempts::{end_attempt, report_attempt};
-use crate::change::ChildKind;
+use crate::change::{ChildKind, JobChange};
 use crate::conditions::{condition, has_run, is_finished, is_true, set_condition};
 use crate::explanation::{has_numbers, hindrance};
 use crate::failure::launcher_failure;
 use crate::kept::Pod;
-use crate::notice::{ApplyFailure, Notice, Report};
+use crate::notice::{Applied, ApplyFailure, Notice, Report};
+use crate::objects::record;
 use crate::observed::{LauncherEnd, Seen, condition_since, is_failed, is_running, started_at};
 use crate::outlook::{Outlook, Verdict};
-use crate::planning::{has_failed, was_ended_early, was_refused};
+use crate::planning::{Plan, after_failures, has_failed, was_ended_early, was_refused};
 use crate::stall::report_stall;
 use crate::startup::report_startup;
 use crate::time::whole_seconds;
 use crate::validate::{CleanPods, Fault, ValidJob};
 use crate::world_check::report_world;
 
-/// Returns the status of a job after a pass, and the events to record.
+/// Returns the status of a job after a pass, and what goes with it.
 #[must_use]
-pub fn report(
-    job: &ValidJob,
-    seen: &Seen,
-    outlook: &Outlook,
-    applied: &[ApplyFailure],
-    now: Timestamp,
-) -> Report {
+pub fn report(job: &ValidJob, seen: &Seen, plan: &Plan, applied: &Applied, now: Timestamp) -> Report {
     let now = whole_seconds(now);
-    let mut report = Report { status: seen.status.clone(), notices: Vec::new() };
+    let mut report = Report { status: seen.status.clone(), ..Report::default() };
+    if plan.outlook == Outlook::Expired {
+        report.then = Some(JobChange::Delete);
+        return report;
+    }
+    let outlook = &after_failures(job, seen, &plan.outlook, &applied.failures);
+    let run = seen.launcher_failed.as_ref().or(applied.last_words.as_ref());
     report.status.observed_generation = job.generation.or(report.status.observed_generation);
     report_created(job, seen, &mut report, now);
     report_faults(job, &mut report, now);
     match outlook {
         Outlook::Finished => report_finished(job, seen, &mut report.status),
-        _ => report_progress(job, seen, outlook, &mut report, now),
+        _ => {
+            report_progress(job, seen, outlook, &mut report, now);
+            if !job.suspended {
+                report_stall(job, seen, plan.output.as_ref(), &mut report, now);
+            }
+        }
     }
     report.status.workers = Some(count_workers(job, seen));
     set_phase(job, &mut report.status);
-    report_startup(job, seen, &mut report.status);
+    report_startup(job, seen, run, &mut report.status);
     match outlook {
-        Outlook::Restarting(verdict) => report_restart(job, verdict, &mut report, now),
+        Outlook::Restarting(verdict) => {
+            report_restart(job, verdict, &mut report, now);
+            report.then = Some(JobChange::BeginAttemptAfter(job.attempt));
+        }
         Outlook::Clearing => {}
         _ => report_attempt(job, &mut report.status),
     }
-    report_waiting(job, seen, outlook, applied, &mut report, now);
-    report.notices.extend(applied.iter().map(tell_failure));
+    report_waiting(job, seen, outlook, &applied.failures, &mut report, now);
+    report.notices.extend(applied.failures.iter().map(tell_failure));
     for notice in &mut report.notices {
         notice.message = shortened(&notice.message);
+    }
+    if seen.status.completion_time.is_none() {
+        report.record = record(job, seen, outlook, run, &report.status).map(Box::new);
     }
     report
 }
@@ -74,7 +86,7 @@ pub fn report(
 #[must_use]
 pub fn reject(job: &MPIJob, faults: &[Fault], now: Timestamp) -> Report {
     let now = whole_seconds(now);
-    let mut report = Report { status: job.status.clone().unwrap_or_default(), notices: Vec::new() };
+    let mut report = Report { status: job.status.clone().unwrap_or_default(), ..Report::default() };
     report.status.observed_generation = job.metadata.generation.or(report.status.observed_generation);
     let suspended = job.spec.run_policy.as_ref().and_then(|policy| policy.suspend).unwrap_or(false);
     let queued = job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(LABEL_QUEUE_NAME));
@@ -139,65 +151,6 @@ fn invalid(faults: &[Fault], now: Timestamp) -> Waiting {
 
 fn in_a_row(texts: impl Iterator<Item = String>) -> String {
     texts.collect::<Vec<_>>().join("; ")
-}
-
-/// When to write a status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Urgency {
-    /// With the next write: nothing that anyone waits for has changed.
-    Never,
-    /// In a moment, or with the next write: only pod counts have changed.
-    Later,
-    /// Soon, or with the next write: the job has begun, which any later status says too.
-    Soon,
-    /// Immediately.
-    Now,
-}
-
-/// How urgent it is to replace one status by another.
-#[must_use]
-pub fn urgency(old: &MPIJobStatus, new: &MPIJobStatus) -> Urgency {
-    let without_times = |status: &MPIJobStatus| {
-        let mut status = status.clone();
-        status.startup = None;
-        status
-    };
-    let facts = |mut status: MPIJobStatus| {
-        status.replica_statuses.clear();
-        status.workers = None;
-        for attempt in &mut status.attempts {
-            attempt.launcher_failures = None;
-        }
-        // This can wait for the write that reports the job as running.
-        status.conditions.retain(|condition| condition.type_ != CONDITION_LIMITS_NOT_ENFORCED);
-        status
-    };
-    let (old, new) = (without_times(old), without_times(new));
-    // A queue that suspends a job gives its quota to another once the job has no active pods.
-    let was_held = condition(&new, CONDITION_SUSPENDED).is_some();
-    let queue_cares = was_held && has_active(&old) != has_active(&new);
-    if old == new {
-        Urgency::Never
-    } else if queue_cares {
-        Urgency::Now
-    } else if facts(old.clone()) == facts(new.clone()) {
-        Urgency::Later
-    } else if old == MPIJobStatus::default() && is_begun(&facts(new)) {
-        Urgency::Soon
-    } else {
-        Urgency::Now
-    }
-}
-
-fn has_active(status: &MPIJobStatus) -> bool {
-    status.replica_statuses.values().any(|counts| counts.active.is_some_and(|active| active > 0))
-}
-
-/// Whether a status says only that the job was acknowledged and its pods are being created.
-fn is_begun(status: &MPIJobStatus) -> bool {
-    status.conditions.iter().all(|condition| condition.type_ == CONDITION_CREATED)
-        && status.phase_reason.as_deref() == Some(PHASE_REASON_INITIALIZING)
-        && status.waiting.is_none()
 }
 
 /// Reports faults that came up after the job began: a condition and an event that list them, and nothing else.
@@ -284,7 +237,8 @@ fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut 
         | Outlook::Clearing
         | Outlook::Active
         | Outlook::Suspended
-        | Outlook::Finished => {}
+        | Outlook::Finished
+        | Outlook::Expired => {}
     }
     if job.suspended {
         let message = format!("MPIJob {}/{} is suspended.", job.namespace, job.name);
@@ -294,9 +248,6 @@ fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut 
     } else if all_run && *outlook == Outlook::Active && seen.launcher_pods.iter().any(is_running) {
         set_running(job, report, now, now);
     }
-    if !job.suspended {
-        report_stall(job, seen, report, now);
-    }
 }
 
 /// The Launcher's counts. A pod that is being deleted counts as active until it is gone, because a queue gives away
@@ -304,7 +255,7 @@ fn report_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook, report: &mut 
 fn launcher_progress(seen: &Seen, outlook: &Outlook) -> ReplicaStatus {
     let pods = seen.launcher_pods.iter().chain(&seen.former_launcher_pods);
     let active = match outlook {
-        Outlook::LauncherEnded | Outlook::Finished => None,
+        Outlook::LauncherEnded | Outlook::Finished | Outlook::Expired => None,
         Outlook::Active | Outlook::Failed(_) => count(&seen.launcher_pods, is_running),
         Outlook::Suspended | Outlook::Restarting(_) | Outlook::Clearing => count(pods, holds_a_node),
     };
@@ -316,7 +267,7 @@ fn worker_progress(job: &ValidJob, seen: &Seen, outlook: &Outlook) -> ReplicaSta
     match outlook {
         Outlook::Active | Outlook::Failed(_) => worker_counts(job, seen),
         // Upstream ignores the Workers once the Launcher has ended.
-        Outlook::LauncherEnded | Outlook::Finished => ReplicaStatus::default(),
+        Outlook::LauncherEnded | Outlook::Finished | Outlook::Expired => ReplicaStatus::default(),
         Outlook::Suspended | Outlook::Restarting(_) | Outlook::Clearing => ReplicaStatus {
             active: count(seen.workers.iter().map(|pod| &**pod), holds_a_node),
             ..ReplicaStatus::default()
@@ -549,7 +500,7 @@ fn report_waiting(
     job: &ValidJob,
     seen: &Seen,
     outlook: &Outlook,
-    applied: &[ApplyFailure],
+    failures: &[ApplyFailure],
     report: &mut Report,
     now: Timestamp,
 ) {
@@ -557,7 +508,7 @@ fn report_waiting(
         *outlook == Outlook::Active && report.status.phase == Some(Phase::Pending) && !job.suspended;
     let pods = seen.workers.iter().map(|pod| &**pod).chain(&seen.launcher_pods);
     let refused =
-        applied.iter().map(|failure| ("FailedCreate".to_owned(), failure.message.clone())).collect();
+        failures.iter().map(|failure| ("FailedCreate".to_owned(), failure.message.clone())).collect();
     if starting && job.is_held() {
         let waiting = invalid(&job.faults, now);
         if report.status.waiting.as_ref().is_none_or(|known| known.message != waiting.message) {
@@ -651,34 +602,4 @@ fn shortened(message: &str) -> String {
         end -= 1;
     }
     format!("{}...", &message[..end])
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn status(suspended: Option<&str>, launcher: i32, worker: i32) -> MPIJobStatus {
-        let conditions: Vec<Value> =
-            suspended.iter().map(|state| json!({ "type": CONDITION_SUSPENDED, "status": state })).collect();
-        let counts = |active: i32| if active > 0 { json!({ "active": active }) } else { json!({}) };
-        let status = json!({
-            "conditions": conditions,
-            "replicaStatuses": { LAUNCHER: counts(launcher), WORKER: counts(worker) },
-        });
-        serde_json::from_value(status).unwrap()
-    }
-
-    #[test]
-    fn a_queue_sees_at_once_whether_a_job_has_anything_active() {
-        for held in ["True", "False"] {
-            let of = |launcher: i32, worker: i32| status(Some(held), launcher, worker);
-            assert_eq!(urgency(&of(0, 1), &of(0, 0)), Urgency::Now, "the last goes");
-            assert_eq!(urgency(&of(0, 0), &of(0, 1)), Urgency::Now, "the first comes");
-            assert_eq!(urgency(&of(1, 1), &of(1, 0)), Urgency::Later, "one of two goes");
-        }
-        let never_held = urgency(&status(None, 1, 0), &status(None, 0, 0));
-        assert_eq!(never_held, Urgency::Later);
-    }
 }

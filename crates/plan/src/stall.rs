@@ -11,7 +11,7 @@ use crate::conditions::{condition, is_finished, is_true, set_condition};
 use crate::diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, STALL_SECONDS, diagnose};
 use crate::failure::{pod_facts, world};
 use crate::notice::{Notice, Report};
-use crate::observed::{Seen, is_running};
+use crate::observed::{OutputRead, OutputSeen, Seen, is_running};
 use crate::time::elapsed;
 use crate::validate::{Launch, ValidJob};
 
@@ -23,15 +23,33 @@ const LOOK_SOONEST: Duration = Duration::from_secs(30);
 /// ... and no later than this: it is also how late the condition goes when the job prints again.
 const LOOK_LATEST: Duration = Duration::from_secs(300);
 
+/// What the Launcher's output shows by now: as it was read in this pass, or else in an earlier one.
+pub(crate) fn output_shown(job: &ValidJob, seen: &Seen) -> Option<OutputSeen> {
+    let Some(OutputRead { looked, last, log }) = &seen.output_read else { return seen.output.clone() };
+    let found = match log {
+        None => seen.output.as_ref().and_then(|known| known.found.clone()),
+        Some(log) => running_since(seen).and_then(|since| {
+            let sign = last.map_or(since, |last| last.max(since));
+            hang(job, seen, log, elapsed(sign, *looked))
+        }),
+    };
+    Some(OutputSeen { looked: *looked, last: *last, found })
+}
+
 /// When the output of a running job is to be looked at again: once it may have been silent for the timeout.
-pub(crate) fn next_look(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration> {
-    let silent = elapsed(last_sign(seen)?, now);
+pub(crate) fn next_look(
+    job: &ValidJob,
+    seen: &Seen,
+    output: Option<&OutputSeen>,
+    now: Timestamp,
+) -> Option<Duration> {
+    let silent = elapsed(last_sign(seen, output)?, now);
     let left = job.stall_timeout.saturating_sub(silent);
     if !left.is_zero() {
         return Some(left);
     }
     let pause = pause(job.stall_timeout, silent);
-    let since_look = seen.output.as_ref().map_or(Duration::ZERO, |output| elapsed(output.looked, now));
+    let since_look = output.map_or(Duration::ZERO, |output| elapsed(output.looked, now));
     // A look that could not be taken is not taken again at once.
     let left = pause.saturating_sub(since_look);
     Some(if left.is_zero() { pause } else { left })
@@ -40,8 +58,9 @@ pub(crate) fn next_look(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<D
 /// Whether the Launcher's output has to be looked at, as the job may have been silent for the timeout.
 #[must_use]
 pub fn wants_look(job: &ValidJob, seen: &Seen, now: Timestamp) -> bool {
-    let Some(silent) = last_sign(seen).map(|sign| elapsed(sign, now)) else { return false };
-    let looked = seen.output.as_ref().map(|output| elapsed(output.looked, now));
+    let output = seen.output.as_ref();
+    let Some(silent) = last_sign(seen, output).map(|sign| elapsed(sign, now)) else { return false };
+    let looked = output.map(|output| elapsed(output.looked, now));
     silent >= job.stall_timeout && looked.is_none_or(|ago| ago >= pause(job.stall_timeout, silent))
 }
 
@@ -54,14 +73,15 @@ fn pause(timeout: Duration, silent: Duration) -> Duration {
 /// been silent for long enough then that no more silence says more.
 #[must_use]
 pub fn is_conclusive(seen: &Seen) -> bool {
-    let Some((output, sign)) = seen.output.as_ref().zip(last_sign(seen)) else { return false };
+    let output = seen.output.as_ref();
+    let Some((output, sign)) = output.zip(last_sign(seen, output)) else { return false };
     output.found.is_some() || elapsed(sign, output.looked).as_secs() >= STALL_SECONDS
 }
 
 /// The last sign of life of a job that runs: since it runs, or its last output where that was looked at.
-fn last_sign(seen: &Seen) -> Option<Timestamp> {
+fn last_sign(seen: &Seen, output: Option<&OutputSeen>) -> Option<Timestamp> {
     let since = running_since(seen)?;
-    let printed = seen.output.as_ref().and_then(|output| output.last);
+    let printed = output.and_then(|output| output.last);
     Some(printed.map_or(since, |printed| printed.max(since)))
 }
 
@@ -71,7 +91,13 @@ fn running_since(seen: &Seen) -> Option<Timestamp> {
 }
 
 /// Sets and clears the condition.
-pub(crate) fn report_stall(job: &ValidJob, seen: &Seen, report: &mut Report, now: Timestamp) {
+pub(crate) fn report_stall(
+    job: &ValidJob,
+    seen: &Seen,
+    output: Option<&OutputSeen>,
+    report: &mut Report,
+    now: Timestamp,
+) {
     let stalled = is_true(&report.status, CONDITION_STALLED);
     if is_finished(&report.status) {
         if stalled {
@@ -80,14 +106,14 @@ pub(crate) fn report_stall(job: &ValidJob, seen: &Seen, report: &mut Report, now
         }
         return;
     }
-    let Some((output, sign)) = seen.output.as_ref().zip(last_sign(seen)) else { return };
+    let Some((output, sign)) = output.zip(last_sign(seen, output)) else { return };
     if elapsed(sign, output.looked) >= job.stall_timeout {
         let silent = elapsed(sign, now).as_secs();
         let (reason, found) = match &output.found {
             Some(found) => (found.cause.word(), in_words(found)),
             None => (REASON_NO_OUTPUT, "no error: the job hangs, or works without printing".to_owned()),
         };
-        let message = format!("No output for {silent} s and {found}. {}", probed(job, seen));
+        let message = format!("No output for {silent} s and {found}. {}", probed(job, seen, output));
         if set_condition(&mut report.status, CONDITION_STALLED, true, reason, message.clone(), now) {
             report.notices.push(Notice { warning: true, reason: CONDITION_STALLED.to_owned(), message });
         }
@@ -97,16 +123,8 @@ pub(crate) fn report_stall(job: &ValidJob, seen: &Seen, report: &mut Report, now
     }
 }
 
-/// How long a running job has been silent whose Launcher printed its last line then; nothing if it does not run.
-#[must_use]
-pub fn silence(seen: &Seen, last: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
-    let since = running_since(seen)?;
-    Some(elapsed(last.map_or(since, |last| last.max(since)), now))
-}
-
 /// What the end of a silent job's output says of why it hangs; nothing where it says nothing that can be relied on.
-#[must_use]
-pub fn hang(job: &ValidJob, seen: &Seen, log: &str, silent: Duration) -> Option<Diagnosis> {
+fn hang(job: &ValidJob, seen: &Seen, log: &str, silent: Duration) -> Option<Diagnosis> {
     let ending = Ending::Running { silent_seconds: silent.as_secs() };
     let facts = Facts { pods: pod_facts(seen), world: world(job), ..Facts::default() };
     diagnose(&Output::from(log), ending, &facts)
@@ -122,7 +140,7 @@ fn in_words(found: &Diagnosis) -> String {
 }
 
 /// What was looked at beside the output, and found.
-fn probed(job: &ValidJob, seen: &Seen) -> String {
+fn probed(job: &ValidJob, seen: &Seen, output: &OutputSeen) -> String {
     let launcher = if seen.launcher_pods.iter().any(is_running) { "is running" } else { "is not running" };
     let workers = seen.by_index(job);
     let silent: Vec<&str> = workers
@@ -145,8 +163,7 @@ fn probed(job: &ValidJob, seen: &Seen) -> String {
         let nodes: Vec<&str> = seen.lost_nodes.keys().map(String::as_str).collect();
         text.push_str(&format!("; these nodes do not report: {}", nodes.join(", ")));
     }
-    let found = seen.output.as_ref().and_then(|output| output.found.as_ref());
-    if job.launch == Some(Launch::Agent) && found.is_none() {
+    if job.launch == Some(Launch::Agent) && output.found.is_none() {
         text.push_str("; the launch agents report no unanswered connection");
     }
     text.push('.');
@@ -155,7 +172,56 @@ fn probed(job: &ValidJob, seen: &Seen) -> String {
 
 #[cfg(test)]
 mod tests {
+    use api::MPIJob;
+    use serde_json::json;
+
     use super::*;
+    use crate::validate::validate;
+
+    const ENDED: &str = "odh-launch: pi-worker-1: ranks 1-1 of 2 have ended, and what started them goes on\n";
+
+    fn job() -> ValidJob {
+        let replica = |count: i32| {
+            let container = json!({ "name": "main", "image": "mpi:1", "command": ["mpirun", "hostname"] });
+            json!({ "replicas": count, "template": { "spec": { "containers": [container] } } })
+        };
+        let job: MPIJob = serde_json::from_value(json!({
+            "apiVersion": "kubeflow.org/v2beta1",
+            "kind": "MPIJob",
+            "metadata": { "name": "pi", "namespace": "team", "uid": "7f1c" },
+            "spec": { "mpiReplicaSpecs": { "Launcher": replica(1), "Worker": replica(2) } },
+        }))
+        .unwrap();
+        validate(&job).unwrap()
+    }
+
+    fn running(since: Timestamp) -> Seen {
+        let running = json!({ "type": CONDITION_RUNNING, "status": "True", "lastTransitionTime": since });
+        let status = serde_json::from_value(json!({ "conditions": [running] })).unwrap();
+        Seen { status, ..Seen::default() }
+    }
+
+    #[test]
+    fn why_a_job_hangs_is_remembered_until_it_prints_again() {
+        let second = |second: i64| Timestamp::from_second(second).unwrap();
+        let read = |looked: i64, last: i64, log: Option<&str>| {
+            let (looked, last) = (second(looked), Some(second(last)));
+            Some(OutputRead { looked, last, log: log.map(str::to_owned) })
+        };
+        let mut seen = running(second(0));
+        assert_eq!(output_shown(&job(), &seen), None, "it was not read");
+        seen.output_read = read(900, 100, Some(ENDED));
+        let shown = output_shown(&job(), &seen).unwrap();
+        assert_eq!(shown.found.as_ref().map(|found| found.cause), Some(Cause::SilentHang));
+        seen.output = Some(shown.clone());
+        seen.output_read = None;
+        assert_eq!(output_shown(&job(), &seen), Some(shown.clone()), "nothing was read since");
+        seen.output_read = read(1000, 100, None);
+        let again = OutputSeen { looked: second(1000), ..shown };
+        assert_eq!(output_shown(&job(), &seen), Some(again), "nothing was printed since");
+        seen.output_read = read(1100, 1099, Some("epoch 2\n"));
+        assert_eq!(output_shown(&job(), &seen).unwrap().found, None);
+    }
 
     #[test]
     fn a_silent_job_is_looked_at_ever_more_rarely() {

@@ -6,11 +6,17 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::kept::Pod;
-use crate::observed::{Seen, condition_since, started_at};
+use crate::observed::{LauncherRun, Seen, condition_since, started_at};
 use crate::validate::ValidJob;
 
-/// Updates the times. A known time stays, even when the pods it came from are gone.
-pub(crate) fn report_startup(job: &ValidJob, seen: &Seen, status: &mut MPIJobStatus) {
+/// Updates the times; `run` is the Launcher's run whose output was read, if any. A known time stays, even when the pods
+/// it came from are gone.
+pub(crate) fn report_startup(
+    job: &ValidJob,
+    seen: &Seen,
+    run: Option<&LauncherRun>,
+    status: &mut MPIJobStatus,
+) {
     let Some(let_go) = status.start_time.clone().filter(|_| !job.suspended) else { return };
     let mut startup =
         status.startup.take().filter(|startup| startup.queued.as_ref() == Some(&let_go)).unwrap_or_default();
@@ -19,8 +25,7 @@ pub(crate) fn report_startup(job: &ValidJob, seen: &Seen, status: &mut MPIJobSta
     fill(&mut startup.pulled, || last_of(job, seen, started_at));
     fill(&mut startup.ready, || last_of(job, seen, |pod| condition_since(pod, "Ready")));
     fill(&mut startup.launched, || seen.launcher_pods.iter().filter_map(started_at).min());
-    let first_output = || seen.launcher_failed.as_ref().and_then(|run| run.first_output);
-    fill(&mut startup.first_rank, first_output);
+    fill(&mut startup.first_rank, || run.and_then(|run| run.first_output));
     status.startup = Some(startup);
 }
 

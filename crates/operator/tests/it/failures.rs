@@ -217,6 +217,10 @@ async fn fail_launcher(stage: &Stage) {
 
 async fn fail_launcher_of(stage: &Stage, job: &str) {
     stage.set_pod(&format!("{job}-launcher-pod"), ended("main", "Failed", 3)).await;
+    fail_launchers_job(stage, job).await;
+}
+
+async fn fail_launchers_job(stage: &Stage, job: &str) {
     let condition = |type_: &str| json!({ "type": type_, "status": "True", "reason": "BackoffLimitExceeded", "message": "no more retries" });
     let status = json!({ "failed": 1, "startTime": "2026-01-01T00:00:00Z",
         "conditions": [condition("FailureTarget"), condition("Failed")] });
@@ -427,6 +431,38 @@ async fn agents_are_asked_only_where_a_program_ran_that_said_nothing_of_it() {
         let logs = requests.iter().filter(|request| request.contains(&path) && request.contains("/log"));
         assert_eq!(logs.count(), reads, "{requests:#?}");
     }
+}
+
+#[tokio::test]
+async fn an_agent_that_never_logs_the_end_of_a_call_does_not_keep_a_job_from_succeeding() {
+    let stage = Stage::new().await;
+    stage.add_node("node", Some("odh-launch: serving on [::]:7222\nodh-launch: session 1 begins\n"));
+    let operator = stage.operate();
+    let mut busy = job("pi", 2, json!({}));
+    busy["metadata"]["annotations"] = json!({ api::ANNOTATION_LAUNCH: "agent" });
+    for kind in ["Launcher", "Worker"] {
+        busy["spec"]["mpiReplicaSpecs"][kind]["template"]["spec"]["nodeName"] = json!("node");
+    }
+    stage.submit(&busy).await;
+    stage.bring_up("pi", 2).await;
+    stage.complete_launcher("pi").await;
+    stage.until_true("pi", "Succeeded").await;
+    let requests = operator.gate.requests();
+    let logs = requests.iter().filter(|request| request.contains("/log")).count();
+    assert_eq!(logs, 1 + 2 * 10, "the Launcher's log once, and each agent's ten times: {requests:#?}");
+}
+
+#[tokio::test]
+async fn a_launcher_that_failed_without_a_failed_pod_fails_its_job() {
+    let stage = Stage::new().await;
+    let operator = stage.operate();
+    stage.submit(&job("pi", 1, json!({ "backoffLimit": 0 }))).await;
+    stage.bring_up("pi", 1).await;
+    fail_launchers_job(&stage, "pi").await;
+    let failure = stage.until_true("pi", "Failed").await.failure.unwrap();
+    assert_eq!((failure.reason.as_str(), failure.exit_code), ("Unknown", None), "{failure:?}");
+    let pods = format!("/api/v1/namespaces/{}/pods", stage.namespace);
+    assert_eq!(operator.gate.lists_of(&pods), 1, "its pods are listed once");
 }
 
 #[tokio::test]

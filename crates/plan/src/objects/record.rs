@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::{metadata, watched_labels};
 use crate::conditions::condition;
-use crate::observed::{Recorded, Seen};
+use crate::observed::{LauncherRun, Recorded, Seen};
 use crate::outlook::Outlook;
 use crate::validate::ValidJob;
 
@@ -19,9 +19,14 @@ const LONGEST_LOG_BYTES: usize = 48 * 1024;
 /// The longest of the other values, in bytes.
 const LONGEST_VALUE_BYTES: usize = 2 * 1024;
 
-/// Returns the record of an attempt that ended with this outlook and status; `None` if it did not fail.
-#[must_use]
-pub fn record(job: &ValidJob, seen: &Seen, outlook: &Outlook, status: &MPIJobStatus) -> Option<ConfigMap> {
+/// Returns the record of an attempt that ended with this outlook, Launcher's run and status; `None` if it did not fail.
+pub(crate) fn record(
+    job: &ValidJob,
+    seen: &Seen,
+    outlook: &Outlook,
+    run: Option<&LauncherRun>,
+    status: &MPIJobStatus,
+) -> Option<ConfigMap> {
     let (words, failure) = match outlook {
         Outlook::Restarting(verdict) => (condition(status, CONDITION_RESTARTING)?, &verdict.failure),
         _ => (condition(status, CONDITION_FAILED)?, status.failure.as_ref()?),
@@ -42,7 +47,7 @@ pub fn record(job: &ValidJob, seen: &Seen, outlook: &Outlook, status: &MPIJobSta
         evidence,
     } = failure;
     let node = pod.as_deref().and_then(|name| seen.node_of(name));
-    let log = seen.launcher_failed.as_ref().and_then(|run| run.log.clone());
+    let log = run.and_then(|run| run.log.clone());
     let values = [
         ("attempt", Some(job.attempt.to_string())),
         ("conditionReason", words.reason.clone()),

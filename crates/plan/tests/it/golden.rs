@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use plan::{Annotations, ApplyFailure, Change, Child, ChildKind, Outlook, Report};
+use plan::{Annotations, Applied, ApplyFailure, Change, Child, ChildKind, JobChange, Outlook, Report};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, seconds, seen, settings};
@@ -46,14 +46,16 @@ fn last_read(scene: &Scene) -> Annotations {
 fn walk(scene: &Scene) -> Value {
     let read = plan::tolerate(&scene.job, &last_read(scene));
     let seen = seen(scene, &read);
-    if !read.faults.is_empty() && !plan::has_begun(&seen) {
-        let report = plan::reject(&scene.job, &read.faults, scene.now);
-        let faults: Vec<String> = read.faults.iter().map(ToString::to_string).collect();
-        return json!({ "faults": faults, "report": show_report(&report) });
-    }
-    let job = plan::recall(read, &seen);
+    let job = match plan::accept(read, &seen) {
+        Ok(job) => job,
+        Err(faults) => {
+            let report = plan::reject(&scene.job, &faults, scene.now);
+            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            return json!({ "faults": faults, "report": show_report(&report) });
+        }
+    };
     let plan = plan::plan(&job, &seen, &settings(scene), scene.now);
-    let refused: Vec<ApplyFailure> = scene
+    let failures: Vec<ApplyFailure> = scene
         .refused
         .iter()
         .map(|refused| ApplyFailure {
@@ -69,23 +71,29 @@ fn walk(scene: &Scene) -> Value {
             message: refused.message.clone(),
         })
         .collect();
-    let outlook = plan::after_failures(&job, &seen, plan.outlook, &refused);
-    let report = plan::report(&job, &seen, &outlook, &refused, scene.now);
+    let applied = Applied { failures, last_words: None };
+    let report = plan::report(&job, &seen, &plan, &applied, scene.now);
     let changes: Vec<Vec<Value>> =
         plan.changes.iter().map(|group| group.iter().map(show_change).collect()).collect();
     let mut shown = json!({
         "changes": changes,
-        "outlook": show_outlook(&outlook),
+        "outlook": show_outlook(&plan.outlook),
         "wakeAfterSeconds": plan.wake_after.map(seconds),
         "report": show_report(&report),
     });
-    if plan.remove_job {
-        shown["removeJob"] = json!(true);
+    if let Some(source) = &plan.last_words {
+        shown["lastWords"] =
+            json!(format!("{} {}", source.pod.metadata.name.as_deref().unwrap(), source.container));
     }
-    if seen.status.completion_time.is_none()
-        && let Some(record) = plan::record(&job, &seen, &outlook, &report.status)
-    {
+    if let Some(record) = &report.record {
         shown["record"] = json!({ "name": record.metadata.name, "data": record.data });
+    }
+    match report.then {
+        None => {}
+        Some(JobChange::BeginAttemptAfter(number)) => {
+            shown["then"] = json!(format!("begin the attempt after {number}"))
+        }
+        Some(JobChange::Delete) => shown["then"] = json!("delete the job"),
     }
     shown
 }
@@ -124,6 +132,7 @@ pub fn show_child(child: &Child) -> Value {
 fn show_outlook(outlook: &Outlook) -> &'static str {
     match outlook {
         Outlook::Finished => "Finished",
+        Outlook::Expired => "Expired",
         Outlook::Suspended => "Suspended",
         Outlook::Active => "Active",
         Outlook::LauncherEnded => "LauncherEnded",
@@ -153,6 +162,7 @@ fn every_behaviour_and_deviation_names_a_proof_that_is_there() {
         "tests/it",
         "src",
         "src/objects",
+        "../operator/src",
         "../operator/tests/it",
         "../operator/src/bin/mpi-operator",
         "../api/tests/it",
