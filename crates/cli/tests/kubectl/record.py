@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Asks kubectl what it answers, and writes that beside each question: yaml.json (what a text means) and, in the crate jsonpath, kubectl.json
-(what a template prints). Run with KUBECTL naming the program; without a cluster: `kubectl patch --local` reads a file as
-`kubectl create` does and prints it. Read the difference."""
+"""Asks kubectl what it answers, and writes that beside each question: yaml.json (what a text means) and kubectl.json of
+the crate jsonpath (what a template prints). Run with KUBECTL naming the program; without a cluster: `kubectl patch
+--local` reads a file as `kubectl create` does and prints it. Read the difference."""
 
 import json
 import os

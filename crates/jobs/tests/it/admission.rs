@@ -46,7 +46,7 @@ async fn every_action_of_a_user_without_permissions_is_refused() {
     let stage = Stage::with_mpijobs().await;
     stage.submit(&manifest("pi", 1)).await;
     stage.status("pi", json!({ "phase": "Failed" })).await;
-    let jane = &stage.client_of_a_stranger();
+    let jane = &stage.client_of_a_stranger().await;
     let drafts = submit::read(manifest("tau", 1).as_bytes(), "job.yaml").unwrap();
     let selection = Selection { kind: Some(KIND), namespace: Some(TEAM.to_owned()), labels: None };
     let job = [drafts[0].job.clone()];

@@ -111,8 +111,18 @@ impl Stage {
         stage
     }
 
-    /// A client of a user without any permission.
-    pub fn client_of_a_stranger(&self) -> Client {
+    /// A client of a user who may do no more than every user of Kubernetes: ask what it may do.
+    pub async fn client_of_a_stranger(&self) -> Client {
+        let (version, name) = ("rbac.authorization.k8s.io/v1", "system:basic-user");
+        let asks = json!({ "verbs": ["create"], "apiGroups": ["authorization.k8s.io", "authentication.k8s.io"],
+            "resources": ["selfsubjectaccessreviews", "selfsubjectreviews"] });
+        let role = json!({ "metadata": { "name": name }, "rules": [asks] });
+        self.create(version, "ClusterRole", "clusterroles", role).await;
+        let group = "rbac.authorization.k8s.io";
+        let binding = json!({ "metadata": { "name": name },
+            "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": name },
+            "subjects": [{ "apiGroup": group, "kind": "Group", "name": "system:authenticated" }] });
+        self.create(version, "ClusterRoleBinding", "clusterrolebindings", binding).await;
         Client::new(Endpoint::trusted(self.server.clone(), UserInfo::known("jane", &[])), TEAM)
     }
 
