@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 use semantics::local_nodes::ANNOTATION_NODE_MODE;
-use semantics::{Wait, has_ended, is_ready, summary};
+use semantics::{Wait, has_ended, is_deleted, is_ready, summary};
 
 use crate::alike::{Alike, alike, without_names};
 use crate::view::{self, Row};
@@ -326,7 +326,7 @@ fn state_word(pod: &Pod, kubectl: String) -> String {
 
 /// Whether no node can take the pod.
 pub fn is_unschedulable(pod: &Pod) -> bool {
-    matches!(wait_of(pod), Some(Wait::FittingNode(_)))
+    !is_deleted(pod) && matches!(wait_of(pod), Some(Wait::FittingNode(_)))
 }
 
 /// What a pod that is not running yet waits for, as the second half of a sentence; `None` if it runs or has ended.
