@@ -20,6 +20,19 @@ pub struct Module {
     pub strings: Vec<String>,
 }
 
+/// Returns the names of all crates of this repository, sorted.
+pub fn crates() -> Result<Vec<String>, Stop> {
+    let folder = steps::root().join("crates");
+    let entries = std::fs::read_dir(&folder).map_err(|error| unreadable(&folder, &error))?;
+    let mut names: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join("src").is_dir())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
 /// Reads the modules of the crate in `crates/NAME`, sorted by file.
 pub fn modules(name: &str) -> Result<Vec<Module>, Stop> {
     let root = steps::root();
