@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::validate::validate;
 
-    const ENDED: &str = "odh-launch: pi-worker-1: ranks 1-1 of 2 have ended, and what started them goes on\n";
+    const ENDED: &str = "odh-launch: pi-worker-1: ranks 1-1 of 2 have ended, but the process that started them is still running\n";
 
     fn job() -> ValidJob {
         let replica = |count: i32| {

@@ -127,9 +127,14 @@ where
     soon(await_condition(api, name, |found: Option<&T>| found.is_none())).await.unwrap();
 }
 
-/// Waits for an event with this reason about an object, and returns its message.
+/// Waits for an event with this reason about an object in the default namespace, and returns its message.
 pub async fn event(client: &Client, about: &str, reason: &str) -> String {
-    let events: Api<Event> = Api::default_namespaced(client.clone());
+    event_in(client, "default", about, reason).await
+}
+
+/// The same in any namespace.
+pub async fn event_in(client: &Client, namespace: &str, about: &str, reason: &str) -> String {
+    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let fits =
         |e: &Event| e.involved_object.name.as_deref() == Some(about) && e.reason.as_deref() == Some(reason);
     let list = events.list(&ListParams::default()).await.unwrap();

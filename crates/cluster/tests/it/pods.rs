@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use cluster::node::{ModeChoice, ModeKind};
 use cluster::{Cluster, Options};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret};
-use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret};
+use kube::api::{Api, DeleteParams, LogParams, PostParams};
 use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
+
+use crate::control::event_in;
 
 const BOUND: Duration = Duration::from_secs(30);
 
@@ -259,11 +261,8 @@ async fn a_pod_reports_and_awaits_a_missing_config_map() {
                 .unwrap();
         Api::namespaced(client.clone(), "team").create(&PostParams::default(), &map).await.unwrap();
         assert_eq!(ended(&client, "waits").await.1, "green\n", "{mode}");
-        let events: Api<Event> = Api::namespaced(client.clone(), "team");
-        let told = events.list(&ListParams::default()).await.unwrap();
-        let reasons: Vec<_> = told.items.iter().filter_map(|event| event.reason.clone()).collect();
         for reason in ["Failed", "LocalEnvironment", "Created", "Started"] {
-            assert!(reasons.iter().any(|told| told == reason), "{reason} is not among {reasons:?}");
+            event_in(&client, "team", "waits", reason).await;
         }
     })
     .await;

@@ -327,7 +327,7 @@ impl<'a> Step<'a> {
 
     fn fill_status(&mut self, created: usize, deleted: &[Deletion]) {
         let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
-        let ready = self.active.iter().filter(|pod| semantics::is_ready(pod)).count();
+        let ready = self.active.iter().filter(semantics::is_ready).count();
         let status = &mut self.status;
         status.active = Some(number(self.active.len() + created - deleted.len())).filter(|n| *n > 0);
         status.ready = Some(number(ready - deleted.iter().filter(|d| d.ready).count()));

@@ -102,7 +102,7 @@ fn listen(hands: &Hands, queue: &Arc<Queue<Task>>, scope: &Scope) {
     });
     let to = queue.clone();
     hands.pods.on_change(&scope.stop, move |change| {
-        let over = change.new.as_ref().is_none_or(|pod| has_ended(pod));
+        let over = change.new.as_ref().is_none_or(has_ended);
         if let Some(pod) = change.latest().filter(|_| over) {
             let namespace = pod.namespace().unwrap_or_default();
             claim_names(pod).for_each(|name| to.add(Task::Claim(Key::new(namespace.clone(), name))));

@@ -166,6 +166,7 @@ fn every_behaviour_and_deviation_names_a_proof_that_is_there() {
         "../operator/tests/it",
         "../operator/src/bin/mpi-operator",
         "../api/tests/it",
+        "../semantics/src",
         "../stories/tests/it",
     ] {
         let files = fs::read_dir(root.join(folder)).unwrap().map(|file| file.unwrap().path());
