@@ -4,10 +4,10 @@
 //! events and GPUs are read if the caller may; what may not be read is missing from the evidence. Of a job's logs,
 //! only the Launcher's last line is read, however many Workers there are.
 
+use diagnosis::Gpus;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, LogParams};
 use kube::{Client, ResourceExt};
-use plan::diagnosis::Gpus;
 use plan::{Explanation, Situation, Told, kept};
 
 use crate::{Error, Kind, describe, list, queue, view};

@@ -118,7 +118,7 @@ impl Logs {
 
     /// Whether this line is evidence for the cause of the job's failure (`status.failure.evidence`).
     pub fn is_evidence(&self, line: &str) -> bool {
-        !self.evidence.is_empty() && self.evidence.contains(&plan::diagnosis::as_evidence(line))
+        !self.evidence.is_empty() && self.evidence.contains(&diagnosis::as_evidence(line))
     }
 
     /// Whether [`Logs::next`] would have to wait: a good moment to flush the output.

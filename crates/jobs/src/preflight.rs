@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use api::{ANNOTATION_MAX_CONCURRENT_JOBS, MPIJob};
+use diagnosis::Cause;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
@@ -16,7 +17,6 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::{Client, ResourceExt};
-use plan::diagnosis::Cause;
 use plan::{Finding, Room, Weight};
 use serde::Serialize;
 

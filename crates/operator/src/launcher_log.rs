@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE};
+use diagnosis::failed_run;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as WholePod;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, LogParams};
-use plan::diagnosis::failed_run;
 use plan::kept::Pod;
 use plan::{LauncherRun, LogSource, OutputRead, Seen, ValidJob};
 

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::{LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob};
+use diagnosis::failed_run;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::ResourceExt;
 use kube::runtime::reflector::Store;
-use plan::diagnosis::failed_run;
 use plan::kept::{Job, Pod};
 use plan::{Annotations, ChildKind, LauncherRun, OutputSeen, PodGroup, Seen, ValidJob};
 

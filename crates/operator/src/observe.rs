@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::{CONDITION_CREATED, CONDITION_RUNNING, LABEL_JOB_NAME, LABEL_JOB_ROLE, MPIJob};
+use diagnosis::Gpus;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use kube::api::Api;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
-use plan::diagnosis::Gpus;
 use plan::kept::{Job, Pod};
 use plan::{ChildKind, LauncherCreation, SecretSeen, Seen, ValidJob};
 use serde::de::DeserializeOwned;

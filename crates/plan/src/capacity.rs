@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint};
 use semantics::{Amounts, Quantity, add, amounts, node_matches, pod_requests, subtract, tolerates};
 
-use crate::diagnosis::Gpus;
+use diagnosis::Gpus;
 
 /// The resource that counts pods.
 pub(crate) const PODS: &str = "pods";

@@ -11,17 +11,16 @@ use api::{
     REASON_VALIDATION, WORKER,
 };
 use jiff::Timestamp;
+use semantics::kept::condition_since;
 use semantics::{Starting as _, has_ended, is_deleted, is_ready};
 use serde::Serialize;
 
 use crate::action::{Action, Advice, JobRef};
 use crate::capacity::reports_too_few_gpus;
 use crate::conditions::condition;
-use crate::diagnosis::{
-    Actor, Cause, Diagnosis, Ending, Facts, GPU_COUNTS, Gpus, Output, PodFacts, diagnose,
-};
 use crate::kept::Pod;
-use crate::observed::{Seen, condition_since, is_running, started_at, worker_index};
+use crate::observed::{Seen, is_running, started_at, worker_index};
+use diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, GPU_COUNTS, Gpus, Output, PodFacts, diagnose};
 
 /// The maximum number of pods named as evidence.
 const MOST_NAMED: usize = 4;
@@ -199,7 +198,13 @@ pub fn explain(situation: &Situation<'_>) -> Explanation {
 fn actions(state: Stage, cause: Option<&str>, job: JobRef) -> Vec<Action> {
     match (state, cause) {
         (Stage::Suspended, None) => vec![Action::Resume(job)],
-        (_, cause) => cause.and_then(Cause::of_word).map_or_else(Vec::new, |cause| cause.actions(job)),
+        (_, cause) => match cause.and_then(Cause::of_word) {
+            Some(Cause::RankKilled | Cause::Unknown) => vec![Action::Describe(job)],
+            Some(Cause::CrashLoop) => {
+                vec![Action::Logs { job, workers: None, follow: false, previous: true }]
+            }
+            _ => Vec::new(),
+        },
     }
 }
 

@@ -3,14 +3,14 @@
 
 use api::Failure;
 
-use crate::diagnosis::{
-    Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, Retry, World, agent_begins,
-    diagnose, failed_run, of_infrastructure, of_worker,
-};
 use crate::kept::Pod;
 use crate::objects::worker_name;
 use crate::observed::{Seen, is_failed, worker_index};
 use crate::validate::ValidJob;
+use diagnosis::{
+    Cause, Confidence, Ending, Facts, FailedRun, Output, PodFacts, PodFailure, Retry, World, agent_begins,
+    diagnose, failed_run, of_infrastructure, of_worker,
+};
 
 /// A pod's failure in the form of `status.failure`.
 pub(crate) fn failure_of(failure: PodFailure, who: &str, pod: String, worker: Option<i32>) -> Failure {

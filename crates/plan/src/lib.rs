@@ -12,12 +12,10 @@ mod capacity;
 mod change;
 mod conditions;
 mod defaults;
-pub mod diagnosis;
 mod duration;
 mod explanation;
 mod failure;
 mod immutable;
-pub mod kept;
 mod notice;
 mod objects;
 mod observed;
@@ -31,6 +29,8 @@ mod startup;
 mod time;
 mod validate;
 mod world_check;
+
+pub use semantics::kept;
 
 pub use action::{Action, Advice, JobRef};
 pub use advice::advise;

@@ -13,10 +13,10 @@ use semantics::phase;
 use crate::attempts::attempt_of;
 use crate::change::ChildKind;
 use crate::conditions::{condition, is_true};
-use crate::diagnosis::{Diagnosis, Gpus, failed_run};
 use crate::kept::{Job, Pod};
 use crate::objects::{PodGroup, runs_agent};
 use crate::validate::{Fault, Launch, ValidJob};
+use diagnosis::{Diagnosis, Gpus, failed_run};
 
 /// The job's Secret. Only the names of its keys are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -278,14 +278,6 @@ pub(crate) fn is_running(pod: &Pod) -> bool {
 
 pub(crate) fn is_failed(pod: &Pod) -> bool {
     phase(pod) == "Failed"
-}
-
-/// Since when a condition of the pod has been True.
-pub(crate) fn condition_since(pod: &Pod, type_: &str) -> Option<Timestamp> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let condition =
-        conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True")?;
-    Some(condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
 }
 
 /// The state of the pod's MPI container, the first one in the spec.

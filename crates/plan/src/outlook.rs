@@ -17,16 +17,16 @@ pub enum Outlook {
     /// The Launcher's Job has ended, successfully or not.
     LauncherEnded,
     /// It cannot go on.
-    Failed(Box<Verdict>),
+    Failed(Box<AttemptFailure>),
     /// This attempt cannot go on, and another follows.
-    Restarting(Box<Verdict>),
+    Restarting(Box<AttemptFailure>),
     /// Remains of an earlier attempt are being deleted; then this attempt begins.
     Clearing,
 }
 
 /// Why a job, or an attempt at it, cannot go on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct AttemptFailure {
     /// The reason of the condition Failed.
     pub reason: String,
     /// Its message.

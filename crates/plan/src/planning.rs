@@ -12,6 +12,7 @@ use api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
+use semantics::kept::condition_since;
 use semantics::{has_ended, is_deleted, is_ready};
 use serde_json::{Map, Value, json};
 
@@ -19,9 +20,6 @@ use crate::Settings;
 use crate::advice::elastic_advice;
 use crate::change::{Change, Child, ChildKind, Patch, Target};
 use crate::conditions::{condition, has_run, is_finished, is_true};
-use crate::diagnosis::{
-    Cause, PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
-};
 use crate::failure::{failure_of, launcher_failure, users_error};
 use crate::kept::{Job, Pod};
 use crate::notice::ApplyFailure;
@@ -30,14 +28,17 @@ use crate::objects::{
     pod_group, scheduling_directives, secret, secret_name, service, watched_labels, worker, worker_name,
 };
 use crate::observed::{
-    LauncherEnd, LogSource, OutputSeen, Recorded, SecretSeen, Seen, condition_since, is_failed, is_running,
-    mpi_container, started_at, worker_index,
+    LauncherEnd, LogSource, OutputSeen, Recorded, SecretSeen, Seen, is_failed, is_running, mpi_container,
+    started_at, worker_index,
 };
-use crate::outlook::{Outlook, Verdict};
+use crate::outlook::{AttemptFailure, Outlook};
 use crate::restart::{CLEARING_LOOK, avoid, clear, is_restarted};
 use crate::stall::{next_look, output_shown};
 use crate::time::elapsed;
 use crate::validate::{CleanPods, LauncherCreation, ValidJob};
+use diagnosis::{
+    Cause, PodFailure, lost_with_node, of_missing_worker, of_slow_worker, of_unstartable, of_worker,
+};
 
 /// How long a Launcher may still run after a Worker failed its job, so that it can print what it saw. A pod that ends
 /// by itself keeps its log; one that is deleted does not.
@@ -163,7 +164,7 @@ pub(crate) fn after_failures(
     }
 }
 
-fn template_refused(job: &ValidJob, refused: &ApplyFailure) -> Verdict {
+fn template_refused(job: &ValidJob, refused: &ApplyFailure) -> AttemptFailure {
     let index = (0..job.worker_count()).find(|index| worker_name(&job.name, *index) == refused.name);
     let (who, role) = match index {
         Some(index) => (format!("Worker {index} ({})", refused.name), WORKER),
@@ -182,7 +183,12 @@ fn template_refused(job: &ValidJob, refused: &ApplyFailure) -> Verdict {
         worker: index.and_then(|index| i32::try_from(index).ok()),
         ..Failure::default()
     };
-    Verdict { reason: REASON_FAILED.to_owned(), message: failure.message.clone(), failure, since: None }
+    AttemptFailure {
+        reason: REASON_FAILED.to_owned(),
+        message: failure.message.clone(),
+        failure,
+        since: None,
+    }
 }
 
 /// Creates only the objects whose names others hold, while the job has not run. Returns `None` if no name is
@@ -293,10 +299,10 @@ fn ttl_left(seen: &Seen, ttl_seconds: i32, now: Timestamp) -> Duration {
 
 /// Returns a failure that was decided before the Launcher's Job ended and recorded, but that a crash kept out of the
 /// status. What has happened to the pods since then does not change it.
-fn recorded(seen: &Seen, is_decided: impl Fn(&Recorded) -> bool) -> Option<Verdict> {
+fn recorded(seen: &Seen, is_decided: impl Fn(&Recorded) -> bool) -> Option<AttemptFailure> {
     let recorded = seen.recorded.as_ref().filter(|recorded| is_decided(recorded))?;
     let Recorded { condition_reason, condition_message, failure, completion_time, node: _ } = recorded;
-    Some(Verdict {
+    Some(AttemptFailure {
         reason: condition_reason.clone(),
         message: condition_message.clone(),
         failure: failure.clone(),
@@ -305,13 +311,13 @@ fn recorded(seen: &Seen, is_decided: impl Fn(&Recorded) -> bool) -> Option<Verdi
 }
 
 /// Returns the failure of the Launcher's Job if the infrastructure caused it and another attempt follows.
-fn launcher_verdict(job: &ValidJob, seen: &Seen, end: LauncherEnd<'_>) -> Option<Verdict> {
+fn launcher_verdict(job: &ValidJob, seen: &Seen, end: LauncherEnd<'_>) -> Option<AttemptFailure> {
     let LauncherEnd::Failed { reason, message } = end else { return None };
     if job.attempt > job.max_gang_restarts {
         return None;
     }
     let failure = launcher_failure(job, seen, reason, message);
-    is_restarted(job, &failure).then(|| Verdict {
+    is_restarted(job, &failure).then(|| AttemptFailure {
         reason: REASON_RESTARTING.to_owned(),
         message: failure.message.clone(),
         failure,
@@ -510,7 +516,7 @@ fn is_suspended(launcher: &Job) -> bool {
 
 /// Decides whether the job cannot go on: the Launcher or a Worker can never start, or a Worker failed, vanished while
 /// the job ran, or did not become ready in time. If the job tolerates failed Workers, only the Launcher counts.
-fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
+fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<AttemptFailure> {
     if job.tolerates_failures() {
         return judge_launcher(job, seen);
     }
@@ -556,7 +562,7 @@ fn judge(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Verdict> {
 
 /// Detects a Launcher that can never start, or whose MPI refused what the user wrote. Upstream's Job would retry it in
 /// vain for minutes.
-fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<Verdict> {
+fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<AttemptFailure> {
     let mut pods = seen.launcher_pods.iter().filter(|pod| !is_deleted(pod));
     let unstartable = pods.find_map(|pod| Some((pod, of_unstartable(pod)?))).map(|(pod, failure)| {
         let pod = pod.metadata.name.clone().unwrap_or_default();
@@ -569,7 +575,12 @@ fn judge_launcher(job: &ValidJob, seen: &Seen) -> Option<Verdict> {
         Some(failure_of(failure, &format!("Launcher ({pod})"), pod, None))
     };
     let failure = unstartable.or_else(on_lost_node).or_else(|| users_error(job, seen))?;
-    Some(Verdict { reason: REASON_FAILED.to_owned(), message: failure.message.clone(), failure, since: None })
+    Some(AttemptFailure {
+        reason: REASON_FAILED.to_owned(),
+        message: failure.message.clone(),
+        failure,
+        since: None,
+    })
 }
 
 /// The failure of a pod on a lost node, unless the pod ended before.
@@ -621,7 +632,7 @@ fn next_deadline(job: &ValidJob, seen: &Seen, now: Timestamp) -> Option<Duration
 }
 
 /// The verdict on a failed Worker; the reason and message of an eviction are upstream's.
-fn verdict(job: &ValidJob, seen: &Seen, index: usize, failure: PodFailure) -> Verdict {
+fn verdict(job: &ValidJob, seen: &Seen, index: usize, failure: PodFailure) -> AttemptFailure {
     let pod = worker_name(&job.name, index);
     let mut failure = failure_of(failure, &format!("Worker {index} ({pod})"), pod, i32::try_from(index).ok());
     if let Some(advice) = elastic_advice(job) {
@@ -634,7 +645,7 @@ fn verdict(job: &ValidJob, seen: &Seen, index: usize, failure: PodFailure) -> Ve
     } else {
         (REASON_FAILED, failure.message.clone())
     };
-    Verdict { reason: reason.to_owned(), message, failure, since: None }
+    AttemptFailure { reason: reason.to_owned(), message, failure, since: None }
 }
 
 fn is_evicted(pod: &Pod) -> bool {

@@ -15,8 +15,8 @@ use serde::Serialize;
 use crate::action::{Action, Advice};
 use crate::capacity::{Capacity, PODS, Room as NodeRoom};
 use crate::conditions::is_true;
-use crate::diagnosis::Cause;
 use crate::validate::is_ours;
+use diagnosis::Cause;
 
 /// The minimum number of finished jobs for an estimate.
 const FEWEST_EXAMPLES: usize = 3;
@@ -276,13 +276,16 @@ fn over_quota(roles: &[Role<'_>], quota: &CountedQuota<'_>) -> Option<Finding> {
         return None;
     }
     let left = difference(limit, used);
-    let each = roles.iter().find(|role| role.name == "Worker").and_then(of);
+    let worker = roles.iter().find(|role| role.name == "Worker");
+    let each = worker.and_then(of);
     let launcher = roles.iter().find(|role| role.name == "Launcher").and_then(of).unwrap_or(Quantity::ZERO);
     let fit = each.and_then(|each| difference(left, launcher).count_of(each)).unwrap_or(0);
-    let smaller = if fit > 0 {
-        format!("request fewer Workers (at most {fit} of this size), or less per Worker")
-    } else {
-        "request less".to_owned()
+    let smaller = match worker {
+        Some(worker) if fit > 0 => {
+            let most = worker.counted(usize::try_from(fit).unwrap_or(usize::MAX));
+            format!("request at most {most} of this size, or less per Worker")
+        }
+        _ => "request less".to_owned(),
     };
     Some(Finding {
         weight: Weight::Refused,
@@ -679,10 +682,7 @@ mod tests {
             found[0].message,
             "Quota exceeded: 8 of requests.nvidia.com/gpu requested, 4 of 10 used, 6 left (quota gpus)"
         );
-        assert!(
-            found[0].advice.text.starts_with("request fewer Workers (at most 3 of this size)"),
-            "{found:?}"
-        );
+        assert!(found[0].advice.text.starts_with("request at most 3 Workers of this size"), "{found:?}");
         assert_eq!(found[0].weight, Weight::Refused);
         assert_eq!(told(&job(3, "2", json!({})), &room), [""; 0]);
     }

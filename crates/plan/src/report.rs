@@ -15,6 +15,7 @@ use api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use semantics::kept::condition_since;
 use semantics::local_nodes::{ANNOTATION_NODE_MODE, PLAIN_MODE};
 use semantics::{is_ready, phase};
 
@@ -26,8 +27,8 @@ use crate::failure::launcher_failure;
 use crate::kept::Pod;
 use crate::notice::{Applied, ApplyFailure, Notice, Report};
 use crate::objects::record;
-use crate::observed::{LauncherEnd, Seen, condition_since, is_failed, is_running, started_at};
-use crate::outlook::{Outlook, Verdict};
+use crate::observed::{LauncherEnd, Seen, is_failed, is_running, started_at};
+use crate::outlook::{AttemptFailure, Outlook};
 use crate::planning::{Plan, after_failures, has_failed, was_ended_early, was_refused};
 use crate::stall::report_stall;
 use crate::startup::report_startup;
@@ -392,7 +393,7 @@ fn created_at(pod: &Pod) -> Option<Timestamp> {
 
 /// Reports that this attempt is over and the next begins. The failed attempt is described in its entry, its record and
 /// an event.
-fn report_restart(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: Timestamp) {
+fn report_restart(job: &ValidJob, verdict: &AttemptFailure, report: &mut Report, now: Timestamp) {
     let status = &mut report.status;
     let ended = Time(whole_seconds(verdict.since.unwrap_or(now)));
     end_attempt(job, &verdict.failure, ended.clone(), status);
@@ -416,8 +417,8 @@ fn report_restart(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: T
     }
 }
 
-fn report_verdict(job: &ValidJob, verdict: &Verdict, report: &mut Report, now: Timestamp) {
-    let Verdict { reason, message, failure, since } = verdict;
+fn report_verdict(job: &ValidJob, verdict: &AttemptFailure, report: &mut Report, now: Timestamp) {
+    let AttemptFailure { reason, message, failure, since } = verdict;
     let suffix = format!(" (attempt {})", job.attempt);
     // The recorded message already has the suffix.
     let message = if job.attempt == 1 || message.ends_with(&suffix) {

@@ -19,11 +19,11 @@ use semantics::is_deleted;
 
 use crate::attempts::attempt_of;
 use crate::change::{Change, ChildKind, Target};
-use crate::diagnosis::{Cause, Moment, Retry};
 use crate::kept::Pod;
 use crate::objects::worker_name;
 use crate::observed::Seen;
 use crate::validate::{Avoidance, ValidJob, WorkerFailure};
+use diagnosis::{Cause, Moment, Retry};
 
 /// Exit codes of a container that was ended from outside: SIGKILL and SIGTERM.
 const KILLED: [i32; 2] = [137, 143];

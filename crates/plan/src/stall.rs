@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use semantics::is_ready;
 
 use crate::conditions::{condition, is_finished, is_true, set_condition};
-use crate::diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, STALL_SECONDS, diagnose};
 use crate::failure::{pod_facts, world};
 use crate::notice::{Notice, Report};
 use crate::observed::{OutputRead, OutputSeen, Seen, is_running};
 use crate::time::elapsed;
 use crate::validate::{Launch, ValidJob};
+use diagnosis::{Cause, Confidence, Diagnosis, Ending, Facts, Output, STALL_SECONDS, diagnose};
 
 /// A silent job's output is looked at again after this part of its silence: the longer it has said nothing, the more rarely,
 /// so that many jobs which print nothing by nature cost next to nothing,

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::kept::Pod;
-use crate::observed::{LauncherRun, Seen, condition_since, started_at};
+use crate::observed::{LauncherRun, Seen, started_at};
 use crate::validate::ValidJob;
+use semantics::kept::condition_since;
 
 /// Updates the times; `run` is the Launcher's run whose output was read, if any. A known time stays, even when the pods
 /// it came from are gone.

@@ -9,15 +9,13 @@ use api::{CONDITION_WORLD_VERIFIED, REASON_COLLAPSED, REASON_RANKS_SEEN};
 use jiff::Timestamp;
 
 use crate::conditions::set_condition;
-use crate::diagnosis::{
-    Cause, Ending, Facts, Output, Placement, World, diagnose, placement, placement_by_agents,
-};
 use crate::failure::world;
 use crate::kept::Pod;
 use crate::notice::{Notice, Report};
 use crate::objects::runs_agent;
 use crate::observed::Seen;
 use crate::validate::ValidJob;
+use diagnosis::{Cause, Ending, Facts, Output, Placement, World, diagnose, placement, placement_by_agents};
 
 /// The maximum number of Workers whose agents are asked.
 const MOST_ASKED: usize = 32;

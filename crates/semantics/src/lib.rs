@@ -5,6 +5,7 @@
 //! MPIJobs. The rules are those of Kubernetes 1.36; each module names their source.
 
 mod gpus;
+pub mod kept;
 pub mod local_nodes;
 mod matching;
 mod pods;

@@ -14,10 +14,11 @@ use crate::steps::{self, Stop};
 const MAY_REACH: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("semantics", &[]),
-    ("plan", &["api", "semantics"]),
-    ("paging", &["api", "semantics", "plan"]),
-    ("jobs", &["api", "semantics", "plan", "paging"]),
-    ("operator", &["api", "semantics", "plan", "paging"]),
+    ("diagnosis", &["semantics"]),
+    ("plan", &["api", "diagnosis", "semantics"]),
+    ("paging", &["api", "diagnosis", "semantics", "plan"]),
+    ("jobs", &["api", "diagnosis", "semantics", "plan", "paging"]),
+    ("operator", &["api", "diagnosis", "semantics", "plan", "paging"]),
     ("jsonpath", &[]),
     ("objects", &["jsonpath", "semantics"]),
     ("kubelet", &[]),
@@ -45,8 +46,14 @@ const MAY_REACH: &[(&str, &[&str])] = &[
 /// Crates that must be pure, even through dependencies: no runtime, no client, no clock or entropy. Each with what it may reach
 /// all the same: `objects` asks tokio to move other tasks away before it
 /// evaluates a long expression, and its CEL parser reads a UUID.
-const PURE: &[(&str, &[&str])] =
-    &[("api", &[]), ("semantics", &[]), ("plan", &[]), ("jsonpath", &[]), ("objects", &["tokio", "uuid"])];
+const PURE: &[(&str, &[&str])] = &[
+    ("api", &[]),
+    ("semantics", &[]),
+    ("diagnosis", &[]),
+    ("plan", &[]),
+    ("jsonpath", &[]),
+    ("objects", &["tokio", "uuid"]),
+];
 const IMPURE: &[&str] = &[
     "tokio",
     "hyper",
@@ -64,7 +71,7 @@ const IMPURE: &[&str] = &[
 const WITH_CIRCLES: &[&str] = &["apiserver", "controllers", "node", "objects"];
 
 /// Crates that know no interface: the command line words what they advise (`plan::Action`).
-const WITHOUT_COMMANDS: &[&str] = &["plan", "jobs"];
+const WITHOUT_COMMANDS: &[&str] = &["diagnosis", "plan", "jobs"];
 
 /// Checks formatting, lints, generated files, licences and sources, and the dependencies between crates.
 pub fn run() -> Result<(), Stop> {

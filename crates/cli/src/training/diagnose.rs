@@ -4,9 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use plan::diagnosis::{
-    Collector, Confidence, Diagnosis, Ending, Facts, Output as Printed, diagnose, warnings,
-};
+use diagnosis::{Collector, Confidence, Diagnosis, Ending, Facts, Output as Printed, diagnose, warnings};
 use serde_json::{Value, json};
 
 use super::drafts::unreadable;

@@ -195,7 +195,7 @@ impl Reader {
         }
         let (rank, text) = match &self.source.choice.ranks {
             None => (None, text),
-            Some(wanted) => match plan::diagnosis::rank_of(text) {
+            Some(wanted) => match diagnosis::rank_of(text) {
                 Some((rank, rest)) if wanted.contains(&rank) => (Some(rank), rest),
                 _ => return true,
             },

@@ -25,7 +25,7 @@ pub use configurations::{Place, WEBHOOK_NAME, configurations, put_in_place, trus
 use crate::certificates::{Kept, Shown};
 use crate::serve::{Answer, serve, text, with_type};
 use crate::vitals::Vitals;
-use quota::{Quota, Verdict};
+use quota::{Quota, QuotaDecision};
 use review::{Decision, Review};
 
 /// The most bytes of a review: an object is bounded by 1.5 MiB in etcd, and an update has two.
@@ -96,7 +96,7 @@ impl Webhook {
         let mut decision = decide::validate(request);
         if decision.refusal.is_none() && decide::takes_place(request) {
             let verdict = self.quota.take(&request.namespace, &request.name, request.dry_run).await?;
-            if let Verdict::Full { running, limit } = verdict {
+            if let QuotaDecision::Full { running, limit } = verdict {
                 let message = format!("Quota exceeded: {running}/{limit} jobs running");
                 decision = Decision::refuse(403, "Forbidden", message);
             }

@@ -46,7 +46,7 @@ const PAGE: u32 = 500;
 
 /// What a namespace's quota says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum QuotaDecision {
     /// There is a place, or no limit.
     Free,
     /// There is none.
@@ -90,17 +90,17 @@ impl Quota {
         namespace: &str,
         job: &str,
         dry_run: bool,
-    ) -> Result<Verdict, kube::Error> {
+    ) -> Result<QuotaDecision, kube::Error> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let Some(limit) = namespaces.get_opt(namespace).await?.as_ref().and_then(limit) else {
-            return Ok(Verdict::Free);
+            return Ok(QuotaDecision::Free);
         };
         let question = Question { namespace, job, limit, dry_run };
         match self.ask(&question).await? {
             Outcome::Settled(verdict) => Ok(verdict),
             Outcome::Waiting(ticket) => {
                 let verdict = self.wait(&question, ticket).await;
-                if !matches!(verdict, Ok(Verdict::Free)) {
+                if !matches!(verdict, Ok(QuotaDecision::Free)) {
                     self.give_back(&question).await;
                 }
                 verdict
@@ -123,10 +123,10 @@ impl Quota {
             let running = jobs.running_but(question.job);
             let limit = question.limit;
             if running >= limit || question.job.len() > LONGEST_NAME {
-                return Ok(Outcome::Settled(Verdict::Full { running, limit }));
+                return Ok(Outcome::Settled(QuotaDecision::Full { running, limit }));
             }
             if question.dry_run {
-                return Ok(Outcome::Settled(Verdict::Free));
+                return Ok(Outcome::Settled(QuotaDecision::Free));
             }
             let goes_ahead = running + tickets.len() < limit;
             let number = tickets.values().map(|ticket| ticket.number + 1).max().unwrap_or(0);
@@ -143,7 +143,7 @@ impl Quota {
                     // Nobody else has written since the Lease was read, so the reading stays valid for waiting questions.
                     *lease = Some(written);
                     return Ok(if goes_ahead {
-                        Outcome::Settled(Verdict::Free)
+                        Outcome::Settled(QuotaDecision::Free)
                     } else {
                         Outcome::Waiting(ticket)
                     });
@@ -187,7 +187,7 @@ impl Quota {
 
     /// Waits until those with earlier tickets are stored, or have not been for long enough. Times are measured here, by when
     /// things were seen, as the clocks of several operators differ.
-    async fn wait(&self, question: &Question<'_>, own: Ticket) -> Result<Verdict, kube::Error> {
+    async fn wait(&self, question: &Question<'_>, own: Ticket) -> Result<QuotaDecision, kube::Error> {
         let begun = Instant::now();
         let mut admitted: BTreeMap<u64, Instant> = BTreeMap::new();
         loop {
@@ -198,7 +198,7 @@ impl Quota {
             let Reading { lease, jobs, .. } = self.read(question.namespace, &mut reading, asked).await?;
             let running = jobs.running_but(question.job);
             if running >= question.limit {
-                return Ok(Verdict::Full { running, limit: question.limit });
+                return Ok(QuotaDecision::Full { running, limit: question.limit });
             }
             let mut tickets = lease.as_ref().map(tickets).unwrap_or_default();
             let earlier = tickets.iter().filter(|(name, ticket)| {
@@ -218,7 +218,7 @@ impl Quota {
             match self.write(question.namespace, lease.clone(), &tickets).await {
                 Ok(written) => {
                     *lease = Some(written);
-                    return Ok(Verdict::Free);
+                    return Ok(QuotaDecision::Free);
                 }
                 // Others have changed the Lease: what they did counts.
                 Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
@@ -302,7 +302,7 @@ struct Question<'a> {
 
 /// How a question was answered at first sight.
 enum Outcome {
-    Settled(Verdict),
+    Settled(QuotaDecision),
     /// The last places are others' who are not stored yet; this is the ticket.
     Waiting(Ticket),
 }

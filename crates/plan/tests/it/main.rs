@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own steps end it where they fail")]
 #![expect(clippy::panic, reason = "a test's own steps end it where they fail")]
 
+mod allocations;
 mod golden;
 mod scene;
 mod upstream;

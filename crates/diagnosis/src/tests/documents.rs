@@ -62,7 +62,7 @@ fn generated_diagnosis_samples() {
          <!-- Written by the test `generated_diagnosis_samples` of crates/plan; UPDATE=1 rewrites it. -->\n\n\
          {} outputs of real launches, nearly all of which failed, with Open MPI 4.1 and 5.0, MPICH 4.0 and 5.0 and Intel MPI 2021, in pods \
          with their own network namespaces, through the launch agent, through ssh, and through other programs in its place. They are in \
-         `crates/plan/testdata/diagnose/samples`. `null` means that nothing failed.\n\n\
+         `crates/diagnosis/testdata/samples`. `null` means that nothing failed.\n\n\
          ## Confusion table\n\n| expected | diagnosed | outputs |\n|---|---|---|\n",
         samples::all().len()
     );

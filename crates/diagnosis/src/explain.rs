@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cause::Cause;
 use super::facts::Facts;
-use super::judge::{Candidate, Material, Verdict};
+use super::judge::{Candidate, Judgement, Material};
 use super::lines::{Line, escaped};
 use super::rules::{self, Phase, Speaker};
 use super::scan::Finding;
@@ -19,20 +19,20 @@ const WEAK: &str = " (weak evidence: the program itself may have printed these l
 
 /// The diagnosis for a verdict.
 pub(crate) fn explain(
-    verdict: &Verdict<'_>,
+    verdict: &Judgement<'_>,
     material: &Material<'_>,
     told: &[Line<'_>],
     facts: &Facts,
 ) -> Option<Diagnosis> {
     match verdict {
-        Verdict::Nothing => None,
-        Verdict::Found(candidate, confidence) => Some(found(candidate, *confidence, material, told, facts)),
-        Verdict::Lonely(at, confidence) => {
+        Judgement::Nothing => None,
+        Judgement::Found(candidate, confidence) => Some(found(candidate, *confidence, material, told, facts)),
+        Judgement::Lonely(at, confidence) => {
             let evidence = at.iter().take(MAX_EVIDENCE).map(|at| quote(&material.lines[*at])).collect();
             let message = Cause::WrongMpi.texts().message.to_owned();
             Some(diagnosis(Cause::WrongMpi, *confidence, evidence, None, message, None))
         }
-        Verdict::Ended(cause, message, confidence) => {
+        Judgement::Ended(cause, message, confidence) => {
             let clue = matches!(cause, Cause::RankExited | Cause::Unknown)
                 .then(|| exception(material.lines))
                 .flatten();

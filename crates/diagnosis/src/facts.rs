@@ -2,13 +2,13 @@
 //!
 //! The caller fills these structs from statuses and events, or from a [`Pod`]; nothing is fetched here.
 
-use crate::kept::{ContainerStatus, Pod, PodStatus};
+use semantics::kept::{ContainerStatus, Pod, PodStatus};
 
 /// The maximum number of events per object.
 const MAX_EVENTS: usize = 50;
 
 /// The start of a message with the numbers of GPUs. A job's status keeps them only in its message.
-pub(crate) const GPU_COUNTS: &str = "Insufficient GPUs: ";
+pub const GPU_COUNTS: &str = "Insufficient GPUs: ";
 
 /// Facts beside the output; all of them are optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,8 +7,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::action::{Action, JobRef};
-
 /// The URL of the published guide; a cause's link is this and the cause's word in lower case.
 const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guides/troubleshooting.md#");
 
@@ -367,17 +365,6 @@ impl Cause {
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|cause| cause.word() == word)
-    }
-
-    /// Returns the actions that show more about this cause.
-    pub(crate) fn actions(self, job: JobRef) -> Vec<Action> {
-        match self {
-            Cause::RankKilled | Cause::Unknown => vec![Action::Describe(job)],
-            Cause::CrashLoop => {
-                vec![Action::Logs { job, workers: None, follow: false, previous: true }]
-            }
-            _ => Vec::new(),
-        }
     }
 
     /// Returns the link to its section of the troubleshooting guide.

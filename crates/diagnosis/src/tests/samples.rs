@@ -16,7 +16,7 @@ pub(super) struct Sample {
 }
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/diagnose/samples")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/samples")
 }
 
 /// All samples of `EXPECTED.tsv`.

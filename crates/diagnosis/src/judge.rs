@@ -10,7 +10,7 @@ use super::scan::Finding;
 use super::{Confidence, Ending};
 
 /// Seconds of silence of a running launcher before the silence is reported.
-pub(crate) const STALL_SECONDS: u64 = 10;
+pub const STALL_SECONDS: u64 = 10;
 /// A running job that has printed this many lines since a finding has evidently recovered from it.
 const LINES_AFTER: usize = 50;
 /// A finding with a lower score names no cause.
@@ -39,7 +39,7 @@ pub(crate) struct Candidate<'a> {
 
 /// What to report.
 #[derive(Debug, Clone)]
-pub(crate) enum Verdict<'a> {
+pub(crate) enum Judgement<'a> {
     /// Nothing failed.
     Nothing,
     /// The cause that a rule names.
@@ -60,7 +60,7 @@ pub(crate) struct Material<'a> {
 }
 
 /// Returns the verdict.
-pub(crate) fn judge<'a>(material: &Material<'a>) -> Verdict<'a> {
+pub(crate) fn judge<'a>(material: &Material<'a>) -> Judgement<'a> {
     let candidates = candidates(material);
     let best = candidates
         .iter()
@@ -70,10 +70,10 @@ pub(crate) fn judge<'a>(material: &Material<'a>) -> Verdict<'a> {
         return lonely;
     }
     if material.ending == Ending::Exited(0) {
-        return Verdict::Nothing;
+        return Judgement::Nothing;
     }
     if let Some(best) = best.filter(|best| best.finding.rule.cause != Cause::Unknown) {
-        return Verdict::Found(best.clone(), confidence(best, &candidates));
+        return Judgement::Found(best.clone(), confidence(best, &candidates));
     }
     by_ending(material, best)
 }
@@ -167,13 +167,13 @@ fn counts(candidate: &Candidate<'_>, material: &Material<'_>) -> bool {
     }
 }
 
-fn lonely<'a>(material: &Material<'a>, best: Option<&Candidate<'_>>) -> Option<Verdict<'a>> {
+fn lonely<'a>(material: &Material<'a>, best: Option<&Candidate<'_>>) -> Option<Judgement<'a>> {
     let lines = material.lonely.clone()?;
     let explained = best.is_some_and(|best| best.score > FIRM && best.finding.rule.cause != Cause::Unknown);
     match material.ending {
-        Ending::Exited(0) => Some(Verdict::Lonely(lines, Confidence::High)),
+        Ending::Exited(0) => Some(Judgement::Lonely(lines, Confidence::High)),
         _ if explained => None,
-        _ => Some(Verdict::Lonely(lines, Confidence::Medium)),
+        _ => Some(Judgement::Lonely(lines, Confidence::Medium)),
     }
 }
 
@@ -191,7 +191,7 @@ fn confidence(best: &Candidate<'_>, all: &[Candidate<'_>]) -> Confidence {
 }
 
 /// The verdict by exit code or silence, when no rule names a cause.
-fn by_ending<'a>(material: &Material<'a>, best: Option<&Candidate<'a>>) -> Verdict<'a> {
+fn by_ending<'a>(material: &Material<'a>, best: Option<&Candidate<'a>>) -> Judgement<'a> {
     let best = best.cloned();
     let not_started = best.as_ref().is_some_and(|best| {
         matches!(
@@ -200,37 +200,37 @@ fn by_ending<'a>(material: &Material<'a>, best: Option<&Candidate<'a>>) -> Verdi
         )
     });
     match material.ending {
-        Ending::Exited(127) if not_started => Verdict::Ended(
+        Ending::Exited(127) if not_started => Judgement::Ended(
             Cause::DaemonMissing,
             "mpirun could not start its daemons: the remote shell did not find them (exit code 127)"
                 .to_owned(),
             Confidence::Medium,
         ),
         Ending::Exited(code) => match best {
-            Some(best) => Verdict::Found(best, Confidence::Low),
+            Some(best) => Judgement::Found(best, Confidence::Low),
             None => by_exit_code(code, !material.lines.is_empty()),
         },
         Ending::Running { silent_seconds } if silent_seconds >= STALL_SECONDS => match best {
-            Some(best) => Verdict::Found(best, Confidence::Low),
+            Some(best) => Judgement::Found(best, Confidence::Low),
             None => silence(silent_seconds, !material.lines.is_empty()),
         },
-        Ending::Running { .. } => Verdict::Nothing,
+        Ending::Running { .. } => Judgement::Nothing,
         Ending::Unknown => match best {
-            Some(best) => Verdict::Found(best, Confidence::Low),
-            None => Verdict::Nothing,
+            Some(best) => Judgement::Found(best, Confidence::Low),
+            None => Judgement::Nothing,
         },
     }
 }
 
-fn silence<'a>(seconds: u64, printed: bool) -> Verdict<'a> {
+fn silence<'a>(seconds: u64, printed: bool) -> Judgement<'a> {
     let before = if printed { "No output for" } else { "No output at all for" };
     let message = format!("{before} {seconds} s and no error: the job hangs, or works without printing");
-    Verdict::Ended(Cause::SilentHang, message, Confidence::Low)
+    Judgement::Ended(Cause::SilentHang, message, Confidence::Low)
 }
 
 /// The verdict by exit code alone: shells and runtimes report a signal as 128 plus its number, `timeout` exits with
 /// 124.
-fn by_exit_code<'a>(code: i32, printed: bool) -> Verdict<'a> {
+fn by_exit_code<'a>(code: i32, printed: bool) -> Judgement<'a> {
     let (cause, message, confidence) = match code {
         137 => (
             Cause::RankKilled,
@@ -265,5 +265,5 @@ fn by_exit_code<'a>(code: i32, printed: bool) -> Verdict<'a> {
             Confidence::Low,
         ),
     };
-    Verdict::Ended(cause, message, confidence)
+    Judgement::Ended(cause, message, confidence)
 }

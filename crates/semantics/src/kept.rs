@@ -1,10 +1,10 @@
-//! Pods and Launchers, reduced to the fields that [`plan`](crate::plan), [`report`](crate::report) and the diagnosis
-//! read. They make up by far most of an operator's memory, and the full API types take some kilobytes each, mostly for
+//! Pods and Jobs, reduced to the fields that planning, reporting and diagnosing a job read. They make up by far most of an operator's memory, and the full API types take some kilobytes each, mostly for
 //! empty fields. Names and shapes are the API's, so that an object of the API server decodes to them directly; other
 //! fields are skipped while decoding. To read more of a pod, add the field here.
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::{Job as WholeJob, JobStatus};
 use k8s_openapi::api::core::v1::{
@@ -13,8 +13,9 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use semantics::{PodState, Starting};
 use serde::{Deserialize, Deserializer};
+
+use crate::{PodState, Starting};
 
 /// A pod (`core/v1`).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -195,6 +196,15 @@ pub struct PodTemplate {
 pub struct TemplateSpec {
     /// Labels that the pod's node must have.
     pub node_selector: Option<BTreeMap<String, String>>,
+}
+
+/// Returns since when a condition of the pod has been True.
+#[must_use]
+pub fn condition_since(pod: &Pod, type_: &str) -> Option<Timestamp> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let condition =
+        conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True")?;
+    Some(condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
 }
 
 /// Implements `Resource` for a type, so that the client knows which API resource decodes to it.

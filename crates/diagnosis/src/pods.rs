@@ -3,16 +3,15 @@
 //! runtime are read by the same [`super::rules`] as everything else.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated};
-use semantics::is_deleted;
+use semantics::{is_deleted, kept::condition_since};
 
 use super::facts::PodFacts;
 use super::{Cause, Diagnosis, Ending, Facts, Output, diagnose};
-use crate::kept::{ContainerStatus, Pod};
-use crate::observed::condition_since;
+use semantics::kept::{ContainerStatus, Pod};
 
 /// Why a pod failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PodFailure {
+pub struct PodFailure {
     /// The cause.
     pub cause: Cause,
     /// What happened, without the pod's name, as the end of a sentence.
@@ -76,8 +75,9 @@ fn failed_run_of(status: &ContainerStatus, going: bool) -> Option<FailedRun> {
     Some(FailedRun { container: status.name.clone(), restarts: status.restart_count, previous, ended })
 }
 
-/// Why a Worker's pod failed, or is being deleted.
-pub(crate) fn of_worker(pod: &Pod) -> PodFailure {
+/// Returns why a Worker's pod failed, or is being deleted.
+#[must_use]
+pub fn of_worker(pod: &Pod) -> PodFailure {
     if let Some(failure) = of_infrastructure(pod).or_else(|| of_unstartable(pod)) {
         return failure;
     }
@@ -100,7 +100,8 @@ pub(crate) fn of_worker(pod: &Pod) -> PodFailure {
 /// Finds a container that can never be started, because no permitted change of the pod would help: its program is
 /// missing or not executable, or its image's name is invalid. Problems that may be solved from outside, such as a
 /// ConfigMap that does not exist yet or an image that is not on the node, do not count.
-pub(crate) fn of_unstartable(pod: &Pod) -> Option<PodFailure> {
+#[must_use]
+pub fn of_unstartable(pod: &Pod) -> Option<PodFailure> {
     container_statuses(pod).find_map(|status| {
         let run = failed_run_of(status, is_deleted(pod)).map(|run| run.ended);
         let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
@@ -140,15 +141,17 @@ const START_FAILURES: [&str; 5] =
 
 const WORKER_GONE: &str = "if nobody deleted it, look at its node's events; then run the job again";
 
-/// The failure of a Worker's pod that is gone or being deleted.
-pub(crate) fn of_missing_worker(pod: Option<&Pod>) -> PodFailure {
+/// Returns the failure of a Worker's pod that is gone or being deleted.
+#[must_use]
+pub fn of_missing_worker(pod: Option<&Pod>) -> PodFailure {
     pod.and_then(of_infrastructure).unwrap_or_else(|| {
         PodFailure::new(Cause::WorkerLost, "its pod was deleted while the job ran", WORKER_GONE)
     })
 }
 
-/// The failure of a Worker that is not ready in time, by what its containers wait for.
-pub(crate) fn of_slow_worker(pod: &Pod, waited: &str) -> PodFailure {
+/// Returns the failure of a Worker that is not ready in time, by what its containers wait for.
+#[must_use]
+pub fn of_slow_worker(pod: &Pod, waited: &str) -> PodFailure {
     let waiting = container_statuses(pod)
         .filter_map(|status| Some((status.name.clone(), status.state.as_ref()?.waiting.as_ref()?)))
         .find(|(_, waiting)| waiting.reason.as_deref().is_some_and(|reason| !IDLE_WAITS.contains(&reason)));
@@ -182,8 +185,9 @@ pub(crate) fn of_slow_worker(pod: &Pod, waited: &str) -> PodFailure {
 const IDLE_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 const RAISE_START_TIMEOUT: &str = "read the Worker's events; if it only needs more time, raise the annotation training.opendatahub.io/start-timeout";
 
-/// The external reason for a pod's removal: eviction, preemption or a lost node.
-pub(crate) fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {
+/// Returns the external reason for a pod's removal: eviction, preemption or a lost node.
+#[must_use]
+pub fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {
     let status = pod.status.as_ref()?;
     let text = status.message.clone().unwrap_or_default();
     let told = |what: &str| if text.is_empty() { what.to_owned() } else { format!("{what}: {text}") };
@@ -216,8 +220,9 @@ pub(crate) fn of_infrastructure(pod: &Pod) -> Option<PodFailure> {
     }
 }
 
-/// The failure of a pod whose node no longer reports.
-pub(crate) fn lost_with_node(node: &str, told: &str) -> PodFailure {
+/// Returns the failure of a pod whose node no longer reports.
+#[must_use]
+pub fn lost_with_node(node: &str, told: &str) -> PodFailure {
     let told = if told.is_empty() { String::new() } else { format!(": {told}") };
     PodFailure::new(Cause::NodeLost, format!("its node {node} was lost{told}"), RUN_AGAIN)
 }

@@ -28,17 +28,15 @@ use serde::Serialize;
 
 pub use cause::{Actor, Cause, Moment, Retry, Texts};
 pub use collect::{Collector, Output};
-pub(crate) use facts::GPU_COUNTS;
-pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
+pub use facts::{ContainerFacts, Facts, GPU_COUNTS, Gpus, PodFacts, Terminated, World};
 pub use guide::troubleshooting;
-pub(crate) use judge::STALL_SECONDS;
+pub use judge::STALL_SECONDS;
 pub use lines::{as_evidence, rank_of};
-pub use pods::{FailedRun, failed_run};
-pub(crate) use pods::{
-    PodFailure, lost_with_node, of_infrastructure, of_missing_worker, of_slow_worker, of_unstartable,
-    of_worker,
+pub use pods::{
+    FailedRun, PodFailure, failed_run, lost_with_node, of_infrastructure, of_missing_worker, of_slow_worker,
+    of_unstartable, of_worker,
 };
-pub(crate) use world::{Placement, agent_begins, placement, placement_by_agents};
+pub use world::{Placement, agent_begins, placement, placement_by_agents};
 
 /// How the launcher ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -53,20 +53,34 @@ pub(crate) fn lonely(lines: &[Line<'_>], ranks: Option<u32>) -> Option<Vec<usize
 
 /// Where ranks ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Placement {
+pub enum Placement {
     /// On hosts that the job was given, and on enough of them.
-    Spread { ranks: usize, hosts: usize },
+    Spread {
+        /// The number of ranks.
+        ranks: usize,
+        /// The number of hosts.
+        hosts: usize,
+    },
     /// On fewer hosts than their slots require.
-    Collapsed { ranks: usize, hosts: Vec<String> },
+    Collapsed {
+        /// The number of ranks.
+        ranks: usize,
+        /// The hosts that they ran on.
+        hosts: Vec<String>,
+    },
     /// Processes, however many, were started on this host and on no other.
-    Alone { host: String },
+    Alone {
+        /// The host.
+        host: String,
+    },
     /// Nothing was started on any host of the job.
     Elsewhere,
 }
 
-/// Where the ranks of a run ran, by their own output. Returns `None` unless every rank of one world of several ranks
+/// Returns where the ranks of a run ran, by their own output, or `None` unless every rank of one world of several ranks
 /// named one host of the job. Only the first label of a host name is compared, as pods use that as their host name.
-pub(crate) fn placement(output: &Output, world: &World) -> Option<Placement> {
+#[must_use]
+pub fn placement(output: &Output, world: &World) -> Option<Placement> {
     let head = String::from_utf8_lossy(&output.head);
     let tail = String::from_utf8_lossy(&output.tail);
     let printed = lines(&head, &tail, output);
@@ -78,10 +92,11 @@ pub(crate) fn placement(output: &Output, world: &World) -> Option<Placement> {
     place(said, world)
 }
 
-/// Where the ranks of a run ran, by what the hosts' launch agents logged; the keys of `agents` are positions in the
+/// Returns where the ranks of a run ran, by what the hosts' launch agents logged; the keys of `agents` are positions in the
 /// world. Agents may miss ranks that end quickly, but the log of what was started where can still show that there was
 /// no common world.
-pub(crate) fn placement_by_agents(agents: &BTreeMap<usize, String>, world: &World) -> Option<Placement> {
+#[must_use]
+pub fn placement_by_agents(agents: &BTreeMap<usize, String>, world: &World) -> Option<Placement> {
     let heard: Vec<(&String, &String)> =
         agents.iter().filter_map(|(at, words)| Some((world.workers.get(*at)?, words))).collect();
     let seen = heard.iter().flat_map(|(host, words)| {
@@ -102,8 +117,9 @@ pub(crate) fn placement_by_agents(agents: &BTreeMap<usize, String>, world: &Worl
     }
 }
 
-/// Whether a launch agent logs in this line that it starts a process for a caller.
-pub(crate) fn agent_begins(line: &str) -> bool {
+/// Returns whether a launch agent logs in this line that it starts a process for a caller.
+#[must_use]
+pub fn agent_begins(line: &str) -> bool {
     line.contains(": session ") && line.ends_with(" begins")
 }
 
