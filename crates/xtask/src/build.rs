@@ -26,8 +26,9 @@ impl Profile {
 
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Profile::Dev => &["build", "--package", "cli", "--package", "operator"],
-            // Otherwise the same crates would be built twice, with and without the features that the tests need.
+            // All packages, so that both build their dependencies with the same features, and whoever runs the demo
+            // and then the tests compiles them once (see the dependencies of `conformance`).
+            Profile::Dev => &["build", "--workspace", "--lib", "--bins"],
             Profile::Tests => &["build", "--workspace", "--all-targets"],
             Profile::Release => &["build", "--release", "--package", "cli", "--package", "operator"],
         }
