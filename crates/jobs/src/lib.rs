@@ -13,7 +13,6 @@ pub mod preflight;
 pub mod setting;
 pub mod submit;
 
-pub mod again;
 pub mod alike;
 pub mod bundle;
 pub mod compare;
@@ -29,8 +28,9 @@ pub mod logs;
 pub mod pick;
 pub mod progress;
 mod redaction;
+pub mod rerun;
 pub mod runtime;
-pub mod switch;
+pub mod suspension;
 pub mod template;
 pub mod usage;
 pub mod view;

@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::again::{self, ANNOTATION_CLONED_FROM, ANNOTATION_RETRY_OF};
+use crate::rerun::{self, ANNOTATION_CLONED_FROM, ANNOTATION_RETRY_OF};
 use crate::setting::{self, Setting};
 use crate::submit::FIELD_MANAGER;
 use crate::{Action, Advice, Attempt, Class, Error, Kind, explain, export, manifest};
@@ -137,9 +137,9 @@ pub async fn use_template(
     dry_run: bool,
 ) -> Result<DynamicObject, Error> {
     let manifest = setting::set(template.manifest.clone(), template.kind, settings)?;
-    let manifest = again::renamed(manifest, name, Some((ANNOTATION_FROM, &template.name)));
-    again::checked(template.kind, &manifest)?;
-    again::create(client, template.kind, namespace, &manifest, dry_run).await
+    let manifest = rerun::renamed(manifest, name, Some((ANNOTATION_FROM, &template.name)));
+    rerun::checked(template.kind, &manifest)?;
+    rerun::create(client, template.kind, namespace, &manifest, dry_run).await
 }
 
 /// Deletes a template.

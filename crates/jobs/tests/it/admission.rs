@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use api::MPIJob;
-use jobs::again::{self, Again};
 use jobs::delete::{self, Manner};
 use jobs::list::{self, Selection};
 use jobs::logs::{self, Choice};
+use jobs::rerun::{self, Rerun};
 use jobs::submit::{self, DryRun};
-use jobs::{Class, Kind, preflight, switch, wait};
+use jobs::{Class, Kind, preflight, suspension, wait};
 use serde_json::json;
 
 use crate::stage::{Stage, TEAM, manifest};
@@ -32,7 +32,7 @@ async fn a_quota_refuses_a_job_before_and_at_its_creation_until_another_is_delet
     assert_eq!(judged.unwrap_err().class(), Class::Quota);
     let (error, created) = submit::create(&stage.client, TEAM, &drafts, DryRun::No).await.unwrap_err();
     assert_eq!((error.class(), created.len()), (Class::Quota, 0), "{error}");
-    let cloned = again::clone(&stage.client, KIND, TEAM, "first", &Again::default()).await;
+    let cloned = rerun::clone(&stage.client, KIND, TEAM, "first", &Rerun::default()).await;
     assert_eq!(cloned.unwrap_err().class(), Class::Quota);
 
     delete::delete(&stage.client, KIND, TEAM, "first", Manner { force: false, wait: Some(PATIENCE) })
@@ -50,15 +50,15 @@ async fn every_action_of_a_user_without_permissions_is_refused() {
     let drafts = submit::read(manifest("tau", 1).as_bytes(), "job.yaml").unwrap();
     let selection = Selection { kind: Some(KIND), namespace: Some(TEAM.to_owned()), labels: None };
     let job = [drafts[0].job.clone()];
-    let again = Again::default();
+    let rerun = Rerun::default();
     let refused = [
         ("get", list::get(jane, KIND, TEAM, "pi").await.err()),
         ("list", list::rows(jane, &selection).await.err()),
         ("preflight", preflight::preflight(jane, TEAM, &job, PATIENCE).await.err()),
         ("create", submit::create(jane, TEAM, &drafts, DryRun::No).await.err().map(|(error, _)| error)),
-        ("suspend", switch::switch(jane, KIND, TEAM, "pi", true).await.err()),
-        ("retry", again::retry(jane, KIND, TEAM, "pi", &again).await.err()),
-        ("clone", again::clone(jane, KIND, TEAM, "pi", &again).await.err()),
+        ("suspend", suspension::set(jane, KIND, TEAM, "pi", true).await.err()),
+        ("retry", rerun::retry(jane, KIND, TEAM, "pi", &rerun).await.err()),
+        ("clone", rerun::clone(jane, KIND, TEAM, "pi", &rerun).await.err()),
         ("delete", delete::delete(jane, KIND, TEAM, "pi", Manner::default()).await.err()),
         ("wait", wait::wait(jane, KIND, TEAM, "pi", Some(PATIENCE), |_| {}).await.err()),
         ("logs", logs::logs(jane, KIND, TEAM, "pi", Choice::default()).await.err()),

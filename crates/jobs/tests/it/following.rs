@@ -140,9 +140,9 @@ async fn a_job_is_explained_by_its_status_its_pods_and_their_output() {
     let explain = async || explanation::explain_job(&stage.client, KIND, TEAM, "pi").await.unwrap();
     assert_eq!(explain().await.state, State::Creating);
 
-    jobs::switch::switch(&stage.client, KIND, TEAM, "pi", true).await.unwrap();
+    jobs::suspension::set(&stage.client, KIND, TEAM, "pi", true).await.unwrap();
     assert_eq!(explain().await.state, State::Suspended);
-    jobs::switch::switch(&stage.client, KIND, TEAM, "pi", false).await.unwrap();
+    jobs::suspension::set(&stage.client, KIND, TEAM, "pi", false).await.unwrap();
 
     stage.pod("pi", "worker", "pi-worker-0", "Running", running()).await;
     stage.status("pi", json!({ "phase": "Pending" })).await;

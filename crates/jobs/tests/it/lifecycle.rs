@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use jobs::again::{self, ANNOTATION_CLONED_FROM, ANNOTATION_RETRY_OF, Again};
 use jobs::delete::{self, Manner};
 use jobs::list::{self, Selection};
+use jobs::rerun::{self, ANNOTATION_CLONED_FROM, ANNOTATION_RETRY_OF, Rerun};
 use jobs::setting::Setting;
 use jobs::submit::{self, DryRun};
-use jobs::switch;
+use jobs::suspension;
 use jobs::{Class, Error, Kind};
 use kube::ResourceExt;
 use serde_json::json;
@@ -95,14 +95,14 @@ async fn a_job_is_suspended_and_resumed_once() {
     let stage = Stage::with_mpijobs().await;
     stage.submit(&manifest("pi", 1)).await;
     for (suspend, changed) in [(false, false), (true, true), (true, false), (false, true)] {
-        let switched = switch::switch(&stage.client, KIND, TEAM, "pi", suspend).await.unwrap();
+        let switched = suspension::set(&stage.client, KIND, TEAM, "pi", suspend).await.unwrap();
         assert_eq!(switched.changed, changed, "{suspend}");
         let stored = list::get(&stage.client, KIND, TEAM, "pi").await.unwrap();
         assert_eq!(KIND.suspended(&stored), suspend);
         assert_eq!(stored.metadata.resource_version, switched.object.metadata.resource_version);
     }
     stage.status("pi", json!({ "phase": "Succeeded" })).await;
-    let error = switch::switch(&stage.client, KIND, TEAM, "pi", true).await.unwrap_err();
+    let error = suspension::set(&stage.client, KIND, TEAM, "pi", true).await.unwrap_err();
     assert_eq!((error.class(), error.reason()), (Class::Conflict, "Ended"));
 }
 
@@ -110,24 +110,24 @@ async fn a_job_is_suspended_and_resumed_once() {
 async fn a_retry_repeats_an_ended_job_under_the_next_name() {
     let stage = Stage::with_mpijobs().await;
     let first = stage.submit(&manifest("pi", 2)).await.remove(0);
-    let again = Again::default();
-    let error = again::retry(&stage.client, KIND, TEAM, "pi", &again).await.unwrap_err();
+    let rerun = Rerun::default();
+    let error = rerun::retry(&stage.client, KIND, TEAM, "pi", &rerun).await.unwrap_err();
     assert_eq!((error.class(), error.reason()), (Class::Conflict, "NotEnded"));
 
     stage.status("pi", json!({ "phase": "Failed" })).await;
-    let second = again::retry(&stage.client, KIND, TEAM, "pi", &again).await.unwrap();
+    let second = rerun::retry(&stage.client, KIND, TEAM, "pi", &rerun).await.unwrap();
     assert_eq!(second.name_any(), "pi-retry-2");
     assert_eq!(second.annotations()[ANNOTATION_RETRY_OF], "pi");
     assert_eq!(second.data["spec"], first.data["spec"]);
     assert!(second.data.get("status").is_none(), "it starts anew");
 
     stage.status("pi-retry-2", json!({ "phase": "Failed" })).await;
-    let third = again::retry(&stage.client, KIND, TEAM, "pi-retry-2", &again).await.unwrap();
+    let third = rerun::retry(&stage.client, KIND, TEAM, "pi-retry-2", &rerun).await.unwrap();
     assert_eq!(
         (third.name_any(), &*third.annotations()[ANNOTATION_RETRY_OF]),
         ("pi-retry-3".to_owned(), "pi")
     );
-    let family = again::family(&stage.client, KIND, TEAM, "pi-retry-3").await.unwrap();
+    let family = rerun::family(&stage.client, KIND, TEAM, "pi-retry-3").await.unwrap();
     assert_eq!(
         family.iter().map(ResourceExt::name_any).collect::<Vec<_>>(),
         ["pi", "pi-retry-2", "pi-retry-3"]
@@ -139,8 +139,8 @@ async fn a_retry_can_take_the_place_of_the_job() {
     let stage = Stage::with_mpijobs().await;
     let old = stage.submit(&manifest("pi", 2)).await.remove(0);
     stage.status("pi", json!({ "phase": "Failed" })).await;
-    let again = Again { replace: Some(Manner { force: false, wait: Some(PATIENCE) }), ..Again::default() };
-    let new = again::retry(&stage.client, KIND, TEAM, "pi", &again).await.unwrap();
+    let rerun = Rerun { replace: Some(Manner { force: false, wait: Some(PATIENCE) }), ..Rerun::default() };
+    let new = rerun::retry(&stage.client, KIND, TEAM, "pi", &rerun).await.unwrap();
     assert_eq!(new.name_any(), "pi");
     assert_ne!(new.metadata.uid, old.metadata.uid);
     assert!(!new.annotations().contains_key(ANNOTATION_RETRY_OF));
@@ -151,8 +151,8 @@ async fn a_clone_is_the_job_with_changes_whatever_its_state() {
     let stage = Stage::with_mpijobs().await;
     stage.submit(&manifest("pi", 2)).await;
     let settings = ["workers=8", "worker.memory=32Gi", "env.LR=0.2"].map(|text| Setting::read(text).unwrap());
-    let again = Again { settings: settings.to_vec(), ..Again::default() };
-    let copy = again::clone(&stage.client, KIND, TEAM, "pi", &again).await.unwrap();
+    let rerun = Rerun { settings: settings.to_vec(), ..Rerun::default() };
+    let copy = rerun::clone(&stage.client, KIND, TEAM, "pi", &rerun).await.unwrap();
     assert_eq!(
         (copy.name_any(), &*copy.annotations()[ANNOTATION_CLONED_FROM]),
         ("pi-clone-1".to_owned(), "pi")
@@ -164,8 +164,8 @@ async fn a_clone_is_the_job_with_changes_whatever_its_state() {
     assert_eq!(container["env"][0], json!({ "name": "LR", "value": "0.2" }));
 
     for text in ["worker.memry=32Gi", "workers=0"] {
-        let again = Again { settings: vec![Setting::read(text).unwrap()], ..Again::default() };
-        let error = again::clone(&stage.client, KIND, TEAM, "pi", &again).await.unwrap_err();
+        let rerun = Rerun { settings: vec![Setting::read(text).unwrap()], ..Rerun::default() };
+        let error = rerun::clone(&stage.client, KIND, TEAM, "pi", &rerun).await.unwrap_err();
         assert_eq!((error.class(), error.faults().len()), (Class::Invalid, 1), "{text}");
     }
     assert_eq!(names(&stage, None).await, ["pi", "pi-clone-1"]);

@@ -25,7 +25,7 @@ const MAX_TRIES: u32 = 1000;
 
 /// How to run a job again.
 #[derive(Clone, Debug, Default)]
-pub struct Again {
+pub struct Rerun {
     /// The new job's name; generated if not given.
     pub name: Option<String>,
     /// Delete the old job first, in this way, and take its name.
@@ -45,7 +45,7 @@ pub async fn retry(
     kind: Kind,
     namespace: &str,
     name: &str,
-    again: &Again,
+    rerun: &Rerun,
 ) -> Result<DynamicObject, Error> {
     let old = list::get(client, kind, namespace, name).await?;
     if !view::row(&old).finished() {
@@ -62,19 +62,19 @@ pub async fn retry(
         });
     }
     let first = old.annotations().get(ANNOTATION_RETRY_OF).cloned().unwrap_or_else(|| name.to_owned());
-    let new_name = match (&again.name, again.replace) {
+    let new_name = match (&rerun.name, rerun.replace) {
         (Some(name), _) => name.clone(),
         (None, Some(_)) => name.to_owned(),
         (None, None) => free_name(client, kind, namespace, &first, "retry").await?,
     };
     let origin = (new_name != name).then_some((ANNOTATION_RETRY_OF, first.as_str()));
     let manifest = renamed(export::manifest(&old), &new_name, origin);
-    let manifest = setting::set(manifest, kind, &again.settings)?;
+    let manifest = setting::set(manifest, kind, &rerun.settings)?;
     checked(kind, &manifest)?;
-    if let (Some(manner), false) = (again.replace, again.dry_run) {
+    if let (Some(manner), false) = (rerun.replace, rerun.dry_run) {
         delete::delete(client, kind, namespace, name, manner).await?;
     }
-    create(client, kind, namespace, &manifest, again.dry_run).await
+    create(client, kind, namespace, &manifest, rerun.dry_run).await
 }
 
 /// Creates a job from another, whatever that one's state.
@@ -86,17 +86,17 @@ pub async fn clone(
     kind: Kind,
     namespace: &str,
     name: &str,
-    again: &Again,
+    rerun: &Rerun,
 ) -> Result<DynamicObject, Error> {
     let old = list::get(client, kind, namespace, name).await?;
-    let new_name = match &again.name {
+    let new_name = match &rerun.name {
         Some(name) => name.clone(),
         None => free_name(client, kind, namespace, name, "clone").await?,
     };
     let manifest = renamed(export::manifest(&old), &new_name, Some((ANNOTATION_CLONED_FROM, name)));
-    let manifest = setting::set(manifest, kind, &again.settings)?;
+    let manifest = setting::set(manifest, kind, &rerun.settings)?;
     checked(kind, &manifest)?;
-    create(client, kind, namespace, &manifest, again.dry_run).await
+    create(client, kind, namespace, &manifest, rerun.dry_run).await
 }
 
 /// Returns the job's family: the first job and all that repeat it, oldest first.

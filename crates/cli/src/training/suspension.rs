@@ -1,6 +1,6 @@
 //! `suspend` and `resume`, for one job or several.
 
-use jobs::switch::Switched;
+use jobs::suspension::SuspensionChange;
 
 use super::several;
 use crate::arguments::{Global, Output, Several};
@@ -23,8 +23,8 @@ pub async fn run(
     let mut objects = Vec::new();
     let mut each = several::Each::default();
     for name in several::names(&connection, which).await? {
-        match jobs::switch::switch(client, kind, namespace, &name, suspend).await {
-            Ok(Switched { object, changed }) => {
+        match jobs::suspension::set(client, kind, namespace, &name, suspend).await {
+            Ok(SuspensionChange { object, changed }) => {
                 let became = match (suspend, changed) {
                     (true, true) => "suspended",
                     (true, false) => "is already suspended",

@@ -12,7 +12,7 @@ use crate::{Action, Advice, Attempt, Class, Error, Kind, explain, list, view};
 
 /// The result of suspending or resuming a job.
 #[derive(Clone, Debug)]
-pub struct Switched {
+pub struct SuspensionChange {
     /// The job as the server now has it.
     pub object: DynamicObject,
     /// Whether the job's state changed.
@@ -23,13 +23,13 @@ pub struct Switched {
 ///
 /// # Errors
 /// [`Error::NotFound`], [`Error::Refused`] if the job has ended or a queue decides, or the server's refusal.
-pub async fn switch(
+pub async fn set(
     client: &Client,
     kind: Kind,
     namespace: &str,
     name: &str,
     suspend: bool,
-) -> Result<Switched, Error> {
+) -> Result<SuspensionChange, Error> {
     let object = list::get(client, kind, namespace, name).await?;
     let row = view::row(&object);
     if row.finished() {
@@ -38,7 +38,7 @@ pub async fn switch(
         return Err(ended(kind, namespace, name, &phase, way));
     }
     if kind.suspended(&object) == suspend {
-        return Ok(Switched { object, changed: false });
+        return Ok(SuspensionChange { object, changed: false });
     }
     let verb = if suspend { "suspend" } else { "resume" };
     let attempt = Attempt { verb: "patch", what: kind.names(), name, namespace };
@@ -55,7 +55,7 @@ pub async fn switch(
         },
         other => other,
     })?;
-    Ok(Switched { object, changed: true })
+    Ok(SuspensionChange { object, changed: true })
 }
 
 fn ended(kind: Kind, namespace: &str, name: &str, phase: &str, way: &str) -> Error {

@@ -1,7 +1,7 @@
 //! `retry` and `clone`: run an existing job again.
 
-use jobs::again::Again;
 use jobs::delete::Manner;
+use jobs::rerun::Rerun;
 use kube::api::DynamicObject;
 
 use super::create::{Created, created};
@@ -21,7 +21,7 @@ pub async fn retry(console: &Console, global: &Global, retry: &Retry) -> Result<
     }
     let connection = connect(console, global).await?;
     let kind = jobs::Kind::from(retry.several.kind);
-    let again = Again {
+    let rerun = Rerun {
         name: retry.name.clone(),
         replace: retry.replace.then_some(Manner { force: false, wait: Some(CLEAN_UP) }),
         settings: Vec::new(),
@@ -30,7 +30,7 @@ pub async fn retry(console: &Console, global: &Global, retry: &Retry) -> Result<
     let mut objects: Vec<DynamicObject> = Vec::new();
     let mut each = several::Each::default();
     for name in several::names(&connection, &retry.several).await? {
-        let made = jobs::again::retry(&connection.client, kind, &connection.namespace, &name, &again).await;
+        let made = jobs::rerun::retry(&connection.client, kind, &connection.namespace, &name, &rerun).await;
         match made {
             Ok(object) => objects.push(object),
             Err(error) => each.failed(console, &error.into()),
@@ -48,11 +48,11 @@ pub async fn retry(console: &Console, global: &Global, retry: &Retry) -> Result<
 pub async fn clone(console: &Console, global: &Global, clone: &CloneJob) -> Result<u8, Failure> {
     let connection = connect(console, global).await?;
     let Making { settings, dry_run, ending, output } = &clone.making;
-    let again =
-        Again { name: clone.new_name.clone(), replace: None, settings: settings.clone(), dry_run: *dry_run };
+    let rerun =
+        Rerun { name: clone.new_name.clone(), replace: None, settings: settings.clone(), dry_run: *dry_run };
     let kind = clone.target.kind.into();
     let name = &clone.target.name;
-    let made = jobs::again::clone(&connection.client, kind, &connection.namespace, name, &again).await?;
+    let made = jobs::rerun::clone(&connection.client, kind, &connection.namespace, name, &rerun).await?;
     let how = Created { output: *output, ending, dry_run: *dry_run };
     created(console, &connection, &how, &[made]).await
 }
