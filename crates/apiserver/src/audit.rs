@@ -2,7 +2,7 @@
 //!
 //! Events are `audit.k8s.io/v1` at the level Metadata, without bodies and credentials. As in most clusters'
 //! policies, the stage RequestReceived is omitted, and so are this process's own reads, leases and events. A
-//! [`Trail`] collects the data of a request; a separate thread writes the log, so no request waits for the
+//! [`AuditEvent`] collects the data of a request; a separate thread writes the log, so no request waits for the
 //! disk. If more than [`BACKLOG`] events are queued, further ones are dropped, and their number is logged.
 
 use std::fs::{File, OpenOptions};
@@ -52,7 +52,7 @@ impl Audit {
     }
 
     /// Logs a response; for a long-running one, also its end.
-    pub fn finish(self: &std::sync::Arc<Self>, trail: Trail, answer: Response<Body>) -> Response<Body> {
+    pub fn finish(self: &std::sync::Arc<Self>, trail: AuditEvent, answer: Response<Body>) -> Response<Body> {
         if trail.is_left_out() && answer.status() != http::StatusCode::FORBIDDEN {
             return answer;
         }
@@ -96,7 +96,7 @@ impl Drop for Audit {
 
 struct End {
     audit: std::sync::Arc<Audit>,
-    trail: Trail,
+    trail: AuditEvent,
     code: u16,
 }
 
@@ -108,7 +108,7 @@ impl Drop for End {
 
 /// The audit data of a request, collected during processing.
 #[derive(Debug, Default)]
-pub struct Trail {
+pub struct AuditEvent {
     id: String,
     received: Timestamp,
     uri: String,
@@ -123,7 +123,7 @@ pub struct Trail {
     message: String,
 }
 
-impl Trail {
+impl AuditEvent {
     /// Starts the trail of a request.
     pub fn begin(parts: &Parts, is_own: bool) -> Self {
         let bounded = |text: &str| text.chars().take(MAX_TEXT).collect::<String>();
@@ -279,10 +279,10 @@ mod tests {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    fn trail(method: &str, uri: &str, is_own: bool) -> Trail {
+    fn trail(method: &str, uri: &str, is_own: bool) -> AuditEvent {
         let request =
             http::Request::builder().method(method).uri(uri).header("authorization", "Bearer secret");
-        Trail::begin(&request.body(()).unwrap().into_parts().0, is_own)
+        AuditEvent::begin(&request.body(()).unwrap().into_parts().0, is_own)
     }
 
     fn answer(code: u16) -> Response<Body> {

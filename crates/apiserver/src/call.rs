@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::ApiServer;
 use super::auth::UserInfo;
 use super::catalog::Entry;
-use super::negotiate::{self, Form, PatchType};
+use super::negotiate::{self, PatchType, ResponseFormat};
 use super::query::Query;
 use super::route::Action;
 use super::status::About;
@@ -35,7 +35,7 @@ pub struct Call<'a> {
     /// The query's parameters.
     pub query: Query,
     /// The negotiated response format.
-    pub form: Form,
+    pub form: ResponseFormat,
     /// The request's headers.
     pub headers: &'a HeaderMap,
     /// When the request arrived.

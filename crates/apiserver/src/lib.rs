@@ -16,6 +16,7 @@ mod body;
 pub mod bootstrap;
 mod call;
 mod catalog;
+pub mod compaction;
 mod create;
 mod decoding;
 mod definitions;
@@ -31,7 +32,6 @@ mod managed;
 mod metrics;
 mod negotiate;
 mod openapi;
-pub mod past;
 mod patching;
 mod protobuf;
 mod query;
@@ -69,7 +69,7 @@ pub use ::kubelet;
 pub use definitions::restore;
 pub use reply::Body;
 
-use audit::{Audit, Trail};
+use audit::{Audit, AuditEvent};
 use auth::authority::{self, Authority};
 use auth::certificates::Certified;
 use auth::{Identities, UserInfo, impersonation};
@@ -77,13 +77,13 @@ use call::Call;
 use catalog::{Catalog, Entry};
 use guests::Guest;
 use kubelet::Kubelets;
-use negotiate::Form;
+use negotiate::ResponseFormat;
 use reply::Shown;
 use route::{Action, Target};
 use status::Refusal;
 
 use crate::store::{Key, Resource, Store};
-use objects::access::Ask;
+use objects::access::AccessAttributes;
 
 /// The API server. One instance serves all endpoints of a cluster.
 pub struct ApiServer {
@@ -96,7 +96,7 @@ pub struct ApiServer {
     audit: Option<Arc<Audit>>,
     /// The nodes that serve logs and streams.
     pub kubelets: Kubelets,
-    past: past::Past,
+    compaction: compaction::Compaction,
     hooks: admission::Hooks,
     policies: admission::Policies,
     /// The open streams into pods.
@@ -122,7 +122,7 @@ impl ApiServer {
             catalog: RwLock::new(Arc::new(Catalog::of_builtin(&served()))),
             identities,
             kubelets: Kubelets::default(),
-            past: past::Past::default(),
+            compaction: compaction::Compaction::default(),
             hooks: admission::Hooks::default(),
             policies: admission::Policies::default(),
             sessions: streams::Sessions::default(),
@@ -166,7 +166,7 @@ fn served() -> Vec<Arc<objects::Kind>> {
 
 /// How the user of a request is determined.
 #[derive(Clone)]
-enum Way {
+enum Authentication {
     /// By the credentials in each request.
     Credentials,
     /// By the client certificate of the connection.
@@ -179,7 +179,7 @@ enum Way {
 #[derive(Clone)]
 pub struct Endpoint {
     server: Arc<ApiServer>,
-    way: Way,
+    authentication: Authentication,
     /// The connection that the requests arrive on, if there is one.
     guest: Option<Arc<Guest>>,
 }
@@ -187,29 +187,29 @@ pub struct Endpoint {
 impl Endpoint {
     /// Creates an endpoint that requires credentials.
     pub fn with_credentials(server: Arc<ApiServer>) -> Self {
-        Self { server, way: Way::Credentials, guest: None }
+        Self { server, authentication: Authentication::Credentials, guest: None }
     }
 
     /// Returns the endpoint for one connection, with the client certificate it presented, if any.
     #[must_use]
     pub fn of_connection(self, certificate: Option<Certified>, guest: Arc<Guest>) -> Self {
-        let way = certificate.map_or(Way::Credentials, Way::Certificate);
-        Self { server: self.server, way, guest: Some(guest) }
+        let authentication = certificate.map_or(Authentication::Credentials, Authentication::Certificate);
+        Self { server: self.server, authentication, guest: Some(guest) }
     }
 
     /// Creates an endpoint for one user of this process.
     pub fn trusted(server: Arc<ApiServer>, user: UserInfo) -> Self {
-        Self { server, way: Way::Trusted(user), guest: None }
+        Self { server, authentication: Authentication::Trusted(user), guest: None }
     }
 
     /// Authenticates a request. The first valid one marks its connection as authenticated.
     fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<UserInfo, Refusal> {
         let ApiServer { identities, store, .. } = self.server.as_ref();
-        let user = match &self.way {
-            Way::Trusted(user) => user.clone(),
-            Way::Certificate(certified) if now < certified.until => certified.user.clone(),
-            Way::Certificate(_) => return Err(status::unauthorized()),
-            Way::Credentials => {
+        let user = match &self.authentication {
+            Authentication::Trusted(user) => user.clone(),
+            Authentication::Certificate(certified) if now < certified.until => certified.user.clone(),
+            Authentication::Certificate(_) => return Err(status::unauthorized()),
+            Authentication::Credentials => {
                 auth::authenticate(identities, store, headers, now)?.ok_or_else(status::unauthorized)?
             }
         };
@@ -238,8 +238,8 @@ where
         async move {
             let server = &endpoint.server;
             let (parts, body) = request.into_parts();
-            let is_own = matches!(endpoint.way, Way::Trusted(_));
-            let mut trail = server.audit.as_ref().map(|_| Trail::begin(&parts, is_own));
+            let is_own = matches!(endpoint.authentication, Authentication::Trusted(_));
+            let mut trail = server.audit.as_ref().map(|_| AuditEvent::begin(&parts, is_own));
             let answer = respond(&endpoint, &parts, body, &mut trail).await;
             let answer = answer.unwrap_or_else(|refusal| {
                 note(&mut trail, |trail| trail.refused(&refusal.message));
@@ -278,7 +278,7 @@ async fn respond<B>(
     endpoint: &Endpoint,
     parts: &Parts,
     body: B,
-    trail: &mut Option<Trail>,
+    trail: &mut Option<AuditEvent>,
 ) -> Result<Response<Body>, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -298,7 +298,7 @@ where
 }
 
 /// Determines the user: the authenticated one, or the one whom it impersonates.
-fn authenticated(incoming: &Incoming<'_>, trail: &mut Option<Trail>) -> Result<UserInfo, Refusal> {
+fn authenticated(incoming: &Incoming<'_>, trail: &mut Option<AuditEvent>) -> Result<UserInfo, Refusal> {
     let Incoming { endpoint, parts, now, .. } = *incoming;
     let user = endpoint.authenticate(&parts.headers, now)?;
     note(trail, |trail| trail.know(&user, None));
@@ -311,7 +311,7 @@ fn authenticated(incoming: &Incoming<'_>, trail: &mut Option<Trail>) -> Result<U
 fn routed<'a>(
     incoming: &Incoming<'a>,
     user: UserInfo,
-    trail: &mut Option<Trail>,
+    trail: &mut Option<AuditEvent>,
 ) -> Result<Routed<'a>, Refusal> {
     let Incoming { endpoint, parts, path, now } = *incoming;
     let server = &endpoint.server;
@@ -333,7 +333,7 @@ fn routed<'a>(
         Target::Action(action) => action,
         target => {
             let verb = parts.method.as_str().to_lowercase();
-            permit(server, &user, &Ask::Path { verb: &verb, path }, trail)?;
+            permit(server, &user, &AccessAttributes::Path { verb: &verb, path }, trail)?;
             return Ok(Routed::Document(target));
         }
     };
@@ -343,7 +343,7 @@ fn routed<'a>(
     permit(server, &user, &ask, trail)?;
     let entry = find(server, &action).map_err(|refusal| deprecated(server, &action, refusal))?;
     let has_form = !streams::is_stream(&action) && action.subresource != "log";
-    let form = if has_form { negotiate::accepted(&parts.headers) } else { Ok(Form::Object) };
+    let form = if has_form { negotiate::accepted(&parts.headers) } else { Ok(ResponseFormat::Object) };
     let form = form.map_err(|refusal| deprecated(server, &action, refusal))?;
     Ok(Routed::Call(Box::new(Call {
         server,
@@ -364,7 +364,7 @@ async fn answer<B>(
     call: &Call<'_>,
     parts: &Parts,
     body: B,
-    trail: &mut Option<Trail>,
+    trail: &mut Option<AuditEvent>,
 ) -> Result<Response<Body>, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -393,7 +393,7 @@ where
 }
 
 /// Updates the audit trail, if there is one.
-fn note(trail: &mut Option<Trail>, fill_in: impl FnOnce(&mut Trail)) {
+fn note(trail: &mut Option<AuditEvent>, fill_in: impl FnOnce(&mut AuditEvent)) {
     if let Some(trail) = trail {
         fill_in(trail);
     }
@@ -403,8 +403,8 @@ fn note(trail: &mut Option<Trail>, fill_in: impl FnOnce(&mut Trail)) {
 fn permit(
     server: &ApiServer,
     user: &UserInfo,
-    ask: &Ask<'_>,
-    trail: &mut Option<Trail>,
+    ask: &AccessAttributes<'_>,
+    trail: &mut Option<AuditEvent>,
 ) -> Result<(), Refusal> {
     let decided = authority::authorize(&server.authority, user, ask);
     note(trail, |trail| trail.decided(decided.is_ok(), decided.as_deref().unwrap_or_default()));
@@ -450,10 +450,12 @@ fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Resul
     }
     let form = negotiate::accepted(&parts.headers)?;
     let found = match (target, form) {
-        (Target::CoreVersions, Form::Discovery(version)) => {
+        (Target::CoreVersions, ResponseFormat::Discovery(version)) => {
             Some(discovery::aggregated(&catalog, true, version))
         }
-        (Target::Groups, Form::Discovery(version)) => Some(discovery::aggregated(&catalog, false, version)),
+        (Target::Groups, ResponseFormat::Discovery(version)) => {
+            Some(discovery::aggregated(&catalog, false, version))
+        }
         (Target::CoreVersions, _) => {
             let host = parts
                 .headers
@@ -469,7 +471,7 @@ fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Resul
     };
     let found = found.ok_or_else(status::no_such_resource)?;
     let mut answer = reply::json_value(200, &found);
-    if let Form::Discovery(version) = form {
+    if let ResponseFormat::Discovery(version) = form {
         let media = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
         if let Ok(media) = HeaderValue::from_str(&media) {
             answer.headers_mut().insert(http::header::CONTENT_TYPE, media);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::ApiServer;
 use super::call::Call;
 use super::kubelet::{NodeUsage, PodUsage, Used};
-use super::negotiate::Form;
+use super::negotiate::ResponseFormat;
 use super::reply::{self, Body};
 use super::selection::Selection;
 use super::status::{self, About, Refusal};
@@ -54,7 +54,7 @@ pub async fn answer(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
 
 fn show(call: &Call<'_>, items: &[&Value], single: bool) -> Result<Response<Body>, Refusal> {
     match (call.form, items, single) {
-        (Form::Table(version), ..) => {
+        (ResponseFormat::Table(version), ..) => {
             reply::table(call, items, version, true, &json!({})).map(|table| reply::json_value(200, &table))
         }
         (_, [only], true) => Ok(reply::json_value(200, only)),

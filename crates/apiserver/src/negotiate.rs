@@ -14,7 +14,7 @@ use objects::patch::{self, PatchError};
 
 /// The format of objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ResponseFormat {
     /// The full object.
     Object,
     /// `meta.k8s.io` Table, of version v1 or v1beta1.
@@ -34,10 +34,10 @@ const SPOKEN: [&str; 1] = ["application/json"];
 ///
 /// # Errors
 /// 406 if JSON isn't accepted at all.
-pub fn accepted(headers: &HeaderMap) -> Result<Form, Refusal> {
+pub fn accepted(headers: &HeaderMap) -> Result<ResponseFormat, Refusal> {
     let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
     if values.peek().is_none() {
-        return Ok(Form::Object);
+        return Ok(ResponseFormat::Object);
     }
     values
         .flat_map(|value| value.split(','))
@@ -51,11 +51,11 @@ pub fn accepted(headers: &HeaderMap) -> Result<Form, Refusal> {
 ///
 /// # Errors
 /// 406.
-pub fn only_as_it_is(form: Form) -> Result<(), Refusal> {
-    if form == Form::Object { Ok(()) } else { Err(status::not_acceptable(&SPOKEN)) }
+pub fn only_as_it_is(form: ResponseFormat) -> Result<(), Refusal> {
+    if form == ResponseFormat::Object { Ok(()) } else { Err(status::not_acceptable(&SPOKEN)) }
 }
 
-fn form(clause: &str) -> Option<Form> {
+fn form(clause: &str) -> Option<ResponseFormat> {
     let mut parts = clause.split(';').map(str::trim);
     let media = parts.next()?;
     if !matches!(media, "application/json" | "application/*" | "*/*" | "text/*" | "text/plain") {
@@ -71,13 +71,15 @@ fn form(clause: &str) -> Option<Form> {
         }
     }
     match (kind, group, version) {
-        ("", _, _) => Some(Form::Object),
-        ("Table", "meta.k8s.io", "v1") => Some(Form::Table("v1")),
-        ("Table", "meta.k8s.io", "v1beta1") => Some(Form::Table("v1beta1")),
-        ("PartialObjectMetadata", "meta.k8s.io", "v1") => Some(Form::Metadata),
-        ("PartialObjectMetadataList", "meta.k8s.io", "v1") => Some(Form::MetadataList),
-        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(Form::Discovery("v2")),
-        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Some(Form::Discovery("v2beta1")),
+        ("", _, _) => Some(ResponseFormat::Object),
+        ("Table", "meta.k8s.io", "v1") => Some(ResponseFormat::Table("v1")),
+        ("Table", "meta.k8s.io", "v1beta1") => Some(ResponseFormat::Table("v1beta1")),
+        ("PartialObjectMetadata", "meta.k8s.io", "v1") => Some(ResponseFormat::Metadata),
+        ("PartialObjectMetadataList", "meta.k8s.io", "v1") => Some(ResponseFormat::MetadataList),
+        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(ResponseFormat::Discovery("v2")),
+        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => {
+            Some(ResponseFormat::Discovery("v2beta1"))
+        }
         _ => None,
     }
 }
@@ -167,7 +169,7 @@ fn media_type(headers: &HeaderMap) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn accept(value: &str) -> Result<Form, u16> {
+    fn accept(value: &str) -> Result<ResponseFormat, u16> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, value.parse().unwrap());
         accepted(&headers).map_err(|refusal| refusal.code)
@@ -176,9 +178,12 @@ mod tests {
     #[test]
     fn the_first_supported_format_is_used() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        assert_eq!(accept(kubectl), Ok(Form::Table("v1")));
-        assert_eq!(accept("application/vnd.kubernetes.protobuf,application/json"), Ok(Form::Object));
-        assert_eq!(accept("application/json;as=Other;v=v1;g=meta.k8s.io,*/*"), Ok(Form::Object));
+        assert_eq!(accept(kubectl), Ok(ResponseFormat::Table("v1")));
+        assert_eq!(
+            accept("application/vnd.kubernetes.protobuf,application/json"),
+            Ok(ResponseFormat::Object)
+        );
+        assert_eq!(accept("application/json;as=Other;v=v1;g=meta.k8s.io,*/*"), Ok(ResponseFormat::Object));
         assert_eq!(accept("application/vnd.kubernetes.protobuf"), Err(406));
     }
 }

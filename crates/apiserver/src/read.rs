@@ -69,7 +69,9 @@ fn snapshot(call: &Call<'_>, token: Option<&Token>) -> Result<Snapshot, Refusal>
     let (store, resource, namespace) = (&call.server.store, &call.entry.resource, call.action.namespace);
     match (token, call.query.resource_version, call.query.version_match) {
         (Some(Token { revision: 0, .. }), _, _) => Ok(store.list(resource, namespace)),
-        (Some(token), _, _) if call.server.past.is_over(token.revision) => Err(token_expired(call, token)),
+        (Some(token), _, _) if call.server.compaction.is_compacted(token.revision) => {
+            Err(token_expired(call, token))
+        }
         (Some(token), _, _) => {
             store.list_at(resource, namespace, token.revision).map_err(|_| token_expired(call, token))
         }
@@ -87,7 +89,7 @@ fn snapshot(call: &Call<'_>, token: Option<&Token>) -> Result<Snapshot, Refusal>
 fn exact(call: &Call<'_>, asked: u64) -> Result<Snapshot, Refusal> {
     refuse_future(call.server.store.revision(), asked)?;
     let too_old = || status::expired("The resourceVersion for the provided list is too old.");
-    if call.server.past.is_over(asked) {
+    if call.server.compaction.is_compacted(asked) {
         return Err(too_old());
     }
     let (resource, namespace) = (&call.entry.resource, call.action.namespace);

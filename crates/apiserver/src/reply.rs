@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::negotiate::Form;
+use super::negotiate::ResponseFormat;
 use super::status::{self, Refusal};
 use super::versions;
 use crate::store::Record;
@@ -100,18 +100,20 @@ pub fn warning(text: &str) -> Option<HeaderValue> {
 pub fn object(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body>, Refusal> {
     let kind = &call.entry.kind;
     match call.form {
-        Form::Object => match shown {
+        ResponseFormat::Object => match shown {
             Shown::Stored(record) => Ok(json_bytes(code, versions::served_json(kind, record))),
             Shown::Draft(value) => Ok(json_value(code, &versions::served(kind, value))),
         },
-        Form::Metadata => {
+        ResponseFormat::Metadata => {
             Ok(json_value(code, &partial(&versions::served(kind, shown.value()), "PartialObjectMetadata")))
         }
-        Form::Table(version) => {
+        ResponseFormat::Table(version) => {
             let value = versions::served(kind, shown.value());
             Ok(json_value(code, &table(call, &[&value], version, true, &json!({}))?))
         }
-        Form::MetadataList | Form::Discovery(_) => Err(status::not_acceptable(&["application/json"])),
+        ResponseFormat::MetadataList | ResponseFormat::Discovery(_) => {
+            Err(status::not_acceptable(&["application/json"]))
+        }
     }
 }
 
@@ -158,7 +160,7 @@ pub fn partial(value: &Value, kind: &str) -> Value {
 pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Result<Response<Body>, Refusal> {
     let kind = &call.entry.kind;
     match call.form {
-        Form::Object | Form::Discovery(_) => {
+        ResponseFormat::Object | ResponseFormat::Discovery(_) => {
             let mut head =
                 json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": metadata});
             if !kind.is_builtin() && head["metadata"]["continue"].is_null() {
@@ -173,7 +175,7 @@ pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Resul
             };
             Ok(json_bytes(200, text))
         }
-        Form::Metadata | Form::MetadataList => {
+        ResponseFormat::Metadata | ResponseFormat::MetadataList => {
             let head = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
             let items = records.iter().map(|record| {
                 partial(&versions::served(kind, &record.value), "PartialObjectMetadata").to_string().into()
@@ -185,7 +187,7 @@ pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Resul
             }
             Ok(json_bytes(200, join(&head, items)))
         }
-        Form::Table(version) => {
+        ResponseFormat::Table(version) => {
             let values =
                 records.iter().map(|record| versions::served(kind, &record.value)).collect::<Vec<_>>();
             let objects = values.iter().map(std::convert::AsRef::as_ref).collect::<Vec<_>>();

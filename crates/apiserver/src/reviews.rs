@@ -12,7 +12,7 @@ use super::call::Call;
 use super::decoding;
 use super::reply::{self, Body};
 use super::status::{self, About, Refusal};
-use objects::access::{Ask, Rule};
+use objects::access::{AccessAttributes, Rule};
 
 /// Handles a POST of a review.
 ///
@@ -125,7 +125,7 @@ fn access(call: &Call<'_>, user: &UserInfo, spec: &Value) -> Value {
     let (asked, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let text = |field: &str| asked[field].as_str().unwrap_or_default();
     let ask = if asked.is_object() {
-        Ask::Resource {
+        AccessAttributes::Resource {
             verb: text("verb"),
             group: text("group"),
             resource: text("resource"),
@@ -135,7 +135,7 @@ fn access(call: &Call<'_>, user: &UserInfo, spec: &Value) -> Value {
         }
     } else {
         let text = |field: &str| path[field].as_str().unwrap_or_default();
-        Ask::Path { verb: text("verb"), path: text("path") }
+        AccessAttributes::Path { verb: text("verb"), path: text("path") }
     };
     let verdict = call.server.authority.decide(user, &ask);
     let mut status = json!({"allowed": verdict.allowed});

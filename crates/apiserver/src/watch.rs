@@ -23,7 +23,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use super::call::Call;
 use super::catalog::Entry;
 use super::decoding;
-use super::negotiate::Form;
+use super::negotiate::ResponseFormat;
 use super::reply::{self, Body};
 use super::selection::Selection;
 use super::status::Refusal;
@@ -117,7 +117,7 @@ struct Lines {
     entry: Entry,
     selection: Selection,
     namespace: Option<String>,
-    form: Form,
+    form: ResponseFormat,
     include: IncludeObject,
     columns_sent: bool,
 }
@@ -160,7 +160,7 @@ impl Lines {
     fn of_record(&mut self, verb: Verb, record: &Record, event: Option<&Event>) -> Bytes {
         let kind = &self.entry.kind;
         match self.form {
-            Form::Object | Form::Discovery(_) => match event {
+            ResponseFormat::Object | ResponseFormat::Discovery(_) => match event {
                 Some(event)
                     if event.verb == verb
                         && matches!(versions::served(kind, &record.value), Cow::Borrowed(_)) =>
@@ -169,11 +169,11 @@ impl Lines {
                 }
                 _ => line(verb, &versions::served_json(kind, record)),
             },
-            Form::Metadata | Form::MetadataList => {
+            ResponseFormat::Metadata | ResponseFormat::MetadataList => {
                 let value = reply::partial(&versions::served(kind, &record.value), "PartialObjectMetadata");
                 line(verb, value.to_string().as_bytes())
             }
-            Form::Table(version) => {
+            ResponseFormat::Table(version) => {
                 let value = versions::served(kind, &record.value);
                 let mut table = objects::table(kind, &[&value], self.include, Timestamp::now());
                 table["apiVersion"] = format!("meta.k8s.io/{version}").into();
@@ -198,10 +198,10 @@ impl Lines {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object = match self.form {
-            Form::Metadata | Form::MetadataList => {
+            ResponseFormat::Metadata | ResponseFormat::MetadataList => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
-            Form::Table(version) => {
+            ResponseFormat::Table(version) => {
                 whole["metadata"] = metadata;
                 let mut table = objects::table(&kind, &[&whole], self.include, Timestamp::now());
                 table["apiVersion"] = format!("meta.k8s.io/{version}").into();
@@ -211,7 +211,7 @@ impl Lines {
                 }
                 table
             }
-            Form::Object | Form::Discovery(_) => {
+            ResponseFormat::Object | ResponseFormat::Discovery(_) => {
                 whole["metadata"] = metadata;
                 whole
             }

@@ -309,7 +309,7 @@ fn keep_own_books(tasks: &TaskTracker, server: &Arc<ApiServer>, health: &Health,
         let (h, s) = (&health, &stop);
         tokio::join!(
             supervise("expiry", h, s, |scope| apiserver::expiry::run(server.store().clone(), scope.stop)),
-            supervise("compaction", h, s, |scope| apiserver::past::run(server.clone(), scope.stop)),
+            supervise("compaction", h, s, |scope| apiserver::compaction::run(server.clone(), scope.stop)),
             supervise("resource-quota", h, s, |scope| {
                 apiserver::admission::quota::run(server.clone(), scope.stop)
             }),

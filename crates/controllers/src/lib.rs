@@ -189,14 +189,14 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
     let kinds = kinds::Kinds::default();
     watches.share(&kinds, &stop);
     let recorder = Recorder::start(client.clone(), "controller-manager", stop.clone());
-    let job = job::Hands {
+    let job = job::Context {
         client: clients.account("job-controller"),
         jobs: watches.jobs.clone(),
         pods: watches.pods.clone(),
         recorder: recorder.named("job-controller"),
     };
     let scheduler = scheduling(&clients, &watches, &kinds, &recorder);
-    let namespace = namespace::Hands {
+    let namespace = namespace::Context {
         client: clients.account("namespace-controller"),
         accounts: clients.account("service-account-controller"),
         certificates: clients.account("root-ca-cert-publisher"),
@@ -204,7 +204,7 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
         kinds: kinds.clone(),
         root_ca: options.root_ca,
     };
-    let node_lifecycle = node_lifecycle::Hands {
+    let node_lifecycle = node_lifecycle::Context {
         client: clients.account("node-controller"),
         nodes: watches.nodes.clone(),
         pods: watches.pods.clone(),
@@ -212,20 +212,20 @@ pub async fn run(clients: impl Into<Clients>, options: Options, stop: Cancellati
         recorder: recorder.named("node-controller"),
         grace: options.node_grace,
     };
-    let pod_garbage = pod_garbage::Hands {
+    let pod_garbage = pod_garbage::Context {
         client: clients.account("pod-garbage-collector"),
         nodes: watches.nodes.clone(),
         pods: watches.pods.clone(),
         quarantine: options.node_grace,
     };
-    let endpoints = endpoints::Hands {
+    let endpoints = endpoints::Context {
         client: clients.account("endpointslice-controller"),
         endpoints: clients.account("endpoint-controller"),
         services: watches.services.clone(),
         slices: watches.slices.clone(),
         pods: watches.pods.clone(),
     };
-    let disruption = disruption::Hands {
+    let disruption = disruption::Context {
         client: clients.account("disruption-controller"),
         budgets: watches.budgets.clone(),
         pods: watches.pods.clone(),
@@ -277,20 +277,20 @@ async fn replicate(
     health: &Health,
     stop: &CancellationToken,
 ) {
-    let deployment = deployment::Hands {
+    let deployment = deployment::Context {
         client: clients.account("deployment-controller"),
         deployments: watches.deployments.clone(),
         sets: watches.replica_sets.clone(),
         pods: watches.pods.clone(),
         recorder: recorder.named("deployment-controller"),
     };
-    let replica_sets = replicas::Hands {
+    let replica_sets = replicas::Context {
         client: clients.account("replicaset-controller"),
         sets: watches.replica_sets.clone(),
         pods: watches.pods.clone(),
         recorder: recorder.named("replicaset-controller"),
     };
-    let replication_controllers = replicas::Hands {
+    let replication_controllers = replicas::Context {
         client: clients.account("replication-controller"),
         sets: watches.replication_controllers.clone(),
         pods: watches.pods.clone(),
@@ -314,8 +314,8 @@ fn scheduling(
     watches: &Watches,
     kinds: &kinds::Kinds,
     recorder: &Recorder,
-) -> scheduler::Hands {
-    scheduler::Hands {
+) -> scheduler::Context {
+    scheduler::Context {
         client: clients.user("system:kube-scheduler"),
         pods: watches.pods.clone(),
         nodes: watches.nodes.clone(),
@@ -335,8 +335,8 @@ fn keeping(
     watches: &Watches,
     recorder: &Recorder,
     folder: Option<std::path::PathBuf>,
-) -> volumes::Hands {
-    volumes::Hands {
+) -> volumes::Context {
+    volumes::Context {
         client: clients.account("persistent-volume-binder"),
         claims: watches.claims.clone(),
         volumes: watches.volumes.clone(),

@@ -27,7 +27,7 @@ const CONCURRENCY: usize = 8;
 
 /// The controller's dependencies.
 #[derive(Clone)]
-pub struct Hands {
+pub struct Context {
     /// The API.
     pub client: Client,
     /// Every node.
@@ -56,9 +56,9 @@ fn waif(pod: &Pod, node_exists: impl Fn(&str) -> bool) -> Option<Waif> {
 }
 
 /// Runs until the scope ends.
-pub async fn run(hands: Hands, scope: Scope) {
+pub async fn run(context: Context, scope: Scope) {
     let queue: Arc<Queue<(Key, String)>> = Arc::default();
-    let (to, nodes, quarantine) = (queue.clone(), hands.nodes.clone(), hands.quarantine);
+    let (to, nodes, quarantine) = (queue.clone(), context.nodes.clone(), context.quarantine);
     let consider = move |pod: &Pod| {
         let item = (Key::of(pod), pod.uid().unwrap_or_default());
         match waif(pod, |node| nodes.get(&Key::new("", node)).is_some()) {
@@ -69,37 +69,37 @@ pub async fn run(hands: Hands, scope: Scope) {
     };
     let consider = Arc::new(consider);
     let each = consider.clone();
-    hands.pods.on_change(&scope.stop, move |change| {
+    context.pods.on_change(&scope.stop, move |change| {
         if let Some(pod) = &change.new {
             each(pod);
         }
     });
-    let (each, pods) = (consider.clone(), hands.pods.clone());
-    hands.nodes.on_change(&scope.stop, move |change| {
+    let (each, pods) = (consider.clone(), context.pods.clone());
+    context.nodes.on_change(&scope.stop, move |change| {
         if let (Some(node), None) = (&change.old, &change.new) {
             let name = node.name_any();
             pods.list().iter().filter(|pod| node_name(pod) == Some(&name)).for_each(|pod| each(pod));
         }
     });
-    hands.nodes.filled().await;
-    hands.pods.filled().await;
-    hands.pods.list().iter().for_each(|pod| consider(pod));
-    work(queue, CONCURRENCY, scope, |(key, uid)| step(&hands, key, uid)).await;
+    context.nodes.filled().await;
+    context.pods.filled().await;
+    context.pods.list().iter().for_each(|pod| consider(pod));
+    work(queue, CONCURRENCY, scope, |(key, uid)| step(&context, key, uid)).await;
 }
 
-async fn step(hands: &Hands, key: Key, uid: String) -> Result<Option<Duration>, Error> {
-    let Some(pod) = hands.pods.get(&key).filter(|pod| pod.uid().as_ref() == Some(&uid)) else {
+async fn step(context: &Context, key: Key, uid: String) -> Result<Option<Duration>, Error> {
+    let Some(pod) = context.pods.get(&key).filter(|pod| pod.uid().as_ref() == Some(&uid)) else {
         return Ok(None);
     };
-    let waif = waif(&pod, |node| hands.nodes.get(&Key::new("", node)).is_some());
+    let waif = waif(&pod, |node| context.nodes.get(&Key::new("", node)).is_some());
     if waif == Some(Waif::Homeless) {
-        let nodes: Api<Node> = Api::all(hands.client.clone());
+        let nodes: Api<Node> = Api::all(context.client.clone());
         if nodes.get_opt(node_name(&pod).unwrap_or_default()).await?.is_some() {
             return Ok(None);
         }
     }
     let Some(waif) = waif else { return Ok(None) };
-    let api: Api<Pod> = Api::namespaced(hands.client.clone(), &key.namespace);
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
     if !has_ended(&pod) {
         let patch = Patch::Strategic(failed(&pod, waif));
         allow(&SETTLED, api.patch_status(&key.name, &PatchParams::default(), &patch).await)?;

@@ -15,7 +15,7 @@ use crate::status::{self, About, Refusal};
 use crate::store::{Event, Resource, Store, Verb};
 use objects::FieldSelector;
 use objects::access::index::{Held, Kind};
-use objects::access::{Ask, GROUP, Index, MASTERS, Rule, UserInfo, Verdict};
+use objects::access::{AccessAttributes, AccessDecision, GROUP, Index, MASTERS, Rule, UserInfo};
 
 /// The watched resources.
 const FOLLOWED: [(Kind, &str); 4] = [
@@ -45,9 +45,9 @@ impl Authority {
     }
 
     /// Decides whether the user may perform the action.
-    pub fn decide(&self, user: &UserInfo, ask: &Ask<'_>) -> Verdict {
+    pub fn decide(&self, user: &UserInfo, ask: &AccessAttributes<'_>) -> AccessDecision {
         if user.is_in(MASTERS) {
-            return Verdict { allowed: true, reason: String::new() };
+            return AccessDecision { allowed: true, reason: String::new() };
         }
         self.state().index.decide(user, ask)
     }
@@ -119,10 +119,10 @@ pub fn selected_name(action: &Action<'_>, field_selector: &str) -> String {
 
 /// Returns the attributes to authorize (`apiserver/pkg/endpoints/request/requestinfo.go`). A Namespace is in
 /// itself, and a list or watch of one object is authorized for that object ([`selected_name`]).
-pub fn ask_of<'a>(action: &Action<'a>, selected: &'a str) -> Ask<'a> {
+pub fn ask_of<'a>(action: &Action<'a>, selected: &'a str) -> AccessAttributes<'a> {
     let is_namespace = action.group.is_empty() && action.resource == "namespaces";
     let own = if is_namespace { action.name } else { "" };
-    Ask::Resource {
+    AccessAttributes::Resource {
         verb: action.verb,
         group: action.group,
         resource: action.resource,
@@ -136,7 +136,11 @@ pub fn ask_of<'a>(action: &Action<'a>, selected: &'a str) -> Ask<'a> {
 ///
 /// # Errors
 /// 403, worded as in `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
-pub fn authorize(authority: &Authority, user: &UserInfo, ask: &Ask<'_>) -> Result<String, Refusal> {
+pub fn authorize(
+    authority: &Authority,
+    user: &UserInfo,
+    ask: &AccessAttributes<'_>,
+) -> Result<String, Refusal> {
     let verdict = authority.decide(user, ask);
     if verdict.allowed {
         return Ok(verdict.reason);
@@ -146,8 +150,8 @@ pub fn authorize(authority: &Authority, user: &UserInfo, ask: &Ask<'_>) -> Resul
         why = format!("{why}: {}", verdict.reason);
     }
     let about = match *ask {
-        Ask::Resource { group, resource, name, .. } => About { group, resource, name },
-        Ask::Path { .. } => About { group: "", resource: "", name: "" },
+        AccessAttributes::Resource { group, resource, name, .. } => About { group, resource, name },
+        AccessAttributes::Path { .. } => About { group: "", resource: "", name: "" },
     };
     Err(status::forbidden(about, &why))
 }
@@ -161,9 +165,9 @@ pub fn authorize_creation(call: &Call<'_>) -> Result<(), Refusal> {
     authorize(&call.server.authority, &call.user, &ask).map(|_| ())
 }
 
-fn words(user: &UserInfo, ask: &Ask<'_>) -> String {
+fn words(user: &UserInfo, ask: &AccessAttributes<'_>) -> String {
     match *ask {
-        Ask::Resource { verb, group, resource, subresource, namespace, .. } => {
+        AccessAttributes::Resource { verb, group, resource, subresource, namespace, .. } => {
             let slash = if subresource.is_empty() { "" } else { "/" };
             let scope = match namespace {
                 "" => "at the cluster scope".to_owned(),
@@ -174,7 +178,9 @@ fn words(user: &UserInfo, ask: &Ask<'_>) -> String {
                 user.name
             )
         }
-        Ask::Path { verb, path } => format!("User \"{}\" cannot {verb} path \"{path}\"", user.name),
+        AccessAttributes::Path { verb, path } => {
+            format!("User \"{}\" cannot {verb} path \"{path}\"", user.name)
+        }
     }
 }
 
@@ -228,7 +234,7 @@ mod tests {
             assert_eq!(refused, Err((403, message.to_owned())));
         }
         assert!(authorize(&authority, &UserInfo::admin(), &ask_of(&action, "")).is_ok());
-        let path = Ask::Path { verb: "get", path: "/metrics" };
+        let path = AccessAttributes::Path { verb: "get", path: "/metrics" };
         let refused = authorize(&authority, &nobody, &path).map_err(|refusal| refusal.message);
         assert_eq!(refused, Err(r#"forbidden: User "u" cannot get path "/metrics""#.to_owned()));
     }
@@ -268,7 +274,7 @@ mod tests {
     async fn a_decision_respects_every_earlier_write() {
         let authority = authority();
         let user = UserInfo::known("u", &[]);
-        let ask = Ask::Resource {
+        let ask = AccessAttributes::Resource {
             verb: "get",
             group: "",
             resource: "pods",

@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::status::{self, About, Refusal};
 use objects::access::index::Kind;
 use objects::access::rule::ALL;
-use objects::access::{Ask, GROUP, MASTERS, Rule, covers};
+use objects::access::{AccessAttributes, GROUP, MASTERS, Rule, covers};
 
 /// Rejects a role or binding, about to replace `present`, that grants permissions that the user doesn't have.
 /// Accepts all other kinds.
@@ -33,7 +33,7 @@ pub fn check(call: &Call<'_>, present: Option<&Value>, next: &Value) -> Result<(
 
 fn check_role(call: &Call<'_>, namespace: &str, next: &Value) -> Result<(), Refusal> {
     let name = name_of(next);
-    let may_escalate = Ask::Resource {
+    let may_escalate = AccessAttributes::Resource {
         verb: "escalate",
         group: GROUP,
         resource: &call.entry.kind.plural,
@@ -63,8 +63,14 @@ fn check_binding(call: &Call<'_>, namespace: &str, next: &Value) -> Result<(), R
     let role = next["roleRef"]["name"].as_str().unwrap_or_default();
     let of_cluster = next["roleRef"]["kind"] == "ClusterRole";
     let resource = if of_cluster { "clusterroles" } else { "roles" };
-    let may_bind =
-        Ask::Resource { verb: "bind", group: GROUP, resource, subresource: "", namespace, name: role };
+    let may_bind = AccessAttributes::Resource {
+        verb: "bind",
+        group: GROUP,
+        resource,
+        subresource: "",
+        namespace,
+        name: role,
+    };
     if call.server.authority.decide(&call.user, &may_bind).allowed {
         return Ok(());
     }

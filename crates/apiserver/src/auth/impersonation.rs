@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use super::authority::{Authority, authorize};
 use crate::query;
 use crate::status::{self, Refusal};
-use objects::access::{AUTHENTICATED, Ask, UserInfo, account_of};
+use objects::access::{AUTHENTICATED, AccessAttributes, UserInfo, account_of};
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
@@ -72,8 +72,8 @@ fn unreadable(name: &str) -> Refusal {
 }
 
 /// Returns everything that must be authorized.
-fn asks(wanted: &UserInfo) -> Vec<Ask<'_>> {
-    let ask = |group, resource, subresource, namespace, name| Ask::Resource {
+fn asks(wanted: &UserInfo) -> Vec<AccessAttributes<'_>> {
+    let ask = |group, resource, subresource, namespace, name| AccessAttributes::Resource {
         verb: "impersonate",
         group,
         resource,

@@ -30,7 +30,7 @@ const SETTLED: [u16; 3] = [404, 409, 422];
 
 /// The controller's dependencies.
 #[derive(Clone)]
-pub struct Hands {
+pub struct Context {
     /// The API.
     pub client: Client,
     /// Every Deployment.
@@ -44,22 +44,22 @@ pub struct Hands {
 }
 
 /// Runs until the scope ends.
-pub async fn run(hands: Hands, scope: Scope) {
+pub async fn run(context: Context, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
-    hands.deployments.on_change(&scope.stop, move |change| {
+    context.deployments.on_change(&scope.stop, move |change| {
         if let Some(deployment) = change.latest() {
             to.add(Key::of(deployment.as_ref()));
         }
     });
-    let (to, deployments) = (queue.clone(), hands.deployments.clone());
-    hands.sets.on_change(&scope.stop, move |change| {
+    let (to, deployments) = (queue.clone(), context.deployments.clone());
+    context.sets.on_change(&scope.stop, move |change| {
         for set in [&change.old, &change.new].into_iter().flatten() {
             concerned(&deployments, set, &to);
         }
     });
-    let (to, sets) = (queue.clone(), hands.sets.clone());
-    hands.pods.on_change(&scope.stop, move |change| {
+    let (to, sets) = (queue.clone(), context.sets.clone());
+    context.pods.on_change(&scope.stop, move |change| {
         // Only the removal of a pod matters: a Recreate roll-out waits for the last old pod.
         let Some(pod) = change.old.as_ref().filter(|_| change.new.is_none()) else { return };
         let owner = pod.metadata.owner_references.iter().flatten().find(|o| o.kind == "ReplicaSet");
@@ -69,13 +69,13 @@ pub async fn run(hands: Hands, scope: Scope) {
             to.add(owner);
         }
     });
-    hands.deployments.filled().await;
-    hands.sets.filled().await;
-    hands.pods.filled().await;
-    for deployment in hands.deployments.list() {
+    context.deployments.filled().await;
+    context.sets.filled().await;
+    context.pods.filled().await;
+    for deployment in context.deployments.list() {
         queue.add(Key::of(deployment.as_ref()));
     }
-    work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
+    work(queue, CONCURRENCY, scope, |key| step(&context, key)).await;
 }
 
 /// Returns the Deployment that controls a set.
@@ -102,29 +102,29 @@ fn selects(deployment: &Deployment, set: &ReplicaSet) -> bool {
     deployment.spec.as_ref().is_some_and(|spec| labels_match(&spec.selector, &labels))
 }
 
-async fn step(hands: &Hands, key: Key) -> Result<Option<Duration>, Error> {
-    let Some(deployment) = hands.deployments.get(&key) else { return Ok(None) };
+async fn step(context: &Context, key: Key) -> Result<Option<Duration>, Error> {
+    let Some(deployment) = context.deployments.get(&key) else { return Ok(None) };
     let is_deleted = deployment.metadata.deletion_timestamp.is_some();
     if !is_deleted {
-        claim(hands, &deployment).await?;
+        claim(context, &deployment).await?;
     }
     let uid = deployment.uid().unwrap_or_default();
     let owned = |set: &Arc<ReplicaSet>| {
         set.metadata.owner_references.iter().flatten().any(|o| o.controller == Some(true) && o.uid == uid)
     };
-    let own = || hands.sets.list_in(&key.namespace).into_iter().filter(owned).collect::<Vec<_>>();
+    let own = || context.sets.list_in(&key.namespace).into_iter().filter(owned).collect::<Vec<_>>();
     if !is_deleted {
         let sets = own();
-        let plan = decide::decide(&deployment, &sets, has_old_pods(hands, &deployment, &sets));
-        apply(hands, &deployment, &sets, plan).await?;
+        let plan = decide::decide(&deployment, &sets, has_old_pods(context, &deployment, &sets));
+        apply(context, &deployment, &sets, plan).await?;
     }
     let (wanted, again) = status::status(&deployment, &own(), Timestamp::now());
     if deployment.status.as_ref() != Some(&wanted) {
-        let api: Api<Deployment> = Api::namespaced(hands.client.clone(), &key.namespace);
-        let present = hands.deployments.get(&key).unwrap_or(deployment);
+        let api: Api<Deployment> = Api::namespaced(context.client.clone(), &key.namespace);
+        let present = context.deployments.get(&key).unwrap_or(deployment);
         let changed = Deployment { status: Some(wanted), ..present.as_ref().clone() };
         match api.replace_status(&key.name, &PostParams::default(), &changed).await {
-            Ok(written) => hands.deployments.learn(written),
+            Ok(written) => context.deployments.learn(written),
             Err(error) if refusal(&error) == Some(404) => {}
             Err(error) => return Err(error.into()),
         }
@@ -133,10 +133,10 @@ async fn step(hands: &Hands, key: Key) -> Result<Option<Duration>, Error> {
 }
 
 /// Adopts selected sets without a controller, and releases own sets that are no longer selected.
-async fn claim(hands: &Hands, deployment: &Deployment) -> Result<(), Error> {
+async fn claim(context: &Context, deployment: &Deployment) -> Result<(), Error> {
     let namespace = deployment.namespace().unwrap_or_default();
-    let api: Api<ReplicaSet> = Api::namespaced(hands.client.clone(), &namespace);
-    for set in hands.sets.list_in(&namespace) {
+    let api: Api<ReplicaSet> = Api::namespaced(context.client.clone(), &namespace);
+    for set in context.sets.list_in(&namespace) {
         let owner = set.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
         let is_own = owner.is_some_and(|owner| Some(&owner.uid) == deployment.metadata.uid.as_ref());
         let reference = match (owner.is_none(), is_own, selects(deployment, &set)) {
@@ -150,7 +150,7 @@ async fn claim(hands: &Hands, deployment: &Deployment) -> Result<(), Error> {
         };
         let change = json!({"metadata": {"uid": set.uid(), "ownerReferences": [reference]}});
         match api.patch(&set.name_any(), &PatchParams::default(), &Patch::Strategic(change)).await {
-            Ok(set) => hands.sets.learn(set),
+            Ok(set) => context.sets.learn(set),
             Err(error) if refusal(&error).is_some_and(|code| SETTLED.contains(&code)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -158,26 +158,26 @@ async fn claim(hands: &Hands, deployment: &Deployment) -> Result<(), Error> {
     Ok(())
 }
 
-fn has_old_pods(hands: &Hands, deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
+fn has_old_pods(context: &Context, deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
     let new = decide::newest(deployment, sets).and_then(|set| set.uid());
     let old: Vec<String> =
         sets.iter().filter_map(|set| set.uid()).filter(|uid| Some(uid) != new.as_ref()).collect();
-    hands.pods.list_in(&deployment.namespace().unwrap_or_default()).iter().any(|pod| {
+    context.pods.list_in(&deployment.namespace().unwrap_or_default()).iter().any(|pod| {
         !has_ended(pod)
             && pod.metadata.owner_references.iter().flatten().any(|owner| old.contains(&owner.uid))
     })
 }
 
 async fn apply(
-    hands: &Hands,
+    context: &Context,
     deployment: &Deployment,
     sets: &[Arc<ReplicaSet>],
     plan: Plan,
 ) -> Result<(), Error> {
     let api: Api<ReplicaSet> =
-        Api::namespaced(hands.client.clone(), &deployment.namespace().unwrap_or_default());
+        Api::namespaced(context.client.clone(), &deployment.namespace().unwrap_or_default());
     if let Some(set) = plan.create {
-        create(hands, &api, deployment, set).await?;
+        create(context, &api, deployment, set).await?;
     }
     for (name, replicas) in plan.resize {
         let change = json!({"spec": {"replicas": replicas}});
@@ -185,19 +185,19 @@ async fn apply(
         let before = sets.iter().find(|set| set.name_any() == name).map_or(0, |set| decide::size(set));
         let way = if replicas > before { "up" } else { "down" };
         let message = format!("Scaled {way} replica set {name} from {before} to {replicas}");
-        hands.recorder.note(deployment, Note::normal("ScalingReplicaSet", message));
-        hands.sets.learn(written);
+        context.recorder.note(deployment, Note::normal("ScalingReplicaSet", message));
+        context.sets.learn(written);
     }
     for name in plan.delete {
         let set = sets.iter().find(|set| set.name_any() == name);
         let precondition = Preconditions { uid: set.and_then(|set| set.uid()), resource_version: None };
         allow(&SETTLED, api.delete(&name, &DeleteParams::default().preconditions(precondition)).await)?;
     }
-    revise(hands, &api, deployment, sets, plan.revision).await
+    revise(context, &api, deployment, sets, plan.revision).await
 }
 
 async fn create(
-    hands: &Hands,
+    context: &Context,
     api: &Api<ReplicaSet>,
     deployment: &Deployment,
     set: ReplicaSet,
@@ -206,8 +206,8 @@ async fn create(
     match api.create(&PostParams::default(), &set).await {
         Ok(written) => {
             let message = format!("Scaled up replica set {name} from 0 to {size}");
-            hands.recorder.note(deployment, Note::normal("ScalingReplicaSet", message));
-            hands.sets.learn(written);
+            context.recorder.note(deployment, Note::normal("ScalingReplicaSet", message));
+            context.sets.learn(written);
             Ok(())
         }
         Err(error) if refusal(&error) == Some(409) => {
@@ -222,11 +222,11 @@ async fn create(
             let known = deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
             let count = known.saturating_add(1);
             let api: Api<Deployment> =
-                Api::namespaced(hands.client.clone(), &deployment.namespace().unwrap_or_default());
+                Api::namespaced(context.client.clone(), &deployment.namespace().unwrap_or_default());
             let mut changed = deployment.clone();
             changed.status.get_or_insert_default().collision_count = Some(count);
             let name = deployment.name_any();
-            hands.deployments.learn(api.replace_status(&name, &PostParams::default(), &changed).await?);
+            context.deployments.learn(api.replace_status(&name, &PostParams::default(), &changed).await?);
             Ok(())
         }
         Err(error) => Err(error.into()),
@@ -235,7 +235,7 @@ async fn create(
 
 /// Writes the revision to the newest set and to the Deployment.
 async fn revise(
-    hands: &Hands,
+    context: &Context,
     api: &Api<ReplicaSet>,
     deployment: &Deployment,
     sets: &[Arc<ReplicaSet>],
@@ -246,15 +246,15 @@ async fn revise(
         decide::newest(deployment, sets).filter(|set| decide::revision(set.as_ref()) != revision)
     {
         let written = api.patch(&set.name_any(), &PatchParams::default(), &Patch::Merge(&change)).await?;
-        hands.sets.learn(written);
+        context.sets.learn(written);
     }
     if revision > 0 && decide::revision(deployment) != revision {
         let api: Api<Deployment> =
-            Api::namespaced(hands.client.clone(), &deployment.namespace().unwrap_or_default());
+            Api::namespaced(context.client.clone(), &deployment.namespace().unwrap_or_default());
         let mut changed = deployment.clone();
         changed.annotations_mut().insert(REVISION.to_owned(), revision.to_string());
         let written = api.replace(&deployment.name_any(), &PostParams::default(), &changed).await?;
-        hands.deployments.learn(written);
+        context.deployments.learn(written);
     }
     Ok(())
 }

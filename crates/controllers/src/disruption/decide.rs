@@ -23,7 +23,7 @@ const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 
 /// The computed state of a budget.
 #[derive(Debug)]
-pub struct Verdict {
+pub struct BudgetState {
     /// The budget's next status.
     pub status: PodDisruptionBudgetStatus,
     /// When the status changes through the passage of time alone.
@@ -50,7 +50,7 @@ pub fn verdict(
     pods: &[Arc<Pod>],
     scale: impl Fn(&Pod) -> Result<Option<(String, i32)>, String>,
     now: Timestamp,
-) -> Result<Verdict, String> {
+) -> Result<BudgetState, String> {
     let spec = budget.spec.clone().unwrap_or_default();
     let expected = || {
         let (mut controllers, mut unmanaged) = (BTreeMap::new(), BTreeSet::new());
@@ -86,7 +86,7 @@ pub fn verdict(
     let allowed = if expected_pods > 0 { current_healthy.saturating_sub(desired_healthy).max(0) } else { 0 };
     let generation = budget.metadata.generation;
     let reason = if allowed > 0 { "SufficientPods" } else { "InsufficientPods" };
-    Ok(Verdict {
+    Ok(BudgetState {
         status: PodDisruptionBudgetStatus {
             conditions: Some(condition(&before, generation, allowed > 0, reason, "", now)),
             current_healthy: Some(current_healthy),

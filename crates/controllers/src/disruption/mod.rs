@@ -22,7 +22,7 @@ use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow};
 use controller_runtime::supervision::Scope;
-use decide::Verdict;
+use decide::BudgetState;
 
 /// Responses that need no retry: the object is gone, or its change leads to another step.
 const SETTLED: [u16; 2] = [404, 409];
@@ -31,7 +31,7 @@ const CONCURRENCY: usize = 4;
 
 /// The controller's dependencies.
 #[derive(Clone)]
-pub struct Hands {
+pub struct Context {
     /// The API.
     pub client: Client,
     /// Every budget.
@@ -49,16 +49,16 @@ pub struct Hands {
 }
 
 /// Runs until the scope ends.
-pub async fn run(hands: Hands, scope: Scope) {
+pub async fn run(context: Context, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
-    hands.budgets.on_change(&scope.stop, move |change| {
+    context.budgets.on_change(&scope.stop, move |change| {
         if let Some(budget) = change.latest() {
             to.add(Key::of(budget.as_ref()));
         }
     });
-    let (to, budgets) = (queue.clone(), hands.budgets.clone());
-    hands.pods.on_change(&scope.stop, move |change| {
+    let (to, budgets) = (queue.clone(), context.budgets.clone());
+    context.pods.on_change(&scope.stop, move |change| {
         let Some(namespace) = change.latest().and_then(|pod| pod.namespace()) else { return };
         for budget in budgets.list_in(&namespace) {
             let both = [&change.old, &change.new].into_iter().flatten();
@@ -67,18 +67,18 @@ pub async fn run(hands: Hands, scope: Scope) {
             }
         }
     });
-    wake_by(&hands.deployments, &hands.budgets, &queue, &scope);
-    wake_by(&hands.replica_sets, &hands.budgets, &queue, &scope);
-    wake_by(&hands.replication_controllers, &hands.budgets, &queue, &scope);
-    hands.budgets.filled().await;
-    hands.pods.filled().await;
-    hands.deployments.filled().await;
-    hands.replica_sets.filled().await;
-    hands.replication_controllers.filled().await;
-    for budget in hands.budgets.list() {
+    wake_by(&context.deployments, &context.budgets, &queue, &scope);
+    wake_by(&context.replica_sets, &context.budgets, &queue, &scope);
+    wake_by(&context.replication_controllers, &context.budgets, &queue, &scope);
+    context.budgets.filled().await;
+    context.pods.filled().await;
+    context.deployments.filled().await;
+    context.replica_sets.filled().await;
+    context.replication_controllers.filled().await;
+    for budget in context.budgets.list() {
         queue.add(Key::of(budget.as_ref()));
     }
-    work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
+    work(queue, CONCURRENCY, scope, |key| step(&context, key)).await;
 }
 
 /// Enqueues the budgets of a namespace when a controller in it changes, because its number of wanted pods may have
@@ -103,34 +103,34 @@ fn wake_by<K>(
     });
 }
 
-async fn step(hands: &Hands, key: Key) -> Result<Option<Duration>, Error> {
-    let budget = hands.budgets.get(&key).filter(|budget| budget.metadata.deletion_timestamp.is_none());
+async fn step(context: &Context, key: Key) -> Result<Option<Duration>, Error> {
+    let budget = context.budgets.get(&key).filter(|budget| budget.metadata.deletion_timestamp.is_none());
     let Some(budget) = budget else { return Ok(None) };
-    let mut pods = hands.pods.list_in(&key.namespace);
+    let mut pods = context.pods.list_in(&key.namespace);
     pods.retain(|pod| decide::selects(&budget, pod));
     let now = Timestamp::now();
     if pods.is_empty() {
-        hands.recorder.note(budget.as_ref(), Note::normal("NoPods", "No matching pods found"));
+        context.recorder.note(budget.as_ref(), Note::normal("NoPods", "No matching pods found"));
     }
-    let (status, again) = match decide::verdict(&budget, &pods, |pod| scale(hands, pod), now) {
-        Ok(Verdict { status, again, has_unmanaged }) => {
+    let (status, again) = match decide::verdict(&budget, &pods, |pod| scale(context, pod), now) {
+        Ok(BudgetState { status, again, has_unmanaged }) => {
             if has_unmanaged {
                 let text = "Pods selected by this PodDisruptionBudget were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.";
-                hands.recorder.note(budget.as_ref(), Note::warning("UnmanagedPods", text));
+                context.recorder.note(budget.as_ref(), Note::warning("UnmanagedPods", text));
             }
             (status, again)
         }
         Err(why) => {
             let text = format!("Failed to calculate the number of expected pods: {why}");
-            hands.recorder.note(budget.as_ref(), Note::warning("CalculateExpectedPodCountFailed", text));
+            context.recorder.note(budget.as_ref(), Note::warning("CalculateExpectedPodCountFailed", text));
             (decide::failed(&budget, &why, now), None)
         }
     };
     if budget.status.as_ref() != Some(&status) {
-        let api: Api<PodDisruptionBudget> = Api::namespaced(hands.client.clone(), &key.namespace);
+        let api: Api<PodDisruptionBudget> = Api::namespaced(context.client.clone(), &key.namespace);
         let next = PodDisruptionBudget { status: Some(status), ..budget.as_ref().clone() };
         match api.replace_status(&key.name, &PostParams::default(), &next).await {
-            Ok(written) => hands.budgets.learn(written),
+            Ok(written) => context.budgets.learn(written),
             error => allow(&SETTLED, error)?,
         }
     }
@@ -138,12 +138,12 @@ async fn step(hands: &Hands, key: Key) -> Result<Option<Duration>, Error> {
 }
 
 /// Returns the UID of a pod's controller and the number of pods that it wants; `None` for a pod without a controller.
-fn scale(hands: &Hands, pod: &Pod) -> Result<Option<(String, i32)>, String> {
+fn scale(context: &Context, pod: &Pod) -> Result<Option<(String, i32)>, String> {
     let Some(owner) = controller(pod) else { return Ok(None) };
     let namespace = pod.namespace().unwrap_or_default();
     let found = match owner.kind.as_str() {
-        "ReplicaSet" => of_set(hands, &namespace, owner),
-        "ReplicationController" => hands
+        "ReplicaSet" => of_set(context, &namespace, owner),
+        "ReplicationController" => context
             .replication_controllers
             .get(&Key::new(namespace, owner.name.clone()))
             .filter(|found| found.metadata.uid.as_ref() == Some(&owner.uid))
@@ -155,14 +155,14 @@ fn scale(hands: &Hands, pod: &Pod) -> Result<Option<(String, i32)>, String> {
     found.map(Some).ok_or_else(|| format!("found no controllers for pod \"{}\"", pod.name_any()))
 }
 
-fn of_set(hands: &Hands, namespace: &str, owner: &OwnerReference) -> Option<(String, i32)> {
-    let set = hands.replica_sets.get(&Key::new(namespace, owner.name.clone()))?;
+fn of_set(context: &Context, namespace: &str, owner: &OwnerReference) -> Option<(String, i32)> {
+    let set = context.replica_sets.get(&Key::new(namespace, owner.name.clone()))?;
     if set.metadata.uid.as_ref() != Some(&owner.uid) {
         return None;
     }
     match controller(set.as_ref()).filter(|above| above.kind == "Deployment") {
         Some(above) => {
-            let deployment = hands.deployments.get(&Key::new(namespace, above.name.clone()))?;
+            let deployment = context.deployments.get(&Key::new(namespace, above.name.clone()))?;
             let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
             Some((above.uid.clone(), wanted))
         }

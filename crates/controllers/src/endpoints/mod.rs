@@ -28,7 +28,7 @@ const ADDRESSES_MAX: usize = 1000;
 
 /// The controller's dependencies.
 #[derive(Clone)]
-pub struct Hands {
+pub struct Context {
     /// The API.
     pub client: Client,
     /// The API, under the identity that writes Endpoints.
@@ -42,23 +42,23 @@ pub struct Hands {
 }
 
 /// Runs until the scope ends.
-pub async fn run(hands: Hands, scope: Scope) {
+pub async fn run(context: Context, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
-    hands.services.on_change(&scope.stop, move |change| {
+    context.services.on_change(&scope.stop, move |change| {
         if let Some(service) = change.latest() {
             to.add(Key::of(service.as_ref()));
         }
     });
     let to = queue.clone();
-    hands.slices.on_change(&scope.stop, move |change| {
+    context.slices.on_change(&scope.stop, move |change| {
         let slice = change.latest().filter(|slice| is_ours(slice));
         if let Some((slice, service)) = slice.and_then(|s| Some((s, s.labels().get(SERVICE_LABEL)?))) {
             to.add(Key::new(slice.namespace().unwrap_or_default(), service.clone()));
         }
     });
-    let (to, services) = (queue.clone(), hands.services.clone());
-    hands.pods.on_change(&scope.stop, move |change| {
+    let (to, services) = (queue.clone(), context.services.clone());
+    context.pods.on_change(&scope.stop, move |change| {
         if !matters(change) {
             return;
         }
@@ -71,13 +71,13 @@ pub async fn run(hands: Hands, scope: Scope) {
             }
         }
     });
-    hands.services.filled().await;
-    hands.slices.filled().await;
-    hands.pods.filled().await;
-    for service in hands.services.list() {
+    context.services.filled().await;
+    context.slices.filled().await;
+    context.pods.filled().await;
+    for service in context.services.list() {
         queue.add(Key::of(service.as_ref()));
     }
-    work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
+    work(queue, CONCURRENCY, scope, |key| step(&context, key)).await;
 }
 
 fn is_ours(slice: &EndpointSlice) -> bool {
@@ -92,28 +92,28 @@ fn matters(change: &Change<Pod>) -> bool {
     address(&change.old) || address(&change.new)
 }
 
-async fn step(hands: &Hands, key: Key) -> Result<Option<Duration>, Error> {
-    let service = hands.services.get(&key).filter(|s| s.metadata.deletion_timestamp.is_none());
+async fn step(context: &Context, key: Key) -> Result<Option<Duration>, Error> {
+    let service = context.services.get(&key).filter(|s| s.metadata.deletion_timestamp.is_none());
     let Some(service) = service else {
         // The garbage collector deletes its slices as dependents; Endpoints have no owner.
-        let api: Api<Endpoints> = Api::namespaced(hands.endpoints.clone(), &key.namespace);
+        let api: Api<Endpoints> = Api::namespaced(context.endpoints.clone(), &key.namespace);
         allow(&SETTLED, api.delete(&key.name, &DeleteParams::default()).await)?;
         return Ok(None);
     };
     if slices::selector(&service).is_none() {
         return Ok(None);
     }
-    let wanted = slices::slices(&service, &hands.pods.list_in(&key.namespace));
-    write_endpoints(hands, &service, &wanted).await?;
-    write_slices(hands, &key, wanted).await?;
+    let wanted = slices::slices(&service, &context.pods.list_in(&key.namespace));
+    write_endpoints(context, &service, &wanted).await?;
+    write_slices(context, &key, wanted).await?;
     Ok(None)
 }
 
-async fn write_slices(hands: &Hands, key: &Key, wanted: Vec<EndpointSlice>) -> Result<(), Error> {
-    let api: Api<EndpointSlice> = Api::namespaced(hands.client.clone(), &key.namespace);
+async fn write_slices(context: &Context, key: &Key, wanted: Vec<EndpointSlice>) -> Result<(), Error> {
+    let api: Api<EndpointSlice> = Api::namespaced(context.client.clone(), &key.namespace);
     let of_service = |s: &Arc<EndpointSlice>| is_ours(s) && s.labels().get(SERVICE_LABEL) == Some(&key.name);
     let known: Vec<Arc<EndpointSlice>> =
-        hands.slices.list_in(&key.namespace).into_iter().filter(of_service).collect();
+        context.slices.list_in(&key.namespace).into_iter().filter(of_service).collect();
     for slice in &known {
         if !wanted.iter().any(|w| w.name_any() == slice.name_any()) {
             let precondition = Preconditions { uid: slice.uid(), resource_version: None };
@@ -133,7 +133,7 @@ async fn write_slices(hands: &Hands, key: &Key, wanted: Vec<EndpointSlice>) -> R
                 api.replace(&next.name_any(), &PostParams::default(), &next).await?
             }
         };
-        hands.slices.learn(written);
+        context.slices.learn(written);
     }
     Ok(())
 }
@@ -144,9 +144,13 @@ fn is_same(known: &EndpointSlice, wanted: &EndpointSlice) -> bool {
     known.labels() == wanted.labels() && list(known) == list(wanted) && ports(known) == ports(wanted)
 }
 
-async fn write_endpoints(hands: &Hands, service: &Service, slices: &[EndpointSlice]) -> Result<(), Error> {
+async fn write_endpoints(
+    context: &Context,
+    service: &Service,
+    slices: &[EndpointSlice],
+) -> Result<(), Error> {
     let api: Api<Endpoints> =
-        Api::namespaced(hands.endpoints.clone(), &service.namespace().unwrap_or_default());
+        Api::namespaced(context.endpoints.clone(), &service.namespace().unwrap_or_default());
     let wanted = endpoints(service, slices);
     let Some(known) = api.get_opt(&service.name_any()).await? else {
         api.create(&PostParams::default(), &wanted).await?;

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobStatus, UncountedTerminatedPods};
 use k8s_openapi::api::core::v1::Pod;
 
-use super::policies::{Verdict, judge};
+use super::policies::{FailureDecision, judge};
 use super::{indexes, pods};
 
 /// The most uncounted pods in one status (upstream's `MaxUncountedPods`).
@@ -73,7 +73,7 @@ pub fn account(job: &Job, pods: &[Arc<Pod>], indexed: bool, completions: Option<
             } else {
                 note_end(&mut accounts.new_failed, pod);
                 match judge(job, pod) {
-                    Verdict::Ignore => {}
+                    FailureDecision::Ignore => {}
                     _ if room => lists.failed.get_or_insert_default().push(uid),
                     _ => beyond_limit.1 += 1,
                 }

@@ -21,7 +21,7 @@ const CONCURRENCY: usize = 32;
 
 /// The dependencies for carrying out a plan.
 #[derive(Clone)]
-pub struct Hands {
+pub struct Context {
     /// The API.
     pub client: Client,
     /// Stores the replies to writes.
@@ -33,9 +33,9 @@ pub struct Hands {
 }
 
 /// Carries out `plan` for `job`.
-pub async fn apply(hands: &Hands, job: &Job, plan: Plan) -> Result<(), Error> {
-    let deleted = delete_pods(hands, job, &plan.delete).await;
-    let created = create_pods(hands, job, &plan.create).await;
+pub async fn apply(context: &Context, job: &Job, plan: Plan) -> Result<(), Error> {
+    let deleted = delete_pods(context, job, &plan.delete).await;
+    let created = create_pods(context, job, &plan.create).await;
     if let Some(mut status) = plan.status {
         // Correct the count: pods that could not be created or deleted have not changed.
         let uncreated = plan.create.len() - created.count;
@@ -46,12 +46,12 @@ pub async fn apply(hands: &Hands, job: &Job, plan: Plan) -> Result<(), Error> {
             status.active = Some(active).filter(|n| *n > 0);
             status.terminating = status.terminating.map(|n| (n - number(undeleted)).max(0));
         }
-        write_status(hands, job, status).await?;
+        write_status(context, job, status).await?;
     }
     for note in plan.notes {
-        hands.recorder.note(job, note);
+        context.recorder.note(job, note);
     }
-    release_pods(hands, &job.namespace().unwrap_or_default(), plan.release).await?;
+    release_pods(context, &job.namespace().unwrap_or_default(), plan.release).await?;
     match deleted.error.or(created.error) {
         Some(error) => Err(error),
         None => Ok(()),
@@ -65,8 +65,8 @@ struct Done {
 }
 
 /// Creates pods in batches of 1, 2, 4, …, so that an error common to all is hit only once (upstream's slow start).
-async fn create_pods(hands: &Hands, job: &Job, wanted: &[Option<i32>]) -> Done {
-    let api: Api<Pod> = Api::namespaced(hands.client.clone(), &job.namespace().unwrap_or_default());
+async fn create_pods(context: &Context, job: &Job, wanted: &[Option<i32>]) -> Done {
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &job.namespace().unwrap_or_default());
     let mut done = Done::default();
     let mut rest = wanted;
     let mut batch = 1;
@@ -86,12 +86,12 @@ async fn create_pods(hands: &Hands, job: &Job, wanted: &[Option<i32>]) -> Done {
             match result {
                 Ok(pod) => {
                     let message = format!("Created pod: {}", pod.name_any());
-                    hands.recorder.note(job, Note::normal("SuccessfulCreate", message));
-                    hands.pods.learn(pod);
+                    context.recorder.note(job, Note::normal("SuccessfulCreate", message));
+                    context.pods.learn(pod);
                     done.count += 1;
                 }
                 Err(error) => {
-                    hands
+                    context
                         .recorder
                         .note(job, Note::warning("FailedCreate", format!("Error creating: {error}")));
                     done.error = Some(Error::from(error));
@@ -102,17 +102,17 @@ async fn create_pods(hands: &Hands, job: &Job, wanted: &[Option<i32>]) -> Done {
     done
 }
 
-async fn delete_pods(hands: &Hands, job: &Job, deletions: &[Deletion]) -> Done {
+async fn delete_pods(context: &Context, job: &Job, deletions: &[Deletion]) -> Done {
     let namespace = job.namespace().unwrap_or_default();
     let pod_namespace = namespace.as_str();
-    let api: Api<Pod> = Api::namespaced(hands.client.clone(), pod_namespace);
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), pod_namespace);
     let results: Vec<_> = futures::stream::iter(deletions.to_vec())
         .map(|deletion| {
             let api = api.clone();
             async move {
                 if deletion.forget
-                    && let Some(pod) = hands.pods.get(&Key::new(pod_namespace, &deletion.name))
-                    && let Err(error) = release(hands, &api, &pod).await
+                    && let Some(pod) = context.pods.get(&Key::new(pod_namespace, &deletion.name))
+                    && let Err(error) = release(context, &api, &pod).await
                 {
                     return (deletion.name, Err(error));
                 }
@@ -129,16 +129,16 @@ async fn delete_pods(hands: &Hands, job: &Job, deletions: &[Deletion]) -> Done {
     for (name, result) in results {
         match result {
             Ok(reply) => {
-                hands.recorder.note(job, Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")));
+                context.recorder.note(job, Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")));
                 if let Some(pod) = reply.left() {
-                    hands.pods.learn(pod);
+                    context.pods.learn(pod);
                 }
                 done.count += 1;
             }
             // Gone already, or another pod has its name.
             Err(error) if matches!(error.code(), Some(404 | 409)) => done.count += 1,
             Err(error) => {
-                hands.recorder.note(job, Note::warning("FailedDelete", format!("Error deleting: {error}")));
+                context.recorder.note(job, Note::warning("FailedDelete", format!("Error deleting: {error}")));
                 done.error = Some(error);
             }
         }
@@ -147,15 +147,15 @@ async fn delete_pods(hands: &Hands, job: &Job, deletions: &[Deletion]) -> Done {
 }
 
 /// Writes the status if it differs, with the version that it was computed from.
-async fn write_status(hands: &Hands, job: &Job, status: JobStatus) -> Result<(), Error> {
+async fn write_status(context: &Context, job: &Job, status: JobStatus) -> Result<(), Error> {
     if job.status.as_ref() == Some(&status) {
         return Ok(());
     }
-    let api: Api<Job> = Api::namespaced(hands.client.clone(), &job.namespace().unwrap_or_default());
+    let api: Api<Job> = Api::namespaced(context.client.clone(), &job.namespace().unwrap_or_default());
     let wanted = Job { status: Some(status), ..job.clone() };
     match api.replace_status(&job.name_any(), &PostParams::default(), &wanted).await {
         Ok(written) => {
-            hands.jobs.learn(written);
+            context.jobs.learn(written);
             Ok(())
         }
         // Deleted meanwhile; the watch will deliver that.
@@ -165,13 +165,13 @@ async fn write_status(hands: &Hands, job: &Job, status: JobStatus) -> Result<(),
 }
 
 /// Removes the tracking finalizer from the named pods.
-pub async fn release_pods(hands: &Hands, namespace: &str, names: Vec<String>) -> Result<(), Error> {
-    let api: Api<Pod> = Api::namespaced(hands.client.clone(), namespace);
-    let held = names.into_iter().filter_map(|name| hands.pods.get(&Key::new(namespace, name)));
+pub async fn release_pods(context: &Context, namespace: &str, names: Vec<String>) -> Result<(), Error> {
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    let held = names.into_iter().filter_map(|name| context.pods.get(&Key::new(namespace, name)));
     let results: Vec<Result<(), Error>> = futures::stream::iter(held.collect::<Vec<Arc<Pod>>>())
         .map(|pod| {
             let api = api.clone();
-            async move { release(hands, &api, &pod).await }
+            async move { release(context, &api, &pod).await }
         })
         .buffer_unordered(CONCURRENCY)
         .collect()
@@ -179,7 +179,7 @@ pub async fn release_pods(hands: &Hands, namespace: &str, names: Vec<String>) ->
     results.into_iter().collect()
 }
 
-async fn release(hands: &Hands, api: &Api<Pod>, pod: &Pod) -> Result<(), Error> {
+async fn release(context: &Context, api: &Api<Pod>, pod: &Pod) -> Result<(), Error> {
     let finalizers = pod.metadata.finalizers.as_deref().unwrap_or_default();
     let Some(position) = finalizers.iter().position(|f| f == TRACKING_FINALIZER) else { return Ok(()) };
     let path = format!("/metadata/finalizers/{position}");
@@ -193,7 +193,7 @@ async fn release(hands: &Hands, api: &Api<Pod>, pod: &Pod) -> Result<(), Error> 
         Ok(pod) => {
             // A pod that was waiting only for this is now gone; the watch will deliver that.
             if !(semantics::is_deleted(&pod) && pod.metadata.finalizers.iter().flatten().next().is_none()) {
-                hands.pods.learn(pod);
+                context.pods.learn(pod);
             }
             Ok(())
         }

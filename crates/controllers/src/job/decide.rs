@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::account::{Accounts, account};
 use super::backoff::Backoff;
 use super::conditions::{self, Ending};
-use super::policies::{self, Verdict};
+use super::policies::{self, FailureDecision};
 use super::{indexes, pods};
 use controller_runtime::record::Note;
 
@@ -174,8 +174,8 @@ impl<'a> Step<'a> {
         self.spec.pod_failure_policy.as_ref()?;
         self.seen.pods.iter().filter(|pod| semantics::phase(pod) == "Failed").find_map(|pod| {
             match policies::judge(self.seen.job, pod) {
-                Verdict::FailJob(message) => Some(Ending::pod_failure_policy(message)),
-                Verdict::Count | Verdict::Ignore => None,
+                FailureDecision::FailJob(message) => Some(Ending::pod_failure_policy(message)),
+                FailureDecision::Count | FailureDecision::Ignore => None,
             }
         })
     }

@@ -25,7 +25,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub use apply::Hands;
+pub use apply::Context;
 pub use conditions::finished_condition;
 
 use super::Error;
@@ -41,31 +41,31 @@ type Item = (Key, String);
 type Backoffs = Mutex<HashMap<String, backoff::Backoff>>;
 
 /// Runs until the scope ends.
-pub async fn run(hands: Hands, scope: Scope) {
+pub async fn run(context: Context, scope: Scope) {
     let queue: Arc<Queue<Item>> = Arc::default();
     let to = queue.clone();
-    hands.jobs.on_change(&scope.stop, move |change| {
+    context.jobs.on_change(&scope.stop, move |change| {
         if let Some(job) = change.latest() {
             to.add((Key::of(job.as_ref()), job.uid().unwrap_or_default()));
         }
     });
     let to = queue.clone();
-    hands.pods.on_change(&scope.stop, move |change| {
+    context.pods.on_change(&scope.stop, move |change| {
         if let Some(item) = change.latest().and_then(|pod| owner(pod)) {
             to.add(item);
         }
     });
-    hands.jobs.filled().await;
-    hands.pods.filled().await;
-    for job in hands.jobs.list() {
+    context.jobs.filled().await;
+    context.pods.filled().await;
+    for job in context.jobs.list() {
         queue.add((Key::of(job.as_ref()), job.uid().unwrap_or_default()));
     }
     // Pods whose Job was deleted while the controller was not running.
-    for item in hands.pods.list().iter().filter_map(|pod| owner(pod)) {
+    for item in context.pods.list().iter().filter_map(|pod| owner(pod)) {
         queue.add(item);
     }
     let backoffs = Backoffs::default();
-    work(queue, CONCURRENCY, scope, |item| step(&hands, &backoffs, item)).await;
+    work(queue, CONCURRENCY, scope, |item| step(&context, &backoffs, item)).await;
 }
 
 /// Returns the Job that controls a pod.
@@ -75,19 +75,19 @@ fn owner(pod: &Pod) -> Option<Item> {
     is_job.then(|| (Key::new(pod.namespace().unwrap_or_default(), owner.name.clone()), owner.uid.clone()))
 }
 
-async fn step(hands: &Hands, backoffs: &Backoffs, item: Item) -> Result<Option<Duration>, Error> {
+async fn step(context: &Context, backoffs: &Backoffs, item: Item) -> Result<Option<Duration>, Error> {
     let (key, uid) = item;
-    let pods = controlled(&hands.pods, &key.namespace, &uid);
-    let Some(job) = hands.jobs.get(&key).filter(|job| job.meta().uid.as_ref() == Some(&uid)) else {
+    let pods = controlled(&context.pods, &key.namespace, &uid);
+    let Some(job) = context.jobs.get(&key).filter(|job| job.meta().uid.as_ref() == Some(&uid)) else {
         lock(backoffs).remove(&uid);
         let names = pods.iter().filter(|pod| pods::is_tracked(pod)).map(|pod| pod.name_any()).collect();
-        apply::release_pods(hands, &key.namespace, names).await?;
+        apply::release_pods(context, &key.namespace, names).await?;
         return Ok(None);
     };
     let backoff = lock(backoffs).get(&uid).copied();
     let plan = decide::decide(&decide::Seen { job: &job, pods: &pods, backoff, now: Timestamp::now() });
     let (again, record) = (plan.again, plan.backoff);
-    apply::apply(hands, &job, plan).await?;
+    apply::apply(context, &job, plan).await?;
     // Store it only now, so that a failed step is decided again from the same record.
     lock(backoffs).insert(uid, record);
     Ok(again)

@@ -14,7 +14,7 @@ use super::indexes;
 
 /// The policy's decision about a failed pod.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum FailureDecision {
     /// The failure counts towards `backoffLimit`: no rule matches, or the rule says so.
     Count,
     /// The failure does not count.
@@ -24,20 +24,20 @@ pub enum Verdict {
 }
 
 /// Decides about a failed pod by the first matching rule.
-pub fn judge(job: &Job, pod: &Pod) -> Verdict {
+pub fn judge(job: &Job, pod: &Pod) -> FailureDecision {
     let rules =
         job.spec.as_ref().and_then(|s| s.pod_failure_policy.as_ref()).map_or(&[][..], |p| p.rules.as_slice());
     for (position, rule) in rules.iter().enumerate() {
         let Some(what) = matching(rule, pod) else { continue };
         return match rule.action.as_str() {
-            "Ignore" => Verdict::Ignore,
+            "Ignore" => FailureDecision::Ignore,
             "FailJob" => {
-                Verdict::FailJob(format!("{what} matching {} rule at index {position}", rule.action))
+                FailureDecision::FailJob(format!("{what} matching {} rule at index {position}", rule.action))
             }
-            _ => Verdict::Count,
+            _ => FailureDecision::Count,
         };
     }
-    Verdict::Count
+    FailureDecision::Count
 }
 
 /// Returns how the pod matches the rule, in upstream's words; `None` if it does not.

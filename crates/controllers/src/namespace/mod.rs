@@ -36,7 +36,7 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// The controller's dependencies.
 #[derive(Clone)]
-pub struct Hands {
+pub struct Context {
     /// The API.
     pub client: Client,
     /// The API, under the identity that creates service accounts.
@@ -52,25 +52,25 @@ pub struct Hands {
 }
 
 /// Runs until the scope ends.
-pub async fn run(hands: Hands, scope: Scope) {
+pub async fn run(context: Context, scope: Scope) {
     let queue: Arc<Queue<String>> = Arc::default();
     let to = queue.clone();
-    hands.namespaces.on_change(&scope.stop, move |change| {
+    context.namespaces.on_change(&scope.stop, move |change| {
         if let Some(namespace) = change.new.as_ref() {
             to.add(namespace.name_any());
         }
     });
-    let (to, namespaces) = (queue.clone(), hands.namespaces.clone());
-    hands.kinds.on_change(&scope.stop, move |change| {
+    let (to, namespaces) = (queue.clone(), context.namespaces.clone());
+    context.kinds.on_change(&scope.stop, move |change| {
         if let Some(name) = worth_a_look(change, &namespaces) {
             to.add(name);
         }
     });
-    hands.namespaces.filled().await;
-    for namespace in hands.namespaces.list() {
+    context.namespaces.filled().await;
+    for namespace in context.namespaces.list() {
         queue.add(namespace.name_any());
     }
-    work(queue, CONCURRENCY, scope, |name| step(&hands, name)).await;
+    work(queue, CONCURRENCY, scope, |name| step(&context, name)).await;
 }
 
 /// Returns the namespace of a removed object, if it is being deleted or this controller had created the object.
@@ -85,35 +85,35 @@ fn worth_a_look(change: &MetaChange, namespaces: &Cache<Namespace>) -> Option<St
     (ours || namespace.metadata.deletion_timestamp.is_some()).then_some(name)
 }
 
-async fn step(hands: &Hands, name: String) -> Result<Option<Duration>, Error> {
-    let Some(namespace) = hands.namespaces.get(&Key::new("", &name)) else { return Ok(None) };
+async fn step(context: &Context, name: String) -> Result<Option<Duration>, Error> {
+    let Some(namespace) = context.namespaces.get(&Key::new("", &name)) else { return Ok(None) };
     if namespace.metadata.deletion_timestamp.is_none() {
-        furnish(hands, &name).await?;
+        furnish(context, &name).await?;
         return Ok(None);
     }
     let held = namespace.spec.as_ref().and_then(|s| s.finalizers.as_ref());
     if !held.is_some_and(|list| list.iter().any(|f| f == FINALIZER)) {
         return Ok(None);
     }
-    let remains = clear(hands, &name).await;
+    let remains = clear(context, &name).await;
     if remains.is_empty() {
-        finalize(hands, &namespace).await?;
+        finalize(context, &namespace).await?;
         return Ok(None);
     }
-    write_conditions(hands, &namespace, &remains).await?;
+    write_conditions(context, &namespace, &remains).await?;
     Ok(Some(LOOK_AGAIN))
 }
 
 /// Creates the objects that every namespace has.
-async fn furnish(hands: &Hands, namespace: &str) -> Result<(), Error> {
+async fn furnish(context: &Context, namespace: &str) -> Result<(), Error> {
     let metadata = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     let account = ServiceAccount { metadata: metadata(ACCOUNT), ..ServiceAccount::default() };
-    let accounts: Api<ServiceAccount> = Api::namespaced(hands.accounts.clone(), namespace);
+    let accounts: Api<ServiceAccount> = Api::namespaced(context.accounts.clone(), namespace);
     allow(&SETTLED, accounts.create(&PostParams::default(), &account).await)?;
-    if let Some(certificate) = &hands.root_ca {
+    if let Some(certificate) = &context.root_ca {
         let data = Some([("ca.crt".to_owned(), certificate.clone())].into());
         let map = ConfigMap { metadata: metadata(ROOT_CA), data, ..ConfigMap::default() };
-        let maps: Api<ConfigMap> = Api::namespaced(hands.certificates.clone(), namespace);
+        let maps: Api<ConfigMap> = Api::namespaced(context.certificates.clone(), namespace);
         allow(&SETTLED, maps.create(&PostParams::default(), &map).await)?;
     }
     Ok(())
@@ -121,16 +121,20 @@ async fn furnish(hands: &Hands, namespace: &str) -> Result<(), Error> {
 
 /// Deletes everything in the namespace and returns what is still there. Pods are deleted first, and all else only once
 /// they are gone, because running pods rely on it (KEP-5080).
-async fn clear(hands: &Hands, namespace: &str) -> Remains {
+async fn clear(context: &Context, namespace: &str) -> Remains {
     let mut remains = Remains::default();
     let is_pods = |served: &Served| served.resource.group.is_empty() && served.resource.plural == "pods";
-    let (pods, others): (Vec<_>, Vec<_>) =
-        hands.kinds.all().into_iter().filter(|served| served.namespaced).partition(|served| is_pods(served));
+    let (pods, others): (Vec<_>, Vec<_>) = context
+        .kinds
+        .all()
+        .into_iter()
+        .filter(|served| served.namespaced)
+        .partition(|served| is_pods(served));
     for served in pods.into_iter().chain(others) {
         if !is_pods(&served) && remains.objects.contains_key("pods.") {
             break;
         }
-        if let Err(error) = clear_kind(hands, &served, namespace, &mut remains).await {
+        if let Err(error) = clear_kind(context, &served, namespace, &mut remains).await {
             let kind = &served.resource;
             remains.failures.push(format!("{}, Resource={}: {error}", kind.api_version, kind.plural));
         }
@@ -139,12 +143,12 @@ async fn clear(hands: &Hands, namespace: &str) -> Remains {
 }
 
 async fn clear_kind(
-    hands: &Hands,
+    context: &Context,
     served: &Served,
     namespace: &str,
     remains: &mut Remains,
 ) -> Result<(), Error> {
-    let api = served.api(&hands.client, namespace);
+    let api = served.api(&context.client, namespace);
     let everything = ListParams::default();
     if api.list(&everything).await?.items.is_empty() {
         return Ok(());
@@ -162,12 +166,12 @@ async fn clear_kind(
 }
 
 /// Removes our finalizer, upon which the API removes the namespace.
-async fn finalize(hands: &Hands, namespace: &Namespace) -> Result<(), Error> {
+async fn finalize(context: &Context, namespace: &Namespace) -> Result<(), Error> {
     let mut next = namespace.clone();
     if let Some(list) = next.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {
         list.retain(|f| f != FINALIZER);
     }
-    let api: Api<Namespace> = Api::all(hands.client.clone());
+    let api: Api<Namespace> = Api::all(context.client.clone());
     match api.replace_subresource("finalize", &namespace.name_any(), &PostParams::default(), &next).await {
         Ok(_) => Ok(()),
         Err(error) if refusal(&error) == Some(404) => Ok(()),
@@ -175,7 +179,7 @@ async fn finalize(hands: &Hands, namespace: &Namespace) -> Result<(), Error> {
     }
 }
 
-async fn write_conditions(hands: &Hands, namespace: &Namespace, remains: &Remains) -> Result<(), Error> {
+async fn write_conditions(context: &Context, namespace: &Namespace, remains: &Remains) -> Result<(), Error> {
     let mut next = namespace.clone();
     let status = next.status.get_or_insert_default();
     let known = status.conditions.take().unwrap_or_default();
@@ -185,8 +189,8 @@ async fn write_conditions(hands: &Hands, namespace: &Namespace, remains: &Remain
     if !changed {
         return Ok(());
     }
-    let api: Api<Namespace> = Api::all(hands.client.clone());
+    let api: Api<Namespace> = Api::all(context.client.clone());
     let written = api.replace_status(&namespace.name_any(), &PostParams::default(), &next).await?;
-    hands.namespaces.learn(written);
+    context.namespaces.learn(written);
     Ok(())
 }

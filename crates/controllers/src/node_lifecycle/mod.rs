@@ -36,7 +36,7 @@ const LEASES: &str = "kube-node-lease";
 
 /// The controller's dependencies.
 #[derive(Clone)]
-pub struct Hands {
+pub struct Context {
     /// The API.
     pub client: Client,
     /// Every node.
@@ -55,22 +55,22 @@ pub struct Hands {
 type Signs = Mutex<HashMap<String, (Option<Timestamp>, Instant)>>;
 
 /// Runs until the scope ends.
-pub async fn run(hands: Hands, scope: Scope) {
+pub async fn run(context: Context, scope: Scope) {
     let queue: Arc<Queue<String>> = Arc::default();
     let to = queue.clone();
-    hands.nodes.on_change(&scope.stop, move |change| {
+    context.nodes.on_change(&scope.stop, move |change| {
         if let Some(node) = change.latest() {
             to.add(node.name_any());
         }
     });
     let to = queue.clone();
-    hands.leases.on_change(&scope.stop, move |change| {
+    context.leases.on_change(&scope.stop, move |change| {
         if let Some(lease) = change.latest().filter(|lease| lease.namespace().as_deref() == Some(LEASES)) {
             to.add(lease.name_any());
         }
     });
-    let (to, nodes) = (queue.clone(), hands.nodes.clone());
-    hands.pods.on_change(&scope.stop, move |change| {
+    let (to, nodes) = (queue.clone(), context.nodes.clone());
+    context.pods.on_change(&scope.stop, move |change| {
         let arrived =
             change.new.as_ref().filter(|_| change.old.as_ref().is_none_or(|o| node_name(o).is_none()));
         if let Some(name) = arrived.and_then(|pod| node_name(pod))
@@ -79,43 +79,43 @@ pub async fn run(hands: Hands, scope: Scope) {
             to.add(name.to_owned());
         }
     });
-    hands.nodes.filled().await;
-    hands.pods.filled().await;
-    hands.leases.filled().await;
-    for node in hands.nodes.list() {
+    context.nodes.filled().await;
+    context.pods.filled().await;
+    context.leases.filled().await;
+    for node in context.nodes.list() {
         queue.add(node.name_any());
     }
     let signs = Signs::default();
-    work(queue, CONCURRENCY, scope, |name| step(&hands, &signs, name)).await;
+    work(queue, CONCURRENCY, scope, |name| step(&context, &signs, name)).await;
 }
 
 fn evicts(node: &Node) -> bool {
     node.spec.as_ref().and_then(|s| s.taints.as_ref()).into_iter().flatten().any(|t| t.effect == "NoExecute")
 }
 
-async fn step(hands: &Hands, signs: &Signs, name: String) -> Result<Option<Duration>, Error> {
-    let Some(node) = hands.nodes.get(&Key::new("", &name)) else {
+async fn step(context: &Context, signs: &Signs, name: String) -> Result<Option<Duration>, Error> {
+    let Some(node) = context.nodes.get(&Key::new("", &name)) else {
         signs.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
         return Ok(None);
     };
-    let left = hands.grace.checked_sub(silence(hands, signs, &node)).filter(|left| !left.is_zero());
+    let left = context.grace.checked_sub(silence(context, signs, &node)).filter(|left| !left.is_zero());
     let mut node = node;
     if left.is_none()
         && let Some(conditions) = decide::lost_conditions(&node, Timestamp::now())
     {
-        node = lose(hands, &node, conditions).await?;
+        node = lose(context, &node, conditions).await?;
     }
     if let Some(taints) = decide::taints(&node, Timestamp::now()) {
-        node = write_taints(hands, &node, taints).await?;
+        node = write_taints(context, &node, taints).await?;
     }
-    let next_eviction = if evicts(&node) { evict(hands, &node).await? } else { None };
+    let next_eviction = if evicts(&node) { evict(context, &node).await? } else { None };
     Ok([left, next_eviction].into_iter().flatten().min())
 }
 
 /// Returns how long the node has been silent.
-fn silence(hands: &Hands, signs: &Signs, node: &Node) -> Duration {
+fn silence(context: &Context, signs: &Signs, node: &Node) -> Duration {
     let name = node.name_any();
-    let lease = hands.leases.get(&Key::new(LEASES, &name));
+    let lease = context.leases.get(&Key::new(LEASES, &name));
     let renewed = lease.and_then(|l| Some(l.spec.as_ref()?.renew_time.as_ref()?.0));
     let conditions = node.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let ready = conditions.iter().find(|c| c.type_ == "Ready");
@@ -130,68 +130,68 @@ fn silence(hands: &Hands, signs: &Signs, node: &Node) -> Duration {
 }
 
 async fn lose(
-    hands: &Hands,
+    context: &Context,
     node: &Node,
     conditions: Vec<k8s_openapi::api::core::v1::NodeCondition>,
 ) -> Result<Arc<Node>, Error> {
     let mut next = node.clone();
     next.status.get_or_insert_default().conditions = Some(conditions);
-    let api: Api<Node> = Api::all(hands.client.clone());
+    let api: Api<Node> = Api::all(context.client.clone());
     let written = api.replace_status(&node.name_any(), &PostParams::default(), &next).await?;
-    hands.nodes.learn(written.clone());
+    context.nodes.learn(written.clone());
     let message = format!("Node {} status is now: NodeNotReady", node.name_any());
-    hands.recorder.note(node, Note::normal("NodeNotReady", message));
-    for pod in pods_on(hands, &node.name_any()) {
-        let api: Api<Pod> = Api::namespaced(hands.client.clone(), &pod.namespace().unwrap_or_default());
+    context.recorder.note(node, Note::normal("NodeNotReady", message));
+    for pod in pods_on(context, &node.name_any()) {
+        let api: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace().unwrap_or_default());
         let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions":
             [{"type": "Ready", "status": "False", "lastTransitionTime": Timestamp::now().to_string()}]}});
         allow(
             &SETTLED,
             api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(patch)).await,
         )?;
-        hands.recorder.note(pod.as_ref(), Note::warning("NodeNotReady", "Node is not ready"));
+        context.recorder.note(pod.as_ref(), Note::warning("NodeNotReady", "Node is not ready"));
     }
     Ok(Arc::new(written))
 }
 
-fn pods_on(hands: &Hands, node: &str) -> Vec<Arc<Pod>> {
-    hands.pods.list().into_iter().filter(|pod| node_name(pod) == Some(node) && !has_ended(pod)).collect()
+fn pods_on(context: &Context, node: &str) -> Vec<Arc<Pod>> {
+    context.pods.list().into_iter().filter(|pod| node_name(pod) == Some(node) && !has_ended(pod)).collect()
 }
 
 async fn write_taints(
-    hands: &Hands,
+    context: &Context,
     node: &Node,
     taints: Vec<k8s_openapi::api::core::v1::Taint>,
 ) -> Result<Arc<Node>, Error> {
     let mut next = node.clone();
     next.spec.get_or_insert_default().taints = Some(taints).filter(|list| !list.is_empty());
-    let api: Api<Node> = Api::all(hands.client.clone());
+    let api: Api<Node> = Api::all(context.client.clone());
     let written = api.replace(&node.name_any(), &PostParams::default(), &next).await?;
-    hands.nodes.learn(written.clone());
+    context.nodes.learn(written.clone());
     Ok(Arc::new(written))
 }
 
 /// Evicts the pods whose time on the node is over. Returns the time until the next eviction.
-async fn evict(hands: &Hands, node: &Node) -> Result<Option<Duration>, Error> {
+async fn evict(context: &Context, node: &Node) -> Result<Option<Duration>, Error> {
     let mut next: Option<Duration> = None;
-    for pod in pods_on(hands, &node.name_any()) {
+    for pod in pods_on(context, &node.name_any()) {
         if pod.metadata.deletion_timestamp.is_some() {
             continue;
         }
         match decide::eviction(&pod, node, Timestamp::now()) {
             None => {}
             Some(left) if !left.is_zero() => next = Some(next.map_or(left, |known| known.min(left))),
-            Some(_) => remove(hands, &pod).await?,
+            Some(_) => remove(context, &pod).await?,
         }
     }
     Ok(next)
 }
 
-async fn remove(hands: &Hands, pod: &Pod) -> Result<(), Error> {
+async fn remove(context: &Context, pod: &Pod) -> Result<(), Error> {
     let namespace = pod.namespace().unwrap_or_default();
     let message = format!("Marking for deletion Pod {namespace}/{}", pod.name_any());
-    hands.recorder.note(pod, Note::normal("TaintManagerEviction", message));
-    let api: Api<Pod> = Api::namespaced(hands.client.clone(), &namespace);
+    context.recorder.note(pod, Note::normal("TaintManagerEviction", message));
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
     let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [{"type": "DisruptionTarget",
         "status": "True", "reason": "DeletionByTaintManager",
         "message": "Taint manager: deleting due to NoExecute taint",

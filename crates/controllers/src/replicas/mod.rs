@@ -34,7 +34,7 @@ const PREFIX_MAX: usize = 57;
 
 /// The controller's dependencies.
 #[derive(Clone)]
-pub struct Hands<K> {
+pub struct Context<K> {
     /// The API.
     pub client: Client,
     /// Every set.
@@ -46,26 +46,26 @@ pub struct Hands<K> {
 }
 
 /// Runs until the scope ends.
-pub async fn run<K: Replicated>(hands: Hands<K>, scope: Scope) {
+pub async fn run<K: Replicated>(context: Context<K>, scope: Scope) {
     let queue: Arc<Queue<Key>> = Arc::default();
     let to = queue.clone();
-    hands.sets.on_change(&scope.stop, move |change| {
+    context.sets.on_change(&scope.stop, move |change| {
         if let Some(set) = change.latest() {
             to.add(Key::of(set.as_ref()));
         }
     });
-    let (to, sets) = (queue.clone(), hands.sets.clone());
-    hands.pods.on_change(&scope.stop, move |change| {
+    let (to, sets) = (queue.clone(), context.sets.clone());
+    context.pods.on_change(&scope.stop, move |change| {
         for pod in [&change.old, &change.new].into_iter().flatten() {
             concerned(&sets, pod, &to);
         }
     });
-    hands.sets.filled().await;
-    hands.pods.filled().await;
-    for set in hands.sets.list() {
+    context.sets.filled().await;
+    context.pods.filled().await;
+    for set in context.sets.list() {
         queue.add(Key::of(set.as_ref()));
     }
-    work(queue, CONCURRENCY, scope, |key| step(&hands, key)).await;
+    work(queue, CONCURRENCY, scope, |key| step(&context, key)).await;
 }
 
 /// Enqueues the sets that a pod's change concerns: its controller, or the sets that select a pod without one.
@@ -85,21 +85,21 @@ fn concerned<K: Replicated>(sets: &Cache<K>, pod: &Pod, queue: &Queue<Key>) {
     }
 }
 
-async fn step<K: Replicated>(hands: &Hands<K>, key: Key) -> Result<Option<Duration>, Error> {
-    let Some(set) = hands.sets.get(&key) else { return Ok(None) };
+async fn step<K: Replicated>(context: &Context<K>, key: Key) -> Result<Option<Duration>, Error> {
+    let Some(set) = context.sets.get(&key) else { return Ok(None) };
     let (uid, wanted, now) = (set.uid().unwrap_or_default(), set.wanted(), Timestamp::now());
-    let pods = hands.pods.list_in(&key.namespace);
+    let pods = context.pods.list_in(&key.namespace);
     let is_deleted = set.meta().deletion_timestamp.is_some();
     let mut plan = decide(&Seen { uid: &uid, is_deleted, wanted: &wanted, pods: &pods, now });
-    let failed = apply(hands, set.as_ref(), &mut plan).await;
+    let failed = apply(context, set.as_ref(), &mut plan).await;
     if let Some(error) = &failed {
         let reason = if plan.create > 0 { "FailedCreate" } else { "FailedDelete" };
         plan.counts.failure = Some((reason, error.to_string()));
     }
     if let Some(changed) = set.with(&plan.counts, now) {
-        let api: Api<K> = Api::namespaced(hands.client.clone(), &key.namespace);
+        let api: Api<K> = Api::namespaced(context.client.clone(), &key.namespace);
         match api.replace_status(&key.name, &PostParams::default(), &changed).await {
-            Ok(written) => hands.sets.learn(written),
+            Ok(written) => context.sets.learn(written),
             // Deleted meanwhile; the watch will deliver that.
             Err(error) if refusal(&error) == Some(404) => {}
             Err(error) => return Err(error.into()),
@@ -109,11 +109,11 @@ async fn step<K: Replicated>(hands: &Hands<K>, key: Key) -> Result<Option<Durati
 }
 
 /// Carries out as much of the plan as possible. Returns the first error.
-async fn apply<K: Replicated>(hands: &Hands<K>, set: &K, plan: &mut Plan) -> Option<Error> {
-    let api: Api<Pod> = Api::namespaced(hands.client.clone(), &set.namespace().unwrap_or_default());
+async fn apply<K: Replicated>(context: &Context<K>, set: &K, plan: &mut Plan) -> Option<Error> {
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &set.namespace().unwrap_or_default());
     let mut failed = None;
     for (pod, adopt) in plan.adopt.iter().map(|p| (p, true)).chain(plan.release.iter().map(|p| (p, false))) {
-        if let Err(error) = change_owner(hands, &api, set, pod, adopt).await {
+        if let Err(error) = change_owner(context, &api, set, pod, adopt).await {
             failed = failed.or(Some(error));
         }
     }
@@ -121,14 +121,14 @@ async fn apply<K: Replicated>(hands: &Hands<K>, set: &K, plan: &mut Plan) -> Opt
         // The ownership of pods is unsettled, so no count can be trusted.
         return failed;
     }
-    for error in delete(hands, &api, set, &plan.delete).await {
+    for error in delete(context, &api, set, &plan.delete).await {
         failed = failed.or(Some(error));
     }
-    failed.or(create(hands, &api, set, plan.create).await)
+    failed.or(create(context, &api, set, plan.create).await)
 }
 
 async fn change_owner<K: Replicated>(
-    hands: &Hands<K>,
+    context: &Context<K>,
     api: &Api<Pod>,
     set: &K,
     pod: &Pod,
@@ -138,7 +138,7 @@ async fn change_owner<K: Replicated>(
     let change = json!({"metadata": {"uid": pod.uid(), "ownerReferences": [reference]}});
     match api.patch(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(change)).await {
         Ok(pod) => {
-            hands.pods.learn(pod);
+            context.pods.learn(pod);
             Ok(())
         }
         // Gone, or another pod has its name.
@@ -153,16 +153,21 @@ fn owner_of<K: Replicated>(set: &K) -> k8s_openapi::apimachinery::pkg::apis::met
     owner
 }
 
-async fn delete<K: Replicated>(hands: &Hands<K>, api: &Api<Pod>, set: &K, pods: &[Arc<Pod>]) -> Vec<Error> {
+async fn delete<K: Replicated>(
+    context: &Context<K>,
+    api: &Api<Pod>,
+    set: &K,
+    pods: &[Arc<Pod>],
+) -> Vec<Error> {
     let requests: Vec<_> = pods.iter().map(|pod| delete_one(api.clone(), pod.clone())).collect();
     let results: Vec<_> = futures::stream::iter(requests).buffer_unordered(REQUESTS).collect().await;
     let mut failed = Vec::new();
     for (name, result) in results {
         match result {
             Ok(left) => {
-                hands.recorder.note(set, Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")));
+                context.recorder.note(set, Note::normal("SuccessfulDelete", format!("Deleted pod: {name}")));
                 if let Some(pod) = left {
-                    hands.pods.learn(pod);
+                    context.pods.learn(pod);
                 }
             }
             Err(error) => failed.extend(allow::<Pod>(&[404, 409], Err(error)).err()),
@@ -180,7 +185,7 @@ async fn delete_one(api: Api<Pod>, pod: Arc<Pod>) -> (String, Result<Option<Pod>
 }
 
 /// Creates pods in batches of 1, 2, 4, …, so that an error common to all is hit only once (upstream's slow start).
-async fn create<K: Replicated>(hands: &Hands<K>, api: &Api<Pod>, set: &K, count: usize) -> Option<Error> {
+async fn create<K: Replicated>(context: &Context<K>, api: &Api<Pod>, set: &K, count: usize) -> Option<Error> {
     let pod = new_pod(set);
     let (mut left, mut batch) = (count, 1);
     while left > 0 {
@@ -191,12 +196,12 @@ async fn create<K: Replicated>(hands: &Hands<K>, api: &Api<Pod>, set: &K, count:
             match result {
                 Ok(pod) => {
                     let message = format!("Created pod: {}", pod.name_any());
-                    hands.recorder.note(set, Note::normal("SuccessfulCreate", message));
-                    hands.pods.learn(pod);
+                    context.recorder.note(set, Note::normal("SuccessfulCreate", message));
+                    context.pods.learn(pod);
                 }
                 Err(error) => {
                     let message = format!("Error creating: {error}");
-                    hands.recorder.note(set, Note::warning("FailedCreate", message));
+                    context.recorder.note(set, Note::warning("FailedCreate", message));
                     return Some(error.into());
                 }
             }

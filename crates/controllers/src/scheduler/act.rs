@@ -30,14 +30,14 @@ pub fn assume_and_bind(scheduler: &Arc<Scheduler>, pod: Arc<Pod>, node: String, 
     let scheduler = scheduler.clone();
     tasks.spawn(async move {
         let Ok(slot) = scheduler.slots.acquire().await else { return };
-        let result = bind::bind(&scheduler.hands.client, &pod, &node).await;
+        let result = bind::bind(&scheduler.context.client, &pod, &node).await;
         // Free the slot first: a refused pod waits before it is retried, and must not block other requests.
         drop(slot);
         match result {
             Ok(()) => {
                 let place = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
                 let message = format!("Successfully assigned {place} to {node}");
-                scheduler.hands.recorder.note(pod.as_ref(), Note::normal("Scheduled", message));
+                scheduler.context.recorder.note(pod.as_ref(), Note::normal("Scheduled", message));
             }
             Err(error) => not_bound(&scheduler, &pod, &error).await,
         }
@@ -55,7 +55,7 @@ async fn not_bound(scheduler: &Scheduler, pod: &Pod, error: &Error) {
     };
     if !gone {
         let message = format!("binding rejected: {error}");
-        scheduler.hands.recorder.note(pod, Note::warning("FailedScheduling", message));
+        scheduler.context.recorder.note(pod, Note::warning("FailedScheduling", message));
         tokio::time::sleep(wait).await;
     }
     scheduler.memory().assumed.remove(uid(pod));
@@ -73,11 +73,14 @@ pub fn select_node(
         let (scheduler, node) = (scheduler.clone(), node.to_owned());
         tasks.spawn(async move {
             let Ok(_slot) = scheduler.slots.acquire().await else { return };
-            match bind::select_node(&scheduler.hands.client, &claim, &node).await {
-                Ok(claim) => scheduler.hands.claims.learn(claim),
+            match bind::select_node(&scheduler.context.client, &claim, &node).await {
+                Ok(claim) => scheduler.context.claims.learn(claim),
                 Err(error) => {
                     let message = format!("running PreBind plugin \"VolumeBinding\": {error}");
-                    scheduler.hands.recorder.note(claim.as_ref(), Note::warning("FailedScheduling", message));
+                    scheduler
+                        .context
+                        .recorder
+                        .note(claim.as_ref(), Note::warning("FailedScheduling", message));
                 }
             }
         });
@@ -112,7 +115,7 @@ pub fn tell_unschedulable(
     tasks.spawn(async move {
         let Ok(_slot) = scheduler.slots.acquire().await else { return };
         if news {
-            scheduler.hands.recorder.note(pod.as_ref(), Note::warning("FailedScheduling", why.clone()));
+            scheduler.context.recorder.note(pod.as_ref(), Note::warning("FailedScheduling", why.clone()));
         }
         tell(&scheduler, &pod, "Unschedulable", &why, &nomination).await;
     });
@@ -130,8 +133,8 @@ pub fn tell_gated(scheduler: &Arc<Scheduler>, pod: &Arc<Pod>, tasks: &mut JoinSe
 }
 
 async fn tell(scheduler: &Scheduler, pod: &Pod, reason: &str, why: &str, nomination: &Nomination) {
-    match bind::write_condition(&scheduler.hands.client, pod, reason, why, nomination).await {
-        Ok(Some(pod)) => scheduler.hands.pods.learn(pod),
+    match bind::write_condition(&scheduler.context.client, pod, reason, why, nomination).await {
+        Ok(Some(pod)) => scheduler.context.pods.learn(pod),
         Ok(None) => {}
         Err(error) => {
             tracing::debug!(pod = pod.name_any(), %error, "condition PodScheduled not written");
@@ -173,7 +176,7 @@ pub fn clear(
             let known = scheduler.memory().told.insert(uid(pod).to_owned(), why.to_owned());
             if known.as_deref() != Some(why) {
                 scheduler
-                    .hands
+                    .context
                     .recorder
                     .note(pod.as_ref(), Note::warning("FailedScheduling", why.to_owned()));
             }
@@ -190,13 +193,13 @@ pub fn clear(
 }
 
 async fn push_aside(scheduler: &Scheduler, victim: &Pod, node: &str, preemptor: &str) {
-    match bind::push_aside(&scheduler.hands.client, victim).await {
+    match bind::push_aside(&scheduler.context.client, victim).await {
         Ok(states) => {
             for state in states {
-                scheduler.hands.pods.learn(state);
+                scheduler.context.pods.learn(state);
             }
             let message = format!("Preempted by pod {preemptor} on node {node}");
-            scheduler.hands.recorder.note(victim, Note::normal("Preempted", message));
+            scheduler.context.recorder.note(victim, Note::normal("Preempted", message));
         }
         Err(error) => {
             tracing::warn!(victim = victim.name_any(), %error, "a victim of preemption could not be deleted");
@@ -212,10 +215,10 @@ pub fn tell_gang(
     timeout: Option<Duration>,
     tasks: &mut JoinSet<()>,
 ) {
-    if scheduler.hands.groups.say(of, Some(why))
-        && let Some(group) = scheduler.hands.groups.reference(of)
+    if scheduler.context.groups.say(of, Some(why))
+        && let Some(group) = scheduler.context.groups.reference(of)
     {
-        scheduler.hands.recorder.note_ref(group, Note::warning("Unschedulable", why.to_owned()));
+        scheduler.context.recorder.note_ref(group, Note::warning("Unschedulable", why.to_owned()));
     }
     let Some(timeout) = timeout.map(|timeout| timeout.min(HOLD_MAX)) else { return };
     let now = tokio::time::Instant::now();

@@ -89,7 +89,7 @@ pub type Placed = (Arc<Pod>, usize);
 
 /// The decision for a gang in this cycle.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum GangDecision {
     /// Enough members fit: bind these, and treat the rest like any other pods.
     Bind {
         /// Members with their nodes.
@@ -123,7 +123,7 @@ pub fn judge(
     nodes: &[NodeView],
     budgets: &[Arc<PodDisruptionBudget>],
     around: Surroundings,
-) -> Verdict {
+) -> GangDecision {
     let there = gang.settled + gang.waiting.len();
     if there < gang.min_member {
         return too_few(gang, there, nodes.len());
@@ -141,7 +141,7 @@ pub fn judge(
         }
     }
     if gang.settled + placed.len() >= gang.min_member {
-        return Verdict::Bind { placed, rest: refused.into_iter().map(|(pod, _)| pod).collect() };
+        return GangDecision::Bind { placed, rest: refused.into_iter().map(|(pod, _)| pod).collect() };
     }
     make_room(gang, trial, placed, refused, budgets, around)
 }
@@ -154,7 +154,7 @@ fn make_room(
     refused: Vec<(Arc<Pod>, Vec<Refusal>)>,
     budgets: &[Arc<PodDisruptionBudget>],
     around: Surroundings,
-) -> Verdict {
+) -> GangDecision {
     let fitting: Vec<Arc<Pod>> = placed.iter().map(|(pod, _)| pod.clone()).collect();
     let (mut victims, mut told, mut hopeful) = (Vec::new(), Vec::new(), false);
     for (pod, _) in &refused {
@@ -189,13 +189,13 @@ fn make_room(
         told.push((pod.clone(), held_back(gang, rejected.as_deref(), fitting.len())));
     }
     if gang.settled + placed.len() >= gang.min_member {
-        return Verdict::Clear { nominated: placed, victims, told };
+        return GangDecision::Clear { nominated: placed, victims, told };
     }
     let why = whole(gang, fitting.len());
-    Verdict::Wait { told, why, hopeful }
+    GangDecision::Wait { told, why, hopeful }
 }
 
-fn too_few(gang: &Gang, there: usize, nodes: usize) -> Verdict {
+fn too_few(gang: &Gang, there: usize, nodes: usize) -> GangDecision {
     let told = gang
         .waiting
         .iter()
@@ -212,7 +212,7 @@ fn too_few(gang: &Gang, there: usize, nodes: usize) -> Verdict {
             (pod.clone(), why)
         })
         .collect();
-    Verdict::Wait { told, why: whole(gang, 0), hopeful: false }
+    GangDecision::Wait { told, why: whole(gang, 0), hopeful: false }
 }
 
 /// Returns the message for a member that fits although others do not.

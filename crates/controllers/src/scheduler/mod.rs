@@ -46,7 +46,7 @@ use controller_runtime::cache::{Cache, Key};
 use controller_runtime::kinds::Kinds;
 use controller_runtime::record::Recorder;
 use controller_runtime::supervision::Scope;
-use gang::{Gang, Membership, Verdict};
+use gang::{Gang, GangDecision, Membership};
 use groups::Groups;
 use order::Unit;
 use place::{Help, Placement, Surroundings};
@@ -56,7 +56,7 @@ use snapshot::NodeView;
 const CONCURRENCY: usize = 32;
 /// The scheduler's dependencies.
 #[derive(Clone)]
-pub struct Hands {
+pub struct Context {
     /// The API.
     pub client: Client,
     /// Every pod.
@@ -97,7 +97,7 @@ struct Memory {
 }
 
 struct Scheduler {
-    hands: Hands,
+    context: Context,
     memory: Mutex<Memory>,
     wake: Arc<Notify>,
     slots: Arc<Semaphore>,
@@ -110,24 +110,24 @@ impl Scheduler {
 }
 
 /// Runs until the scope ends.
-pub async fn run(hands: Hands, scope: Scope) {
+pub async fn run(context: Context, scope: Scope) {
     let wake = Arc::new(Notify::new());
-    wake::listen(&hands, &wake, &scope.stop);
-    hands.groups.watch(&hands.client, &hands.kinds, &wake, &scope.stop);
-    let reports = hands.groups.clone().report(hands.client.clone(), hands.pods.clone(), scope.clone());
-    tokio::join!(reports, schedule(hands, wake, scope));
+    wake::listen(&context, &wake, &scope.stop);
+    context.groups.watch(&context.client, &context.kinds, &wake, &scope.stop);
+    let reports = context.groups.clone().report(context.client.clone(), context.pods.clone(), scope.clone());
+    tokio::join!(reports, schedule(context, wake, scope));
 }
 
-async fn schedule(hands: Hands, wake: Arc<Notify>, scope: Scope) {
-    hands.pods.filled().await;
-    hands.nodes.filled().await;
-    hands.namespaces.filled().await;
-    hands.budgets.filled().await;
-    hands.claims.filled().await;
-    hands.volumes.filled().await;
-    hands.classes.filled().await;
+async fn schedule(context: Context, wake: Arc<Notify>, scope: Scope) {
+    context.pods.filled().await;
+    context.nodes.filled().await;
+    context.namespaces.filled().await;
+    context.budgets.filled().await;
+    context.claims.filled().await;
+    context.volumes.filled().await;
+    context.classes.filled().await;
     let scheduler = Arc::new(Scheduler {
-        hands,
+        context,
         memory: Mutex::default(),
         wake: wake.clone(),
         slots: Arc::new(Semaphore::new(CONCURRENCY)),
@@ -161,9 +161,9 @@ struct Cycle<'a> {
 
 /// Tries to place every waiting pod.
 fn cycle(scheduler: &Arc<Scheduler>, tasks: &mut JoinSet<()>) {
-    let hands = &scheduler.hands;
-    let pods = hands.pods.list();
-    let mut waiting: Vec<Arc<Pod>> = pods.iter().filter(|pod| is_ours(hands, pod)).cloned().collect();
+    let context = &scheduler.context;
+    let pods = context.pods.list();
+    let mut waiting: Vec<Arc<Pod>> = pods.iter().filter(|pod| is_ours(context, pod)).cloned().collect();
     let assumed = {
         let mut memory = scheduler.memory();
         forget(&mut memory, &waiting);
@@ -175,13 +175,13 @@ fn cycle(scheduler: &Arc<Scheduler>, tasks: &mut JoinSet<()>) {
     }
     order::sort(&mut waiting);
     let namespaces: affinity::Namespaces =
-        hands.namespaces.list().iter().map(|n| (n.name_any(), n.labels().clone())).collect();
-    let storage = storage(hands, &waiting);
+        context.namespaces.list().iter().map(|n| (n.name_any(), n.labels().clone())).collect();
+    let storage = storage(context, &waiting);
     let mut cycle = Cycle {
         scheduler,
-        nodes: snapshot::snapshot(&hands.nodes.list(), &pods, &assumed),
+        nodes: snapshot::snapshot(&context.nodes.list(), &pods, &assumed),
         pods,
-        budgets: hands.budgets.list(),
+        budgets: context.budgets.list(),
         around: Surroundings { namespaces: &namespaces, storage: &storage },
         tasks,
     };
@@ -192,34 +192,34 @@ fn cycle(scheduler: &Arc<Scheduler>, tasks: &mut JoinSet<()>) {
         }
         !gated
     });
-    for unit in order::units(waiting, |pod| gang_of(hands, pod)) {
+    for unit in order::units(waiting, |pod| gang_of(context, pod)) {
         cycle.settle(unit);
     }
 }
 
 /// Returns claims, volumes and classes; empty if no waiting pod has a claim.
-fn storage(hands: &Hands, waiting: &[Arc<Pod>]) -> volumes::Storage {
+fn storage(context: &Context, waiting: &[Arc<Pod>]) -> volumes::Storage {
     if !waiting.iter().any(|pod| claim_names(pod).next().is_some()) {
         return volumes::Storage::default();
     }
     volumes::Storage {
-        claims: hands.claims.list().into_iter().map(|claim| (Key::of(claim.as_ref()), claim)).collect(),
-        volumes: hands.volumes.list().into_iter().map(|volume| (volume.name_any(), volume)).collect(),
-        classes: hands.classes.list().into_iter().map(|class| (class.name_any(), class)).collect(),
+        claims: context.claims.list().into_iter().map(|claim| (Key::of(claim.as_ref()), claim)).collect(),
+        volumes: context.volumes.list().into_iter().map(|volume| (volume.name_any(), volume)).collect(),
+        classes: context.classes.list().into_iter().map(|class| (class.name_any(), class)).collect(),
     }
 }
 
 /// Returns whether the pod waits and this scheduler handles it.
-fn is_ours(hands: &Hands, pod: &Pod) -> bool {
-    let served = |engine: Option<gang::Engine>| engine.is_none_or(|engine| hands.groups.serves(engine));
+fn is_ours(context: &Context, pod: &Pod) -> bool {
+    let served = |engine: Option<gang::Engine>| engine.is_none_or(|engine| context.groups.serves(engine));
     order::is_waiting(pod) && order::scheduler_of(pod).is_ok_and(served)
 }
 
 /// Returns the gang of a pod. As in scheduler-plugins, its label counts only if a PodGroup of that name exists.
-fn gang_of(hands: &Hands, pod: &Pod) -> Option<Membership> {
+fn gang_of(context: &Context, pod: &Pod) -> Option<Membership> {
     gang::membership(pod)
-        .filter(|of| of.engine == gang::Engine::Volcano || hands.groups.get(of).is_some())
-        .filter(|of| hands.groups.serves(of.engine))
+        .filter(|of| of.engine == gang::Engine::Volcano || context.groups.get(of).is_some())
+        .filter(|of| context.groups.serves(of.engine))
 }
 
 impl Cycle<'_> {
@@ -297,7 +297,7 @@ impl Cycle<'_> {
     }
 
     fn settle_gang(&mut self, of: &Membership, waiting: &[Arc<Pod>]) {
-        let groups = &self.scheduler.hands.groups;
+        let groups = &self.scheduler.context.groups;
         let Some(group) = groups.get(of) else {
             let why = format!("pod group {} of {} does not exist", of.key, of.engine.group());
             for pod in waiting {
@@ -317,17 +317,17 @@ impl Cycle<'_> {
         let timeout = seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs);
         let gang = Gang { of, min_member, settled, waiting };
         match gang::judge(&gang, &self.nodes, &self.budgets, self.around) {
-            Verdict::Bind { placed, rest } => {
+            GangDecision::Bind { placed, rest } => {
                 groups.say(of, None);
                 self.scheduler.memory().waiting_since.remove(of);
                 placed.into_iter().for_each(|(pod, position)| self.bind(pod, position));
                 rest.into_iter().for_each(|pod| self.settle_pod(pod));
             }
-            Verdict::Clear { nominated, victims, told } => {
+            GangDecision::Clear { nominated, victims, told } => {
                 act::clear(self.scheduler, &nominated, victims, told, &self.nodes, self.tasks);
                 nominated.into_iter().for_each(|(pod, position)| self.nodes[position].place(pod));
             }
-            Verdict::Wait { told, why, hopeful } => {
+            GangDecision::Wait { told, why, hopeful } => {
                 act::tell_gang(self.scheduler, of, &why, timeout, self.tasks);
                 self.keep_waiting(of, told, timeout, hopeful);
             }

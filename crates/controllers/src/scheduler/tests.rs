@@ -8,7 +8,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 
 use super::affinity::Namespaces;
-use super::gang::{Engine, Gang, Membership, Verdict, judge};
+use super::gang::{Engine, Gang, GangDecision, Membership, judge};
 use super::place::{Placement, Surroundings, explain, place};
 use super::preempt::preempt;
 use super::snapshot::{NodeView, snapshot};
@@ -371,17 +371,17 @@ fn gang_outcome(
     let of = Membership { engine, key: controller_runtime::cache::Key::new("n", "train") };
     let name = |pod: &Pod| pod.metadata.name.clone().unwrap();
     match judge(&Gang { of: &of, min_member, settled: 0, waiting }, &views, &[], around) {
-        Verdict::Bind { placed, rest } => placed
+        GangDecision::Bind { placed, rest } => placed
             .iter()
             .map(|(pod, position)| format!("{}@{}", name(pod), views[*position].name()))
             .chain(rest.iter().map(|pod| format!("{} not", name(pod))))
             .collect(),
-        Verdict::Clear { nominated, victims, .. } => nominated
+        GangDecision::Clear { nominated, victims, .. } => nominated
             .iter()
             .map(|(pod, position)| format!("{}!{}", name(pod), views[*position].name()))
             .chain(victims.iter().flat_map(|c| &c.victims).map(|pod| format!("without {}", name(pod))))
             .collect(),
-        Verdict::Wait { told, why, .. } => {
+        GangDecision::Wait { told, why, .. } => {
             told.iter().map(|(pod, why)| format!("{}: {why}", name(pod))).chain([why]).collect()
         }
     }

@@ -7,37 +7,37 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::Hands;
+use super::Context;
 use super::order::is_waiting;
 use super::snapshot::node_name;
 use controller_runtime::cache::Change;
 use semantics::has_ended;
 
 /// Notifies `wake` of relevant changes until `until` is cancelled.
-pub fn listen(hands: &Hands, wake: &Arc<Notify>, until: &CancellationToken) {
+pub fn listen(context: &Context, wake: &Arc<Notify>, until: &CancellationToken) {
     let to = wake.clone();
-    hands.pods.on_change(until, move |change| {
+    context.pods.on_change(until, move |change| {
         if pod_matters(change) {
             to.notify_one();
         }
     });
     let to = wake.clone();
-    hands.nodes.on_change(until, move |change| {
+    context.nodes.on_change(until, move |change| {
         if node_matters(change) {
             to.notify_one();
         }
     });
     let to = wake.clone();
-    hands.namespaces.on_change(until, move |_| to.notify_one());
+    context.namespaces.on_change(until, move |_| to.notify_one());
     let to = wake.clone();
-    hands.claims.on_change(until, move |_| to.notify_one());
+    context.claims.on_change(until, move |_| to.notify_one());
     let to = wake.clone();
-    hands.volumes.on_change(until, move |_| to.notify_one());
+    context.volumes.on_change(until, move |_| to.notify_one());
     let to = wake.clone();
-    hands.classes.on_change(until, move |_| to.notify_one());
+    context.classes.on_change(until, move |_| to.notify_one());
     let to = wake.clone();
     // A budget that allows more evictions may change the victims. Notify on any change of a budget.
-    hands.budgets.on_change(until, move |_| to.notify_one());
+    context.budgets.on_change(until, move |_| to.notify_one());
 }
 
 /// Returns whether a pod to place is new or changed, or a pod was bound, freed resources or changed its labels.

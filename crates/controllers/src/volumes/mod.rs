@@ -33,7 +33,7 @@ const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
 /// The controller's dependencies.
 #[derive(Clone)]
-pub struct Hands {
+pub struct Context {
     /// The API.
     pub client: Client,
     /// Every claim.
@@ -67,28 +67,28 @@ enum Task {
 }
 
 /// Runs until the scope ends.
-pub async fn run(hands: Hands, scope: Scope) {
+pub async fn run(context: Context, scope: Scope) {
     let queue: Arc<Queue<Task>> = Arc::default();
-    listen(&hands, &queue, &scope);
-    hands.claims.filled().await;
-    hands.volumes.filled().await;
-    hands.classes.filled().await;
-    hands.pods.filled().await;
-    hands.nodes.filled().await;
-    work(queue, CONCURRENCY, scope, |task| step(&hands, task)).await;
+    listen(&context, &queue, &scope);
+    context.claims.filled().await;
+    context.volumes.filled().await;
+    context.classes.filled().await;
+    context.pods.filled().await;
+    context.nodes.filled().await;
+    work(queue, CONCURRENCY, scope, |task| step(&context, task)).await;
 }
 
-fn listen(hands: &Hands, queue: &Arc<Queue<Task>>, scope: &Scope) {
-    let (to, volumes) = (queue.clone(), hands.volumes.clone());
-    hands.claims.on_change(&scope.stop, move |change| {
+fn listen(context: &Context, queue: &Arc<Queue<Task>>, scope: &Scope) {
+    let (to, volumes) = (queue.clone(), context.volumes.clone());
+    context.claims.on_change(&scope.stop, move |change| {
         let Some(claim) = change.latest() else { return };
         to.add(Task::Claim(Key::of(claim.as_ref())));
         for volume in volumes.list().iter().filter(|volume| decide::belongs_to(volume, claim)) {
             to.add(Task::Volume(volume.name_any()));
         }
     });
-    let (to, claims) = (queue.clone(), hands.claims.clone());
-    hands.volumes.on_change(&scope.stop, move |change| {
+    let (to, claims) = (queue.clone(), context.claims.clone());
+    context.volumes.on_change(&scope.stop, move |change| {
         let Some(volume) = change.latest() else { return };
         to.add(Task::Volume(volume.name_any()));
         // A new, removed or freed volume may be what a claim waits for.
@@ -96,12 +96,12 @@ fn listen(hands: &Hands, queue: &Arc<Queue<Task>>, scope: &Scope) {
             to.add(Task::Claim(Key::of(claim.as_ref())));
         }
     });
-    let (to, claims) = (queue.clone(), hands.claims.clone());
-    hands.classes.on_change(&scope.stop, move |_| {
+    let (to, claims) = (queue.clone(), context.claims.clone());
+    context.classes.on_change(&scope.stop, move |_| {
         claims.list().iter().for_each(|c| to.add(Task::Claim(Key::of(c.as_ref()))))
     });
     let to = queue.clone();
-    hands.pods.on_change(&scope.stop, move |change| {
+    context.pods.on_change(&scope.stop, move |change| {
         let over = change.new.as_ref().is_none_or(has_ended);
         if let Some(pod) = change.latest().filter(|_| over) {
             let namespace = pod.namespace().unwrap_or_default();
@@ -116,16 +116,16 @@ pub fn claim_names(pod: &Pod) -> impl Iterator<Item = &str> {
     volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
 }
 
-async fn step(hands: &Hands, task: Task) -> Result<Option<Duration>, Error> {
+async fn step(context: &Context, task: Task) -> Result<Option<Duration>, Error> {
     match task {
         Task::Claim(key) => {
-            if let Some(claim) = hands.claims.get(&key) {
-                attend_claim(hands, &claim).await?;
+            if let Some(claim) = context.claims.get(&key) {
+                attend_claim(context, &claim).await?;
             }
         }
         Task::Volume(name) => {
-            if let Some(volume) = hands.volumes.get(&Key::new("", name)) {
-                attend_volume(hands, &volume).await?;
+            if let Some(volume) = context.volumes.get(&Key::new("", name)) {
+                attend_volume(context, &volume).await?;
             }
         }
     }
@@ -152,46 +152,46 @@ fn finalizer_patch<K: Resource>(object: &K, list: &[String]) -> Patch<Value> {
     Patch::Merge(json!({"metadata": {"resourceVersion": object.meta().resource_version, "finalizers": list}}))
 }
 
-async fn attend_claim(hands: &Hands, claim: &Arc<PersistentVolumeClaim>) -> Result<(), Error> {
+async fn attend_claim(context: &Context, claim: &Arc<PersistentVolumeClaim>) -> Result<(), Error> {
     let namespace = claim.namespace().unwrap_or_default();
-    let api: Api<PersistentVolumeClaim> = Api::namespaced(hands.client.clone(), &namespace);
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), &namespace);
     let deleting = claim.metadata.deletion_timestamp.is_some();
     let name = claim.name_any();
     let used = || {
-        let pods = hands.pods.list_in(&namespace);
+        let pods = context.pods.list_in(&namespace);
         pods.iter().any(|pod| !has_ended(pod) && claim_names(pod).any(|named| named == name))
     };
     if let Some(list) = finalizers(claim.as_ref(), CLAIM_PROTECTION, !deleting || used()) {
         let written =
             api.patch(&name, &PatchParams::default(), &finalizer_patch(claim.as_ref(), &list)).await;
-        return learn(&hands.claims, written);
+        return learn(&context.claims, written);
     }
     if deleting {
         return Ok(());
     }
     let chosen = claim.annotations().get(SELECTED_NODE);
     let seen = Seen {
-        volumes: hands.volumes.list(),
-        classes: hands.classes.list(),
-        node: chosen.and_then(|node| hands.nodes.get(&Key::new("", node.as_str()))),
+        volumes: context.volumes.list(),
+        classes: context.classes.list(),
+        node: chosen.and_then(|node| context.nodes.get(&Key::new("", node.as_str()))),
     };
     match claim_step(claim, &seen) {
         ClaimStep::Rest => Ok(()),
         ClaimStep::SetClass(class) => {
             let patch = Patch::Merge(json!({"spec": {"storageClassName": class}}));
-            learn(&hands.claims, api.patch(&name, &PatchParams::default(), &patch).await)
+            learn(&context.claims, api.patch(&name, &PatchParams::default(), &patch).await)
         }
-        ClaimStep::Bind(volume) => bind(hands, &api, claim, &volume).await,
-        ClaimStep::Provision(class) => provision(hands, claim, &class).await,
-        ClaimStep::Resize(size) => resize(hands, &api, claim, &size).await,
+        ClaimStep::Bind(volume) => bind(context, &api, claim, &volume).await,
+        ClaimStep::Provision(class) => provision(context, claim, &class).await,
+        ClaimStep::Resize(size) => resize(context, &api, claim, &size).await,
         ClaimStep::Lost => {
             let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
-            hands.recorder.note(claim.as_ref(), Note::warning("ClaimLost", message));
+            context.recorder.note(claim.as_ref(), Note::warning("ClaimLost", message));
             let patch = Patch::Merge(json!({"status": {"phase": "Lost"}}));
-            learn(&hands.claims, api.patch_status(&name, &PatchParams::default(), &patch).await)
+            learn(&context.claims, api.patch_status(&name, &PatchParams::default(), &patch).await)
         }
         ClaimStep::Wait { warning, reason, message } => {
-            hands.recorder.note(claim.as_ref(), Note { warning, reason, message });
+            context.recorder.note(claim.as_ref(), Note { warning, reason, message });
             Ok(())
         }
     }
@@ -218,19 +218,19 @@ fn reference(claim: &PersistentVolumeClaim) -> Value {
 
 /// Writes the volume before the claim: after a crash in between, the volume's reference leads back to the claim.
 async fn bind(
-    hands: &Hands,
+    context: &Context,
     claims: &Api<PersistentVolumeClaim>,
     claim: &PersistentVolumeClaim,
     volume: &PersistentVolume,
 ) -> Result<(), Error> {
-    let volumes: Api<PersistentVolume> = Api::all(hands.client.clone());
+    let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
     let name = volume.name_any();
     let known = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref());
     if known.is_none_or(|known| known.uid != claim.uid()) {
         let patch = json!({"metadata": {"resourceVersion": volume.resource_version(),
             "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}, "spec": {"claimRef": reference(claim)}});
         match volumes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
-            Ok(written) => hands.volumes.learn(written),
+            Ok(written) => context.volumes.learn(written),
             Err(error) => return allow::<()>(&SETTLED, Err(error)),
         }
     }
@@ -247,14 +247,18 @@ async fn bind(
         "accessModes": spec.and_then(|s| s.access_modes.clone()), "capacity": spec.and_then(|s| s.capacity.clone())}});
     let written =
         claims.patch_status(&claim.name_any(), &PatchParams::default(), &Patch::Merge(status)).await;
-    learn(&hands.claims, written)
+    learn(&context.claims, written)
 }
 
-async fn provision(hands: &Hands, claim: &PersistentVolumeClaim, class: &StorageClass) -> Result<(), Error> {
+async fn provision(
+    context: &Context,
+    claim: &PersistentVolumeClaim,
+    class: &StorageClass,
+) -> Result<(), Error> {
     let name = format!("pvc-{}", claim.uid().unwrap_or_default());
-    let Some(path) = hands.folder.as_ref().map(|folder| folder.join(&name)) else {
+    let Some(path) = context.folder.as_ref().map(|folder| folder.join(&name)) else {
         let message = "this cluster has no directory for volumes: it runs no node";
-        hands.recorder.note(claim, Note::warning("ProvisioningFailed", message));
+        context.recorder.note(claim, Note::warning("ProvisioningFailed", message));
         return Ok(());
     };
     let made = make_directory(path.clone()).await;
@@ -264,7 +268,7 @@ async fn provision(hands: &Hands, claim: &PersistentVolumeClaim, class: &Storage
             class.name_any(),
             path.display()
         );
-        hands.recorder.note(claim, Note::warning("ProvisioningFailed", message));
+        context.recorder.note(claim, Note::warning("ProvisioningFailed", message));
         return Ok(());
     }
     let spec = claim.spec.as_ref();
@@ -275,12 +279,12 @@ async fn provision(hands: &Hands, claim: &PersistentVolumeClaim, class: &Storage
             "persistentVolumeReclaimPolicy": class.reclaim_policy.as_deref().unwrap_or("Delete"),
             "volumeMode": "Filesystem", "hostPath": {"path": path, "type": "Directory"}}});
     let volume: PersistentVolume = serde_json::from_value(volume).map_err(Error::Encode)?;
-    let api: Api<PersistentVolume> = Api::all(hands.client.clone());
+    let api: Api<PersistentVolume> = Api::all(context.client.clone());
     match api.create(&PostParams::default(), &volume).await {
         Ok(written) => {
-            hands.volumes.learn(written);
+            context.volumes.learn(written);
             let message = format!("Successfully provisioned volume {name}");
-            hands.recorder.note(claim, Note::normal("ProvisioningSucceeded", message));
+            context.recorder.note(claim, Note::normal("ProvisioningSucceeded", message));
             Ok(())
         }
         Err(error) => allow::<()>(&SETTLED, Err(error)),
@@ -298,29 +302,29 @@ async fn make_directory(path: PathBuf) -> std::io::Result<()> {
 
 /// Records the new size; a directory has no size of its own.
 async fn resize(
-    hands: &Hands,
+    context: &Context,
     claims: &Api<PersistentVolumeClaim>,
     claim: &PersistentVolumeClaim,
     size: &k8s_openapi::apimachinery::pkg::api::resource::Quantity,
 ) -> Result<(), Error> {
     let name = claim.spec.as_ref().and_then(|s| s.volume_name.clone()).unwrap_or_default();
-    let volumes: Api<PersistentVolume> = Api::all(hands.client.clone());
+    let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
     let patch = Patch::Merge(json!({"spec": {"capacity": {"storage": size}}}));
     allow(&SETTLED, volumes.patch(&name, &PatchParams::default(), &patch).await)?;
     let patch =
         Patch::Merge(json!({"metadata": {"uid": claim.uid()}, "status": {"capacity": {"storage": size}}}));
-    learn(&hands.claims, claims.patch_status(&claim.name_any(), &PatchParams::default(), &patch).await)?;
+    learn(&context.claims, claims.patch_status(&claim.name_any(), &PatchParams::default(), &patch).await)?;
     let message = format!("Resize of volume {name} to {} is recorded", size.0);
-    hands.recorder.note(claim, Note::normal("VolumeResizeSuccessful", message));
+    context.recorder.note(claim, Note::normal("VolumeResizeSuccessful", message));
     Ok(())
 }
 
-async fn attend_volume(hands: &Hands, volume: &Arc<PersistentVolume>) -> Result<(), Error> {
-    let api: Api<PersistentVolume> = Api::all(hands.client.clone());
+async fn attend_volume(context: &Context, volume: &Arc<PersistentVolume>) -> Result<(), Error> {
+    let api: Api<PersistentVolume> = Api::all(context.client.clone());
     let name = volume.name_any();
     let reference = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref());
     let claim = reference.and_then(|r| {
-        hands
+        context
             .claims
             .get(&Key::new(r.namespace.clone().unwrap_or_default(), r.name.clone().unwrap_or_default()))
     });
@@ -329,7 +333,7 @@ async fn attend_volume(hands: &Hands, volume: &Arc<PersistentVolume>) -> Result<
     if let Some(list) = finalizers(volume.as_ref(), VOLUME_PROTECTION, !deleting || lives) {
         let written =
             api.patch(&name, &PatchParams::default(), &finalizer_patch(volume.as_ref(), &list)).await;
-        return learn(&hands.volumes, written);
+        return learn(&context.volumes, written);
     }
     if deleting {
         return Ok(());
@@ -338,21 +342,25 @@ async fn attend_volume(hands: &Hands, volume: &Arc<PersistentVolume>) -> Result<
         VolumeStep::Rest => Ok(()),
         VolumeStep::Phase(phase) => {
             let patch = Patch::Merge(json!({"metadata": {"uid": volume.uid()}, "status": {"phase": phase}}));
-            learn(&hands.volumes, api.patch_status(&name, &PatchParams::default(), &patch).await)
+            learn(&context.volumes, api.patch_status(&name, &PatchParams::default(), &patch).await)
         }
-        VolumeStep::Delete => reclaim(hands, &api, volume).await,
+        VolumeStep::Delete => reclaim(context, &api, volume).await,
     }
 }
 
 /// Removes the volume of a deleted claim, and first its directory if it is ours.
-async fn reclaim(hands: &Hands, api: &Api<PersistentVolume>, volume: &PersistentVolume) -> Result<(), Error> {
+async fn reclaim(
+    context: &Context,
+    api: &Api<PersistentVolume>,
+    volume: &PersistentVolume,
+) -> Result<(), Error> {
     let name = volume.name_any();
     let ours = volume.annotations().get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER);
-    let path = hands.folder.as_ref().filter(|_| ours).map(|folder| folder.join(&name));
+    let path = context.folder.as_ref().filter(|_| ours).map(|folder| folder.join(&name));
     let says = volume.spec.as_ref().and_then(|s| s.host_path.as_ref()).map(|p| PathBuf::from(&p.path));
     if path.is_none() || path != says {
         return fail(
-            hands,
+            context,
             api,
             volume,
             "error getting deleter volume plugin: no volume plugin matched".into(),
@@ -363,7 +371,7 @@ async fn reclaim(hands: &Hands, api: &Api<PersistentVolume>, volume: &Persistent
         let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(path)).await;
         match removed.map_err(std::io::Error::other).flatten() {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return fail(hands, api, volume, error.to_string()).await;
+                return fail(context, api, volume, error.to_string()).await;
             }
             _ => {}
         }
@@ -374,7 +382,7 @@ async fn reclaim(hands: &Hands, api: &Api<PersistentVolume>, volume: &Persistent
 
 /// Reports that a volume cannot be removed; repeated failures with the same reason are not reported again.
 async fn fail(
-    hands: &Hands,
+    context: &Context,
     api: &Api<PersistentVolume>,
     volume: &PersistentVolume,
     why: String,
@@ -383,9 +391,9 @@ async fn fail(
     if known.is_some_and(|s| s.phase.as_deref() == Some("Failed") && s.message.as_ref() == Some(&why)) {
         return Ok(());
     }
-    hands.recorder.note(volume, Note::warning("VolumeFailedDelete", why.clone()));
+    context.recorder.note(volume, Note::warning("VolumeFailedDelete", why.clone()));
     let patch = Patch::Merge(
         json!({"metadata": {"uid": volume.uid()}, "status": {"phase": "Failed", "message": why}}),
     );
-    learn(&hands.volumes, api.patch_status(&volume.name_any(), &PatchParams::default(), &patch).await)
+    learn(&context.volumes, api.patch_status(&volume.name_any(), &PatchParams::default(), &patch).await)
 }

@@ -38,7 +38,7 @@ pub struct Greeting {
 }
 
 /// The state of a connection on trial.
-pub enum Verdict {
+pub enum GreetingDecision {
     /// More bytes have to come.
     Wait,
     /// It holds the key, and this is its first frame.
@@ -57,13 +57,19 @@ impl Greeting {
     }
 
     /// Reads the available bytes and checks them. Calls `read_key` once the caller's message is complete.
-    pub fn advance(&mut self, is_full: bool, read_key: impl Fn() -> Result<Key, KeyFault>) -> Verdict {
+    pub fn advance(
+        &mut self,
+        is_full: bool,
+        read_key: impl Fn() -> Result<Key, KeyFault>,
+    ) -> GreetingDecision {
         if let Some(sealed) = self.sealed.take() {
             return self.prove(sealed);
         }
         match self.socket.read(&mut self.received[self.filled..]) {
             // A probe that only checks whether the port is open is not worth a log line.
-            Ok(0) => Verdict::Dismiss((self.filled > 0).then(|| "closed during the handshake".into())),
+            Ok(0) => {
+                GreetingDecision::Dismiss((self.filled > 0).then(|| "closed during the handshake".into()))
+            }
             Ok(count) => {
                 self.filled += count;
                 self.judge(is_full, read_key)
@@ -73,11 +79,11 @@ impl Greeting {
     }
 
     /// Reads a part of the first sealed frame, and opens the frame once it is complete.
-    fn prove(&mut self, mut sealed: Sealed) -> Verdict {
+    fn prove(&mut self, mut sealed: Sealed) -> GreetingDecision {
         let mut piece = [0; PIECE];
         match self.socket.read(&mut piece) {
             // A probe that only checks whether the agent holds the key is not worth a log line either.
-            Ok(0) => return Verdict::Dismiss(None),
+            Ok(0) => return GreetingDecision::Dismiss(None),
             Ok(count) => sealed.receive(&piece[..count]),
             Err(error) => {
                 self.sealed = Some(sealed);
@@ -85,55 +91,55 @@ impl Greeting {
             }
         }
         match sealed.open() {
-            Ok(Some(frame)) => Verdict::Admit(sealed, frame),
+            Ok(Some(frame)) => GreetingDecision::Admit(sealed, frame),
             Ok(None) => {
                 self.sealed = Some(sealed);
-                Verdict::Wait
+                GreetingDecision::Wait
             }
-            Err(fault) => Verdict::Dismiss(Some(fault.to_string())),
+            Err(fault) => GreetingDecision::Dismiss(Some(fault.to_string())),
         }
     }
 
-    fn judge(&mut self, is_full: bool, read_key: impl Fn() -> Result<Key, KeyFault>) -> Verdict {
+    fn judge(&mut self, is_full: bool, read_key: impl Fn() -> Result<Key, KeyFault>) -> GreetingDecision {
         let Some(greeting) = self.received[..self.filled].first_chunk::<GREETING>() else {
-            return Verdict::Wait;
+            return GreetingDecision::Wait;
         };
         if let Err(refusal) = handshake::judge(greeting) {
             return self.refuse(refusal);
         }
         if self.filled < HELLO {
-            return Verdict::Wait;
+            return GreetingDecision::Wait;
         }
         if is_full {
             return self.refuse(Refusal::Busy);
         }
         let key = match read_key() {
             Ok(key) => key,
-            Err(fault) => return Verdict::Dismiss(Some(fault.to_string())),
+            Err(fault) => return GreetingDecision::Dismiss(Some(fault.to_string())),
         };
         match handshake::accept(&key, &self.received) {
             Err(refusal) => self.refuse(refusal),
             Ok((answer, sealed)) => match self.socket.write(&answer) {
                 Ok(count) if count == answer.len() => {
                     self.sealed = Some(sealed);
-                    Verdict::Wait
+                    GreetingDecision::Wait
                 }
-                _ => Verdict::Dismiss(Some("closed during the handshake".into())),
+                _ => GreetingDecision::Dismiss(Some("closed during the handshake".into())),
             },
         }
     }
 
     /// Writes a few bytes to a socket that has not been written to: either it accepts them, or it is dead.
-    fn refuse(&mut self, refusal: Refusal) -> Verdict {
+    fn refuse(&mut self, refusal: Refusal) -> GreetingDecision {
         drop(self.socket.write(&handshake::refuse(refusal)));
-        Verdict::Dismiss(Some(refusal.to_string()))
+        GreetingDecision::Dismiss(Some(refusal.to_string()))
     }
 }
 
-fn judge_error(error: &std::io::Error) -> Verdict {
+fn judge_error(error: &std::io::Error) -> GreetingDecision {
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::Interrupted => Verdict::Wait,
-        _ => Verdict::Dismiss(Some(error.to_string())),
+        ErrorKind::WouldBlock | ErrorKind::Interrupted => GreetingDecision::Wait,
+        _ => GreetingDecision::Dismiss(Some(error.to_string())),
     }
 }
 

@@ -29,7 +29,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
 use self::descendants::Process;
-use self::greeting::{Greeting, Verdict};
+use self::greeting::{Greeting, GreetingDecision};
 use self::listen::{Announcement, ListenFault};
 use self::pace::Pace;
 use self::ranks::Ranks;
@@ -306,16 +306,16 @@ impl Server {
             let is_full = self.sessions.len() >= MAX_SESSIONS;
             let verdict = match ready.contains(&index) {
                 true => greeting.advance(is_full, || Key::read(self.key.as_deref())),
-                false => Verdict::Wait,
+                false => GreetingDecision::Wait,
             };
             match verdict {
-                Verdict::Wait if now >= greeting.until => {
+                GreetingDecision::Wait if now >= greeting.until => {
                     self.complaints.add(greeting.peer, "the handshake timed out");
                 }
-                Verdict::Wait => kept.push_back(greeting),
-                Verdict::Dismiss(None) => {}
-                Verdict::Dismiss(Some(reason)) => self.complaints.add(greeting.peer, &reason),
-                Verdict::Admit(sealed, first) => {
+                GreetingDecision::Wait => kept.push_back(greeting),
+                GreetingDecision::Dismiss(None) => {}
+                GreetingDecision::Dismiss(Some(reason)) => self.complaints.add(greeting.peer, &reason),
+                GreetingDecision::Admit(sealed, first) => {
                     self.calls += 1;
                     self.pace.hasten(now);
                     let terms = Terms { number: self.calls, peer_timeout: self.peer_timeout };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, GRPCAction, HTTPGetAction, TCPSocketAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{PodRun, secure};
+use super::{PodRun, probe_protocols};
 use crate::environment::relocate;
 use crate::logs::output_pipe;
 use crate::sandbox::client::read_output;
@@ -122,7 +122,7 @@ pub async fn http(
     let get = HttpGet { path, host, headers };
     if action.scheme.as_deref() == Some("HTTPS") {
         let address = address_of(run, action.host.as_deref())?;
-        return secure::https(run, address, port, &get, timeout).await;
+        return probe_protocols::https(run, address, port, &get, timeout).await;
     }
     connect(run, action.host.as_deref(), port, timeout, Some(get)).await
 }
@@ -134,7 +134,7 @@ pub async fn http(
 pub async fn grpc(run: &PodRun, action: &GRPCAction, timeout: Duration) -> Result<(), String> {
     let port = u16::try_from(action.port).map_err(|_| format!("invalid port {}", action.port))?;
     let service = action.service.as_deref().unwrap_or_default();
-    secure::grpc(run, run.address, port, service, timeout).await
+    probe_protocols::grpc(run, run.address, port, service, timeout).await
 }
 
 /// Opens a TCP connection.

@@ -7,8 +7,8 @@
 mod container;
 pub mod hooks;
 mod mounting;
+mod probe_protocols;
 mod probes;
-mod secure;
 mod security;
 mod storage;
 

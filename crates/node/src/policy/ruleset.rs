@@ -56,12 +56,12 @@ impl Member {
 
 /// The direction of packets, seen from the pod that a policy selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+enum Direction {
     In,
     Out,
 }
 
-impl Way {
+impl Direction {
     fn policy_type(self) -> &'static str {
         match self {
             Self::In => "Ingress",
@@ -84,11 +84,11 @@ impl Way {
 }
 
 /// Returns whether the policy applies to this direction (`policyTypes` and its default).
-fn speaks(policy: &NetworkPolicy, way: Way) -> bool {
+fn speaks(policy: &NetworkPolicy, direction: Direction) -> bool {
     let Some(spec) = &policy.spec else { return false };
     match spec.policy_types.as_deref().filter(|types| !types.is_empty()) {
-        Some(types) => types.iter().any(|t| t == way.policy_type()),
-        None => way == Way::In || spec.egress.is_some(),
+        Some(types) => types.iter().any(|t| t == direction.policy_type()),
+        None => direction == Direction::In || spec.egress.is_some(),
     }
 }
 
@@ -100,18 +100,20 @@ pub fn ruleset(
     namespaces: &BTreeMap<String, Labels>,
 ) -> String {
     let mut chains = String::new();
-    let mut jumps: BTreeMap<Way, Vec<String>> = BTreeMap::new();
-    for way in [Way::Out, Way::In] {
+    let mut jumps: BTreeMap<Direction, Vec<String>> = BTreeMap::new();
+    for direction in [Direction::Out, Direction::In] {
         for member in members {
             let own: Vec<&NetworkPolicy> =
-                policies.iter().filter(|p| speaks(p, way) && selects(p, member)).collect();
+                policies.iter().filter(|p| speaks(p, direction) && selects(p, member)).collect();
             if own.is_empty() {
                 continue;
             }
-            let name = way.chain(member.address);
-            jumps.entry(way).or_default().push(format!("{} : jump {name}", member.address));
-            let lines: BTreeSet<String> =
-                own.iter().flat_map(|policy| allowed(policy, way, member, members, namespaces)).collect();
+            let name = direction.chain(member.address);
+            jumps.entry(direction).or_default().push(format!("{} : jump {name}", member.address));
+            let lines: BTreeSet<String> = own
+                .iter()
+                .flat_map(|policy| allowed(policy, direction, member, members, namespaces))
+                .collect();
             let _ = writeln!(chains, "  chain {name} {{");
             for line in lines {
                 let _ = writeln!(chains, "    {line} return");
@@ -124,14 +126,14 @@ pub fn ruleset(
     if !jumps.is_empty() {
         text.push_str("    ct state established,related accept\n");
     }
-    for (way, field) in [(Way::Out, "saddr"), (Way::In, "daddr")] {
-        if let Some(jumps) = jumps.get(&way) {
+    for (direction, field) in [(Direction::Out, "saddr"), (Direction::In, "daddr")] {
+        if let Some(jumps) = jumps.get(&direction) {
             let _ = writeln!(text, "    ip {field} vmap {{ {} }}", jumps.join(", "));
         }
     }
     text.push_str("  }\n");
     // The API server is not a pod: packets to it are not forwarded, but they still leave the pod.
-    if let Some(jumps) = jumps.get(&Way::Out) {
+    if let Some(jumps) = jumps.get(&Direction::Out) {
         text.push_str("  chain input {\n    type filter hook input priority 0; policy accept;\n");
         text.push_str("    ct state established,related accept\n");
         let _ = writeln!(text, "    ip daddr {OWN_ADDRESS} ip saddr vmap {{ {} }}\n  }}", jumps.join(", "));
@@ -149,15 +151,15 @@ fn selects(policy: &NetworkPolicy, member: &Member) -> bool {
 /// Returns what the policy allows, as nftables matches. An empty match matches everything.
 fn allowed(
     policy: &NetworkPolicy,
-    way: Way,
+    direction: Direction,
     own: &Member,
     members: &[Member],
     namespaces: &BTreeMap<String, Labels>,
 ) -> Vec<String> {
     let Some(spec) = &policy.spec else { return Vec::new() };
-    let rules: Vec<Rule> = match way {
-        Way::In => spec.ingress.iter().flatten().map(|r| (r.from.as_ref(), r.ports.as_ref())).collect(),
-        Way::Out => spec.egress.iter().flatten().map(|r| (r.to.as_ref(), r.ports.as_ref())).collect(),
+    let rules: Vec<Rule> = match direction {
+        Direction::In => spec.ingress.iter().flatten().map(|r| (r.from.as_ref(), r.ports.as_ref())).collect(),
+        Direction::Out => spec.egress.iter().flatten().map(|r| (r.to.as_ref(), r.ports.as_ref())).collect(),
     };
     let mut lines = Vec::new();
     for (peers, ports) in rules {
@@ -166,15 +168,15 @@ fn allowed(
         let (there, blocks) = sides(peers, &own.namespace, members, namespaces);
         if peers.is_empty() {
             let any = members.iter().collect::<Vec<_>>();
-            lines.extend(matches(String::new(), ports, way, own, &any));
+            lines.extend(matches(String::new(), ports, direction, own, &any));
         }
         if !there.is_empty() {
             let all: Vec<String> = there.iter().map(|member| member.address.to_string()).collect();
-            let side = format!("ip {} {{ {} }}", way.peer_field(), all.join(", "));
-            lines.extend(matches(side, ports, way, own, &there));
+            let side = format!("ip {} {{ {} }}", direction.peer_field(), all.join(", "));
+            lines.extend(matches(side, ports, direction, own, &there));
         }
         for block in blocks {
-            lines.extend(matches(of_block(block, way), ports, way, own, &[]));
+            lines.extend(matches(of_block(block, direction), ports, direction, own, &[]));
         }
     }
     lines
@@ -203,8 +205,8 @@ fn sides<'a>(
     (there, blocks.collect())
 }
 
-fn of_block(block: &IPBlock, way: Way) -> String {
-    let field = way.peer_field();
+fn of_block(block: &IPBlock, direction: Direction) -> String {
+    let field = direction.peer_field();
     let except: Vec<&String> = block.except.iter().flatten().filter(|cidr| !cidr.contains(':')).collect();
     let mut text = format!("ip {field} {}", block.cidr);
     if !except.is_empty() {
@@ -219,7 +221,7 @@ fn of_block(block: &IPBlock, way: Way) -> String {
 fn matches(
     side: String,
     ports: &[NetworkPolicyPort],
-    way: Way,
+    direction: Direction,
     own: &Member,
     there: &[&Member],
 ) -> Vec<String> {
@@ -245,11 +247,11 @@ fn matches(
                     let fits = member.ports.iter().filter(|(n, p, _)| n == name && p == protocol);
                     fits.map(|(_, _, number)| *number).collect()
                 };
-                match way {
-                    Way::In => lines.extend(
+                match direction {
+                    Direction::In => lines.extend(
                         numbers(own).iter().map(|number| joined(&side, &format!("{field} dport {number}"))),
                     ),
-                    Way::Out => lines.extend(there.iter().flat_map(|member| {
+                    Direction::Out => lines.extend(there.iter().flat_map(|member| {
                         let to = format!("ip daddr {}", member.address);
                         numbers(member)
                             .into_iter()
@@ -346,12 +348,13 @@ mod tests {
 
     #[test]
     fn egress_rules_apply_to_the_api_server() {
-        let policy = |way: &str| -> NetworkPolicy {
-            let spec = json!({"podSelector": {"matchLabels": {"role": "worker"}}, "policyTypes": [way]});
+        let policy = |direction: &str| -> NetworkPolicy {
+            let spec =
+                json!({"podSelector": {"matchLabels": {"role": "worker"}}, "policyTypes": [direction]});
             serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "team"}, "spec": spec}))
                 .unwrap()
         };
-        let rules = |way: &str| ruleset(&[policy(way)], &members(), &BTreeMap::new());
+        let rules = |direction: &str| ruleset(&[policy(direction)], &members(), &BTreeMap::new());
         let line = "ip daddr 10.96.0.1 ip saddr vmap { 10.77.0.2 : jump e_10_77_0_2 }";
         assert!(rules("Egress").contains(line), "{}", rules("Egress"));
         assert!(!rules("Ingress").contains("chain input"), "{}", rules("Ingress"));

@@ -161,7 +161,7 @@ fn subject(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{AUTHENTICATED, Ask, Index, UserInfo};
+    use crate::access::{AUTHENTICATED, AccessAttributes, Index, UserInfo};
 
     fn named<'a>(objects: &'a [(Kind, Value)], kind: Kind, name: &str) -> &'a Value {
         let found = objects.iter().find(|(own, object)| *own == kind && object["metadata"]["name"] == name);
@@ -232,7 +232,7 @@ mod tests {
         let verbs = index.held(&UserInfo::known("anybody", &[]), "default").rules;
         let resources = verbs.iter().flat_map(|rule| &rule.resources).map(String::as_str).collect::<Vec<_>>();
         assert_eq!(resources, ["selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"]);
-        let path = Ask::Path { verb: "get", path: "/metrics" };
+        let path = AccessAttributes::Path { verb: "get", path: "/metrics" };
         assert!(!index.decide(&UserInfo::known("anybody", &[]), &path).allowed);
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Ask, Rule, UserInfo, account_name};
+use super::{AccessAttributes, Rule, UserInfo, account_name};
 
 /// The kinds of RBAC objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ pub struct Index {
 
 /// The decision about a request, with upstream's reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AccessDecision {
     /// Whether the request is allowed.
     pub allowed: bool,
     /// The binding that allows it, or errors on the way; may be empty.
@@ -170,13 +170,13 @@ impl Index {
     }
 
     /// Decides whether the user is authorized.
-    pub fn decide(&self, user: &UserInfo, ask: &Ask<'_>) -> Verdict {
+    pub fn decide(&self, user: &UserInfo, ask: &AccessAttributes<'_>) -> AccessDecision {
         let mut errors = Vec::new();
         for (scope, namespace) in self.scopes(ask.namespace()) {
             for (name, binding, subject) in scope.of(user) {
                 match self.rules_of(binding, namespace) {
                     Ok(rules) if rules.iter().any(|rule| rule.allows(ask)) => {
-                        return Verdict {
+                        return AccessDecision {
                             allowed: true,
                             reason: reason(name, binding, subject, user, namespace),
                         };
@@ -191,7 +191,7 @@ impl Index {
             [one] => format!("RBAC: {one}"),
             several => format!("RBAC: [{}]", several.join(", ")),
         };
-        Verdict { allowed: false, reason }
+        AccessDecision { allowed: false, reason }
     }
 
     /// Returns every rule that applies to the user in a namespace, or in the whole cluster if it is empty.
@@ -298,8 +298,8 @@ mod tests {
         index
     }
 
-    fn ask<'a>(verb: &'a str, namespace: &'a str) -> Ask<'a> {
-        Ask::Resource { verb, group: "", resource: "pods", subresource: "", namespace, name: "" }
+    fn ask<'a>(verb: &'a str, namespace: &'a str) -> AccessAttributes<'a> {
+        AccessAttributes::Resource { verb, group: "", resource: "pods", subresource: "", namespace, name: "" }
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn reasons_match_upstream() {
         let index = index();
-        let reason = |user: UserInfo, ask: Ask<'_>| index.decide(&user, &ask).reason;
+        let reason = |user: UserInfo, ask: AccessAttributes<'_>| index.decide(&user, &ask).reason;
         assert_eq!(
             reason(UserInfo::known("x", &["people"]), ask("get", "b")),
             r#"RBAC: allowed by ClusterRoleBinding "all" of ClusterRole "reader" to Group "people""#

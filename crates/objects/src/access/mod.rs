@@ -13,8 +13,8 @@ pub mod defaults;
 pub mod index;
 pub mod rule;
 
-pub use index::{Index, Verdict};
-pub use rule::{Ask, Rule};
+pub use index::{AccessDecision, Index};
+pub use rule::{AccessAttributes, Rule};
 
 use std::collections::BTreeMap;
 

@@ -36,7 +36,7 @@ fn list<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Err
 
 /// The attributes of a request (`authorizer.Attributes`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask<'a> {
+pub enum AccessAttributes<'a> {
     /// A request for a resource.
     Resource {
         /// get, list, watch, create, update, patch, delete, deletecollection, or a verb that occurs only in access
@@ -62,7 +62,7 @@ pub enum Ask<'a> {
     },
 }
 
-impl Ask<'_> {
+impl AccessAttributes<'_> {
     /// Returns the namespace of the request, or an empty text.
     pub fn namespace(&self) -> &str {
         match self {
@@ -80,15 +80,15 @@ impl Rule {
     }
 
     /// Returns whether the rule allows the request.
-    pub fn allows(&self, ask: &Ask<'_>) -> bool {
+    pub fn allows(&self, ask: &AccessAttributes<'_>) -> bool {
         match *ask {
-            Ask::Resource { verb, group, resource, subresource, name, .. } => {
+            AccessAttributes::Resource { verb, group, resource, subresource, name, .. } => {
                 has(&self.verbs, verb)
                     && has(&self.api_groups, group)
                     && self.names_resource(resource, subresource)
                     && (self.resource_names.is_empty() || self.resource_names.iter().any(|own| own == name))
             }
-            Ask::Path { verb, path } => {
+            AccessAttributes::Path { verb, path } => {
                 has(&self.verbs, verb) && self.non_resource_urls.iter().any(|own| url_covers(own, path))
             }
         }
@@ -138,9 +138,9 @@ mod tests {
         }
     }
 
-    fn ask<'a>(verb: &'a str, group: &'a str, resource: &'a str, name: &'a str) -> Ask<'a> {
+    fn ask<'a>(verb: &'a str, group: &'a str, resource: &'a str, name: &'a str) -> AccessAttributes<'a> {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        Ask::Resource { verb, group, resource, subresource, namespace: "ns", name }
+        AccessAttributes::Resource { verb, group, resource, subresource, namespace: "ns", name }
     }
 
     /// The substance of the cases of `TestRuleMatches` and `TestAuthorizer`.
@@ -177,7 +177,7 @@ mod tests {
             non_resource_urls: urls.iter().map(|url| (*url).to_owned()).collect(),
             ..Rule::default()
         };
-        let ask = |path| Ask::Path { verb: "get", path };
+        let ask = |path| AccessAttributes::Path { verb: "get", path };
         let table = [
             ("/version", "/version", true),
             ("/version", "/version/", false),
@@ -190,9 +190,9 @@ mod tests {
         for (url, path, allowed) in table {
             assert_eq!(rule(&[url]).allows(&ask(path)), allowed, "{url} {path}");
         }
-        assert!(!rule(&["*"]).allows(&Ask::Path { verb: "post", path: "/x" }));
+        assert!(!rule(&["*"]).allows(&AccessAttributes::Path { verb: "post", path: "/x" }));
         // Rules for resources do not apply to paths, nor the other way round.
-        let resource = Ask::Resource {
+        let resource = AccessAttributes::Resource {
             verb: "get",
             group: "",
             resource: "pods",

@@ -34,7 +34,7 @@ impl Denial {
 
 /// The result of evaluating one policy.
 #[derive(Default)]
-struct Verdict {
+struct PolicyDecision {
     denials: Vec<Denial>,
     /// Errors of audit annotations. They deny the request whatever the binding's actions are.
     broken_notes: Vec<String>,
@@ -81,8 +81,8 @@ pub fn validate(at: &Attributes<'_>, object: Option<&Value>, old: Option<&Value>
     refused.map_or(Ok(()), Err)
 }
 
-fn judge(policy: &Policy, mut scene: Scene) -> Verdict {
-    let mut verdict = Verdict::default();
+fn judge(policy: &Policy, mut scene: Scene) -> PolicyDecision {
+    let mut verdict = PolicyDecision::default();
     match scene.meets(policy) {
         Ok(true) => {}
         Ok(false) => return verdict,
@@ -127,7 +127,7 @@ fn message(scene: &mut Scene, validation: &Validation) -> String {
     }
 }
 
-fn note(scene: &mut Scene, annotation: &Annotation, ignores_failure: bool, verdict: &mut Verdict) {
+fn note(scene: &mut Scene, annotation: &Annotation, ignores_failure: bool, verdict: &mut PolicyDecision) {
     match scene.evaluate(&annotation.value) {
         Ok(Cel::String(text)) if !text.trim().is_empty() => {
             let value = text.trim().chars().take(MAX_ANNOTATION).collect();

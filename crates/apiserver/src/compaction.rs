@@ -16,15 +16,15 @@ const INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// The oldest revision that can be listed.
 #[derive(Debug, Default)]
-pub struct Past(AtomicU64);
+pub struct Compaction(AtomicU64);
 
-impl Past {
+impl Compaction {
     /// Returns whether this revision is compacted.
-    pub fn is_over(&self, revision: u64) -> bool {
+    pub fn is_compacted(&self, revision: u64) -> bool {
         revision < self.0.load(Ordering::Relaxed)
     }
 
-    fn ends_before(&self, revision: u64) {
+    fn compact_before(&self, revision: u64) {
         self.0.fetch_max(revision, Ordering::Relaxed);
     }
 }
@@ -37,7 +37,7 @@ pub async fn run(server: Arc<ApiServer>, stop: CancellationToken) {
             () = tokio::time::sleep(INTERVAL) => {}
             () = stop.cancelled() => return,
         }
-        server.past.ends_before(before);
+        server.compaction.compact_before(before);
         before = server.store.revision();
     }
 }
@@ -59,9 +59,9 @@ mod tests {
         let first = store.revision();
         store.create(&resource, key, serde_json::json!({"metadata": {"name": "a"}})).await.unwrap();
         tokio::time::sleep(INTERVAL + Duration::from_secs(1)).await;
-        assert!(!server.past.is_over(first));
+        assert!(!server.compaction.is_compacted(first));
         tokio::time::sleep(INTERVAL).await;
-        assert!(server.past.is_over(first) && !server.past.is_over(store.revision()));
+        assert!(server.compaction.is_compacted(first) && !server.compaction.is_compacted(store.revision()));
         stop.cancel();
         task.await.unwrap();
     }
