@@ -297,7 +297,7 @@ where
     }
 }
 
-/// Determines the user: the authenticated one, or the one whom it impersonates.
+/// Determines the user: the authenticated one, or the impersonated one.
 fn authenticated(incoming: &Incoming<'_>, trail: &mut Option<AuditEvent>) -> Result<UserInfo, Refusal> {
     let Incoming { endpoint, parts, now, .. } = *incoming;
     let user = endpoint.authenticate(&parts.headers, now)?;

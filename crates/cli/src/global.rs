@@ -1,4 +1,4 @@
-//! The options that hold for every command: which cluster, which namespace, as whom, in which colours.
+//! The options that hold for every command: the cluster, the namespace, the user to act as, colours.
 
 use std::path::PathBuf;
 

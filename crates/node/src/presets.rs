@@ -1,5 +1,5 @@
-//! Variables that containers have unless they set them themselves, as if their image did. Whoever starts the cluster
-//! gives them, because what its pods run needs them.
+//! Variables that containers have unless they set them themselves, as if their image did. The program that starts the
+//! cluster gives them, because what its pods run needs them.
 
 use k8s_openapi::api::core::v1::Pod;
 

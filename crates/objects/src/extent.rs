@@ -1,6 +1,6 @@
 //! Limits on the depth and the size of an object.
 //!
-//! Pure. These limits apply to everything that is stored, whoever writes it: the API server's store checks every
+//! Pure. These limits apply to everything that is stored, regardless of its author: the API server's store checks every
 //! write, and [`crate::patch`] checks the depth after each step of a JSON patch. So nothing deeper is ever
 //! built, copied or dropped, which matters because these operations are recursive.
 

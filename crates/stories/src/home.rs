@@ -258,7 +258,7 @@ impl Home {
         command
     }
 
-    /// Prints what the cluster holds, for whoever reads why a story failed: the cluster is gone afterwards.
+    /// Prints what the cluster holds, to show why a story failed: the cluster is gone afterwards.
     #[expect(clippy::print_stderr, reason = "the test harness shows it with the failure")]
     fn report(&self) {
         let kubeconfig = self.path().join("kubeconfig");

@@ -26,8 +26,8 @@ impl Profile {
 
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            // All packages, so that both build their dependencies with the same features, and whoever runs the demo
-            // and then the tests compiles them once (see the dependencies of `conformance`).
+            // All packages, so that both build their dependencies with the same features: the tests then reuse what
+            // the demo has compiled (see the dependencies of `conformance`).
             Profile::Dev => &["build", "--workspace", "--lib", "--bins"],
             Profile::Tests => &["build", "--workspace", "--all-targets"],
             Profile::Release => &["build", "--release", "--package", "cli", "--package", "operator"],

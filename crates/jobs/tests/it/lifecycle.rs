@@ -119,7 +119,7 @@ async fn a_retry_repeats_an_ended_job_under_the_next_name() {
     assert_eq!(second.name_any(), "pi-retry-2");
     assert_eq!(second.annotations()[ANNOTATION_RETRY_OF], "pi");
     assert_eq!(second.data["spec"], first.data["spec"]);
-    assert!(second.data.get("status").is_none(), "it starts anew");
+    assert!(second.data.get("status").is_none(), "it starts without a status");
 
     stage.status("pi-retry-2", json!({ "phase": "Failed" })).await;
     let third = rerun::retry(&stage.client, KIND, TEAM, "pi-retry-2", &rerun).await.unwrap();
