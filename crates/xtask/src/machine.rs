@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::disk::{self, Room};
 use crate::needs::{self, Need};
 use crate::steps::{self, Stop};
 
@@ -14,11 +15,13 @@ pub fn is_root() -> bool {
 
 /// Ensures that this machine can run the main job. Returns the `PATH` to run it with.
 pub fn prepare_for_demo() -> Result<PathBuf, Stop> {
+    disk::check(Room { first: 5_120, left: "debug/odh" })?;
     prepare("demo", &[needs::DEMO])
 }
 
 /// Ensures that this machine can run every test. Returns the `PATH` to run them with.
 pub fn prepare_for_tests() -> Result<PathBuf, Stop> {
+    disk::check(Room { first: 14_336, left: "test-times.tsv" })?;
     prepare("tests", &[needs::DEMO, needs::TESTS])
 }
 

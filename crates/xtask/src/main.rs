@@ -12,6 +12,7 @@ mod circles;
 mod clients;
 mod conformance;
 mod demo;
+mod disk;
 mod environment;
 mod generate;
 mod machine;
@@ -88,6 +89,9 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
+            // Whatever failed on a full disk failed because of it.
+            let advice = disk::advice_if_full().filter(|_| stop.code == 1).or(stop.advice);
+            let stop = Stop { advice, ..stop };
             steps::complain(&stop);
             ExitCode::from(stop.code)
         }
