@@ -15,8 +15,6 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-use crate::{PodState, Starting};
-
 /// A pod (`core/v1`).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Pod {
@@ -89,46 +87,6 @@ pub struct PodStatus {
     pub container_statuses: Option<Vec<ContainerStatus>>,
     /// The statuses of its init containers.
     pub init_container_statuses: Option<Vec<ContainerStatus>>,
-}
-
-impl PodState for Pod {
-    fn status_phase(&self) -> Option<&str> {
-        self.status.as_ref()?.phase.as_deref()
-    }
-
-    fn has_condition(&self, type_: &str) -> bool {
-        let mut conditions = self.conditions().iter();
-        conditions.any(|condition| condition.type_ == type_ && condition.status == "True")
-    }
-
-    fn is_marked(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
-}
-
-impl Starting for Pod {
-    fn node(&self) -> Option<&str> {
-        self.spec.as_ref()?.node_name.as_deref()
-    }
-
-    fn gates(&self) -> Vec<&str> {
-        let gates = self.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
-        gates.map(|gate| gate.name.as_str()).collect()
-    }
-
-    fn conditions(&self) -> &[PodCondition] {
-        self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
-    }
-
-    fn init_states(&self) -> Vec<(&str, Option<&ContainerState>)> {
-        let statuses = self.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
-        statuses.map(|status| (status.name.as_str(), status.state.as_ref())).collect()
-    }
-
-    fn states(&self) -> Vec<(&str, Option<&ContainerState>)> {
-        let statuses = self.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-        statuses.map(|status| (status.name.as_str(), status.state.as_ref())).collect()
-    }
 }
 
 /// Conditions of a pod that nothing reads.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
+use crate::kept;
+
 /// What the state of a pod is read from, so that the rules hold for typed, raw and reduced pods alike.
 pub trait PodState {
     /// Returns `status.phase`.
@@ -15,20 +17,28 @@ pub trait PodState {
     fn is_marked(&self) -> bool;
 }
 
-impl PodState for Pod {
-    fn status_phase(&self) -> Option<&str> {
-        self.status.as_ref()?.phase.as_deref()
-    }
+/// Implements [`PodState`] for complete and reduced pods: they have these fields in common.
+macro_rules! pod_state {
+    ($pod:ty) => {
+        impl PodState for $pod {
+            fn status_phase(&self) -> Option<&str> {
+                self.status.as_ref()?.phase.as_deref()
+            }
 
-    fn has_condition(&self, type_: &str) -> bool {
-        let conditions = self.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        conditions.into_iter().any(|condition| condition.type_ == type_ && condition.status == "True")
-    }
+            fn has_condition(&self, type_: &str) -> bool {
+                let conditions = self.status.iter().flat_map(|status| status.conditions.iter().flatten());
+                conditions.into_iter().any(|condition| condition.type_ == type_ && condition.status == "True")
+            }
 
-    fn is_marked(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
+            fn is_marked(&self) -> bool {
+                self.metadata.deletion_timestamp.is_some()
+            }
+        }
+    };
 }
+
+pod_state!(Pod);
+pod_state!(kept::Pod);
 
 impl PodState for Value {
     fn status_phase(&self) -> Option<&str> {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
 
+use crate::kept;
+
 /// What this is read from, so that the rule holds for complete and reduced pods alike.
 pub trait Starting {
     /// Returns the node that the pod is bound to.
@@ -18,30 +20,40 @@ pub trait Starting {
     fn states(&self) -> Vec<(&str, Option<&ContainerState>)>;
 }
 
-impl Starting for Pod {
-    fn node(&self) -> Option<&str> {
-        self.spec.as_ref()?.node_name.as_deref()
-    }
+/// Implements [`Starting`] for complete and reduced pods: they have these fields in common.
+macro_rules! starting {
+    ($pod:ty) => {
+        impl Starting for $pod {
+            fn node(&self) -> Option<&str> {
+                self.spec.as_ref()?.node_name.as_deref()
+            }
 
-    fn gates(&self) -> Vec<&str> {
-        let gates = self.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
-        gates.map(|gate| gate.name.as_str()).collect()
-    }
+            fn gates(&self) -> Vec<&str> {
+                let gates = self.spec.iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+                gates.map(|gate| gate.name.as_str()).collect()
+            }
 
-    fn conditions(&self) -> &[PodCondition] {
-        self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
-    }
+            fn conditions(&self) -> &[PodCondition] {
+                self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
+            }
 
-    fn init_states(&self) -> Vec<(&str, Option<&ContainerState>)> {
-        let statuses = self.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
-        statuses.map(|status| (status.name.as_str(), status.state.as_ref())).collect()
-    }
+            fn init_states(&self) -> Vec<(&str, Option<&ContainerState>)> {
+                let statuses =
+                    self.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
+                statuses.map(|status| (status.name.as_str(), status.state.as_ref())).collect()
+            }
 
-    fn states(&self) -> Vec<(&str, Option<&ContainerState>)> {
-        let statuses = self.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-        statuses.map(|status| (status.name.as_str(), status.state.as_ref())).collect()
-    }
+            fn states(&self) -> Vec<(&str, Option<&ContainerState>)> {
+                let statuses =
+                    self.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+                statuses.map(|status| (status.name.as_str(), status.state.as_ref())).collect()
+            }
+        }
+    };
 }
+
+starting!(Pod);
+starting!(kept::Pod);
 
 /// What a pod waits for. Its text is the second half of a sentence that begins with "It waits for".
 #[derive(Clone, Debug, PartialEq, Eq)]
