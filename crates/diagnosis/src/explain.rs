@@ -43,6 +43,13 @@ pub(crate) fn explain(
     }
 }
 
+/// Says that no node can take a pod, or several: the message of [`Cause::Unschedulable`].
+#[must_use]
+pub fn no_node_can_take(pod: &str, why: &str) -> String {
+    let values = [("host", pod), ("reason", why)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    fill(Cause::Unschedulable.texts().message, &values.into())
+}
+
 /// The message for a finding in a successful run, with its line number.
 pub(crate) fn warning(finding: &Finding, line: &Line<'_>) -> String {
     let rule = finding.rule;

@@ -320,13 +320,16 @@ pub fn started(pod: &Pod) -> bool {
 
 /// kubectl's STATUS, except that a pod which no node can take is `Unschedulable`.
 fn state_word(pod: &Pod, kubectl: String) -> String {
-    let is_refused = kubectl == "Pending" && is_unschedulable(pod);
+    let is_refused = kubectl == "Pending" && unschedulable(pod).is_some();
     if is_refused { "Unschedulable".to_owned() } else { kubectl }
 }
 
-/// Whether no node can take the pod.
-pub fn is_unschedulable(pod: &Pod) -> bool {
-    !is_deleted(pod) && matches!(wait_of(pod), Some(Wait::FittingNode(_)))
+/// Why no node can take the pod, as the scheduler says; `None` if the pod does not wait for one that can.
+pub fn unschedulable(pod: &Pod) -> Option<&str> {
+    match wait_of(pod) {
+        Some(Wait::FittingNode(why)) if !is_deleted(pod) => Some(why),
+        _ => None,
+    }
 }
 
 /// What a pod that is not running yet waits for, as the second half of a sentence; `None` if it runs or has ended.
@@ -367,7 +370,7 @@ mod tests {
             (
                 pod(unschedulable, None),
                 "Unschedulable",
-                Some("a node that fits: 0/1 nodes are available: 1 Insufficient cpu."),
+                Some("a node that can take it: 0/1 nodes are available: 1 Insufficient cpu."),
             ),
             (pod(json!({"phase": "Pending"}), None), "Pending", Some("a node to be chosen")),
             (

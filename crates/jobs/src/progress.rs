@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 
 use api::{Failure, LABEL_JOB_ROLE, Phase};
+use diagnosis::no_node_can_take;
 use futures::stream::{BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DynamicObject};
@@ -141,10 +142,9 @@ fn waiting(seen: &Seen, row: &Row) -> Option<(String, String)> {
         Some("Restarting") => return said("its pods are being restarted"),
         _ => {}
     }
-    let stuck: Vec<&Pod> = seen.pods.values().filter(|pod| describe::is_unschedulable(pod)).collect();
-    let first = stuck.first()?;
-    let why = describe::waits_for(first).unwrap_or_default();
-    let detail = format!("{} of {} pods wait for {why}", stuck.len(), seen.pods.len());
+    let stuck: Vec<&str> = seen.pods.values().filter_map(describe::unschedulable).collect();
+    let why = stuck.first()?;
+    let detail = no_node_can_take(&format!("{} of {} pods", stuck.len(), seen.pods.len()), why);
     Some(("Unschedulable".to_owned(), detail))
 }
 
@@ -493,7 +493,7 @@ mod tests {
             news,
             [Progress::Waiting {
                 reason: "Unschedulable".into(),
-                detail: "1 of 1 pods wait for a node that fits: 0/1 nodes: Insufficient cpu.".into(),
+                detail: "No node can take 1 of 1 pods: 0/1 nodes: Insufficient cpu.".into(),
             }]
         );
     }

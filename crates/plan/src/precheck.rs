@@ -16,7 +16,7 @@ use crate::action::{Action, Advice};
 use crate::capacity::{Capacity, PODS, Room as NodeRoom};
 use crate::conditions::is_true;
 use crate::validate::is_ours;
-use diagnosis::Cause;
+use diagnosis::{Cause, no_node_can_take};
 
 /// The minimum number of finished jobs for an estimate.
 const FEWEST_EXAMPLES: usize = 3;
@@ -479,19 +479,17 @@ fn too_large(nodes: &[NodeRoom], role: &Role<'_>) -> Finding {
         .map(|(name, each)| (name, each, largest(name)))
         .filter(|(_, each, most)| **each > *most)
         .max_by_key(|(name, ..)| is_gpu(name));
+    let one = format!("a {}", role.name);
     let message = match too_much {
-        _ if nodes.is_empty() => format!(
-            "No node can run a {}: none is ready and matches its node selector, affinity and tolerations",
-            role.name
-        ),
+        _ if nodes.is_empty() => {
+            no_node_can_take(&one, "none is ready and matches its node selector, affinity and tolerations")
+        }
         Some((name, each, most)) => format!(
             "Insufficient {}: a {} requests {each}, but the largest node has {most}",
             noun(name),
             role.name
         ),
-        None => {
-            format!("No node has everything that a {} requests, even with nothing else running", role.name)
-        }
+        None => no_node_can_take(&one, "none has all that it requests, even with nothing else running"),
     };
     Finding {
         weight: Weight::Waits,
@@ -772,6 +770,30 @@ mod tests {
             "Requested a Worker with 8 GPUs, but it does not fit: the free GPUs (8) are spread over several nodes."
         ));
         assert_eq!(told(&job(2, "8", json!({})), &room), [""; 0]);
+    }
+
+    #[test]
+    fn nodes_that_can_never_take_a_pod_are_not_reported_as_full() {
+        let of = |nodes: Vec<Node>| {
+            let mut capacity = Capacity::default();
+            capacity.add_nodes(nodes);
+            Room { capacity: Some(capacity), ..Room::default() }
+        };
+        let mut cordoned = node("a", "8");
+        cordoned.spec = Some(read(json!({"unschedulable": true})));
+        assert_eq!(
+            told(&job(1, "1", json!({})), &of(vec![cordoned])),
+            [
+                "No node can take a Worker: none is ready and matches its node selector, affinity and tolerations"
+            ]
+        );
+        let mut small = node("b", "8");
+        let allocatable = small.status.as_mut().unwrap().allocatable.as_mut().unwrap();
+        allocatable.insert("memory".to_owned(), read(json!("4Gi")));
+        assert_eq!(
+            told(&job(1, "8", json!({})), &of(vec![node("a", "4"), small])),
+            ["No node can take a Worker: none has all that it requests, even with nothing else running"]
+        );
     }
 
     #[test]

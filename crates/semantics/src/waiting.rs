@@ -61,7 +61,7 @@ pub enum Wait<'a> {
     /// These scheduling gates to be removed; until then, the scheduler ignores the pod.
     Gates(Vec<&'a str>),
     /// A node that can take it: there is none, for the reason that the scheduler gives.
-    FittingNode(Option<&'a str>),
+    FittingNode(&'a str),
     /// The scheduler's decision.
     Scheduler,
     /// A container that cannot start yet.
@@ -90,7 +90,7 @@ impl fmt::Display for Wait<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gates(gates) => write!(f, "its scheduling gates to be removed: {}", gates.join(", ")),
-            Self::FittingNode(why) => write!(f, "a node that fits: {}", why.unwrap_or("no reason given")),
+            Self::FittingNode(why) => write!(f, "a node that can take it: {why}"),
             Self::Scheduler => f.write_str("a node to be chosen"),
             Self::Container { name, reason, message: "" } => write!(f, "container {name}: {reason}"),
             Self::Container { name, reason, message } => write!(f, "container {name}: {reason}: {message}"),
@@ -111,7 +111,7 @@ pub fn waits_for(pod: &impl Starting) -> Wait<'_> {
     let gates = pod.gates();
     match scheduled.filter(|condition| condition.status == "False") {
         _ if !gates.is_empty() => Wait::Gates(gates),
-        Some(refused) => Wait::FittingNode(refused.message.as_deref()),
+        Some(refused) => Wait::FittingNode(refused.message.as_deref().unwrap_or("no reason given")),
         None => Wait::Scheduler,
     }
 }
@@ -152,7 +152,11 @@ mod tests {
                 json!({"conditions": scheduled("False", "")}),
                 "its scheduling gates to be removed: a, b",
             ),
-            (&plain, json!({"conditions": scheduled("False", "0/1 nodes")}), "a node that fits: 0/1 nodes"),
+            (
+                &plain,
+                json!({"conditions": scheduled("False", "0/1 nodes")}),
+                "a node that can take it: 0/1 nodes",
+            ),
             (&plain, json!({}), "a node to be chosen"),
             (&plain, json!({"conditions": scheduled("True", "")}), "its container to start"),
             (
