@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, LimitRange, LimitRangeItem, PodSpec, ResourceQuota, ResourceRequirements,
 };
-use semantics::{Amounts, Quantity, amounts, is_gpu, pod_limits, pod_requests, requests, subtract};
+use semantics::{
+    Amounts, Quantity, amounts, is_gpu, limits_without_overhead, pod_limits, pod_requests, requests,
+    requests_without_overhead, subtract,
+};
 use serde::Serialize;
 
 use crate::action::{Action, Advice};
@@ -89,10 +92,21 @@ struct Role<'a> {
     name: &'static str,
     count: i64,
     pod: Option<&'a PodSpec>,
+    /// What a pod requests of a node and of quotas, with the overhead of its runtime class.
     requests: Amounts,
+    /// What limits a pod, with that overhead.
     limits: Amounts,
+    /// What the containers of a pod request and what limits them, without that overhead.
+    containers: Bounded,
     /// For CPU and memory of each container: the resource's name, and whether the container has a limit and a request.
     unlimited: Vec<(&'static str, bool, bool)>,
+}
+
+/// The amounts that a `LimitRange` bounds.
+#[derive(Default)]
+struct Bounded {
+    requests: Amounts,
+    limits: Amounts,
 }
 
 impl Role<'_> {
@@ -120,8 +134,15 @@ fn roles<'a>(job: &'a MPIJob, limits: &[LimitRange]) -> Vec<Role<'a>> {
 }
 
 fn role<'a>(name: &'static str, count: i64, pod: Option<&'a PodSpec>, limits: &[LimitRange]) -> Role<'a> {
-    let mut role =
-        Role { name, count, pod, requests: Amounts::new(), limits: Amounts::new(), unlimited: Vec::new() };
+    let mut role = Role {
+        name,
+        count,
+        pod,
+        requests: Amounts::new(),
+        limits: Amounts::new(),
+        containers: Bounded::default(),
+        unlimited: Vec::new(),
+    };
     let Some(pod) = pod else { return role };
     let mut defaulted = pod.clone();
     for container in defaulted.init_containers.iter_mut().flatten().chain(&mut defaulted.containers) {
@@ -134,6 +155,10 @@ fn role<'a>(name: &'static str, count: i64, pod: Option<&'a PodSpec>, limits: &[
     }
     role.requests = pod_requests(&defaulted);
     role.limits = pod_limits(&defaulted);
+    role.containers = Bounded {
+        requests: requests_without_overhead(&defaulted),
+        limits: limits_without_overhead(&defaulted),
+    };
     role
 }
 
@@ -349,7 +374,7 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
     };
     let mut found = Vec::new();
     for (name, most) in item.max.iter().flatten() {
-        if let (Some(limit), Some(most)) = (role.limits.get(name), Quantity::read(&most.0))
+        if let (Some(limit), Some(most)) = (role.containers.limits.get(name), Quantity::read(&most.0))
             && *limit > most
         {
             let message = format!(
@@ -360,7 +385,7 @@ fn outside(role: &Role<'_>, item: &LimitRangeItem, range: &str) -> Vec<Finding> 
         }
     }
     for (name, least) in item.min.iter().flatten() {
-        if let (Some(request), Some(least)) = (role.requests.get(name), Quantity::read(&least.0))
+        if let (Some(request), Some(least)) = (role.containers.requests.get(name), Quantity::read(&least.0))
             && least > *request
         {
             let message = format!(
@@ -701,6 +726,36 @@ mod tests {
             told(&job, &room),
             ["the memory limit of the Worker, 8Gi, is above the maximum of LimitRange r, 4Gi"]
         );
+    }
+
+    #[test]
+    fn a_limit_range_does_not_count_the_overhead_of_a_runtime_class() {
+        let with_overhead = |memory: &str| {
+            let mut job = job(2, "1", json!({}));
+            let worker = job.spec.mpi_replica_specs.get_mut(WORKER).unwrap();
+            worker.template.spec.as_mut().unwrap().overhead = Some(read(json!({"memory": memory})));
+            job
+        };
+        let range = |type_: &str, memory: &str| Room {
+            limits: vec![read(json!({"metadata": {"name": "r"}, "spec": {"limits": [
+                {"type": type_, "min": {"memory": memory}, "max": {"memory": memory}}]}}))],
+            ..Room::default()
+        };
+        let too_high = |most: &str| {
+            format!("the memory limit of the Worker, 8Gi, is above the maximum of LimitRange r, {most}")
+        };
+        let too_low = |least: &str| {
+            format!("the memory request of the Worker, 8Gi, is below the minimum of LimitRange r, {least}")
+        };
+        for type_ in ["Pod", "Container"] {
+            let told = |memory: &str| told(&with_overhead("1Gi"), &range(type_, memory));
+            assert_eq!(told("8Gi"), [""; 0], "{type_}");
+            assert_eq!(told("7Gi"), [too_high("7Gi")], "{type_}");
+            assert_eq!(told("9Gi"), [too_low("9Gi")], "{type_}");
+        }
+        let quota = read(json!({"metadata": {"name": "q"}, "spec": {"hard": {"requests.memory": "17Gi"}}}));
+        let room = Room { quotas: vec![quota], ..Room::default() };
+        assert!(told(&with_overhead("1Gi"), &room)[0].starts_with("Quota exceeded: 18Gi of requests.memory"));
     }
 
     #[test]
