@@ -1,4 +1,4 @@
-//! Words advice as commands and flags of this program. The crates below return [`Action`]s and know no command.
+//! Words advice as commands and flags, of this program and of those that people use beside it. The crates below return [`Action`]s and know no command.
 
 use jobs::{Action, Advice, JobRef, Kind};
 
@@ -42,6 +42,7 @@ fn command(action: &Action) -> Option<String> {
         Action::Retry(job) => about("retry", job),
         Action::Clone(job) => about("clone", job),
         Action::Delete(job) => about("delete", job),
+        Action::ShowUsage(job) => about("top", job),
         Action::Logs { job, workers, follow, previous } => {
             let workers = workers.as_ref().map(|workers| format!(" --worker {workers}"));
             let flags = [(*follow, " --follow"), (*previous, " --previous")];
@@ -60,6 +61,9 @@ fn command(action: &Action) -> Option<String> {
             format!("odh training list {place}{status}")
         }
         Action::ListTemplates { namespace } => format!("odh training templates list -n {namespace}"),
+        Action::ListQueues { namespace } => format!("kubectl get localqueues -n {namespace}"),
+        Action::CreateNamespace { namespace } => format!("kubectl create namespace {namespace}"),
+        Action::LogIn => "oc login".to_owned(),
         Action::StartLocalCluster => "odh local up".to_owned(),
         Action::CreateSuspended | Action::SkipPreflight | Action::ForceDelete(_) => return None,
     })

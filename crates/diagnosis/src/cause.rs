@@ -236,7 +236,7 @@ causes! {
         title: "The job is silent",
         meaning: "Nothing has been printed for a while and no error either. Connections whose packets are dropped look like this, and so does a deadlock; a program that computes without printing does, too: silence alone does not fail a job.",
         message: "No output for {seconds|some} s and no error: the job hangs, or works without printing",
-        suggestion: "Check NetworkPolicies between the Workers and back to the Launcher (MPI communication failure – check NetworkPolicies); see whether the ranks use the CPU (kubectl top pods); look for ranks that wait for one another.",
+        suggestion: "Check NetworkPolicies between the Workers and back to the Launcher (MPI communication failure – check NetworkPolicies); see whether the ranks use the CPU; look for ranks that wait for one another.",
     }
     Timeout: User, Undecided, BeforeStart {
         title: "The time limit was reached",

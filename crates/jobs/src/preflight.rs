@@ -249,7 +249,8 @@ async fn queue_of(client: &Client, namespace: &str, job: &MPIJob) -> Option<(Loc
             message: format!(
                 "queue \"{name}\" not found in namespace \"{namespace}\": the job would wait forever"
             ),
-            advice: "list the queues: kubectl get localqueues".into(),
+            advice: Advice::from("choose one of the queues of the namespace")
+                .with(Action::ListQueues { namespace: namespace.to_owned() }),
         }),
         LocalQueue::Unserved => Some(Finding {
             weight: Weight::Waits,

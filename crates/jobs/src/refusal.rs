@@ -81,7 +81,10 @@ fn not_found(status: &Status, attempt: Attempt<'_>) -> Error {
             class: Class::NotFound,
             reason: "NotFound".to_owned(),
             message: format!("namespace \"{}\" not found", attempt.namespace),
-            advice: Some("choose another with -n, or create it: kubectl create namespace NAME".into()),
+            advice: Some(
+                Advice::from("choose another namespace, or create this one")
+                    .with(Action::CreateNamespace { namespace: attempt.namespace.to_owned() }),
+            ),
             faults: Vec::new(),
         };
     }
@@ -124,16 +127,15 @@ fn already_exists(attempt: Attempt<'_>) -> Error {
 }
 
 fn unauthorized(status: &Status) -> Error {
+    let message = "not authenticated: your credentials are missing, invalid or expired";
     Error::Refused {
         class: Class::NotAllowed,
         reason: "Unauthorized".to_owned(),
-        message: "not authenticated: your credentials are missing, invalid or expired".to_owned(),
-        advice: Some(if status.message.is_empty() || status.message == "Unauthorized" {
-            "log in again (oc login, or a new kubeconfig)".into()
-        } else {
-            format!("log in again (oc login, or a new kubeconfig); the server says: {}", status.message)
-                .into()
-        }),
+        message: match status.message.as_str() {
+            "" | "Unauthorized" => message.to_owned(),
+            more => format!("{message}; the server says: {more}"),
+        },
+        advice: Some(Advice::from("log in again, or get a new kubeconfig").with(Action::LogIn)),
         faults: Vec::new(),
     }
 }
@@ -262,6 +264,11 @@ mod tests {
                 json!({"code": 401, "reason": "Unauthorized", "message": "Unauthorized"}),
                 4,
                 "not authenticated: your credentials are missing, invalid or expired",
+            ),
+            (
+                json!({"code": 401, "reason": "Unauthorized", "message": "the token has expired"}),
+                4,
+                "not authenticated: your credentials are missing, invalid or expired; the server says: the token has expired",
             ),
         ];
         for (status, code, message) in table {

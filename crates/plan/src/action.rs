@@ -39,6 +39,8 @@ pub enum Action {
     Delete(JobRef),
     /// Delete the job and its pods without a grace period.
     ForceDelete(JobRef),
+    /// See what the job's pods use.
+    ShowUsage(JobRef),
     /// Read the job's logs.
     Logs {
         /// The job.
@@ -66,6 +68,18 @@ pub enum Action {
         /// The namespace.
         namespace: String,
     },
+    /// List the queues of a namespace.
+    ListQueues {
+        /// The namespace.
+        namespace: String,
+    },
+    /// Create a namespace.
+    CreateNamespace {
+        /// Its name.
+        namespace: String,
+    },
+    /// Log in to the cluster again.
+    LogIn,
     /// Create the job suspended.
     CreateSuspended,
     /// Create the job without the checks before it, and leave them to the server.

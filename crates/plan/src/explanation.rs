@@ -200,6 +200,7 @@ fn actions(state: Stage, cause: Option<&str>, job: JobRef) -> Vec<Action> {
         (Stage::Suspended, None) => vec![Action::Resume(job)],
         (_, cause) => match cause.and_then(Cause::of_word) {
             Some(Cause::RankKilled | Cause::Unknown) => vec![Action::Describe(job)],
+            Some(Cause::SilentHang) => vec![Action::ShowUsage(job)],
             Some(Cause::CrashLoop) => {
                 vec![Action::Logs { job, workers: None, follow: false, previous: true }]
             }
@@ -375,7 +376,7 @@ fn gated(told: Explanation, job: &MPIJob, waiting: &[&Pod], of: usize) -> Explan
     let (actor, advice) = if gates.iter().all(by_kueue) {
         (
             Actor::Administrator,
-            "Kueue removes its gates once it has assigned nodes to all pods of the job (kubectl describe workload). If \
+            "Kueue removes its gates once it has assigned nodes to all pods of the job; its Workload says what it waits for. If \
              they stay for more than a few seconds, ask the queue's administrator.",
         )
     } else if gates.iter().any(|gate| own.contains(gate) && !by_kueue(gate)) {

@@ -162,7 +162,7 @@ fn check_kind(document: &Document) -> Option<Fault> {
         (old, _, Some(Kind::MpiJob)) => Some(document.fault(
             "apiVersion",
             format!("{old} is not a supported version of MPIJob"),
-            Some("use kubeflow.org/v2beta1; it needs no kubectl in the image and reaches hosts through ssh or the launch agent".to_owned()),
+            Some("use kubeflow.org/v2beta1, which reaches hosts through ssh or the launch agent".to_owned()),
         )),
         (other, _, Some(known)) => Some(document.fault(
             "apiVersion",
@@ -174,7 +174,9 @@ fn check_kind(document: &Document) -> Option<Fault> {
             format!("this command creates training jobs, but this is a {kind} ({version})"),
             Some(match nearest(kind, &Kind::ALL.map(Kind::name)) {
                 Some(meant) => format!("did you mean \"{meant}\"?"),
-                None => "put it into a separate file and use kubectl apply -f".to_owned(),
+                None => {
+                    "put it into a separate file and apply that with a general Kubernetes client".to_owned()
+                }
             }),
         )),
     }
