@@ -289,6 +289,19 @@ pub struct Waiting {
     /// Since when this was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
+    /// How many GPUs the job lacks, if it waits for some and they could be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<GpuCounts>,
+}
+
+/// Numbers of GPUs, counted when the job began to wait for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GpuCounts {
+    /// Requested by all pods of the job together.
+    pub requested: i64,
+    /// Free on all nodes together.
+    pub available: i64,
 }
 
 /// When the phases of a start were over, each for the last pod that it concerns; what is not known yet is left out.

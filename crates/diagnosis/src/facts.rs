@@ -7,8 +7,8 @@ use semantics::kept::{ContainerStatus, Pod, PodStatus};
 /// The maximum number of events per object.
 const MAX_EVENTS: usize = 50;
 
-/// The start of a message with the numbers of GPUs. A job's status keeps them only in its message.
-pub const GPU_COUNTS: &str = "Insufficient GPUs: ";
+/// The start of a message with the numbers of GPUs.
+pub(crate) const GPU_COUNTS: &str = "Insufficient GPUs: ";
 
 /// Facts beside the output; all of them are optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +30,14 @@ pub struct Gpus {
     pub requested: u64,
     /// Free on all nodes together.
     pub available: u64,
+}
+
+impl Gpus {
+    /// Returns whether fewer are available than requested.
+    #[must_use]
+    pub fn are_short(self) -> bool {
+        self.requested > self.available
+    }
 }
 
 /// Maps ranks to Workers: ranks fill the slots of one Worker after another.
@@ -171,7 +179,7 @@ pub(crate) fn lines(facts: &Facts) -> Vec<String> {
     );
     let short_of_gpus =
         lines.iter().any(|line| line.contains("nodes are available") && semantics::names_gpu(line));
-    if let Some(gpus) = facts.gpus.filter(|gpus| short_of_gpus && gpus.requested > gpus.available) {
+    if let Some(gpus) = facts.gpus.filter(|gpus| short_of_gpus && gpus.are_short()) {
         lines.push(format!("{GPU_COUNTS}requested {}, available {}", gpus.requested, gpus.available));
     }
     lines

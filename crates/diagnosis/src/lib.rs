@@ -29,7 +29,7 @@ use serde::Serialize;
 pub use cause::{Actor, Cause, Moment, Retry, Texts};
 pub use collect::{Collector, Output};
 pub use explain::no_node_can_take;
-pub use facts::{ContainerFacts, Facts, GPU_COUNTS, Gpus, PodFacts, Terminated, World};
+pub use facts::{ContainerFacts, Facts, Gpus, PodFacts, Terminated, World};
 pub use guide::troubleshooting;
 pub use judge::STALL_SECONDS;
 pub use lines::{as_evidence, rank_of};

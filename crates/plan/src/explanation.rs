@@ -20,7 +20,7 @@ use crate::capacity::reports_too_few_gpus;
 use crate::conditions::condition;
 use crate::kept::Pod;
 use crate::observed::{Seen, is_running, started_at, worker_index};
-use diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, GPU_COUNTS, Gpus, Output, PodFacts, diagnose};
+use diagnosis::{Actor, Cause, Diagnosis, Ending, Facts, Gpus, Output, PodFacts, diagnose};
 
 /// The maximum number of pods named as evidence.
 const MOST_NAMED: usize = 4;
@@ -488,7 +488,7 @@ fn named(pods: &[&Pod]) -> Vec<String> {
 /// Whether a starting job waits for GPUs and its status has no GPU counts yet, so that they need counting.
 #[must_use]
 pub fn wants_gpus_counted(seen: &Seen) -> bool {
-    let known = seen.status.waiting.as_ref().is_some_and(|waiting| has_numbers(&waiting.message));
+    let known = seen.status.waiting.as_ref().is_some_and(|waiting| waiting.gpus.is_some());
     let starting = matches!(seen.status.phase, None | Some(Phase::Pending));
     let lacks_gpus = |pod: &Pod| {
         let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
@@ -497,11 +497,6 @@ pub fn wants_gpus_counted(seen: &Seen) -> bool {
         })
     };
     starting && !known && seen.workers.iter().any(|pod| lacks_gpus(pod))
-}
-
-/// Whether a message contains GPU counts.
-pub(crate) fn has_numbers(message: &str) -> bool {
-    message.contains(GPU_COUNTS)
 }
 
 /// What keeps a job's pods from starting, by their statuses and by the job's events; `None` for a job that starts
@@ -633,6 +628,24 @@ mod tests {
         assert_eq!((found.cause.as_deref(), found.actor), (Some("Unschedulable"), Actor::Administrator));
         assert_eq!(found.since, Some("2026-01-01T00:00:00Z".parse().unwrap()));
         assert!(found.link.unwrap().ends_with("#unschedulable"));
+    }
+
+    #[test]
+    fn gpus_are_counted_until_the_status_has_their_numbers() {
+        let lacking =
+            pod("pi-worker-0", unscheduled("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."));
+        let wants = |status: Value| {
+            let status = serde_json::from_value(status).unwrap();
+            wants_gpus_counted(&Seen { status, workers: vec![lacking.clone().into()], ..Seen::default() })
+        };
+        let waiting = |gpus: Value| {
+            json!({ "phase": "Pending", "waiting": { "reason": "Unschedulable", "gpus": gpus,
+                "message": "Insufficient GPUs: requested 16, available 2" } })
+        };
+        assert!(wants(json!({ "phase": "Pending" })));
+        assert!(wants(waiting(Value::Null)), "whatever the message says");
+        assert!(!wants(waiting(json!({ "requested": 16, "available": 2 }))));
+        assert!(!wants(json!({ "phase": "Running" })));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use api::{
     CONDITION_CREATED, CONDITION_FAILED, CONDITION_INVALID, CONDITION_LIMITS_NOT_ENFORCED,
     CONDITION_RESTARTING, CONDITION_RUNNING, CONDITION_SUCCEEDED, CONDITION_SUSPENDED,
-    EVENT_MESSAGE_LIMIT_BYTES, Failure, LABEL_QUEUE_NAME, LAUNCHER, MPIJob, MPIJobStatus,
+    EVENT_MESSAGE_LIMIT_BYTES, Failure, GpuCounts, LABEL_QUEUE_NAME, LAUNCHER, MPIJob, MPIJobStatus,
     PHASE_REASON_INITIALIZING, PHASE_REASON_QUEUED, PHASE_REASON_RESTARTING, PHASE_REASON_SUSPENDED, Phase,
     REASON_CORRECTED, REASON_CREATED, REASON_FAILED, REASON_NO_CGROUPS, REASON_PLAIN_MODE,
     REASON_RESOURCE_EXISTS, REASON_RESTARTING, REASON_RESUMED, REASON_RUNNING, REASON_SUCCEEDED,
@@ -22,7 +22,7 @@ use semantics::{is_ready, phase};
 use crate::attempts::{end_attempt, report_attempt};
 use crate::change::{ChildKind, JobChange};
 use crate::conditions::{condition, has_run, is_finished, is_true, set_condition};
-use crate::explanation::{has_numbers, hindrance};
+use crate::explanation::hindrance;
 use crate::failure::launcher_failure;
 use crate::kept::Pod;
 use crate::notice::{Applied, ApplyFailure, Notice, Report};
@@ -35,6 +35,7 @@ use crate::startup::report_startup;
 use crate::time::whole_seconds;
 use crate::validate::{CleanPods, Fault, ValidJob};
 use crate::world_check::report_world;
+use diagnosis::{Cause, Gpus};
 
 /// Returns the status of a job after a pass, and what goes with it.
 #[must_use]
@@ -147,6 +148,7 @@ fn invalid(faults: &[Fault], now: Timestamp) -> Waiting {
         suggestion: Some(in_a_row(faults.iter().map(|fault| fault.advice.clone()))),
         link: None,
         since: Some(Time(now)),
+        gpus: None,
     }
 }
 
@@ -522,10 +524,9 @@ fn report_waiting(
         return;
     };
     let reason = found.cause.word();
-    // Numbers in a message change with every pod that comes and goes; only their first appearance is news.
-    let same = |known: &Waiting| {
-        known.reason == reason && (has_numbers(&known.message) || !has_numbers(&found.message))
-    };
+    let gpus = seen.gpus.filter(|gpus| found.cause == Cause::Unschedulable && gpus.are_short());
+    // Numbers change with every pod that comes and goes; only their first appearance is news.
+    let same = |known: &Waiting| known.reason == reason && (known.gpus.is_some() || gpus.is_none());
     if report.status.waiting.as_ref().is_some_and(same) {
         return;
     }
@@ -535,8 +536,14 @@ fn report_waiting(
         suggestion: Some(found.suggestion),
         link: Some(found.link),
         since: Some(Time(now)),
+        gpus: gpus.map(counts),
     });
     report.notices.push(warning(reason, found.message));
+}
+
+fn counts(gpus: Gpus) -> GpuCounts {
+    let bounded = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    GpuCounts { requested: bounded(gpus.requested), available: bounded(gpus.available) }
 }
 
 fn set_phase(job: &ValidJob, status: &mut MPIJobStatus) {

@@ -352,6 +352,7 @@ async fn a_job_that_waits_for_gpus_says_how_many_there_are() {
         (waiting.reason.as_str(), waiting.message.as_str()),
         ("Unschedulable", "Insufficient GPUs: requested 32, available 24")
     );
+    assert_eq!(waiting.gpus, Some(api::GpuCounts { requested: 32, available: 24 }));
     assert!(waiting.suggestion.is_some() && waiting.link.unwrap().ends_with("#unschedulable"));
 }
 
