@@ -12,6 +12,7 @@ mod age;
 mod autoscaler;
 mod crd;
 mod defaults;
+mod events;
 pub mod expressions;
 pub mod extent;
 mod fault;
@@ -39,12 +40,13 @@ pub use age::{human_duration, since, timestamp};
 pub use autoscaler::convert_autoscaler;
 pub use crd::{established_status, kinds_of_crd, validate_crd, validate_crd_update, version_rank};
 pub use defaults::{default_object, null_labels, read_back, tolerate_unreachable_nodes};
+pub use events::convert_event;
 pub use fault::{FieldFault, MAX_FAULTS, Reason, invalid_status, json_kind, printed};
 pub use kinds::{
     ALL_VERBS, Column, Kind, NameRule, ScalePaths, Subresource, accepted_kind, builtin_kind, builtin_kinds,
     subresource_kinds,
 };
-pub use lifecycle::{JOB_UID_LABEL, convert_event, prepare_create, prepare_update};
+pub use lifecycle::{JOB_UID_LABEL, prepare_create, prepare_update};
 pub use openapi::{schema_name, v2_definitions, v3_schemas};
 pub use quota::Counted;
 pub use selectors::{FieldSelector, LabelSelector, SelectorError};

@@ -16,108 +16,23 @@ use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, L
 use serde_json::Value;
 
 use super::made;
+use super::size::{PER_STEP, Size, Sizes};
 
 /// The cost limit of all rules on one object (`RuntimeCELCostBudget`).
 pub const BUDGET: u64 = 10_000_000;
 /// The cost limit of one evaluation of one rule (`PerCallLimit`).
 pub const PER_RULE: u64 = 1_000_000;
-/// Characters of text traversed or created per step (`StringTraversalCostFactor`), and values copied per step.
-const PER_STEP: u64 = 10;
-/// Characters of text copied per step.
-const COPIED_PER_STEP: u64 = 1000;
 /// The depth limit of an expression; a deeper one costs too much.
 const MAX_DEPTH: usize = 256;
 /// The limit on visited subexpressions; an expression with more costs too much. Loops over results of functions are
 /// visited twice, so visits multiply with nesting.
 const MAX_LOOKS: u64 = 200_000;
-/// The most values and characters that may be created at once, because they are kept in memory.
-const MAX_MADE: (u64, u64) = (1_000_000, 10_000_000);
 /// The stack for bounding an expression, whose depth is limited.
 const STACK_BYTES: usize = 8 << 20;
 
-/// An upper bound on the size of a value.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Size {
-    /// Characters of a text, items of a list, or entries of a map.
-    pub length: u64,
-    /// Values in it, including itself.
-    pub nodes: u64,
-    /// Characters of all its texts.
-    pub bytes: u64,
-}
-
-impl Size {
-    /// A number, time or boolean.
-    pub const SCALAR: Size = Size { length: 0, nodes: 1, bytes: 0 };
-    /// Beyond every limit.
-    pub const ENDLESS: Size = Size { length: u64::MAX, nodes: u64::MAX, bytes: u64::MAX };
-
-    /// A text.
-    pub fn text(length: u64) -> Size {
-        Size { length, nodes: 1, bytes: length }
-    }
-
-    /// Returns the larger of each measure.
-    pub fn max(self, other: Size) -> Size {
-        Size {
-            length: self.length.max(other.length),
-            nodes: self.nodes.max(other.nodes),
-            bytes: self.bytes.max(other.bytes),
-        }
-    }
-
-    /// Returns the sum of both.
-    pub fn and(self, other: Size) -> Size {
-        Size {
-            length: self.length.saturating_add(other.length),
-            nodes: self.nodes.saturating_add(other.nodes),
-            bytes: self.bytes.saturating_add(other.bytes),
-        }
-    }
-
-    /// Returns a bound on any part of it, of any type.
-    pub fn part(self) -> Size {
-        Size { length: self.nodes.max(self.bytes), ..self }
-    }
-
-    fn times(self, count: u64) -> Size {
-        let times = |measure: u64| measure.saturating_mul(count);
-        Size { length: times(self.length), nodes: times(self.nodes), bytes: times(self.bytes) }
-    }
-
-    fn half(self) -> Size {
-        Size { length: self.length / 2, nodes: self.nodes / 2, bytes: self.bytes / 2 }
-    }
-
-    /// Returns what exceeds another size.
-    fn beyond(self, other: Size) -> Size {
-        Size {
-            length: self.length.saturating_sub(other.length),
-            nodes: self.nodes.saturating_sub(other.nodes),
-            bytes: self.bytes.saturating_sub(other.bytes),
-        }
-    }
-
-    /// Returns the cost of copying it.
-    fn copied(self) -> u64 {
-        (self.nodes / PER_STEP).saturating_add(self.bytes / COPIED_PER_STEP)
-    }
-
-    /// Returns the cost of traversing it.
-    fn traversed(self) -> u64 {
-        (self.nodes / PER_STEP).saturating_add(self.bytes / PER_STEP)
-    }
-
-    /// Returns the cost of creating it; unlimited if it is too large for memory.
-    fn made(self) -> u64 {
-        let (nodes, bytes) = MAX_MADE;
-        if self.nodes > nodes || self.bytes > bytes { u64::MAX } else { self.traversed() }
-    }
-}
-
 /// The possible values of a variable.
 #[derive(Clone)]
-enum Held<'v> {
+enum Possible<'v> {
     /// One of these values.
     Values(Vec<&'v Value>),
     /// A value of at most this size.
@@ -128,23 +43,23 @@ enum Held<'v> {
 #[derive(Clone, Copy)]
 struct Scope<'s, 'v> {
     name: &'s str,
-    held: &'s Held<'v>,
+    possible: &'s Possible<'v>,
     outer: Option<&'s Scope<'s, 'v>>,
 }
 
 /// The state of bounding one expression.
 #[derive(Default)]
-pub(super) struct Judge {
+struct Estimator {
     /// The size bound of an unknown variable.
     most: Size,
     sizes: RefCell<HashMap<*const Value, Size>>,
     looks: Cell<u64>,
 }
 
-/// The position of an expression, through which [`super::made`] queries sizes.
+/// What bounds an expression: the variables in its scope, and its depth.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'s, 'v> {
-    judge: &'s Judge,
+struct Context<'s, 'v> {
+    estimator: &'s Estimator,
     scope: Option<&'s Scope<'s, 'v>>,
     depth: usize,
 }
@@ -152,34 +67,37 @@ pub(super) struct Place<'s, 'v> {
 /// Returns an upper bound on the cost of evaluating an expression with these variables. The cost of computing the bound
 /// is included.
 pub fn bound(program: &Program, variables: &[(&str, &Value)]) -> u64 {
-    let mut judge = Judge::default();
-    let most = variables.iter().map(|(_, value)| judge.size(value)).fold(Size::SCALAR, Size::max);
-    judge.most = most.part();
-    let held = variables.iter().map(|(name, value)| (*name, Held::Values(vec![*value]))).collect::<Vec<_>>();
-    judge.judge(&program.expression().expr, &held)
+    let mut estimator = Estimator::default();
+    let most = variables.iter().map(|(_, value)| estimator.size(value)).fold(Size::SCALAR, Size::max);
+    estimator.most = most.part();
+    let possible =
+        variables.iter().map(|(name, value)| (*name, Possible::Values(vec![*value]))).collect::<Vec<_>>();
+    estimator.estimate(&program.expression().expr, &possible)
 }
 
 /// Returns a lower bound on the cost of evaluating an expression, whatever its variables are.
 pub fn least(expression: &Expr) -> u64 {
     const NAMES: [&str; 8] =
         ["self", "oldSelf", "object", "oldObject", "request", "params", "namespaceObject", "variables"];
-    Judge::default().judge(expression, &NAMES.map(|name| (name, Held::Values(Vec::new()))))
+    Estimator::default().estimate(expression, &NAMES.map(|name| (name, Possible::Values(Vec::new()))))
 }
 
 fn bind<'v>(
     expression: &Expr,
-    variables: &[(&str, Held<'v>)],
+    variables: &[(&str, Possible<'v>)],
     outer: Option<&Scope<'_, 'v>>,
-    judge: &Judge,
+    estimator: &Estimator,
 ) -> u64 {
     match variables {
-        [] => Place { judge, scope: outer, depth: 0 }.cost(expression),
-        [(name, held), rest @ ..] => bind(expression, rest, Some(&Scope { name, held, outer }), judge),
+        [] => Context { estimator, scope: outer, depth: 0 }.cost(expression),
+        [(name, possible), rest @ ..] => {
+            bind(expression, rest, Some(&Scope { name, possible, outer }), estimator)
+        }
     }
 }
 
-impl Judge {
-    fn judge(&self, expression: &Expr, variables: &[(&str, Held<'_>)]) -> u64 {
+impl Estimator {
+    fn estimate(&self, expression: &Expr, variables: &[(&str, Possible<'_>)]) -> u64 {
         let cost =
             stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, || bind(expression, variables, None, self));
         cost.saturating_add(self.looks.get() / PER_STEP)
@@ -221,20 +139,20 @@ impl Judge {
     }
 
     /// Counts a visit. Returns whether the limit on visits or depth is exceeded.
-    fn is_tired(&self, depth: usize) -> bool {
+    fn is_exhausted(&self, depth: usize) -> bool {
         self.looks.set(self.looks.get() + 1);
         depth > MAX_DEPTH || self.looks.get() > MAX_LOOKS
     }
 }
 
-impl<'s, 'v> Place<'s, 'v> {
+impl<'s, 'v> Context<'s, 'v> {
     fn deeper(self) -> Self {
         Self { depth: self.depth + 1, ..self }
     }
 
     /// Returns an upper bound on the cost of an expression.
     fn cost(self, expression: &Expr) -> u64 {
-        if self.judge.is_tired(self.depth) {
+        if self.estimator.is_exhausted(self.depth) {
             return u64::MAX;
         }
         let of = |expression: &Expr| self.deeper().cost(expression);
@@ -297,7 +215,7 @@ impl<'s, 'v> Place<'s, 'v> {
 
     fn cost_of_loop(self, each: &ComprehensionExpr) -> u64 {
         let (runs, items) = self.range(&each.iter_range.expr);
-        let step = |item: &Held<'v>, gathered: Size| {
+        let step = |item: &Possible<'v>, gathered: Size| {
             self.inside(each, item, gathered, |inside| {
                 inside.cost(&each.loop_step.expr).saturating_add(inside.cost(&each.loop_cond.expr))
             })
@@ -308,16 +226,16 @@ impl<'s, 'v> Place<'s, 'v> {
         let average = first.half().and(last.half());
         let copied = average.copied().saturating_mul(2);
         let (once, all) = match &items {
-            Held::Values(values) => {
-                (step(&items, average).saturating_add(self.judge.of_any(values).copied()), 0)
+            Possible::Values(values) => {
+                (step(&items, average).saturating_add(self.estimator.of_any(values).copied()), 0)
             }
             // One item may have the whole size, and then the others are empty.
-            Held::Sized(size) => {
+            Possible::Sized(size) => {
                 let all = step(&items, average).saturating_add(size.copied());
-                (step(&Held::Sized(Size::SCALAR), average), all)
+                (step(&Possible::Sized(Size::SCALAR), average), all)
             }
         };
-        let nothing = Held::Sized(Size::SCALAR);
+        let nothing = Possible::Sized(Size::SCALAR);
         let result = self.inside(each, &nothing, last, |inside| inside.cost(&each.result.expr));
         let around = [&each.iter_range, &each.accu_init].map(|part| self.deeper().cost(&part.expr));
         let parts = [runs.saturating_mul(once.saturating_add(copied)), all, last.made(), result];
@@ -325,15 +243,15 @@ impl<'s, 'v> Place<'s, 'v> {
     }
 
     /// Returns the size of a loop's accumulator, at its beginning and at its end.
-    fn gathered(self, each: &ComprehensionExpr, runs: u64, items: &Held<'v>) -> (Size, Size) {
+    fn gathered(self, each: &ComprehensionExpr, runs: u64, items: &Possible<'v>) -> (Size, Size) {
         let first = self.deeper().size(&each.accu_init.expr);
-        let added = |item: &Held<'v>| {
+        let added = |item: &Possible<'v>| {
             let after = self.inside(each, item, first, |inside| inside.size(&each.loop_step.expr));
             after.beyond(first)
         };
         let all = match items {
-            Held::Values(_) => added(items).times(runs),
-            Held::Sized(_) => added(items).and(added(&Held::Sized(Size::SCALAR)).times(runs)),
+            Possible::Values(_) => added(items).times(runs),
+            Possible::Sized(_) => added(items).and(added(&Possible::Sized(Size::SCALAR)).times(runs)),
         };
         (first, first.and(all))
     }
@@ -342,25 +260,51 @@ impl<'s, 'v> Place<'s, 'v> {
     fn inside<T>(
         self,
         each: &ComprehensionExpr,
-        item: &Held<'v>,
+        item: &Possible<'v>,
         accumulated: Size,
-        look: impl FnOnce(Place<'_, 'v>) -> T,
+        look: impl FnOnce(Context<'_, 'v>) -> T,
     ) -> T {
-        let first = Scope { name: &each.iter_var, held: item, outer: self.scope };
+        let first = Scope { name: &each.iter_var, possible: item, outer: self.scope };
         let second = each.iter_var2.as_deref().unwrap_or_default();
-        let second = Scope { name: second, held: item, outer: Some(&first) };
-        let gathered = Held::Sized(accumulated);
-        let gathered = Scope { name: &each.accu_var, held: &gathered, outer: Some(&second) };
-        look(Place { judge: self.judge, scope: Some(&gathered), depth: self.depth + 1 })
+        let second = Scope { name: second, possible: item, outer: Some(&first) };
+        let gathered = Possible::Sized(accumulated);
+        let gathered = Scope { name: &each.accu_var, possible: &gathered, outer: Some(&second) };
+        look(Context { estimator: self.estimator, scope: Some(&gathered), depth: self.depth + 1 })
     }
 
-    /// Returns an upper bound on the size of an expression's value.
-    pub fn size(self, expression: &Expr) -> Size {
-        if self.judge.is_tired(self.depth) {
+    /// Returns how often a loop over this value runs at most, and the possible values of its variable: an item of a
+    /// list, or a key of a map.
+    fn range(self, range: &Expr) -> (u64, Possible<'v>) {
+        let size = match self.values(range) {
+            Some(owners) if owners.iter().all(|owner| !owner.is_object()) => {
+                let runs = self.estimator.of_any(&owners).length;
+                return (runs, Possible::Values(owners.into_iter().flat_map(parts).collect()));
+            }
+            Some(owners) => self.estimator.of_any(&owners),
+            None => self.deeper().size(range),
+        };
+        (size.length, Possible::Sized(size.part()))
+    }
+
+    fn variable(self, name: &str) -> Option<&'s Possible<'v>> {
+        let mut scope = self.scope;
+        while let Some(here) = scope {
+            if here.name == name {
+                return Some(here.possible);
+            }
+            scope = here.outer;
+        }
+        None
+    }
+}
+
+impl<'v> Sizes<'v> for Context<'_, 'v> {
+    fn size(self, expression: &Expr) -> Size {
+        if self.estimator.is_exhausted(self.depth) {
             return Size::ENDLESS;
         }
         if let Some(values) = self.values(expression) {
-            return self.judge.of_any(&values);
+            return self.estimator.of_any(&values);
         }
         let of = |expression: &Expr| self.deeper().size(expression);
         let all = |parts: &mut dyn Iterator<Item = Size>, length: usize| Size {
@@ -371,9 +315,9 @@ impl<'s, 'v> Place<'s, 'v> {
             Expr::Literal(LiteralValue::String(text)) => Size::text(text.inner().len() as u64),
             Expr::Literal(LiteralValue::Bytes(bytes)) => Size::text(bytes.inner().len() as u64),
             Expr::Literal(_) | Expr::Unspecified => Size::SCALAR,
-            Expr::Ident(name) => match self.held(name) {
-                Some(Held::Sized(size)) => *size,
-                _ => self.judge.most,
+            Expr::Ident(name) => match self.variable(name) {
+                Some(Possible::Sized(size)) => *size,
+                _ => self.estimator.most,
             },
             Expr::Select(select) if select.test => Size::SCALAR,
             Expr::Select(select) => of(&select.operand.expr).part(),
@@ -389,44 +333,18 @@ impl<'s, 'v> Place<'s, 'v> {
             Expr::Comprehension(each) => {
                 let (runs, items) = self.range(&each.iter_range.expr);
                 let (_, gathered) = self.gathered(each, runs, &items);
-                let nothing = Held::Sized(Size::SCALAR);
+                let nothing = Possible::Sized(Size::SCALAR);
                 self.inside(each, &nothing, gathered, |inside| inside.size(&each.result.expr))
             }
             Expr::Call(call) => made::size(call, self.deeper()),
         }
     }
 
-    /// Returns how often a loop over this value runs at most, and the possible values of its variable: an item of a
-    /// list, or a key of a map.
-    fn range(self, range: &Expr) -> (u64, Held<'v>) {
-        let size = match self.values(range) {
-            Some(owners) if owners.iter().all(|owner| !owner.is_object()) => {
-                let runs = self.judge.of_any(&owners).length;
-                return (runs, Held::Values(owners.into_iter().flat_map(parts).collect()));
-            }
-            Some(owners) => self.judge.of_any(&owners),
-            None => self.deeper().size(range),
-        };
-        (size.length, Held::Sized(size.part()))
-    }
-
-    fn held(self, name: &str) -> Option<&'s Held<'v>> {
-        let mut scope = self.scope;
-        while let Some(here) = scope {
-            if here.name == name {
-                return Some(here.held);
-            }
-            scope = here.outer;
-        }
-        None
-    }
-
-    /// Returns the possible values of an expression, if it is a path into a variable.
-    pub fn values(self, expression: &Expr) -> Option<Vec<&'v Value>> {
+    fn values(self, expression: &Expr) -> Option<Vec<&'v Value>> {
         match expression {
-            Expr::Ident(name) => match self.held(name)? {
-                Held::Values(values) => Some(values.clone()),
-                Held::Sized(_) => None,
+            Expr::Ident(name) => match self.variable(name)? {
+                Possible::Values(values) => Some(values.clone()),
+                Possible::Sized(_) => None,
             },
             // An escaped name (`__namespace__`) refers to another field.
             Expr::Select(select) if !select.test && !select.field.contains("__") => {

@@ -6,7 +6,7 @@
 use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue};
 use serde_json::Value;
 
-use super::cost::{Place, Size};
+use super::size::{Size, Sizes};
 
 /// The longest text of a number or time.
 const SCALAR_TEXT: u64 = 64;
@@ -35,12 +35,12 @@ fn is_namespace(target: &Expr) -> bool {
     matches!(target, Expr::Ident(name) if NAMES.contains(&name.as_str()))
 }
 
-fn sized(call: &CallExpr, place: usize, at: Place<'_, '_>) -> Size {
+fn sized<'v>(call: &CallExpr, place: usize, at: impl Sizes<'v>) -> Size {
     argument(call, place).map(|argument| at.size(argument)).unwrap_or_default()
 }
 
 /// Returns an upper bound on the size of the result of a function or operator.
-pub(super) fn size(call: &CallExpr, at: Place<'_, '_>) -> Size {
+pub(super) fn size<'v>(call: &CallExpr, at: impl Sizes<'v>) -> Size {
     let of = |place: usize| sized(call, place, at);
     let count = call.args.len() + usize::from(call.target.is_some());
     let all = || (0..count).map(of).fold(Size::default(), Size::and);
@@ -106,7 +106,7 @@ pub(super) fn size(call: &CallExpr, at: Place<'_, '_>) -> Size {
 }
 
 /// Returns the cost of a function besides traversing its arguments once and creating its result.
-pub(super) fn search(name: &str, call: &CallExpr, at: Place<'_, '_>) -> u64 {
+pub(super) fn search<'v>(name: &str, call: &CallExpr, at: impl Sizes<'v>) -> u64 {
     let of = |place: usize| sized(call, place, at);
     match name {
         "contains" if call.target.as_deref().is_some_and(|target| is_namespace(&target.expr)) => {
@@ -140,7 +140,7 @@ fn replaced(call: &CallExpr, text: Size, by: Size) -> Size {
 }
 
 /// Each argument is printed at most once, and a number with as many digits as requested.
-fn formatted(call: &CallExpr, given: Size, at: Place<'_, '_>) -> Size {
+fn formatted<'v>(call: &CallExpr, given: Size, at: impl Sizes<'v>) -> Size {
     let Some(format) = argument(call, 0) else { return Size::ENDLESS };
     let Some(texts) = texts(format, at) else { return Size::ENDLESS };
     let longest =
@@ -159,7 +159,7 @@ fn digits(format: &str) -> u64 {
 }
 
 /// Returns the possible texts of an expression, if known.
-fn texts(expression: &Expr, at: Place<'_, '_>) -> Option<Vec<String>> {
+fn texts<'v>(expression: &Expr, at: impl Sizes<'v>) -> Option<Vec<String>> {
     if let Some(text) = literal(expression) {
         return Some(vec![text.to_owned()]);
     }
@@ -175,7 +175,7 @@ fn literal(expression: &Expr) -> Option<&str> {
 }
 
 /// Returns the largest possible number of an expression.
-fn most_number(expression: &Expr, at: Place<'_, '_>) -> u64 {
+fn most_number<'v>(expression: &Expr, at: impl Sizes<'v>) -> u64 {
     if let Some(values) = at.values(expression) {
         let whole = values.into_iter().map(|value| value.as_u64().unwrap_or(0));
         return whole.max().unwrap_or(0);
@@ -191,7 +191,7 @@ fn most_number(expression: &Expr, at: Place<'_, '_>) -> u64 {
     }
 }
 
-fn most_states(pattern: &Expr, at: Place<'_, '_>) -> u64 {
+fn most_states<'v>(pattern: &Expr, at: impl Sizes<'v>) -> u64 {
     let known = texts(pattern, at).map(|texts| texts.iter().map(|text| states(text)).max().unwrap_or(0));
     known.unwrap_or(UNKNOWN_STATES)
 }

@@ -5,7 +5,6 @@
 //! immutable once built. Input is an object as JSON value; output is the changed object ([`Schema::prune`],
 //! [`Schema::default`]) or faults ([`Schema::validate`]). It never reads a clock, a file or the network.
 
-mod builtin;
 mod cel;
 mod convert;
 pub mod cost;
@@ -18,6 +17,7 @@ mod normalize;
 mod overlay;
 mod parse;
 mod prune;
+mod size;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -27,11 +27,10 @@ use std::sync::OnceLock;
 use regex::Regex;
 use serde_json::Value;
 
-pub use builtin::builtin;
 pub use cel::compile_faults;
 pub use go::{GoField, Zero};
 pub use normalize::DecodeError;
-pub use parse::{MAX_NODES, SchemaError};
+pub use parse::{MAX_NODES, SchemaError, builtin};
 
 /// The deepest nesting of an object; a deeper one is rejected.
 pub const MAX_DEPTH: usize = 128;

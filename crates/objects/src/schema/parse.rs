@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
 use super::go::{self, GoField};
@@ -47,8 +48,25 @@ pub(super) fn of_crd(source: &Value) -> Result<Schema, SchemaError> {
     Ok(Schema { source: Some(source.clone()), rule_sources, rule_paths, ..Schema::new(reader.nodes, root) })
 }
 
+/// Builds the schema of the built-in type `T`, from that of `schemars` in `k8s-openapi` and the table in `overlay`. It
+/// takes some milliseconds; [`crate::Kind::schema`] caches it.
+pub fn builtin<T: JsonSchema>() -> Schema {
+    let mut source = SchemaGenerator::default().into_root_schema_for::<T>().to_value();
+    if let Value::Object(map) = &mut source {
+        map.insert("title".to_owned(), Value::String(T::schema_name().into_owned()));
+    }
+    match of_builtin(&source) {
+        Ok(schema) => schema,
+        Err(error) => {
+            // Only a change of k8s-openapi can cause this; the test of all kinds would detect it.
+            tracing::error!(%error, kind = %T::schema_name(), "a built-in schema could not be read");
+            Schema::anything()
+        }
+    }
+}
+
 /// Parses a root schema of `schemars`, with its shared types in `$defs`.
-pub(super) fn of_builtin(source: &Value) -> Result<Schema, SchemaError> {
+fn of_builtin(source: &Value) -> Result<Schema, SchemaError> {
     let defs = source.get("$defs").and_then(Value::as_object);
     let mut reader = Reader::new(defs);
     let title = source.get("title").and_then(Value::as_str).map(str::to_owned);
@@ -60,7 +78,7 @@ pub(super) fn of_builtin(source: &Value) -> Result<Schema, SchemaError> {
 /// Returns the schema of `metadata`, shared by all kinds.
 fn object_meta() -> &'static Schema {
     static META: LazyLock<Schema> =
-        LazyLock::new(super::builtin::<k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>);
+        LazyLock::new(builtin::<k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta>);
     &META
 }
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Heading;
-use super::rows::{AGE, NAME, Row, age, containers, integer, name, selector, string, wide};
+use super::cells::{AGE, NAME, Row, age, containers, integer, name, selector, string, wide};
 
 /// Returns the headings of a kind, and its row function.
 pub(super) fn of(kind: &str) -> (Vec<Heading>, Row) {

@@ -5,6 +5,7 @@
 //! those of priority 1. The caller passes the current time, because ages are rendered here.
 
 mod apps;
+mod cells;
 mod pod;
 mod rows;
 

@@ -5,7 +5,7 @@ use semantics::summary;
 use serde_json::{Value, json};
 
 use super::super::age::since;
-use super::rows::{age, list, name, none, text};
+use super::cells::{age, list, name, none, text};
 
 /// Returns the cells of a pod.
 pub(super) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {

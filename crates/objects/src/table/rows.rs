@@ -5,25 +5,11 @@ use serde_json::{Value, json};
 
 use super::super::age::{human_duration, since};
 use super::super::kinds::Kind;
-use super::super::selectors::LabelSelector;
+use super::cells::{
+    AGE, NAME, Row, age, containers, count, created, integer, labels, list, name, none, selector, string,
+    text, wide,
+};
 use super::{Heading, pod};
-
-pub(super) type Row = fn(&Value, Timestamp) -> Vec<Value>;
-
-pub(super) const NAME: Heading = ("Name", "string", "name", 0);
-pub(super) const AGE: Heading = ("Age", "string", "", 0);
-
-pub(super) const fn string(name: &'static str) -> Heading {
-    (name, "string", "", 0)
-}
-
-pub(super) const fn wide(name: &'static str) -> Heading {
-    (name, "string", "", 1)
-}
-
-pub(super) const fn integer(name: &'static str) -> Heading {
-    (name, "integer", "", 0)
-}
 
 /// Returns the headings of a kind, and its row function.
 pub(super) fn of(kind: &Kind) -> (Vec<Heading>, Row) {
@@ -219,53 +205,6 @@ fn of_core_stores(kind: &str) -> (Vec<Heading>, Row) {
     }
 }
 
-pub(super) fn text<'v>(object: &'v Value, field: &str) -> &'v str {
-    object[field].as_str().unwrap_or_default()
-}
-
-pub(super) fn list<'v>(object: &'v Value, field: &str) -> impl Iterator<Item = &'v Value> {
-    object[field].as_array().into_iter().flatten()
-}
-
-pub(super) fn age(object: &Value, now: Timestamp) -> Value {
-    json!(since(object["metadata"]["creationTimestamp"].as_str(), now))
-}
-
-pub(super) fn none(text: &str) -> Value {
-    json!(if text.is_empty() { "<none>" } else { text })
-}
-
-/// Returns the creation time. An object without one, such as a bookmark's, has Go's zero time.
-fn created(object: &Value) -> Value {
-    match &object["metadata"]["creationTimestamp"] {
-        Value::Null => json!("0001-01-01T00:00:00Z"),
-        time => time.clone(),
-    }
-}
-
-pub(super) fn name(object: &Value) -> Value {
-    json!(text(&object["metadata"], "name"))
-}
-
-fn count(map: &Value) -> usize {
-    map.as_object().map_or(0, serde_json::Map::len)
-}
-
-pub(super) fn selector(selector: &Value) -> Value {
-    match LabelSelector::of(selector) {
-        Ok(selector) => none(&selector.to_string()),
-        Err(_) => json!("<error>"),
-    }
-}
-
-fn labels(map: &Value) -> Value {
-    none(&LabelSelector::of_map(map).to_string())
-}
-
-fn joined<'v>(texts: impl Iterator<Item = &'v str>) -> String {
-    texts.collect::<Vec<_>>().join(",")
-}
-
 fn job(job: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&job["spec"], &job["status"]);
     let succeeded = status["succeeded"].as_i64().unwrap_or_default();
@@ -304,11 +243,6 @@ fn job(job: &Value, now: Timestamp) -> Vec<Value> {
         images,
         selector(&spec["selector"]),
     ]
-}
-
-/// Returns the names and the images of a pod's containers.
-pub(super) fn containers(spec: &Value) -> [Value; 2] {
-    ["name", "image"].map(|field| json!(joined(list(spec, "containers").map(|c| text(c, field)))))
 }
 
 fn service(service: &Value, now: Timestamp) -> Vec<Value> {

@@ -27,9 +27,9 @@ use serde_json::Value;
 
 pub use service::addresses as service_addresses;
 
+use super::events::convert_event;
 use super::fault::{FieldFault, MAX_FAULTS, Reason};
 use super::kinds::{Kind, builtin_kind};
-use super::lifecycle::convert_event;
 use super::{crd, metadata, names};
 
 /// Returns every fault of a new object.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{FieldFault, items, one_of, text, volumes::nfs};
+use super::{FieldFault, items, one_of, text};
 use semantics::Quantity;
 
 use crate::names;
@@ -182,6 +182,19 @@ pub(super) fn host_path(host: &Value, at: &str, faults: &mut Vec<FieldFault>) {
         faults.push(FieldFault::invalid(format!("{at}.path"), path, "must not contain '..'"));
     }
     one_of(host, "type", &HOST_TYPES, at, faults);
+}
+
+/// `validateNFSVolumeSource`.
+pub(super) fn nfs(nfs: &Value, at: &str, faults: &mut Vec<FieldFault>) {
+    for field in ["server", "path"] {
+        if text(nfs, field).is_empty() {
+            faults.push(FieldFault::required(format!("{at}.{field}"), ""));
+        }
+    }
+    let path = text(nfs, "path");
+    if !path.starts_with('/') {
+        faults.push(FieldFault::invalid(format!("{at}.path"), path, "must be an absolute path"));
+    }
 }
 
 fn projected(source: &Value, at: &str, faults: &mut Vec<FieldFault>) {

@@ -110,21 +110,8 @@ fn sources(spec: &Value, faults: &mut Vec<FieldFault>) {
     let only = sources.first().map(|name| name.as_str());
     match only {
         Some("hostPath") => pod_volumes::host_path(&spec["hostPath"], "spec.hostPath", faults),
-        Some("nfs") => nfs(&spec["nfs"], "spec.nfs", faults),
+        Some("nfs") => pod_volumes::nfs(&spec["nfs"], "spec.nfs", faults),
         _ => {}
-    }
-}
-
-/// `validateNFSVolumeSource`.
-pub(super) fn nfs(nfs: &Value, at: &str, faults: &mut Vec<FieldFault>) {
-    for field in ["server", "path"] {
-        if text(nfs, field).is_empty() {
-            faults.push(FieldFault::required(format!("{at}.{field}"), ""));
-        }
-    }
-    let path = text(nfs, "path");
-    if !path.starts_with('/') {
-        faults.push(FieldFault::invalid(format!("{at}.path"), path, "must be an absolute path"));
     }
 }
 
