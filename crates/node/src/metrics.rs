@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::sandbox::usage::Usage;
+use super::sandbox::protocol::Usage;
 use super::{LocalNode, lock};
 use kubelet::{NodeUsage, PodUsage, Used};
 

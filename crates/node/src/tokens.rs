@@ -10,32 +10,39 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ServiceAccount, ServiceAccountTokenProjection, Volume};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount, ServiceAccountTokenProjection, Volume};
+use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::Value;
-
-use super::volumes::{Place, VolumeError};
 
 /// The lifetime of a token that specifies none, in seconds.
 const DEFAULT_SECONDS: i64 = 60 * 60;
 /// The age at which a token is renewed at the latest, in seconds.
 const MAX_AGE_SECONDS: i64 = 24 * 60 * 60;
 
-/// Returns a projection's token: the one in the volume unless it is due, otherwise a new one.
+/// Why the API issued no token.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to fetch token: {0}")]
+pub struct TokenError(String);
+
+/// Returns a projection's token: the one in the volume, whose files are below `folder`, unless it is due, otherwise a
+/// new one.
 ///
 /// # Errors
 /// When the API issues none.
 pub async fn token(
-    place: &Place<'_>,
+    client: &Client,
+    pod: &Pod,
+    folder: &Path,
     volume: &Volume,
     source: &ServiceAccountTokenProjection,
-) -> Result<String, VolumeError> {
-    let file = place.folder.join(&volume.name).join("..data").join(&source.path);
+) -> Result<String, TokenError> {
+    let file = folder.join(&volume.name).join("..data").join(&source.path);
     if let Some(present) = std::fs::read_to_string(file).ok().filter(|token| !is_due(token, now())) {
         return Ok(present);
     }
-    let metadata = &place.pod.metadata;
-    let account = place.pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
+    let metadata = &pod.metadata;
+    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
     let request = TokenRequest {
         spec: Some(TokenRequestSpec {
             audiences: Some(source.audience.iter().filter(|name| !name.is_empty()).cloned().collect()),
@@ -50,13 +57,13 @@ pub async fn token(
         ..TokenRequest::default()
     };
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    let accounts = Api::<ServiceAccount>::namespaced(place.client.clone(), namespace);
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
     let account = account.filter(|account| !account.is_empty()).unwrap_or("default");
     let made = accounts.create_token_request(account, &PostParams::default(), &request).await;
-    let made = made.map_err(|error| VolumeError::Refused(format!("failed to fetch token: {error}")))?;
+    let made = made.map_err(|error| TokenError(error.to_string()))?;
     made.status
         .and_then(|status| status.token)
-        .ok_or_else(|| VolumeError::Refused("failed to fetch token: the response contains none".to_owned()))
+        .ok_or_else(|| TokenError("the response contains none".to_owned()))
 }
 
 /// Returns whether a volume, whose files are below `folder`, has a token that is due.

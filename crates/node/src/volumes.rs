@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::{
 use kube::Api;
 
 use super::environment::{self, EnvironmentError, Facts};
-use super::tokens;
+use super::tokens::{self, TokenError};
 
 /// The default mode of files (`v1.ConfigMapVolumeSourceDefaultMode`).
 const DEFAULT_FILE_MODE: i32 = 0o644;
@@ -45,6 +45,9 @@ pub enum VolumeError {
     /// A referenced object is missing, or the API did not answer.
     #[error("{0}")]
     Reference(#[from] EnvironmentError),
+    /// The API issued no token.
+    #[error("{0}")]
+    Token(#[from] TokenError),
     /// The state directory could not be read or written.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -58,7 +61,7 @@ fn refused<T>(message: String) -> Result<T, VolumeError> {
 type Files = BTreeMap<String, (Vec<u8>, i32)>;
 
 /// The context in which volumes are created.
-pub struct Place<'a> {
+pub struct VolumeContext<'a> {
     /// The API.
     pub client: &'a kube::Client,
     /// The pod.
@@ -79,39 +82,39 @@ pub struct Place<'a> {
 ///
 /// # Errors
 /// When something is missing or not supported.
-pub async fn prepare(volume: &Volume, place: &Place<'_>) -> Result<Ready, VolumeError> {
-    let path = place.folder.join(&volume.name);
+pub async fn prepare(volume: &Volume, context: &VolumeContext<'_>) -> Result<Ready, VolumeError> {
+    let path = context.folder.join(&volume.name);
     let ready = |read_only| Ready { path: path.clone(), read_only, own: true, memory: None };
     if let Some(source) = &volume.empty_dir {
-        make_directory(&path, 0o777, place.group)?;
+        make_directory(&path, 0o777, context.group)?;
         let size = source.size_limit.as_ref().map(|size| (environment::nanos(size) / 1_000_000_000) as u64);
         let memory = (source.medium.as_deref() == Some("Memory")).then_some(size);
         return Ok(Ready { memory, ..ready(false) });
     }
     if let Some(source) = &volume.host_path {
-        check_host_path(source, place.secret)?;
+        check_host_path(source, context.secret)?;
         return Ok(Ready { path: PathBuf::from(&source.path), own: false, ..ready(false) });
     }
     if let Some(source) = &volume.persistent_volume_claim {
-        let (path, claim_read_only) = claimed(&source.claim_name, place).await?;
-        let own = path.parent() == Some(place.claims);
+        let (path, claim_read_only) = claimed(&source.claim_name, context).await?;
+        let own = path.parent() == Some(context.claims);
         return Ok(Ready { path, own, ..ready(claim_read_only || source.read_only == Some(true)) });
     }
-    let files = match files_of(volume, place).await? {
+    let files = match files_of(volume, context).await? {
         Some(files) => files,
         None => {
             return refused(format!("this node does not support volumes of kind {}", kind_of(volume)));
         }
     };
-    make_directory(&path, 0o755, place.group)?;
-    write_atomically(&path, &files, place.group)?;
+    make_directory(&path, 0o755, context.group)?;
+    write_atomically(&path, &files, context.group)?;
     Ok(ready(true))
 }
 
 /// Returns the path of a claim's volume, and whether it is read-only.
-async fn claimed(name: &str, place: &Place<'_>) -> Result<(PathBuf, bool), VolumeError> {
-    let namespace = place.pod.metadata.namespace.as_deref().unwrap_or_default();
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(place.client.clone(), namespace);
+async fn claimed(name: &str, context: &VolumeContext<'_>) -> Result<(PathBuf, bool), VolumeError> {
+    let namespace = context.pod.metadata.namespace.as_deref().unwrap_or_default();
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
     let answer = |error: kube::Error| VolumeError::Refused(error.to_string());
     let claim = claims.get(name).await.map_err(answer)?;
     let bound = claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");
@@ -119,14 +122,14 @@ async fn claimed(name: &str, place: &Place<'_>) -> Result<(PathBuf, bool), Volum
     let Some(volume) = spec.volume_name.filter(|_| bound) else {
         return refused(format!("can't use PVC {namespace}/{name}: PVC is not bound"));
     };
-    let volumes: Api<PersistentVolume> = Api::all(place.client.clone());
+    let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
     let volume = volumes.get(&volume).await.map_err(answer)?.spec.unwrap_or_default();
     let read_only = spec.access_modes.iter().flatten().all(|mode| mode == "ReadOnlyMany");
     if let Some(source) = volume.host_path {
         let path = PathBuf::from(&source.path);
         // The cluster's own directory for the claim is in a folder that is otherwise hidden from pods.
-        let own = path.parent() == Some(place.claims);
-        check_host_path(&source, if own { &[] } else { place.secret })?;
+        let own = path.parent() == Some(context.claims);
+        check_host_path(&source, if own { &[] } else { context.secret })?;
         return Ok((path, read_only));
     }
     if let Some(source) = volume.local {
@@ -160,32 +163,33 @@ fn kind_of(volume: &Volume) -> String {
     kinds.filter(|key| *key != "name").cloned().collect::<Vec<_>>().join(", ")
 }
 
-async fn files_of(volume: &Volume, place: &Place<'_>) -> Result<Option<Files>, VolumeError> {
+async fn files_of(volume: &Volume, context: &VolumeContext<'_>) -> Result<Option<Files>, VolumeError> {
     let mut files = Files::new();
     if let Some(source) = &volume.config_map {
         let mode = source.default_mode.unwrap_or(DEFAULT_FILE_MODE);
-        add_config_map(&mut files, place, &source.name, source.items.as_deref(), source.optional, mode)
+        add_config_map(&mut files, context, &source.name, source.items.as_deref(), source.optional, mode)
             .await?;
     } else if let Some(source) = &volume.secret {
         let mode = source.default_mode.unwrap_or(DEFAULT_FILE_MODE);
         let name = source.secret_name.as_deref().unwrap_or_default();
-        add_secret(&mut files, place, name, source.items.as_deref(), source.optional, mode).await?;
+        add_secret(&mut files, context, name, source.items.as_deref(), source.optional, mode).await?;
     } else if let Some(source) = &volume.downward_api {
         let mode = source.default_mode.unwrap_or(DEFAULT_FILE_MODE);
-        add_downward(&mut files, place, source.items.iter().flatten(), mode)?;
+        add_downward(&mut files, context, source.items.iter().flatten(), mode)?;
     } else if let Some(source) = &volume.projected {
         let mode = source.default_mode.unwrap_or(DEFAULT_FILE_MODE);
         for part in source.sources.iter().flatten() {
             if let Some(map) = &part.config_map {
-                add_config_map(&mut files, place, &map.name, map.items.as_deref(), map.optional, mode)
+                add_config_map(&mut files, context, &map.name, map.items.as_deref(), map.optional, mode)
                     .await?;
             } else if let Some(secret) = &part.secret {
-                add_secret(&mut files, place, &secret.name, secret.items.as_deref(), secret.optional, mode)
+                add_secret(&mut files, context, &secret.name, secret.items.as_deref(), secret.optional, mode)
                     .await?;
             } else if let Some(downward) = &part.downward_api {
-                add_downward(&mut files, place, downward.items.iter().flatten(), mode)?;
+                add_downward(&mut files, context, downward.items.iter().flatten(), mode)?;
             } else if let Some(source) = &part.service_account_token {
-                let token = tokens::token(place, volume, source).await?;
+                let token =
+                    tokens::token(context.client, context.pod, context.folder, volume, source).await?;
                 files.insert(source.path.clone(), (token.into_bytes(), mode));
             } else {
                 return refused("this node does not support this kind of projection".to_owned());
@@ -199,13 +203,13 @@ async fn files_of(volume: &Volume, place: &Place<'_>) -> Result<Option<Files>, V
 
 async fn add_config_map(
     files: &mut Files,
-    place: &Place<'_>,
+    context: &VolumeContext<'_>,
     name: &str,
     items: Option<&[KeyToPath]>,
     optional: Option<bool>,
     mode: i32,
 ) -> Result<(), VolumeError> {
-    let map = environment::config_map(place.client, place.pod, name, optional).await?.unwrap_or_default();
+    let map = environment::config_map(context.client, context.pod, name, optional).await?.unwrap_or_default();
     let ConfigMap { data, binary_data, .. } = map;
     let mut entries: BTreeMap<String, Vec<u8>> =
         data.into_iter().flatten().map(|(key, value)| (key, value.into_bytes())).collect();
@@ -215,13 +219,13 @@ async fn add_config_map(
 
 async fn add_secret(
     files: &mut Files,
-    place: &Place<'_>,
+    context: &VolumeContext<'_>,
     name: &str,
     items: Option<&[KeyToPath]>,
     optional: Option<bool>,
     mode: i32,
 ) -> Result<(), VolumeError> {
-    let secret = environment::secret(place.client, place.pod, name, optional).await?.unwrap_or_default();
+    let secret = environment::secret(context.client, context.pod, name, optional).await?.unwrap_or_default();
     let Secret { data, .. } = secret;
     let entries = data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect();
     select(files, entries, items, optional, mode, "references non-existent secret key")
@@ -254,17 +258,17 @@ fn select(
 
 fn add_downward<'a>(
     files: &mut Files,
-    place: &Place<'_>,
+    context: &VolumeContext<'_>,
     items: impl Iterator<Item = &'a DownwardAPIVolumeFile>,
     mode: i32,
 ) -> Result<(), VolumeError> {
     for item in items {
         let text = if let Some(reference) = &item.field_ref {
-            environment::field(place.pod, place.facts, &reference.field_path)?
+            environment::field(context.pod, context.facts, &reference.field_path)?
         } else if let Some(reference) = &item.resource_field_ref {
-            let first = place.pod.spec.as_ref().and_then(|spec| spec.containers.first());
+            let first = context.pod.spec.as_ref().and_then(|spec| spec.containers.first());
             let container = first.map_or_else(|| refused("the pod has no container".to_owned()), Ok)?;
-            environment::resource(place.pod, container, place.facts, reference)?
+            environment::resource(context.pod, container, context.facts, reference)?
         } else {
             continue;
         };

@@ -221,7 +221,7 @@ fn renew(node: &Arc<LocalNode>, wishes: &Wishes, is_meant: impl Fn(&Pod, &Volume
         tokio::spawn(async move {
             let facts = node.facts.clone();
             let group = node.owner_group(&pod.spec.clone().unwrap_or_default());
-            let place = volumes::Place {
+            let context = volumes::VolumeContext {
                 client: &node.client,
                 pod: &pod,
                 facts: &facts,
@@ -233,7 +233,7 @@ fn renew(node: &Arc<LocalNode>, wishes: &Wishes, is_meant: impl Fn(&Pod, &Volume
             for volume in meant {
                 // A missing volume belongs to a pod in preparation, which will read the new text itself.
                 if folder.join(&volume.name).join("..data").exists()
-                    && let Err(error) = volumes::prepare(&volume, &place).await
+                    && let Err(error) = volumes::prepare(&volume, &context).await
                 {
                     tracing::debug!(%error, volume = volume.name, "cannot update a mounted volume");
                 }

@@ -453,7 +453,7 @@ impl PodRun {
         wanted: impl Fn(&k8s_openapi::api::core::v1::Volume) -> bool,
     ) -> Result<Vec<(PathBuf, Option<u64>)>, (&'static str, String)> {
         let (pod, facts, folder) = (self.pod(), self.facts(), self.folder.join("volumes"));
-        let place = volumes::Place {
+        let context = volumes::VolumeContext {
             client: &self.node.client,
             pod: &pod,
             facts: &facts,
@@ -464,7 +464,7 @@ impl PodRun {
         };
         let mut memory = Vec::new();
         for volume in spec.volumes.iter().flatten().filter(|volume| wanted(volume)) {
-            let ready = volumes::prepare(volume, &place).await.map_err(|fault| {
+            let ready = volumes::prepare(volume, &context).await.map_err(|fault| {
                 ("FailedMount", format!("MountVolume.SetUp failed for volume {:?} : {fault}", volume.name))
             })?;
             memory.extend(ready.memory.map(|size| (ready.path.clone(), size)));

@@ -20,10 +20,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::kernel;
 use super::protocol::{
     Answer, AnswerBody, Begin, CheckSpec, ConnectSpec, ContainerSpec, ExecSpec, Exit, Failure, FilterSpec,
-    ListenSpec, PodSpec, Request, RequestBody,
+    ListenSpec, PodSpec, Request, RequestBody, Usage,
 };
 use super::supervise::{frame, take_frame};
-use super::usage::Usage;
 use crate::mode::Mode;
 
 /// Requests waiting to be written; a hundred pods send a few each.

@@ -15,7 +15,7 @@ mod mounts;
 mod network;
 mod supervise;
 mod tree;
-pub mod usage;
+mod usage;
 
 pub use kernel::resize_terminal;
 

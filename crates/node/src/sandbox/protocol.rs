@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::usage::Usage;
 use crate::mode::{Mode, ModeChoice};
 
 /// The longest frame that either side accepts, in bytes. The kernel's 2 MiB for `execve` bounds a pod's environment.
@@ -294,6 +293,39 @@ pub enum AnswerBody {
     Used(Usage),
     /// The request failed.
     Failed(Failure),
+}
+
+/// The usage of all containers and pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Usage of each container.
+    pub containers: Vec<ContainerUsage>,
+    /// Traffic of each pod; empty if pods share the machine's network.
+    pub pods: Vec<PodTraffic>,
+}
+
+/// The usage of one container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerUsage {
+    /// The number of its `Start` request.
+    pub process: u64,
+    /// CPU time so far, in nanoseconds.
+    pub cpu_nanos: u64,
+    /// Memory in bytes: the cgroup's working set, or else the processes' proportional set size.
+    pub memory_bytes: u64,
+    /// Number of processes.
+    pub processes: u64,
+}
+
+/// The network traffic of one pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodTraffic {
+    /// The pod's uid.
+    pub pod: String,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
 }
 
 /// Why a request failed.

@@ -26,9 +26,9 @@ use super::container::{self, Given, Surroundings};
 use super::network::Network;
 use super::protocol::{
     Answer, AnswerBody, ConnectSpec, ContainerSpec, Covered, ExecSpec, Exit, Failure, ListenSpec,
-    MAX_FRAME_BYTES, MAX_PENDING_DESCRIPTORS, PodSpec, Request, RequestBody, Streams,
+    MAX_FRAME_BYTES, MAX_PENDING_DESCRIPTORS, PodSpec, Request, RequestBody, Streams, Usage,
 };
-use super::usage::{Subject, Usage};
+use super::usage::Subject;
 use super::{check, kernel, mounts, tree, usage};
 use crate::mode::ModeKind;
 

@@ -6,47 +6,13 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-use serde::{Deserialize, Serialize};
-
 use super::cgroups::Group;
+use super::protocol::{ContainerUsage, PodTraffic, Usage};
 
 /// Nanoseconds per tick of the kernel's accounting (`USER_HZ`, 100 on every supported architecture).
 const TICK_NANOS: u64 = 10_000_000;
 /// Bytes per page, for the resident set, which is counted in pages.
 const PAGE_BYTES: u64 = 4096;
-
-/// The usage of all containers and pods.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Usage of each container.
-    pub containers: Vec<ContainerUsage>,
-    /// Traffic of each pod; empty if pods share the machine's network.
-    pub pods: Vec<PodTraffic>,
-}
-
-/// The usage of one container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContainerUsage {
-    /// The number of its `Start` request.
-    pub process: u64,
-    /// CPU time so far, in nanoseconds.
-    pub cpu_nanos: u64,
-    /// Memory in bytes: the cgroup's working set, or else the processes' proportional set size.
-    pub memory_bytes: u64,
-    /// Number of processes.
-    pub processes: u64,
-}
-
-/// The network traffic of one pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PodTraffic {
-    /// The pod's uid.
-    pub pod: String,
-    /// Bytes received.
-    pub received_bytes: u64,
-    /// Bytes sent.
-    pub sent_bytes: u64,
-}
 
 /// A container to measure.
 pub struct Subject<'a> {
