@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use tokio::task::JoinSet;
 
-use super::gang::{Membership, Placed};
+use super::bind::Nomination;
+use super::gang::Placed;
+use super::membership::Membership;
 use super::preempt::Candidate;
 use super::snapshot::NodeView;
 use super::{Scheduler, bind, uid};
@@ -85,17 +87,6 @@ pub fn select_node(
             }
         });
     }
-}
-
-/// What to write to a pod's `nominatedNodeName`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Nomination {
-    /// Leave it as it is.
-    Keep,
-    /// Clear it: no node is being cleared for the pod.
-    None,
-    /// Set it: this node is being cleared for the pod.
-    Node(String),
 }
 
 /// Reports on a pod why it has no node. A repeated reason is reported once.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, WeightedPodAffinityTerm};
 
-use super::filter::Refusal;
 use super::snapshot::NodeView;
+use super::unschedulable::Unschedulable;
 use semantics::labels_match;
 
 /// The labels of each namespace, for `namespaceSelector`.
@@ -112,20 +112,20 @@ impl AffinityView {
     }
 
     /// Returns why placed pods exclude this node; `None` if they allow it.
-    pub fn refusal(&self, node: &NodeView) -> Option<Refusal> {
+    pub fn filter(&self, node: &NodeView) -> Option<Unschedulable> {
         let near = self.near.iter().all(|(key, values)| {
             node.label(key).is_some_and(|value| self.first_of_group || values.contains(value))
         });
         if !near {
-            return Some(Refusal::fixed("node(s) didn't match pod affinity rules"));
+            return Some(Unschedulable::unresolvable("node(s) didn't match pod affinity rules"));
         }
         let on =
             |pairs: &BTreeSet<Pair>| pairs.iter().any(|(key, value)| node.label(key) == Some(value.as_str()));
         if on(&self.away) {
-            return Some(Refusal::by_pods("node(s) didn't match pod anti-affinity rules"));
+            return Some(Unschedulable::resolvable("node(s) didn't match pod anti-affinity rules"));
         }
         on(&self.unwelcome)
-            .then(|| Refusal::by_pods("node(s) didn't satisfy existing pods anti-affinity rules"))
+            .then(|| Unschedulable::resolvable("node(s) didn't satisfy existing pods anti-affinity rules"))
     }
 
     /// Returns the sum of the preferences for this node; higher is better.

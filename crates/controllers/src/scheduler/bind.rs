@@ -6,11 +6,21 @@ use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, P
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::act::Nomination;
 use super::place::nominated_node;
 use super::preempt::BY_SCHEDULER;
 use crate::volumes::decide::SELECTED_NODE;
 use controller_runtime::Error;
+
+/// What to write to a pod's `nominatedNodeName`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Nomination {
+    /// Leave it as it is.
+    Keep,
+    /// Clear it: no node is being cleared for the pod.
+    None,
+    /// Set it: this node is being cleared for the pod.
+    Node(String),
+}
 
 /// Binds `pod` to `node` (`POST …/pods/<name>/binding`). The uid prevents binding another pod of this name.
 pub async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {

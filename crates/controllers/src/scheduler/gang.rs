@@ -9,67 +9,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
-use super::filter::Refusal;
-use super::place::{Help, Placement, Surroundings, explain, place};
+use super::membership::{Engine, Membership};
+use super::place::{Help, Placement, Surroundings, fit_error, place};
 use super::preempt::{Candidate, TERMINATING, preempt};
 use super::snapshot::NodeView;
-use controller_runtime::cache::Key;
-
-const VOLCANO_ANNOTATIONS: [&str; 2] = ["scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"];
-const PLUGINS_LABEL: &str = "scheduling.x-k8s.io/pod-group";
-
-/// The scheduler that defines a PodGroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Engine {
-    /// `scheduling.volcano.sh/v1beta1`.
-    Volcano,
-    /// `scheduling.x-k8s.io/v1alpha1`, of kubernetes-sigs/scheduler-plugins.
-    Plugins,
-}
-
-impl Engine {
-    /// Every known engine.
-    pub const ALL: [Self; 2] = [Self::Volcano, Self::Plugins];
-
-    /// Returns the API group of its PodGroup.
-    pub fn group(self) -> &'static str {
-        match self {
-            Self::Volcano => "scheduling.volcano.sh",
-            Self::Plugins => "scheduling.x-k8s.io",
-        }
-    }
-
-    /// Returns the values of `spec.schedulerName` that its scheduler handles.
-    pub fn scheduler_names(self) -> &'static [&'static str] {
-        match self {
-            Self::Volcano => &["volcano"],
-            Self::Plugins => &["scheduler-plugins-scheduler", "scheduler-plugins"],
-        }
-    }
-}
-
-/// A pod's reference to a PodGroup.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Membership {
-    /// The engine that defines the PodGroup.
-    pub engine: Engine,
-    /// Its namespace and name.
-    pub key: Key,
-}
-
-/// Returns the gang of a pod. As in Volcano, its annotation counts only with Volcano's scheduler name.
-pub fn membership(pod: &Pod) -> Option<Membership> {
-    let meta = &pod.metadata;
-    let scheduler = pod.spec.as_ref().and_then(|s| s.scheduler_name.as_deref()).unwrap_or_default();
-    let (engine, name) = if Engine::Volcano.scheduler_names().contains(&scheduler) {
-        let annotations = meta.annotations.as_ref()?;
-        (Engine::Volcano, VOLCANO_ANNOTATIONS.iter().find_map(|name| annotations.get(*name))?)
-    } else {
-        (Engine::Plugins, meta.labels.as_ref()?.get(PLUGINS_LABEL)?)
-    };
-    let key = Key::new(meta.namespace.clone().unwrap_or_default(), name.clone());
-    Some(Membership { engine, key })
-}
+use super::unschedulable::Unschedulable;
 
 /// The state of a gang before a trial.
 #[derive(Clone, Debug)]
@@ -130,7 +74,7 @@ pub fn judge(
     }
     let mut trial = nodes.to_vec();
     let mut placed: Vec<Placed> = Vec::new();
-    let mut refused: Vec<(Arc<Pod>, Vec<Refusal>)> = Vec::new();
+    let mut refused: Vec<(Arc<Pod>, Vec<Unschedulable>)> = Vec::new();
     for pod in gang.waiting {
         match place(pod, &trial, around) {
             Placement::On(position) => {
@@ -151,7 +95,7 @@ fn make_room(
     gang: &Gang,
     mut trial: Vec<NodeView>,
     mut placed: Vec<Placed>,
-    refused: Vec<(Arc<Pod>, Vec<Refusal>)>,
+    refused: Vec<(Arc<Pod>, Vec<Unschedulable>)>,
     budgets: &[Arc<PodDisruptionBudget>],
     around: Surroundings,
 ) -> GangDecision {
@@ -159,28 +103,28 @@ fn make_room(
     let (mut victims, mut told, mut hopeful) = (Vec::new(), Vec::new(), false);
     for (pod, _) in &refused {
         // Room made for an earlier member may be enough for this one, too.
-        let refusals = match place(pod, &trial, around) {
+        let rejections = match place(pod, &trial, around) {
             Placement::On(position) => {
                 trial[position].place(pod.clone());
                 placed.push((pod.clone(), position));
                 told.push((pod.clone(), pending(gang, fitting.len())));
                 continue;
             }
-            Placement::Nowhere(refusals) => refusals,
+            Placement::Nowhere(rejections) => rejections,
         };
-        match preempt(pod, &trial, &refusals, budgets, around) {
+        match preempt(pod, &trial, &rejections, budgets, around) {
             Ok(candidate) => {
                 let leave = |other: &Arc<Pod>| candidate.victims.iter().any(|v| Arc::ptr_eq(v, other));
                 let stay = trial[candidate.position].pods.iter().filter(|p| !leave(p)).cloned().collect();
                 trial[candidate.position] = trial[candidate.position].with_pods(stay);
                 trial[candidate.position].place(pod.clone());
                 placed.push((pod.clone(), candidate.position));
-                told.push((pod.clone(), explain(&refusals, &Help::Yes)));
+                told.push((pod.clone(), fit_error(&rejections, &Help::Yes)));
                 victims.push(candidate);
             }
             Err(help) => {
                 hopeful |= help == Help::NotEligible(TERMINATING);
-                told.push((pod.clone(), explain(&refusals, &help)));
+                told.push((pod.clone(), fit_error(&rejections, &help)));
             }
         }
     }

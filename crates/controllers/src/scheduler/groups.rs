@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::gang::{Engine, Membership, membership};
+use super::membership::{Engine, Membership, membership};
 use super::snapshot::node_name;
 use crate::{Error, allow};
 use controller_runtime::cache::{Cache, Key, follow};

@@ -28,6 +28,8 @@ mod bind;
 mod filter;
 mod gang;
 pub mod groups;
+mod membership;
+mod node_rules;
 mod order;
 mod place;
 mod preempt;
@@ -37,17 +39,19 @@ pub(crate) mod snapshot;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod unschedulable;
 mod volumes;
 mod wake;
 
 use crate::volumes::claim_names;
-use act::Nomination;
+use bind::Nomination;
 use controller_runtime::cache::{Cache, Key};
 use controller_runtime::kinds::Kinds;
 use controller_runtime::record::Recorder;
 use controller_runtime::supervision::Scope;
-use gang::{Gang, GangDecision, Membership};
+use gang::{Gang, GangDecision};
 use groups::Groups;
+use membership::{Engine, Membership, membership};
 use order::Unit;
 use place::{Help, Placement, Surroundings};
 use snapshot::NodeView;
@@ -211,14 +215,14 @@ fn storage(context: &Context, waiting: &[Arc<Pod>]) -> volumes::Storage {
 
 /// Returns whether the pod waits and this scheduler handles it.
 fn is_ours(context: &Context, pod: &Pod) -> bool {
-    let served = |engine: Option<gang::Engine>| engine.is_none_or(|engine| context.groups.serves(engine));
+    let served = |engine: Option<Engine>| engine.is_none_or(|engine| context.groups.serves(engine));
     order::is_waiting(pod) && order::scheduler_of(pod).is_ok_and(served)
 }
 
 /// Returns the gang of a pod. As in scheduler-plugins, its label counts only if a PodGroup of that name exists.
 fn gang_of(context: &Context, pod: &Pod) -> Option<Membership> {
-    gang::membership(pod)
-        .filter(|of| of.engine == gang::Engine::Volcano || context.groups.get(of).is_some())
+    membership(pod)
+        .filter(|of| of.engine == Engine::Volcano || context.groups.get(of).is_some())
         .filter(|of| context.groups.serves(of.engine))
 }
 
@@ -261,13 +265,13 @@ impl Cycle<'_> {
     }
 
     fn settle_pod(&mut self, pod: Arc<Pod>) {
-        let refusals = match place::place(&pod, &self.nodes, self.around) {
+        let rejections = match place::place(&pod, &self.nodes, self.around) {
             Placement::On(position) => return self.bind(pod, position),
-            Placement::Nowhere(refusals) => refusals,
+            Placement::Nowhere(rejections) => rejections,
         };
-        match preempt::preempt(&pod, &self.nodes, &refusals, &self.budgets, self.around) {
+        match preempt::preempt(&pod, &self.nodes, &rejections, &self.budgets, self.around) {
             Ok(candidate) => {
-                let why = place::explain(&refusals, &Help::Yes);
+                let why = place::fit_error(&rejections, &Help::Yes);
                 let position = candidate.position;
                 let nominated = [(pod.clone(), position)];
                 act::clear(
@@ -281,7 +285,7 @@ impl Cycle<'_> {
                 self.nodes[position].place(pod);
             }
             Err(help) => {
-                let why = place::explain(&refusals, &help);
+                let why = place::fit_error(&rejections, &help);
                 // Victims are still terminating: keep holding the room.
                 let keeps = help == Help::NotEligible(preempt::TERMINATING);
                 let held = place::nominated_node(&pod).filter(|_| keeps).map(str::to_owned);
@@ -341,7 +345,7 @@ impl Cycle<'_> {
         semantics::phase(pod) != "Failed"
             && pod.metadata.deletion_timestamp.is_none()
             && placed
-            && gang::membership(pod).as_ref() == Some(of)
+            && membership(pod).as_ref() == Some(of)
     }
 
     /// Reports to a gang's members why they wait. Releases the room held for them when no victim is terminating any
@@ -383,7 +387,7 @@ fn forget(memory: &mut Memory, waiting: &[Arc<Pod>]) {
     memory.told.retain(|uid, _| still.contains(uid.as_str()));
     memory.refused.retain(|uid, _| still.contains(uid.as_str()));
     let gangs: std::collections::BTreeSet<Membership> =
-        waiting.iter().filter_map(|pod| gang::membership(pod)).collect();
+        waiting.iter().filter_map(|pod| membership(pod)).collect();
     memory.waiting_since.retain(|of, _| gangs.contains(of));
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::gang::{Engine, Membership};
+use super::membership::{Engine, Membership};
 use super::place::nominated_node;
 use super::snapshot::node_name;
 use semantics::has_ended;

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::affinity::{AffinityView, Namespaces};
-use super::filter::{Question, Refusal, refusal};
+use super::filter::{Question, filter};
 use super::resources::requests;
 use super::score::best;
 use super::snapshot::{NodeView, host_ports};
 use super::spread::SpreadView;
+use super::unschedulable::Unschedulable;
 use super::volumes::{Storage, VolumeView};
 
 /// Where to place a pod.
@@ -17,8 +18,8 @@ use super::volumes::{Storage, VolumeView};
 pub enum Placement {
     /// The position of the node in the snapshot.
     On(usize),
-    /// Nowhere now: each node's refusal, in the snapshot's order.
-    Nowhere(Vec<Refusal>),
+    /// Nowhere now: each node's rejection, in the snapshot's order.
+    Nowhere(Vec<Unschedulable>),
 }
 
 /// The result of preemption for a pod that fits nowhere.
@@ -45,11 +46,11 @@ pub struct Surroundings<'a> {
 pub fn place(pod: &Pod, nodes: &[NodeView], around: Surroundings) -> Placement {
     ask(pod, nodes, around, |question| {
         let mut fitting = Vec::new();
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         for (position, node) in nodes.iter().enumerate() {
-            match refusal(question, node) {
+            match filter(question, node) {
                 None => fitting.push(position),
-                Some(refusal) => refusals.push(refusal),
+                Some(rejection) => rejections.push(rejection),
             }
         }
         // A node that was cleared for this pod takes precedence.
@@ -57,14 +58,19 @@ pub fn place(pod: &Pod, nodes: &[NodeView], around: Surroundings) -> Placement {
         let promised = fitting.iter().copied().find(|i| nominated == Some(nodes[*i].name()));
         match promised.or_else(|| best(question, nodes, &fitting)) {
             Some(position) => Placement::On(position),
-            None => Placement::Nowhere(refusals),
+            None => Placement::Nowhere(rejections),
         }
     })
 }
 
 /// Returns why the node at `position` cannot take `pod`; `None` if it can.
-pub fn refusal_of(pod: &Pod, nodes: &[NodeView], position: usize, around: Surroundings) -> Option<Refusal> {
-    ask(pod, nodes, around, |question| refusal(question, &nodes[position]))
+pub fn filter_at(
+    pod: &Pod,
+    nodes: &[NodeView],
+    position: usize,
+    around: Surroundings,
+) -> Option<Unschedulable> {
+    ask(pod, nodes, around, |question| filter(question, &nodes[position]))
 }
 
 fn ask<T>(pod: &Pod, nodes: &[NodeView], around: Surroundings, answer: impl FnOnce(&Question) -> T) -> T {
@@ -91,14 +97,16 @@ pub fn nominated_node(pod: &Pod) -> Option<&str> {
 
 /// Returns `0/3 nodes are available: 1 Insufficient cpu, …. no new claims to deallocate, preemption: …`, worded as
 /// `framework.FitError` (`pkg/scheduler/framework/types.go`) and the plug-ins after it.
-pub fn explain(refusals: &[Refusal], help: &Help) -> String {
-    let all = refusals.len();
+pub fn fit_error(rejections: &[Unschedulable], help: &Help) -> String {
+    let all = rejections.len();
     if all == 0 {
         return "no nodes available to schedule pods".into();
     }
-    let of_all =
-        refusals.first().filter(|refusal| refusal.of_all).and_then(|refusal| refusal.reasons.first());
-    let why = of_all.cloned().unwrap_or_else(|| histogram_of(refusals));
+    let of_all = rejections
+        .first()
+        .filter(|rejection| rejection.of_all)
+        .and_then(|rejection| rejection.reasons.first());
+    let why = of_all.cloned().unwrap_or_else(|| histogram_of(rejections));
     let preemption = match help {
         Help::Yes => return format!("0/{all} nodes are available: {why}."),
         Help::NotEligible(reason) => (*reason).to_owned(),
@@ -110,8 +118,8 @@ pub fn explain(refusals: &[Refusal], help: &Help) -> String {
     format!("0/{all} nodes are available: {why}. no new claims to deallocate, preemption: {preemption}")
 }
 
-fn histogram_of(refusals: &[Refusal]) -> String {
-    histogram(refusals.iter().flat_map(|r| r.reasons.iter().map(String::as_str)))
+fn histogram_of(rejections: &[Unschedulable]) -> String {
+    histogram(rejections.iter().flat_map(|r| r.reasons.iter().map(String::as_str)))
 }
 
 /// Formats `2 this, 3 that`, sorted as text, as upstream does.

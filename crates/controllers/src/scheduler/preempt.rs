@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
-use super::filter::Refusal;
 use super::order::priority;
-use super::place::{Help, Surroundings, nominated_node, refusal_of};
+use super::place::{Help, Surroundings, filter_at, nominated_node};
 use super::snapshot::NodeView;
+use super::unschedulable::Unschedulable;
 use semantics::labels_match;
 
 /// The `reason` of the condition `DisruptionTarget` on a preempted pod.
@@ -35,12 +35,12 @@ pub struct Candidate {
     violations: usize,
 }
 
-/// Selects the node where preemption for `pod` costs least, or returns why preemption does not help. `refusals` are the
-/// nodes' refusals.
+/// Selects the node where preemption for `pod` costs least, or returns why preemption does not help. `rejections` are the
+/// nodes' rejections.
 pub fn preempt(
     pod: &Pod,
     nodes: &[NodeView],
-    refusals: &[Refusal],
+    rejections: &[Unschedulable],
     budgets: &[Arc<PodDisruptionBudget>],
     around: Surroundings,
 ) -> Result<Candidate, Help> {
@@ -50,8 +50,8 @@ pub fn preempt(
     let mut trial = nodes.to_vec();
     let mut candidates = Vec::new();
     let mut reasons = Vec::new();
-    for (position, refusal) in refusals.iter().enumerate() {
-        if refusal.final_ {
+    for (position, rejection) in rejections.iter().enumerate() {
+        if rejection.unresolvable {
             reasons.push(vec![NOT_HELPFUL.to_owned()]);
             continue;
         }
@@ -101,8 +101,8 @@ fn victims_on(
         return Err(vec![NO_VICTIMS.to_owned()]);
     }
     nodes[position] = nodes[position].with_pods(stay);
-    if let Some(refusal) = refusal_of(pod, nodes, position, around) {
-        return Err(refusal.reasons);
+    if let Some(rejection) = filter_at(pod, nodes, position, around) {
+        return Err(rejection.reasons);
     }
     lower.sort_by_key(|other| (Reverse(priority(other)), start_time(other)));
     let (violating, others) = by_budget(lower, budgets);
@@ -111,7 +111,7 @@ fn victims_on(
     for (index, other) in violating.into_iter().chain(others).enumerate() {
         let without = nodes[position].clone();
         nodes[position].place(other.clone());
-        if refusal_of(pod, nodes, position, around).is_some() {
+        if filter_at(pod, nodes, position, around).is_some() {
             nodes[position] = without;
             victims.push(other);
             violations += usize::from(index < kept_by_budget);

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
 
-use super::filter::{Refusal, selects, tolerates_all};
+use super::node_rules::{selects, tolerates_all};
 use super::snapshot::NodeView;
+use super::unschedulable::Unschedulable;
 use semantics::labels_match;
 
 /// The distribution of a pod's peers over the topologies in its constraints.
@@ -41,17 +42,17 @@ impl SpreadView {
     }
 
     /// Returns which hard constraint the node violates; `None` if it violates none.
-    pub fn refusal(&self, node: &NodeView) -> Option<Refusal> {
+    pub fn filter(&self, node: &NodeView) -> Option<Unschedulable> {
         self.hard.iter().find_map(|constraint| {
             let Some(value) = node.label(&constraint.key) else {
-                return Some(Refusal::fixed(
+                return Some(Unschedulable::unresolvable(
                     "node(s) didn't match pod topology spread constraints (missing required label)",
                 ));
             };
             let here = constraint.peers.get(value).copied().unwrap_or(0);
             let skew = here + constraint.own - constraint.least;
             (skew > constraint.max_skew)
-                .then(|| Refusal::by_pods("node(s) didn't match pod topology spread constraints"))
+                .then(|| Unschedulable::resolvable("node(s) didn't match pod topology spread constraints"))
         })
     }
 

@@ -8,8 +8,9 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 
 use super::affinity::Namespaces;
-use super::gang::{Engine, Gang, GangDecision, Membership, judge};
-use super::place::{Placement, Surroundings, explain, place};
+use super::gang::{Gang, GangDecision, judge};
+use super::membership::{Engine, Membership};
+use super::place::{Placement, Surroundings, fit_error, place};
 use super::preempt::preempt;
 use super::snapshot::{NodeView, snapshot};
 use super::volumes::Storage;
@@ -57,12 +58,12 @@ fn outcome_with(
     let views = snapshot(nodes, there, &BTreeMap::new());
     let (namespaces, storage) = (Namespaces::new(), Storage::default());
     let around = Surroundings { namespaces: &namespaces, storage: &storage };
-    let refusals = match place(pod, &views, around) {
+    let rejections = match place(pod, &views, around) {
         Placement::On(position) => return views[position].name().to_owned(),
-        Placement::Nowhere(refusals) => refusals,
+        Placement::Nowhere(rejections) => rejections,
     };
-    match preempt(pod, &views, &refusals, budgets, around) {
-        Err(help) => explain(&refusals, &help),
+    match preempt(pod, &views, &rejections, budgets, around) {
+        Err(help) => fit_error(&rejections, &help),
         Ok(candidate) => {
             let victims: Vec<&str> =
                 candidate.victims.iter().map(|v| v.metadata.name.as_deref().unwrap()).collect();

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::filter::Refusal;
 use super::snapshot::NodeView;
+use super::unschedulable::Unschedulable;
 use crate::volumes::claim_names;
 use crate::volumes::decide::{self, PROVISIONER};
 use controller_runtime::cache::Key;
@@ -30,7 +30,7 @@ pub struct Storage {
 #[derive(Debug, Default)]
 pub struct VolumeView {
     /// Why no node is possible, if so.
-    pub nowhere: Option<Refusal>,
+    pub nowhere: Option<Unschedulable>,
     /// Bound volumes, which must be reachable.
     bound: Vec<Arc<PersistentVolume>>,
     /// For each claim with existing volumes to choose from: those volumes, of which one must be reachable.
@@ -51,25 +51,25 @@ impl VolumeView {
             if claim.metadata.deletion_timestamp.is_some() {
                 return Self::nowhere(&format!("persistentvolumeclaim {name:?} is being deleted"));
             }
-            if let Some(refusal) = view.add(claim, storage) {
-                return Self { nowhere: Some(refusal), ..Self::default() };
+            if let Some(rejection) = view.add(claim, storage) {
+                return Self { nowhere: Some(rejection), ..Self::default() };
             }
         }
         view
     }
 
     fn nowhere(why: &str) -> Self {
-        Self { nowhere: Some(Refusal::of_all(why)), ..Self::default() }
+        Self { nowhere: Some(Unschedulable::of_all(why)), ..Self::default() }
     }
 
-    fn add(&mut self, claim: &Arc<PersistentVolumeClaim>, storage: &Storage) -> Option<Refusal> {
+    fn add(&mut self, claim: &Arc<PersistentVolumeClaim>, storage: &Storage) -> Option<Unschedulable> {
         let status = claim.status.as_ref().and_then(|s| s.phase.as_deref());
         let named =
             claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).filter(|name| !name.is_empty());
         if status == Some("Lost") {
             let (claim, volume) =
                 (claim.metadata.name.as_deref().unwrap_or_default(), named.unwrap_or_default());
-            return Some(Refusal::of_all(&format!(
+            return Some(Unschedulable::of_all(&format!(
                 "persistentvolumeclaim {claim:?} bound to non-existent persistentvolume {volume:?}"
             )));
         }
@@ -77,7 +77,7 @@ impl VolumeView {
             match storage.volumes.get(named) {
                 Some(volume) => self.bound.push(volume.clone()),
                 None => {
-                    return Some(Refusal::fixed(
+                    return Some(Unschedulable::unresolvable(
                         "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
                     ));
                 }
@@ -87,7 +87,7 @@ impl VolumeView {
         let class = decide::class_of(claim).and_then(|class| storage.classes.get(class));
         let delayed = class.filter(|c| c.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"));
         let Some(class) = delayed else {
-            return Some(Refusal::of_all("pod has unbound immediate PersistentVolumeClaims"));
+            return Some(Unschedulable::of_all("pod has unbound immediate PersistentVolumeClaims"));
         };
         if class.provisioner != PROVISIONER {
             let fitting = storage.volumes.values().filter(|volume| decide::fits(volume, claim, None));
@@ -98,16 +98,18 @@ impl VolumeView {
     }
 
     /// Returns why the node cannot reach a volume; `None` if it can reach all.
-    pub fn refusal(&self, node: &NodeView) -> Option<Refusal> {
-        if let Some(refusal) = &self.nowhere {
-            return Some(refusal.clone());
+    pub fn filter(&self, node: &NodeView) -> Option<Unschedulable> {
+        if let Some(rejection) = &self.nowhere {
+            return Some(rejection.clone());
         }
         if !self.bound.iter().all(|volume| decide::reachable(volume, &node.node)) {
-            return Some(Refusal::fixed("node(s) didn't match PersistentVolume's node affinity"));
+            return Some(Unschedulable::unresolvable(
+                "node(s) didn't match PersistentVolume's node affinity",
+            ));
         }
         let some =
             |volumes: &Vec<Arc<PersistentVolume>>| volumes.iter().any(|v| decide::reachable(v, &node.node));
         (!self.choices.iter().all(some))
-            .then(|| Refusal::fixed("node(s) didn't find available persistent volumes to bind"))
+            .then(|| Unschedulable::unresolvable("node(s) didn't find available persistent volumes to bind"))
     }
 }
