@@ -24,6 +24,7 @@ mod delete;
 mod discovery;
 mod eviction;
 pub mod expiry;
+mod generated_names;
 pub mod guests;
 #[cfg(test)]
 mod hostile;
@@ -39,6 +40,7 @@ mod read;
 mod reply;
 mod reviews;
 mod route;
+mod scale;
 mod selection;
 mod service_accounts;
 pub mod services;
@@ -48,6 +50,7 @@ pub mod streams;
 mod subresources;
 pub mod tls;
 mod token_request;
+mod type_meta;
 mod update;
 mod versions;
 mod watch;
@@ -601,9 +604,9 @@ fn check_manager(call: &Call<'_>) -> Result<(), Refusal> {
 
 async fn write(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
     let mut decoded = body::decode(bytes, negotiate::encoding(call.headers)?).map_err(|error| {
-        create::unrecognized(call, &format!("{}{}", create::UNREADABLE, error.kubernetes()), bytes)
+        type_meta::unrecognized(call, &format!("{}{}", type_meta::UNREADABLE, error.kubernetes()), bytes)
     })?;
-    create::check_type_fields(call, &decoded.value, bytes)?;
+    type_meta::check_type_fields(call, &decoded.value, bytes)?;
     match (call.action.verb, call.action.subresource) {
         ("create", "") if !call.entry.kind.is_stored() => {
             negotiate::only_as_it_is(call.form)?;

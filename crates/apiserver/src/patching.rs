@@ -15,7 +15,7 @@ use super::negotiate::{self, Encoding, PatchType};
 use super::query::FieldValidation;
 use super::reply::Shown;
 use super::status::{self, Refusal};
-use super::{decoding, managed, update};
+use super::{decoding, managed, type_meta, update};
 use objects::patch;
 
 /// The start of the error for a configuration with a duplicate key.
@@ -65,7 +65,7 @@ pub async fn patch(call: &Call<'_>, bytes: &Bytes) -> Result<(Shown, bool), Refu
             check_patched_type(call, &next)?;
         }
         if call.entry.kind.is_builtin() {
-            create::check_type(call, &mut next).map_err(|error| undecodable(&patched, &error.why))?;
+            type_meta::check_type(call, &mut next).map_err(|error| undecodable(&patched, &error.why))?;
         }
         let validation = call.query.field_validation;
         let dropped = match patch_type {
@@ -189,7 +189,7 @@ pub fn repeated_key(call: &Call<'_>, key: &Option<String>, where_: &str) -> Resu
 
 /// Rejects the result of a JSON or merge patch whose type is missing or cannot be read.
 fn check_patched_type(call: &Call<'_>, next: &Value) -> Result<(), Refusal> {
-    if let Some(fault) = create::type_fault(call, next, next.to_string().as_bytes()) {
+    if let Some(fault) = type_meta::type_fault(call, next, next.to_string().as_bytes()) {
         return Err(undecodable(next, &fault.text));
     }
     let is_missing = next["apiVersion"].as_str().is_none_or(str::is_empty);

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::auth::UserInfo;
 use super::body::Decoded;
 use super::call::Call;
-use super::decoding;
 use super::reply::{self, Body};
 use super::status::{self, About, Refusal};
+use super::{decoding, type_meta};
 use objects::access::{AccessAttributes, Rule};
 
 /// Handles a POST of a review.
@@ -20,7 +20,7 @@ use objects::access::{AccessAttributes, Rule};
 /// 400 and 422 for an invalid review; 501 for an unsupported kind.
 pub fn review(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refusal> {
     let mut value = decoded.value;
-    super::create::check_type(call, &mut value)?;
+    type_meta::check_type(call, &mut value)?;
     let validation = call.query.field_validation;
     let warnings = decoding::drop_unknown(&call.entry.kind, &mut value, &decoded.duplicates, validation)?;
     warnings.into_iter().for_each(|warning| call.warn(warning));

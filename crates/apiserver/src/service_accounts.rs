@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::create::random_suffix;
+use super::generated_names::random_suffix;
 use super::status::{self, Refusal};
 use crate::store::{Key, Resource, Start};
 

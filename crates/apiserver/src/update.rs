@@ -10,8 +10,9 @@ use super::auth::{authority, escalation};
 use super::body::Decoded;
 use super::call::Call;
 use super::reply::Shown;
+use super::scale::{scale_of, scaled};
 use super::status::{self, Refusal};
-use super::{create, decoding, managed, services, subresources, versions};
+use super::{create, decoding, managed, services, type_meta, versions};
 use crate::store::{self, Record};
 
 /// The number of attempts to write a change without a resourceVersion, in case of conflicts.
@@ -23,7 +24,7 @@ const MAX_ATTEMPTS: usize = 16;
 /// 400, 404, 409, 422.
 pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refusal> {
     let mut value = decoded.value;
-    create::check_type(call, &mut value)?;
+    type_meta::check_type(call, &mut value)?;
     let warnings = decoding::drop_unknown(
         &call.entry.kind,
         &mut value,
@@ -185,11 +186,11 @@ async fn admit(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(),
     match call.action.subresource {
         "binding" => Ok(()),
         "scale" => {
-            let mut scale = subresources::scale_of(call, next);
+            let mut scale = scale_of(call, next);
             let before = scale.clone();
-            admission::mutate(&at, &mut scale, Some(&subresources::scale_of(call, present))).await?;
+            admission::mutate(&at, &mut scale, Some(&scale_of(call, present))).await?;
             if scale != before {
-                *next = subresources::scaled(call, next, &scale)?;
+                *next = scaled(call, next, &scale)?;
             }
             Ok(())
         }
@@ -211,7 +212,7 @@ async fn consent(call: &Call<'_>, present: &Value, next: &Value) -> Result<Held,
     match call.action.subresource {
         "binding" => Ok(Held::nothing()),
         "scale" => {
-            let [new, old] = [next, present].map(|object| subresources::scale_of(call, object));
+            let [new, old] = [next, present].map(|object| scale_of(call, object));
             admission::validate(&at, Some(&new), Some(&old)).await
         }
         _ => admission::validate(&at, Some(next), Some(present)).await,

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::status::{self, Refusal};
-use super::{create, decoding};
+use super::{decoding, type_meta};
 use objects::Kind;
 
 pub use policy::Policies;
@@ -246,7 +246,7 @@ fn settle(at: &Attributes<'_>, object: &mut Value) -> Result<(), Refusal> {
         return Ok(());
     }
     let kind = at.kind();
-    create::check_type(at.call, object).map_err(status::internal)?;
+    type_meta::check_type(at.call, object).map_err(status::internal)?;
     decoding::drop_unknown(kind, object, &[], super::query::FieldValidation::Ignore)
         .map_err(status::internal)?;
     decoding::default(kind, object);

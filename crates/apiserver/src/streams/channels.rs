@@ -3,14 +3,12 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
-use tokio_tungstenite::tungstenite::protocol::CloseFrame;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::Message;
 
 use super::command::{self, Client, Input, Told};
-use super::upgrade::{Dialect, Socket};
+use super::socket::{Dialect, Socket, goodbye, message};
 use kubelet::Process;
 
 const STDIN: u8 = 0;
@@ -85,19 +83,6 @@ fn encode(told: &Told) -> Message {
         Told::Stderr(bytes) => message(STDERR, bytes),
         Told::Status(status) => message(ERROR, status.to_string().as_bytes()),
     }
-}
-
-/// Returns the message for a normal close; client-go treats a close without a code as an error.
-pub fn goodbye() -> Message {
-    Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() }))
-}
-
-/// Returns a message on a channel.
-pub fn message(channel: u8, bytes: &[u8]) -> Message {
-    let mut whole = BytesMut::with_capacity(bytes.len() + 1);
-    whole.put_u8(channel);
-    whole.put_slice(bytes);
-    Message::Binary(whole.freeze())
 }
 
 #[cfg(test)]

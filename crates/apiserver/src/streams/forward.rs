@@ -10,8 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::channels::{goodbye, message};
-use super::upgrade::Socket;
+use super::socket::{Socket, goodbye, message};
 use crate::status::{self, Refusal};
 use kubelet::{ConnectRequest, Kubelet};
 

@@ -12,6 +12,7 @@
 mod channels;
 mod command;
 mod forward;
+mod socket;
 mod spdy;
 mod upgrade;
 

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_util::io::ReaderStream;
 
-use super::channels::goodbye;
+use super::socket::{Dialect, Socket, goodbye};
 use super::spdy::Wire;
 use crate::reply::Body;
 use crate::status::{self, Refusal};
@@ -51,19 +51,6 @@ pub enum Purpose {
     Forward,
 }
 
-/// The protocol of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
-    /// Channels over a WebSocket, `v4.channel.k8s.io`: exit codes on the error channel.
-    Four,
-    /// Channels over a WebSocket, `v5.channel.k8s.io`: with half-close.
-    Five,
-    /// SPDY tunnelled through a WebSocket.
-    Tunnel,
-    /// SPDY directly on the connection.
-    Spdy,
-}
-
 /// The supported protocols, best first, and their names.
 const WEBSOCKET_COMMAND: &[(&str, Dialect)] =
     &[("v5.channel.k8s.io", Dialect::Five), ("v4.channel.k8s.io", Dialect::Four)];
@@ -86,9 +73,6 @@ pub struct Pending {
     connection: OnUpgrade,
     dialect: Dialect,
 }
-
-/// A WebSocket.
-pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// An upgraded connection.
 pub enum Transport {

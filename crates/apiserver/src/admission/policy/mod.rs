@@ -19,7 +19,7 @@ use super::{Attributes, Round, webhook};
 use crate::status::Refusal;
 use crate::store::{Resource, Store};
 use definition::{Binding, Policy};
-use webhook::matching::Invocation;
+use webhook::invocation::Invocation;
 
 pub use mutating::round;
 pub use validating::validate;

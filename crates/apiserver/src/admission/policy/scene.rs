@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::definition::{Expression, Policy};
 use crate::admission::Attributes;
-use crate::admission::webhook::matching::{self, Invocation};
+use crate::admission::webhook::invocation::Invocation;
+use crate::admission::webhook::matching;
 use crate::admission::webhook::review;
 use crate::store::Key;
 use objects::expressions::initializers::{Maker, to_json};

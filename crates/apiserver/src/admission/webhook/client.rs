@@ -7,22 +7,19 @@
 //! not used.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{Request, Uri, header};
+use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::client_config::Target;
 use super::hook::Hook;
 use crate::ApiServer;
 use crate::store::{Key, Resource};
@@ -33,93 +30,17 @@ const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 /// The maximum size of a response's text in an error.
 const MAX_SHOWN_BYTES: usize = 2048;
 
-/// A webhook's address and the CAs to trust.
-pub struct Place {
-    at: At,
-    /// The path, with a leading slash.
-    path: String,
-    trust: Result<Arc<ClientConfig>, String>,
-}
-
-enum At {
-    /// A host and a port.
-    Host(String, u16),
-    /// A port of a Service.
-    Service { namespace: String, name: String, port: u16 },
-}
-
-/// Parses a `clientConfig`.
-pub fn place(config: &Value) -> Place {
-    let trust = trust(config["caBundle"].as_str().unwrap_or_default());
-    if let Some(url) = config["url"].as_str() {
-        // Validation rejects invalid URLs; an empty host fails to connect.
-        let uri = url.parse::<Uri>().unwrap_or_default();
-        let host = uri.host().unwrap_or_default().to_owned();
-        return Place {
-            at: At::Host(host, uri.port_u16().unwrap_or(443)),
-            path: uri.path().to_owned(),
-            trust,
-        };
-    }
-    let service = &config["service"];
-    let text = |field: &str| service[field].as_str().unwrap_or_default().to_owned();
-    let port = service["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or(443);
-    let path = text("path");
-    let path = if path.starts_with('/') { path } else { format!("/{path}") };
-    Place { at: At::Service { namespace: text("namespace"), name: text("name"), port }, path, trust }
-}
-
-fn trust(bundle: &str) -> Result<Arc<ClientConfig>, String> {
-    if bundle.is_empty() {
-        static SYSTEM: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            client_config(roots)
-        });
-        return SYSTEM.clone();
-    }
-    let pem = STANDARD.decode(bundle).map_err(|error| format!("caBundle is no base64: {error}"))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| format!("caBundle is no PEM: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("caBundle: {error}"))?;
-    }
-    if roots.is_empty() {
-        return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
-    }
-    client_config(roots)
-}
-
-fn client_config(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
-}
-
-/// Formats the URL of a webhook for messages.
-pub fn shown_url(hook: &Hook) -> String {
-    let authority = match &hook.place.at {
-        At::Host(host, 443) => host.clone(),
-        At::Host(host, port) => format!("{host}:{port}"),
-        At::Service { namespace, name, port } => format!("{name}.{namespace}.svc:{port}"),
-    };
-    format!("https://{authority}{}?timeout={}s", hook.place.path, hook.timeout.as_secs())
-}
-
 /// Sends `body` to the webhook, and returns the body of a successful response.
 ///
 /// # Errors
 /// The reason of the failure, worded like Go's client.
 pub async fn call(server: &ApiServer, hook: &Hook, body: Vec<u8>) -> Result<Bytes, String> {
-    let failed = |why: String| format!("Post \"{}\": {why}", shown_url(hook));
-    let mut config = hook.place.trust.clone()?;
+    let failed = |why: String| format!("Post \"{}\": {why}", hook.client_config.url(hook.timeout));
+    let mut config = hook.client_config.trust.clone()?;
     if let Some(identity) = server.hooks.identity() {
         Arc::make_mut(&mut config).client_auth_cert_resolver = identity;
     }
-    let (endpoints, name) = resolve(server, &hook.place.at).await.map_err(failed)?;
+    let (endpoints, name) = resolve(server, &hook.client_config.target).await.map_err(failed)?;
     let stream = connect(server, &endpoints).await.map_err(failed)?;
     let server_name =
         ServerName::try_from(name.clone()).map_err(|error| failed(format!("{name}: {error}")))?;
@@ -150,7 +71,7 @@ pub async fn call(server: &ApiServer, hook: &Hook, body: Vec<u8>) -> Result<Byte
 }
 
 fn request(hook: &Hook, host: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, http::Error> {
-    Request::post(format!("{}?timeout={}s", hook.place.path, hook.timeout.as_secs()))
+    Request::post(format!("{}?timeout={}s", hook.client_config.path, hook.timeout.as_secs()))
         .header(header::HOST, host)
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "application/json, */*")
@@ -207,15 +128,15 @@ async fn connect(server: &ApiServer, endpoints: &[Endpoint]) -> Result<TcpStream
 }
 
 /// Returns the addresses of a webhook, and the name that its certificate must have.
-async fn resolve(server: &ApiServer, at: &At) -> Result<(Vec<Endpoint>, String), String> {
-    match at {
-        At::Host(host, port) => {
+async fn resolve(server: &ApiServer, target: &Target) -> Result<(Vec<Endpoint>, String), String> {
+    match target {
+        Target::Host(host, port) => {
             let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
             let found = tokio::net::lookup_host((bare.as_str(), *port)).await;
             let found = found.map_err(|error| format!("dial tcp: lookup {bare}: {error}"))?;
             Ok((found.map(|address| Endpoint { address, pod: None }).collect(), bare))
         }
-        At::Service { namespace, name, port } => {
+        Target::Service { namespace, name, port } => {
             Ok((endpoints(server, namespace, name, *port)?, format!("{name}.{namespace}.svc")))
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kube_cel::cel::Program;
 use serde_json::Value;
 
-use super::client::{self, Place};
+use super::client_config::WebhookClientConfig;
 use objects::LabelSelector;
 use objects::expressions;
 
@@ -40,8 +40,8 @@ pub struct Hook {
     pub timeout: Duration,
     /// The version of AdmissionReview: `v1` or `v1beta1`.
     pub review_version: &'static str,
-    /// The address.
-    pub place: Place,
+    /// Where it listens, and which CAs to trust.
+    pub client_config: WebhookClientConfig,
 }
 
 /// A match condition: its name, and its program or the error of its compilation.
@@ -112,7 +112,7 @@ fn one(configuration: &Value, hook: &Value) -> Hook {
         reinvokes: is("reinvocationPolicy", "IfNeeded"),
         timeout: Duration::from_secs(hook["timeoutSeconds"].as_u64().unwrap_or(10).clamp(1, 30)),
         review_version: version.unwrap_or("v1"),
-        place: client::place(&hook["clientConfig"]),
+        client_config: WebhookClientConfig::of(&hook["clientConfig"]),
     }
 }
 

@@ -3,17 +3,16 @@
 //! Source: apiserver `pkg/admission/plugin/webhook/generic/webhook.go` (ShouldCallHook) and `predicates`.
 //! Checks the namespace selector, the object selector, the rules and finally the CEL conditions.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::hook::{Condition, Hook, Rule};
+use super::invocation::Invocation;
 use super::review;
 use crate::admission::{Attributes, Operation};
 use crate::status::{self, About, Refusal};
 use crate::store::Key;
-use crate::versions;
 use objects::Kind;
 use objects::LabelSelector;
 use objects::expressions::{self, Variables};
@@ -21,19 +20,6 @@ use objects::schema::cost;
 
 /// The maximum cost of one match condition (`RuntimeCELCostBudgetMatchConditions`).
 const MAX_COST: u64 = 2_500_000;
-
-/// The version of the resource that a webhook receives.
-pub struct Invocation {
-    /// The kind in that version.
-    pub kind: Arc<Kind>,
-}
-
-impl Invocation {
-    /// Converts an object to that version.
-    pub fn convert<'v>(&self, at: &Attributes<'_>, object: &'v Value) -> Cow<'v, Value> {
-        if at.is_whole() { versions::served(&self.kind, object) } else { Cow::Borrowed(object) }
-    }
-}
 
 /// Returns how to call a webhook, or `None` if it doesn't match.
 ///

@@ -6,8 +6,10 @@
 //! the other, ordered by their configurations' names; validating ones concurrently.
 
 mod client;
+mod client_config;
 pub mod hook;
 mod identity;
+pub mod invocation;
 pub mod matching;
 pub mod review;
 
@@ -24,7 +26,7 @@ use crate::store::Resource;
 use crate::{decoding, managed};
 use hook::Hook;
 use identity::Identity;
-use matching::Invocation;
+use invocation::Invocation;
 use objects::patch;
 use review::Answer;
 
@@ -134,7 +136,7 @@ async fn ask(
         Err(_) => {
             let why = format!(
                 "failed to call webhook: Post \"{}\": context deadline exceeded",
-                client::shown_url(hook)
+                hook.client_config.url(hook.timeout)
             );
             return Outcome::Failed(Failure { why });
         }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::hook::Hook;
-use super::matching::Invocation;
+use super::invocation::Invocation;
 use crate::admission::Attributes;
 use crate::reviews::user_value;
 use crate::status::Refusal;
