@@ -11,7 +11,7 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::negotiate::Encoding;
-use super::status::{self, Refusal};
+use super::status::{self, StatusError};
 
 /// The maximum size of a body (`genericapiserver.Config.MaxRequestBodyBytes`).
 pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
@@ -24,7 +24,7 @@ const MAX_DUPLICATES: usize = 32;
 ///
 /// # Errors
 /// 413 if it is larger than [`MAX_BODY_BYTES`]; 400 if it is incomplete; 408 if it takes too long.
-pub async fn read<B>(body: B) -> Result<Bytes, Refusal>
+pub async fn read<B>(body: B) -> Result<Bytes, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<tower::BoxError>,
@@ -34,7 +34,7 @@ where
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(status::too_large(MAX_BODY_BYTES)),
         Ok(Err(error)) => Err(status::bad_request(format!("the request's body broke off: {error}"))),
-        Err(_) => Err(Refusal::new(408, "Timeout", "the request's body did not arrive in time")),
+        Err(_) => Err(StatusError::new(408, "Timeout", "the request's body did not arrive in time")),
     }
 }
 

@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::admission::{self, Attributes, Operation};
 use super::auth::escalation;
 use super::body::Decoded;
-use super::call::Call;
 use super::generated_names::{generated_prefix, named};
 use super::reply::Shown;
-use super::status::{self, About, Refusal};
+use super::request_context::RequestContext;
+use super::status::{self, About, StatusError};
 use super::{decoding, managed, service_accounts, services, type_meta, versions};
 use crate::store::{self, Key, Resource};
 
@@ -24,18 +24,18 @@ const SERVERS: [&str; 5] =
 /// Why an object was not created.
 pub enum CreateError {
     /// 409: another object has the name.
-    NameTaken(Refusal),
+    NameTaken(StatusError),
     /// Any other error.
-    Refused(Refusal),
+    Refused(StatusError),
 }
 
-impl From<Refusal> for CreateError {
-    fn from(refusal: Refusal) -> Self {
+impl From<StatusError> for CreateError {
+    fn from(refusal: StatusError) -> Self {
         CreateError::Refused(refusal)
     }
 }
 
-impl From<CreateError> for Refusal {
+impl From<CreateError> for StatusError {
     fn from(error: CreateError) -> Self {
         match error {
             CreateError::NameTaken(refusal) | CreateError::Refused(refusal) => refusal,
@@ -47,28 +47,28 @@ impl From<CreateError> for Refusal {
 ///
 /// # Errors
 /// 400, 403, 404 for the namespace, 409, 422.
-pub async fn create(call: &Call<'_>, decoded: Decoded) -> Result<Shown, Refusal> {
-    let kind = &call.entry.kind;
+pub async fn create(context: &RequestContext<'_>, decoded: Decoded) -> Result<Shown, StatusError> {
+    let kind = &context.entry.kind;
     let mut value = decoded.value;
-    type_meta::check_type(call, &mut value)?;
+    type_meta::check_type(context, &mut value)?;
     let warnings =
-        decoding::drop_unknown(kind, &mut value, &decoded.duplicates, call.query.field_validation)?;
-    warnings.into_iter().for_each(|warning| call.warn(warning));
-    check_namespace_field(call, &mut value)?;
-    admit_into_namespace(call)?;
-    Ok(complete(call, value).await?)
+        decoding::drop_unknown(kind, &mut value, &decoded.duplicates, context.query.field_validation)?;
+    warnings.into_iter().for_each(|warning| context.warn(warning));
+    check_namespace_field(context, &mut value)?;
+    admit_into_namespace(context)?;
+    Ok(complete(context, value).await?)
 }
 
 /// Creates an object whose type and namespace have been checked.
 ///
 /// # Errors
 /// Same as [`create`].
-pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, CreateError> {
+pub async fn complete(context: &RequestContext<'_>, mut value: Value) -> Result<Shown, CreateError> {
     let metadata = decoding::metadata(&mut value)?;
     let version = metadata.get("resourceVersion").and_then(Value::as_str).unwrap_or_default();
     // A resourceVersion that isn't a number counts as absent (`etcd3.store.Create`).
-    let is_versioned = version.parse::<u64>().is_ok_and(|version| version != 0) && !call.query.dry_run;
-    let kept = metadata.get("resourceVersion").cloned().filter(|_| call.query.dry_run);
+    let is_versioned = version.parse::<u64>().is_ok_and(|version| version != 0) && !context.query.dry_run;
+    let kept = metadata.get("resourceVersion").cloned().filter(|_| context.query.dry_run);
     for field in SERVERS {
         metadata.remove(field);
     }
@@ -77,28 +77,28 @@ pub async fn complete(call: &Call<'_>, mut value: Value) -> Result<Shown, Create
     for field in ["uid", "creationTimestamp"] {
         metadata.remove(field);
     }
-    decoding::default(&call.entry.kind, &mut value);
-    managed::track_create(call, &mut value);
-    admit(call, &mut value).await?;
+    decoding::default(&context.entry.kind, &mut value);
+    managed::track_create(context, &mut value);
+    admit(context, &mut value).await?;
     let metadata = decoding::metadata(&mut value)?;
     metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
-    metadata.insert("creationTimestamp".into(), call.timestamp());
-    let Some(prefix) = generated_prefix(&value) else { return commit(call, value, is_versioned).await };
+    metadata.insert("creationTimestamp".into(), context.timestamp());
+    let Some(prefix) = generated_prefix(&value) else { return commit(context, value, is_versioned).await };
     for _ in 1..MAX_GENERATED_NAMES {
-        match commit(call, named(value.clone(), &prefix), is_versioned).await {
+        match commit(context, named(value.clone(), &prefix), is_versioned).await {
             Err(CreateError::NameTaken(_)) => {}
             result => return result,
         }
     }
-    commit(call, named(value, &prefix), is_versioned).await
+    commit(context, named(value, &prefix), is_versioned).await
 }
 
 /// Runs mutating admission. The object has no UID yet, and perhaps no name.
-async fn admit(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
-    service_accounts::admit(call, value).await?;
+async fn admit(context: &RequestContext<'_>, value: &mut Value) -> Result<(), StatusError> {
+    service_accounts::admit(context, value).await?;
     let name = name_of(value);
-    admission::mutate(&Attributes::of(call, Operation::Create, &name), value, None).await?;
-    check_namespace_field(call, value)
+    admission::mutate(&Attributes::of(context, Operation::Create, &name), value, None).await?;
+    check_namespace_field(context, value)
 }
 
 fn name_of(value: &Value) -> String {
@@ -106,53 +106,57 @@ fn name_of(value: &Value) -> String {
 }
 
 /// Validates and stores the object. Rejects one with a resourceVersion, but only after everything else.
-async fn commit(call: &Call<'_>, mut value: Value, is_versioned: bool) -> Result<Shown, CreateError> {
-    let kind = &call.entry.kind;
+async fn commit(
+    context: &RequestContext<'_>,
+    mut value: Value,
+    is_versioned: bool,
+) -> Result<Shown, CreateError> {
+    let kind = &context.entry.kind;
     if kind.is("", "LimitRange") && name_of(&value).is_empty() {
         // `registry/core/limitrange/strategy.go`.
         value["metadata"]["name"] = uuid::Uuid::new_v4().to_string().into();
     }
     let name = name_of(&value);
-    let promise = services::allocate(call, &mut value, None)?;
+    let promise = services::allocate(context, &mut value, None)?;
     objects::prepare_create(kind, &mut value);
     let faults = objects::validate_create(kind, &value);
     if !faults.is_empty() {
         return Err(status::invalid_as_claimed(kind, &value, &name, &faults).into());
     }
-    objects::warnings(kind, &value, None).into_iter().for_each(|warning| call.warn(warning));
-    escalation::check(call, None, &value)?;
+    objects::warnings(kind, &value, None).into_iter().for_each(|warning| context.warn(warning));
+    escalation::check(context, None, &value)?;
     let held =
-        admission::validate(&Attributes::of(call, Operation::Create, &name), Some(&value), None).await?;
+        admission::validate(&Attributes::of(context, Operation::Create, &name), Some(&value), None).await?;
     if is_versioned {
         let message = "resourceVersion should not be set on objects to be created";
-        return Err(Refusal::new(500, "", message).into());
+        return Err(StatusError::new(500, "", message).into());
     }
-    let key = Key::new(call.action.namespace, &name);
+    let key = Key::new(context.action.namespace, &name);
     let is_generated = value["metadata"]["generateName"].as_str().is_some_and(|prefix| !prefix.is_empty());
     let value = versions::stored(kind, value);
-    if call.query.dry_run {
-        call.server.store.check(&call.entry.resource, &key, &value).map_err(status::unwritten)?;
-        return match call.server.store.get(&call.entry.resource, &key) {
-            Some(_) => Err(CreateError::NameTaken(taken(call, &name, is_generated))),
+    if context.query.dry_run {
+        context.server.store.check(&context.entry.resource, &key, &value).map_err(status::unwritten)?;
+        return match context.server.store.get(&context.entry.resource, &key) {
+            Some(_) => Err(CreateError::NameTaken(taken(context, &name, is_generated))),
             None => Ok(Shown::Draft(value)),
         };
     }
-    let created = call.server.store.create(&call.entry.resource, key, value).await;
+    let created = context.server.store.create(&context.entry.resource, key, value).await;
     drop(promise);
     match created {
         Ok(record) => {
-            held.settle(call).await;
+            held.settle(context).await;
             Ok(Shown::Stored(record))
         }
-        Err(store::Error::Exists) => Err(CreateError::NameTaken(taken(call, &name, is_generated))),
+        Err(store::Error::Exists) => Err(CreateError::NameTaken(taken(context, &name, is_generated))),
         Err(error) => Err(status::unwritten(error).into()),
     }
 }
 
 /// 409: another object has the name, possibly one that is being deleted.
-fn taken(call: &Call<'_>, name: &str, is_generated: bool) -> Refusal {
-    let mut about = call.about_name(name);
-    if is_generated && call.entry.kind.kind == "Event" {
+fn taken(context: &RequestContext<'_>, name: &str, is_generated: bool) -> StatusError {
+    let mut about = context.about_name(name);
+    if is_generated && context.entry.kind.kind == "Event" {
         // Events are stored as those of the core group.
         about.group = "";
     }
@@ -162,11 +166,11 @@ fn taken(call: &Call<'_>, name: &str, is_generated: bool) -> Refusal {
         refusal.message.push_str(", the server was not able to generate a unique name for the object");
         refusal = refusal.retry_after(1);
     }
-    let key = Key::new(call.action.namespace, name);
-    let is_leaving = call
+    let key = Key::new(context.action.namespace, name);
+    let is_leaving = context
         .server
         .store
-        .get(&call.entry.resource, &key)
+        .get(&context.entry.resource, &key)
         .is_some_and(|record| !record.value["metadata"]["deletionTimestamp"].is_null());
     if is_leaving {
         refusal.message = format!("object is being deleted: {}", refusal.message);
@@ -178,10 +182,10 @@ fn taken(call: &Call<'_>, name: &str, is_generated: bool) -> Refusal {
 ///
 /// # Errors
 /// 400.
-pub fn check_namespace_field(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
+pub fn check_namespace_field(context: &RequestContext<'_>, value: &mut Value) -> Result<(), StatusError> {
     let metadata = decoding::metadata(value)?;
     let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
-    match call.action.namespace {
+    match context.action.namespace {
         Some(namespace) if given.is_empty() => {
             metadata.insert("namespace".into(), namespace.into());
         }
@@ -202,10 +206,10 @@ pub fn check_namespace_field(call: &Call<'_>, value: &mut Value) -> Result<(), R
 ///
 /// # Errors
 /// 404 and 403.
-pub fn admit_into_namespace(call: &Call<'_>) -> Result<(), Refusal> {
-    let Some(namespace) = call.action.namespace else { return Ok(()) };
+pub fn admit_into_namespace(context: &RequestContext<'_>) -> Result<(), StatusError> {
+    let Some(namespace) = context.action.namespace else { return Ok(()) };
     let key = Key::new(None, namespace);
-    let Some(record) = call.server.store.get(&Resource::new("", "namespaces"), &key) else {
+    let Some(record) = context.server.store.get(&Resource::new("", "namespaces"), &key) else {
         return Err(status::not_found(About { group: "", resource: "namespaces", name: namespace }));
     };
     if record.value["metadata"]["deletionTimestamp"].is_null() {
@@ -213,7 +217,7 @@ pub fn admit_into_namespace(call: &Call<'_>) -> Result<(), Refusal> {
     }
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
     let cause = format!("namespace {namespace} is being terminated");
-    Err(status::forbidden(call.about(), &why).with_cause(
+    Err(status::forbidden(context.about(), &why).with_cause(
         "NamespaceTerminating",
         &cause,
         "metadata.namespace",

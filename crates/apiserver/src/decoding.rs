@@ -6,11 +6,11 @@
 use serde_json::{Map, Value, json};
 
 use super::query::FieldValidation;
-use super::status::{self, BodyError, Refusal};
+use super::status::{self, BodyError, StatusError};
 use objects::Kind;
 
 /// Returns the object's metadata, and creates it if it is absent.
-pub fn metadata(value: &mut Value) -> Result<&mut Map<String, Value>, Refusal> {
+pub fn metadata(value: &mut Value) -> Result<&mut Map<String, Value>, StatusError> {
     let metadata = value
         .as_object_mut()
         .ok_or_else(|| status::bad_request("the request's body is no object"))?

@@ -11,11 +11,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::admission::{self, Attributes};
-use super::call::Call;
 use super::definitions;
 use super::reply::Shown;
+use super::request_context::RequestContext;
 use super::selection::Selection;
-use super::status::{self, About, BodyError, Refusal};
+use super::status::{self, About, BodyError, StatusError};
 use super::versions;
 use crate::store::{self, Record};
 use objects::Kind;
@@ -40,7 +40,7 @@ pub struct Options {
 
 /// The result of a deletion.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum Deletion {
     /// Deleted; this was its last state.
     Gone(Shown),
     /// Marked for deletion.
@@ -57,8 +57,8 @@ impl Options {
     ///
     /// # Errors
     /// 400 and 422.
-    pub fn parse(call: &Call<'_>, body: Option<&Value>) -> Result<Self, Refusal> {
-        let query = &call.query;
+    pub fn parse(context: &RequestContext<'_>, body: Option<&Value>) -> Result<Self, StatusError> {
+        let query = &context.query;
         let mut options = Self {
             grace_period_seconds: query.grace_period_seconds,
             propagation_policy: query.propagation_policy.clone(),
@@ -110,7 +110,7 @@ impl Options {
         value
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), StatusError> {
         let refuse = |reason: &str, detail: String, field: &str| {
             let about = About { group: "meta.k8s.io", resource: "DeleteOptions", name: "" };
             Err(status::invalid(about, &[(reason.to_owned(), detail, field.to_owned())]))
@@ -139,27 +139,30 @@ impl Options {
 ///
 /// # Errors
 /// 403, 404, 409.
-pub async fn delete(call: &Call<'_>, options: &Options) -> Result<Outcome, Refusal> {
-    warn_of_orphans(call, options);
-    let record = call
+pub async fn delete(context: &RequestContext<'_>, options: &Options) -> Result<Deletion, StatusError> {
+    warn_of_orphans(context, options);
+    let record = context
         .server
         .store
-        .get(&call.entry.resource, &call.key())
-        .ok_or_else(|| status::not_found(call.about()))?;
-    delete_record(call, options, record).await
+        .get(&context.entry.resource, &context.key())
+        .ok_or_else(|| status::not_found(context.about()))?;
+    delete_record(context, options, record).await
 }
 
 /// Deletes every object that matches the selectors. Objects that others delete meanwhile are no error.
 ///
 /// # Errors
 /// 400 for invalid selectors; the first error of an object.
-pub async fn delete_collection(call: &Call<'_>, options: &Options) -> Result<Vec<Arc<Record>>, Refusal> {
-    let selection = Selection::of_list(&call.entry.kind, &call.query)?;
-    let mut deleted = call.server.store.list(&call.entry.resource, call.action.namespace).records;
+pub async fn delete_collection(
+    context: &RequestContext<'_>,
+    options: &Options,
+) -> Result<Vec<Arc<Record>>, StatusError> {
+    let selection = Selection::of_list(&context.entry.kind, &context.query)?;
+    let mut deleted = context.server.store.list(&context.entry.resource, context.action.namespace).records;
     deleted.retain(|record| selection.matches(&record.value));
-    warn_of_orphans(call, options);
+    warn_of_orphans(context, options);
     for record in &deleted {
-        match delete_record(call, &options.for_each(), record.clone()).await {
+        match delete_record(context, &options.for_each(), record.clone()).await {
             Err(refusal) if refusal.code == 404 => {}
             result => {
                 result?;
@@ -170,7 +173,10 @@ pub async fn delete_collection(call: &Call<'_>, options: &Options) -> Result<Vec
 }
 
 /// Writes the response (`endpoints/handlers/delete.go`): some kinds return the object, most a `Status`.
-pub fn answer(call: &Call<'_>, outcome: Outcome) -> Result<http::Response<super::reply::Body>, Refusal> {
+pub fn answer(
+    context: &RequestContext<'_>,
+    outcome: Deletion,
+) -> Result<http::Response<super::reply::Body>, StatusError> {
     const RETURNED: [&str; 8] = [
         "pods",
         "services",
@@ -182,64 +188,69 @@ pub fn answer(call: &Call<'_>, outcome: Outcome) -> Result<http::Response<super:
         "namespaces",
     ];
     match outcome {
-        Outcome::Marked(shown) => super::reply::object(call, 200, &shown),
-        Outcome::Gone(shown)
-            if RETURNED.contains(&call.entry.kind.plural.as_str()) && call.action.subresource.is_empty() =>
+        Deletion::Marked(shown) => super::reply::object(context, 200, &shown),
+        Deletion::Gone(shown)
+            if RETURNED.contains(&context.entry.kind.plural.as_str())
+                && context.action.subresource.is_empty() =>
         {
-            super::reply::object(call, 200, &shown)
+            super::reply::object(context, 200, &shown)
         }
-        Outcome::Gone(shown) => {
+        Deletion::Gone(shown) => {
             let uid = shown.value()["metadata"]["uid"].as_str().unwrap_or_default();
-            Ok(super::reply::json_value(200, &status::deleted(call.about(), uid)))
+            Ok(super::reply::json_value(200, &status::deleted(context.about(), uid)))
         }
     }
 }
 
-async fn delete_record(call: &Call<'_>, options: &Options, first: Arc<Record>) -> Result<Outcome, Refusal> {
+async fn delete_record(
+    context: &RequestContext<'_>,
+    options: &Options,
+    first: Arc<Record>,
+) -> Result<Deletion, StatusError> {
     let mut record = first;
     for _ in 0..MAX_ATTEMPTS {
         let name = record.value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         // Namespaces have a deletion of their own, and its errors name the resource
         // (`pkg/registry/core/namespace/storage`).
-        let is_namespace = call.entry.kind.is("", "Namespace");
-        let about = if is_namespace { call.about_name(&name) } else { of_kind(call, &name) };
+        let is_namespace = context.entry.kind.is("", "Namespace");
+        let about = if is_namespace { context.about_name(&name) } else { of_kind(context, &name) };
         check_preconditions(about, options, &record.value, is_namespace)?;
-        refuse_protected(call, &name)?;
-        admit(call, options, &name, &record.value).await?;
-        let mut next = versions::read(&call.entry.kind, &record.value).into_owned();
-        let step = plan(&call.entry.kind, options, &mut next, call.now);
-        let store = &call.server.store;
+        refuse_protected(context, &name)?;
+        admit(context, options, &name, &record.value).await?;
+        let mut next = versions::read(&context.entry.kind, &record.value).into_owned();
+        let step = plan(&context.entry.kind, options, &mut next, context.now);
+        let store = &context.server.store;
         if options.dry_run || step == Step::Nothing {
             let shown = if step == Step::Nothing { Shown::Stored(record) } else { Shown::Draft(next) };
-            return Ok(if step == Step::Remove { Outcome::Gone(shown) } else { Outcome::Marked(shown) });
+            return Ok(if step == Step::Remove { Deletion::Gone(shown) } else { Deletion::Marked(shown) });
         }
         let result = match step {
-            Step::Remove if is_marked_first(&call.entry.kind, &record.value) => {
-                mark_and_remove(call, &record, next).await
+            Step::Remove if is_marked_first(&context.entry.kind, &record.value) => {
+                mark_and_remove(context, &record, next).await
             }
             Step::Remove => {
                 // An object that is deleted immediately is reported as stored, including the finalizers that
                 // this deletion would have removed (`errDeleteNow`). A namespace is marked first.
-                let last = if call.entry.kind.is("", "Namespace") { next } else { record.value.clone() };
-                let removed = store.remove(&call.entry.resource, &record.key, record.revision, last).await;
-                removed.map(|record| Outcome::Gone(Shown::Stored(record)))
+                let last = if context.entry.kind.is("", "Namespace") { next } else { record.value.clone() };
+                let removed = store.remove(&context.entry.resource, &record.key, record.revision, last).await;
+                removed.map(|record| Deletion::Gone(Shown::Stored(record)))
             }
             Step::Mark | Step::Nothing => store
-                .replace(&call.entry.resource, &record.key, record.revision, next)
+                .replace(&context.entry.resource, &record.key, record.revision, next)
                 .await
-                .map(|record| Outcome::Marked(Shown::Stored(record))),
+                .map(|record| Deletion::Marked(Shown::Stored(record))),
         };
         match result {
             Ok(outcome) => {
-                admission::quota::changed(call.server, record.value["metadata"]["namespace"].as_str());
+                admission::quota::changed(context.server, record.value["metadata"]["namespace"].as_str());
                 return Ok(outcome);
             }
             Err(store::Error::Changed(present)) => record = present,
-            Err(store::Error::Missing) => return Err(status::not_found(call.about_name(&name))),
+            Err(store::Error::Missing) => return Err(status::not_found(context.about_name(&name))),
             Err(error) => return Err(status::unwritten(error)),
         }
     }
-    Err(status::conflict(call.about(), status::OUTDATED))
+    Err(status::conflict(context.about(), status::OUTDATED))
 }
 
 /// Returns whether an object is marked before it is removed immediately, so that watchers see the mark: only
@@ -251,28 +262,37 @@ fn is_marked_first(kind: &Kind, value: &Value) -> bool {
 }
 
 /// Marks the object, then removes it.
-async fn mark_and_remove(call: &Call<'_>, record: &Record, marked: Value) -> Result<Outcome, store::Error> {
-    let (store, resource) = (&call.server.store, &call.entry.resource);
+async fn mark_and_remove(
+    context: &RequestContext<'_>,
+    record: &Record,
+    marked: Value,
+) -> Result<Deletion, store::Error> {
+    let (store, resource) = (&context.server.store, &context.entry.resource);
     let mut last = store.replace(resource, &record.key, record.revision, marked).await?;
     for _ in 0..MAX_ATTEMPTS {
         match store.remove(resource, &last.key, last.revision, last.value.clone()).await {
-            Ok(record) => return Ok(Outcome::Gone(Shown::Stored(record))),
+            Ok(record) => return Ok(Deletion::Gone(Shown::Stored(record))),
             Err(store::Error::Changed(present)) => last = present,
             // Another client removed it meanwhile, which is what the request asked for.
             Err(store::Error::Missing) => break,
             Err(error) => return Err(error),
         }
     }
-    Ok(Outcome::Gone(Shown::Stored(last)))
+    Ok(Deletion::Gone(Shown::Stored(last)))
 }
 
 /// Runs admission for a deletion. An eviction has been admitted already.
-async fn admit(call: &Call<'_>, options: &Options, name: &str, value: &Value) -> Result<(), Refusal> {
-    if call.action.subresource == "eviction" {
+async fn admit(
+    context: &RequestContext<'_>,
+    options: &Options,
+    name: &str,
+    value: &Value,
+) -> Result<(), StatusError> {
+    if context.action.subresource == "eviction" {
         return Ok(());
     }
-    let old = versions::served(&call.entry.kind, value);
-    let at = Attributes::of_deletion(call, name, options.to_value(), options.dry_run);
+    let old = versions::served(&context.entry.kind, value);
+    let at = Attributes::of_deletion(context, name, options.to_value(), options.dry_run);
     admission::mutate(&at, &mut Value::Null, Some(&old)).await?;
     admission::validate(&at, None, Some(&old)).await.map(|_| ())
 }
@@ -439,12 +459,12 @@ fn orphans_by_default(kind: &Kind) -> bool {
     kind.is("batch", "Job")
 }
 
-fn warn_of_orphans(call: &Call<'_>, options: &Options) {
-    if orphans_by_default(&call.entry.kind)
+fn warn_of_orphans(context: &RequestContext<'_>, options: &Options) {
+    if orphans_by_default(&context.entry.kind)
         && options.propagation_policy.is_none()
         && options.orphan_dependents.is_none()
     {
-        call.warn(
+        context.warn(
             "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
              them or set propagationPolicy=Orphan to suppress this warning",
         );
@@ -452,10 +472,10 @@ fn warn_of_orphans(call: &Call<'_>, options: &Options) {
 }
 
 /// Identifies an object as errors of the store do: by kind instead of resource.
-fn of_kind<'a>(call: &'a Call<'_>, name: &'a str) -> About<'a> {
+fn of_kind<'a>(context: &'a RequestContext<'_>, name: &'a str) -> About<'a> {
     // Events are stored as those of the core group.
-    let group = if call.entry.kind.kind == "Event" { "" } else { &call.entry.kind.group };
-    About { group, resource: &call.entry.kind.kind, name }
+    let group = if context.entry.kind.kind == "Event" { "" } else { &context.entry.kind.group };
+    About { group, resource: &context.entry.kind.kind, name }
 }
 
 fn check_preconditions(
@@ -463,7 +483,7 @@ fn check_preconditions(
     options: &Options,
     value: &Value,
     is_namespace: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     let own = &value["metadata"];
     let checks = [
         ("UID", &options.uid, "uid", "The object might have been deleted and then recreated"),
@@ -492,10 +512,10 @@ fn check_preconditions(
     Ok(())
 }
 
-fn refuse_protected(call: &Call<'_>, name: &str) -> Result<(), Refusal> {
+fn refuse_protected(context: &RequestContext<'_>, name: &str) -> Result<(), StatusError> {
     let is_protected = matches!(name, "default" | "kube-system" | "kube-public");
-    if call.entry.kind.is("", "Namespace") && is_protected {
-        return Err(status::forbidden(call.about_name(name), "this namespace may not be deleted"));
+    if context.entry.kind.is("", "Namespace") && is_protected {
+        return Err(status::forbidden(context.about_name(name), "this namespace may not be deleted"));
     }
     Ok(())
 }
@@ -504,7 +524,7 @@ fn refuse_protected(call: &Call<'_>, name: &str) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// 400 for a value of the wrong type.
-fn delete_options(options: &Value) -> Result<Value, Refusal> {
+fn delete_options(options: &Value) -> Result<Value, StatusError> {
     // An Eviction has such options as one of its fields.
     let Some(kind) = objects::accepted_kind("policy", "Eviction") else { return Ok(options.clone()) };
     let mut holder = json!({"deleteOptions": options});

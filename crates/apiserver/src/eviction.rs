@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::call::Call;
-use super::status::{self, About, Refusal};
+use super::request_context::RequestContext;
+use super::status::{self, About, StatusError};
 use crate::store::{self, Record, Resource};
 use objects::LabelSelector;
 use semantics::{has_ended, is_deleted, is_ready, phase};
@@ -23,30 +23,30 @@ const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption
 ///
 /// # Errors
 /// 429 if the budget doesn't allow it, 500 if several budgets select the pod.
-pub async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), Refusal> {
+pub async fn charge(context: &RequestContext<'_>, pod: &Value, dry_run: bool) -> Result<(), StatusError> {
     if is_free(pod) {
         return Ok(());
     }
     let budgets = Resource::new("policy", "poddisruptionbudgets");
     for _ in 0..MAX_ATTEMPTS {
-        let mut own = call.server.store.list(&budgets, call.action.namespace).records;
+        let mut own = context.server.store.list(&budgets, context.action.namespace).records;
         own.retain(|budget| covers(&budget.value, pod));
         let budget: Arc<Record> = match own.as_slice() {
             [] => return Ok(()),
             [only] => only.clone(),
             _ => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-                return Err(Refusal::new(500, "", message));
+                return Err(StatusError::new(500, "", message));
             }
         };
         if spares(&budget.value, pod) {
             return Ok(());
         }
-        let next = charged(call, &budget.value)?;
+        let next = charged(context, &budget.value)?;
         if dry_run {
             return Ok(());
         }
-        match call.server.store.replace(&budgets, &budget.key, budget.revision, next).await {
+        match context.server.store.replace(&budgets, &budget.key, budget.revision, next).await {
             Ok(_) => return Ok(()),
             Err(store::Error::Changed(_)) => {}
             Err(error) => return Err(status::unwritten(error)),
@@ -59,17 +59,19 @@ pub async fn charge(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), R
 ///
 /// # Errors
 /// 429 if all attempts conflict.
-pub async fn mark(call: &Call<'_>) -> Result<(), Refusal> {
+pub async fn mark(context: &RequestContext<'_>) -> Result<(), StatusError> {
     for _ in 0..MAX_ATTEMPTS {
-        let Some(pod) = call.server.store.get(&call.entry.resource, &call.key()) else { return Ok(()) };
-        let Some(next) = marked(&pod.value, &call.timestamp()) else { return Ok(()) };
-        match call.server.store.replace(&call.entry.resource, &pod.key, pod.revision, next).await {
+        let Some(pod) = context.server.store.get(&context.entry.resource, &context.key()) else {
+            return Ok(());
+        };
+        let Some(next) = marked(&pod.value, &context.timestamp()) else { return Ok(()) };
+        match context.server.store.replace(&context.entry.resource, &pod.key, pod.revision, next).await {
             Ok(_) => return Ok(()),
             Err(store::Error::Changed(_)) => {}
             Err(error) => return Err(status::unwritten(error)),
         }
     }
-    Err(busy(call.action.name))
+    Err(busy(context.action.name))
 }
 
 /// Returns the pod with the condition DisruptionTarget; `None` if it already has it.
@@ -112,7 +114,7 @@ fn spares(budget: &Value, pod: &Value) -> bool {
 }
 
 /// Returns the budget with one allowed disruption less (`checkAndDecrement`).
-fn charged(call: &Call<'_>, budget: &Value) -> Result<Value, Refusal> {
+fn charged(context: &RequestContext<'_>, budget: &Value) -> Result<Value, StatusError> {
     let (name, status) = (text(&budget["metadata"]["name"]), &budget["status"]);
     let number = |field: &str| status[field].as_i64().unwrap_or_default();
     if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or_default() {
@@ -127,7 +129,7 @@ fn charged(call: &Call<'_>, budget: &Value) -> Result<Value, Refusal> {
         return Err(status::forbidden(about, why));
     }
     if number("disruptionsAllowed") == 0 {
-        return Err(Refusal::new(429, "TooManyRequests", REFUSED).with_cause(
+        return Err(StatusError::new(429, "TooManyRequests", REFUSED).with_cause(
             "DisruptionBudget",
             &why(name, status),
             "",
@@ -135,7 +137,7 @@ fn charged(call: &Call<'_>, budget: &Value) -> Result<Value, Refusal> {
     }
     let mut next = budget.clone();
     next["status"]["disruptionsAllowed"] = (number("disruptionsAllowed") - 1).into();
-    next["status"]["disruptedPods"][call.action.name] = call.timestamp();
+    next["status"]["disruptedPods"][context.action.name] = context.timestamp();
     Ok(next)
 }
 
@@ -158,9 +160,9 @@ fn why(name: &str, status: &Value) -> String {
     }
 }
 
-fn busy(name: &str) -> Refusal {
+fn busy(name: &str) -> StatusError {
     let why = format!("The disruption budget {name} is still being processed by the server.");
-    Refusal::new(429, "TooManyRequests", REFUSED).with_cause("DisruptionBudget", &why, "").retry_after(10)
+    StatusError::new(429, "TooManyRequests", REFUSED).with_cause("DisruptionBudget", &why, "").retry_after(10)
 }
 
 fn text(value: &Value) -> &str {

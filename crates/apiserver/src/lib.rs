@@ -14,7 +14,6 @@ pub mod audit;
 pub mod auth;
 mod body;
 pub mod bootstrap;
-mod call;
 mod catalog;
 pub mod compaction;
 mod create;
@@ -38,6 +37,7 @@ mod protobuf;
 mod query;
 mod read;
 mod reply;
+mod request_context;
 mod reviews;
 mod route;
 mod scale;
@@ -76,14 +76,14 @@ use audit::{Audit, AuditEvent};
 use auth::authority::{self, Authority};
 use auth::certificates::Certified;
 use auth::{Identities, UserInfo, impersonation};
-use call::Call;
 use catalog::{Catalog, Entry};
 use guests::Guest;
 use kubelet::Kubelets;
 use negotiate::ResponseFormat;
 use reply::Shown;
+use request_context::RequestContext;
 use route::{Action, Target};
-use status::Refusal;
+use status::StatusError;
 
 use crate::store::{Key, Resource, Store};
 use objects::access::AccessAttributes;
@@ -206,7 +206,7 @@ impl Endpoint {
     }
 
     /// Authenticates a request. The first valid one marks its connection as authenticated.
-    fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<UserInfo, Refusal> {
+    fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<UserInfo, StatusError> {
         let ApiServer { identities, store, .. } = self.server.as_ref();
         let user = match &self.authentication {
             Authentication::Trusted(user) => user.clone(),
@@ -270,7 +270,7 @@ struct Incoming<'a> {
 /// What an authorized request asks for.
 enum Routed<'a> {
     /// An action on a kind.
-    Call(Box<Call<'a>>),
+    RequestContext(Box<RequestContext<'a>>),
     /// The metrics of a node.
     Summary(&'a str),
     /// Discovery, OpenAPI and the like.
@@ -282,7 +282,7 @@ async fn respond<B>(
     parts: &Parts,
     body: B,
     trail: &mut Option<AuditEvent>,
-) -> Result<Response<Body>, Refusal>
+) -> Result<Response<Body>, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
@@ -294,14 +294,14 @@ where
     let incoming = Incoming { endpoint, parts, path: &path, now: Timestamp::now() };
     let user = authenticated(&incoming, trail)?;
     match routed(&incoming, user, trail)? {
-        Routed::Call(call) => answer(&call, parts, body, trail).await,
+        Routed::RequestContext(context) => answer(&context, parts, body, trail).await,
         Routed::Summary(node) => metrics::summary(&endpoint.server, node).await,
         Routed::Document(target) => describe(&endpoint.server, parts, target),
     }
 }
 
 /// Determines the user: the authenticated one, or the impersonated one.
-fn authenticated(incoming: &Incoming<'_>, trail: &mut Option<AuditEvent>) -> Result<UserInfo, Refusal> {
+fn authenticated(incoming: &Incoming<'_>, trail: &mut Option<AuditEvent>) -> Result<UserInfo, StatusError> {
     let Incoming { endpoint, parts, now, .. } = *incoming;
     let user = endpoint.authenticate(&parts.headers, now)?;
     note(trail, |trail| trail.know(&user, None));
@@ -315,7 +315,7 @@ fn routed<'a>(
     incoming: &Incoming<'a>,
     user: UserInfo,
     trail: &mut Option<AuditEvent>,
-) -> Result<Routed<'a>, Refusal> {
+) -> Result<Routed<'a>, StatusError> {
     let Incoming { endpoint, parts, path, now } = *incoming;
     let server = &endpoint.server;
     let query =
@@ -348,7 +348,7 @@ fn routed<'a>(
     let has_form = !streams::is_stream(&action) && action.subresource != "log";
     let form = if has_form { negotiate::accepted(&parts.headers) } else { Ok(ResponseFormat::Object) };
     let form = form.map_err(|refusal| deprecated(server, &action, refusal))?;
-    Ok(Routed::Call(Box::new(Call {
+    Ok(Routed::RequestContext(Box::new(RequestContext {
         server,
         user,
         action,
@@ -364,35 +364,35 @@ fn routed<'a>(
 
 /// Performs the action, and adds the warnings that it caused.
 async fn answer<B>(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     parts: &Parts,
     body: B,
     trail: &mut Option<AuditEvent>,
-) -> Result<Response<Body>, Refusal>
+) -> Result<Response<Body>, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    if streams::is_stream(&call.action) {
-        let answer = streams::answer(call, parts).await;
-        note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
-        return answer.map(|answer| with_warnings(call, answer));
+    if streams::is_stream(&context.action) {
+        let answer = streams::answer(context, parts).await;
+        note(trail, |trail| context.each_annotation(|key, value| trail.annotate(key, value)));
+        return answer.map(|answer| with_warnings(context, answer));
     }
-    check_manager(call).map_err(|refusal| warned(call.server, &call.action, refusal, true))?;
+    check_manager(context).map_err(|refusal| warned(context.server, &context.action, refusal, true))?;
     // For custom kinds, a patch with an unknown media type still reaches a handler; for built-in kinds it doesn't.
-    let is_routed = !call.entry.kind.is_builtin()
-        || call.action.verb != "patch"
-        || negotiate::patch_type(call.headers, call.entry.kind.is_builtin()).is_ok();
-    if let Some(text) = call.entry.kind.deprecation.as_ref().filter(|_| is_routed) {
-        call.warn(text.as_str());
+    let is_routed = !context.entry.kind.is_builtin()
+        || context.action.verb != "patch"
+        || negotiate::patch_type(context.headers, context.entry.kind.is_builtin()).is_ok();
+    if let Some(text) = context.entry.kind.deprecation.as_ref().filter(|_| is_routed) {
+        context.warn(text.as_str());
     }
     let bytes = if reads_body(&parts.method) { body::read(body).await? } else { Bytes::new() };
-    let answer = dispatch(call, &bytes).await.unwrap_or_else(|refusal| {
+    let answer = dispatch(context, &bytes).await.unwrap_or_else(|refusal| {
         note(trail, |trail| trail.refused(&refusal.message));
         reply::refusal(&refusal)
     });
-    note(trail, |trail| call.each_annotation(|key, value| trail.annotate(key, value)));
-    Ok(with_warnings(call, answer))
+    note(trail, |trail| context.each_annotation(|key, value| trail.annotate(key, value)));
+    Ok(with_warnings(context, answer))
 }
 
 /// Updates the audit trail, if there is one.
@@ -408,7 +408,7 @@ fn permit(
     user: &UserInfo,
     ask: &AccessAttributes<'_>,
     trail: &mut Option<AuditEvent>,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     let decided = authority::authorize(&server.authority, user, ask);
     note(trail, |trail| trail.decided(decided.is_ok(), decided.as_deref().unwrap_or_default()));
     decided.map(|_| ())
@@ -438,7 +438,11 @@ fn issuer(server: &ApiServer, target: Target<'_>) -> Option<serde_json::Value> {
 }
 
 /// Answers requests for discovery and OpenAPI.
-fn describe(server: &Arc<ApiServer>, parts: &Parts, target: Target<'_>) -> Result<Response<Body>, Refusal> {
+fn describe(
+    server: &Arc<ApiServer>,
+    parts: &Parts,
+    target: Target<'_>,
+) -> Result<Response<Body>, StatusError> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(status::method_not_allowed());
     }
@@ -493,7 +497,7 @@ const UNSUPPORTED: [(&str, &str); 5] = [
 ];
 
 /// Finds the kind that an action is about, and checks that it supports the action.
-fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
+fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, StatusError> {
     let catalog = server.catalog();
     let entry = catalog
         .find(action.group, action.version, action.resource)
@@ -537,12 +541,12 @@ fn find(server: &ApiServer, action: &Action<'_>) -> Result<Entry, Refusal> {
 
 /// Adds the deprecation warning to an error that occurs before the request reaches a handler. Only custom
 /// kinds warn this early.
-fn deprecated(server: &ApiServer, action: &Action<'_>, refusal: Refusal) -> Refusal {
+fn deprecated(server: &ApiServer, action: &Action<'_>, refusal: StatusError) -> StatusError {
     warned(server, action, refusal, false)
 }
 
 /// Adds a deprecation warning to an error. Built-in kinds warn only once the request is routed.
-fn warned(server: &ApiServer, action: &Action<'_>, mut refusal: Refusal, is_routed: bool) -> Refusal {
+fn warned(server: &ApiServer, action: &Action<'_>, mut refusal: StatusError, is_routed: bool) -> StatusError {
     let catalog = server.catalog();
     let entry = catalog.find(action.group, action.version, action.resource);
     let text = entry
@@ -552,49 +556,49 @@ fn warned(server: &ApiServer, action: &Action<'_>, mut refusal: Refusal, is_rout
     refusal
 }
 
-async fn dispatch(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
-    if call.action.group == metrics::GROUP {
-        return metrics::answer(call).await;
+async fn dispatch(context: &RequestContext<'_>, bytes: &Bytes) -> Result<Response<Body>, StatusError> {
+    if context.action.group == metrics::GROUP {
+        return metrics::answer(context).await;
     }
-    match (call.action.verb, call.action.subresource) {
-        ("get", "log") => subresources::log(call).await,
-        ("get", "scale") => subresources::get_scale(call),
-        ("get", _) => read::get(call),
-        ("list", _) => read::list(call),
-        ("watch", _) => watch::watch(call),
+    match (context.action.verb, context.action.subresource) {
+        ("get", "log") => subresources::log(context).await,
+        ("get", "scale") => subresources::get_scale(context),
+        ("get", _) => read::get(context),
+        ("list", _) => read::list(context),
+        ("watch", _) => watch::watch(context),
         ("delete", "") => {
-            let options = delete_options(call, bytes)?;
-            let outcome = delete::delete(call, &options).await?;
-            clean_up_definition(call, call.action.name);
-            delete::answer(call, outcome)
+            let options = delete_options(context, bytes)?;
+            let outcome = delete::delete(context, &options).await?;
+            clean_up_definition(context, context.action.name);
+            delete::answer(context, outcome)
         }
         ("deletecollection", "") => {
-            let options = delete_options(call, bytes)?;
-            let records = delete::delete_collection(call, &options).await?;
-            records.iter().for_each(|record| clean_up_definition(call, record.key.as_str()));
-            let revision = call.server.store.revision().to_string();
-            reply::list(call, &records, &serde_json::json!({"resourceVersion": revision}))
+            let options = delete_options(context, bytes)?;
+            let records = delete::delete_collection(context, &options).await?;
+            records.iter().for_each(|record| clean_up_definition(context, record.key.as_str()));
+            let revision = context.server.store.revision().to_string();
+            reply::list(context, &records, &serde_json::json!({"resourceVersion": revision}))
         }
-        ("update" | "patch", "scale") => subresources::set_scale(call, bytes).await,
+        ("update" | "patch", "scale") => subresources::set_scale(context, bytes).await,
         ("patch", _) => {
-            let (shown, is_new) = patching::patch(call, bytes).await?;
-            written(call, if is_new { 201 } else { 200 }, &shown).await
+            let (shown, is_new) = patching::patch(context, bytes).await?;
+            written(context, if is_new { 201 } else { 200 }, &shown).await
         }
-        ("create" | "update", _) => write(call, bytes).await,
+        ("create" | "update", _) => write(context, bytes).await,
         _ => Err(status::method_not_allowed()),
     }
 }
 
 /// Limits the length of a field manager's name (`metav1/validation.ValidateFieldManager`).
-fn check_manager(call: &Call<'_>) -> Result<(), Refusal> {
+fn check_manager(context: &RequestContext<'_>) -> Result<(), StatusError> {
     const MAX_BYTES: usize = 128;
-    let options = match call.action.verb {
+    let options = match context.action.verb {
         "create" => "CreateOptions",
         "update" => "UpdateOptions",
         "patch" => "PatchOptions",
         _ => return Ok(()),
     };
-    if call.query.field_manager.len() <= MAX_BYTES {
+    if context.query.field_manager.len() <= MAX_BYTES {
         return Ok(());
     }
     let about = status::About { group: "meta.k8s.io", resource: options, name: "" };
@@ -602,83 +606,87 @@ fn check_manager(call: &Call<'_>) -> Result<(), Refusal> {
     Err(status::invalid(about, &[("FieldValueTooLong".into(), text, "fieldManager".into())]))
 }
 
-async fn write(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
-    let mut decoded = body::decode(bytes, negotiate::encoding(call.headers)?).map_err(|error| {
-        type_meta::unrecognized(call, &format!("{}{}", type_meta::UNREADABLE, error.kubernetes()), bytes)
+async fn write(context: &RequestContext<'_>, bytes: &Bytes) -> Result<Response<Body>, StatusError> {
+    let mut decoded = body::decode(bytes, negotiate::encoding(context.headers)?).map_err(|error| {
+        type_meta::unrecognized(context, &format!("{}{}", type_meta::UNREADABLE, error.kubernetes()), bytes)
     })?;
-    type_meta::check_type_fields(call, &decoded.value, bytes)?;
-    match (call.action.verb, call.action.subresource) {
-        ("create", "") if !call.entry.kind.is_stored() => {
-            negotiate::only_as_it_is(call.form)?;
-            reviews::review(call, decoded)
+    type_meta::check_type_fields(context, &decoded.value, bytes)?;
+    match (context.action.verb, context.action.subresource) {
+        ("create", "") if !context.entry.kind.is_stored() => {
+            negotiate::only_as_it_is(context.form)?;
+            reviews::review(context, decoded)
         }
         ("create", "") => {
-            let shown = create::create(call, decoded).await?;
-            written(call, 201, &shown).await
+            let shown = create::create(context, decoded).await?;
+            written(context, 201, &shown).await
         }
         ("create", "binding") => {
-            subresources::check_posted(call, &mut decoded, "Binding")?;
-            subresources::bind(call, &decoded).await
+            subresources::check_posted(context, &mut decoded, "Binding")?;
+            subresources::bind(context, &decoded).await
         }
         ("create", "token") => {
-            subresources::check_posted(call, &mut decoded, "TokenRequest")?;
-            token_request::request(call, decoded.value)
+            subresources::check_posted(context, &mut decoded, "TokenRequest")?;
+            token_request::request(context, decoded.value)
         }
         ("create", "eviction") => {
-            subresources::check_posted(call, &mut decoded, "Eviction")?;
-            subresources::evict(call, &decoded).await
+            subresources::check_posted(context, &mut decoded, "Eviction")?;
+            subresources::evict(context, &decoded).await
         }
-        ("update", "finalize") => subresources::finalize(call, decoded).await,
+        ("update", "finalize") => subresources::finalize(context, decoded).await,
         ("update", "" | "status") => {
-            let (shown, is_new) = update::update(call, decoded).await?;
-            written(call, if is_new { 201 } else { 200 }, &shown).await
+            let (shown, is_new) = update::update(context, decoded).await?;
+            written(context, if is_new { 201 } else { 200 }, &shown).await
         }
-        _ => Err(subresources::unsupported(call)),
+        _ => Err(subresources::unsupported(context)),
     }
 }
 
 /// Answers a write. If it wrote a CustomResourceDefinition, updates the catalog first.
-async fn written(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body>, Refusal> {
+async fn written(
+    context: &RequestContext<'_>,
+    code: u16,
+    shown: &Shown,
+) -> Result<Response<Body>, StatusError> {
     if let Shown::Stored(record) = shown
-        && is_definition(call)
+        && is_definition(context)
     {
-        definitions::follow(call.server, record).await.map_err(status::internal)?;
+        definitions::follow(context.server, record).await.map_err(status::internal)?;
     }
-    reply::object(call, code, shown)
+    reply::object(context, code, shown)
 }
 
-fn is_definition(call: &Call<'_>) -> bool {
-    call.entry.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+fn is_definition(context: &RequestContext<'_>) -> bool {
+    context.entry.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
 /// Starts to delete the objects of a CustomResourceDefinition that is marked for deletion.
-fn clean_up_definition(call: &Call<'_>, name: &str) {
-    if !is_definition(call) {
+fn clean_up_definition(context: &RequestContext<'_>, name: &str) {
+    if !is_definition(context) {
         return;
     }
     let key = Key::new(None, name);
-    let is_marked = call
+    let is_marked = context
         .server
         .store
-        .get(&call.entry.resource, &key)
+        .get(&context.entry.resource, &key)
         .is_some_and(|record| !record.value["metadata"]["deletionTimestamp"].is_null());
     if is_marked {
-        tokio::spawn(definitions::clean_up(call.server.clone(), name.to_owned()));
+        tokio::spawn(definitions::clean_up(context.server.clone(), name.to_owned()));
     }
 }
 
-fn delete_options(call: &Call<'_>, bytes: &Bytes) -> Result<delete::Options, Refusal> {
+fn delete_options(context: &RequestContext<'_>, bytes: &Bytes) -> Result<delete::Options, StatusError> {
     let body = if bytes.is_empty() {
         None
     } else {
-        let decoded = body::decode(bytes, negotiate::encoding(call.headers)?);
+        let decoded = body::decode(bytes, negotiate::encoding(context.headers)?);
         Some(decoded.map_err(|error| status::bad_request(error.to_string()))?.value)
     };
-    delete::Options::parse(call, body.as_ref())
+    delete::Options::parse(context, body.as_ref())
 }
 
-fn with_warnings(call: &Call<'_>, mut answer: Response<Body>) -> Response<Body> {
-    let warnings = call.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+fn with_warnings(context: &RequestContext<'_>, mut answer: Response<Body>) -> Response<Body> {
+    let warnings = context.warnings.lock().unwrap_or_else(PoisonError::into_inner);
     for warning in warnings.iter() {
         if let Some(value) = reply::warning(warning) {
             answer.headers_mut().append(http::header::WARNING, value);

@@ -5,34 +5,34 @@
 
 use serde_json::Value;
 
-use super::call::Call;
+use super::request_context::RequestContext;
 use objects::patch::apply;
 
 /// Records the owner of a new object's fields.
-pub fn track_create(call: &Call<'_>, value: &mut Value) {
-    if call.is_apply() {
+pub fn track_create(context: &RequestContext<'_>, value: &mut Value) {
+    if context.is_apply() {
         return;
     }
-    track(call, None, value);
+    track(context, None, value);
 }
 
 /// Records the owner of changed fields.
-pub fn track_update(call: &Call<'_>, old: &Value, new: &mut Value) {
-    if call.is_apply() {
+pub fn track_update(context: &RequestContext<'_>, old: &Value, new: &mut Value) {
+    if context.is_apply() {
         return;
     }
-    track(call, Some(old), new);
+    track(context, Some(old), new);
 }
 
-fn track(call: &Call<'_>, old: Option<&Value>, new: &mut Value) {
-    let manager = call.manager();
-    apply::update_managed_fields(&call.entry.kind, old, new, writer(call, &manager));
+fn track(context: &RequestContext<'_>, old: Option<&Value>, new: &mut Value) {
+    let manager = context.manager();
+    apply::update_managed_fields(&context.entry.kind, old, new, writer(context, &manager));
 }
 
 /// Returns who writes the fields of a request.
-pub fn writer<'a>(call: &'a Call<'_>, manager: &'a str) -> apply::Writer<'a> {
-    let subresource = call.action.subresource;
-    apply::Writer { manager, subresource: (!subresource.is_empty()).then_some(subresource), now: call.now }
+pub fn writer<'a>(context: &'a RequestContext<'_>, manager: &'a str) -> apply::Writer<'a> {
+    let subresource = context.action.subresource;
+    apply::Writer { manager, subresource: (!subresource.is_empty()).then_some(subresource), now: context.now }
 }
 
 /// Returns whether managedFields are absent or can be decoded.

@@ -9,12 +9,12 @@ use http::{Method, Response};
 use serde_json::{Value, json};
 
 use super::ApiServer;
-use super::call::Call;
 use super::kubelet::{NodeUsage, PodUsage, Used};
 use super::negotiate::ResponseFormat;
 use super::reply::{self, Body};
+use super::request_context::RequestContext;
 use super::selection::Selection;
-use super::status::{self, About, Refusal};
+use super::status::{self, About, StatusError};
 use crate::store::{Key, Record, Resource};
 use objects::Kind;
 
@@ -39,27 +39,27 @@ pub fn kinds() -> [Arc<Kind>; 2] {
 ///
 /// # Errors
 /// 400 for invalid selectors; 404 for a node or pod that isn't running; 406.
-pub async fn answer(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+pub async fn answer(context: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
     let selection =
-        Selection::parse(&call.entry.kind, &call.query.label_selector, &call.query.field_selector)?;
-    let mut items = if call.entry.kind.kind == "NodeMetrics" { nodes(call).await } else { pods(call).await };
-    if call.action.verb == "get" {
-        let item = items.into_iter().find(|item| item["metadata"]["name"] == call.action.name);
-        let item = item.ok_or_else(|| status::not_found(call.about()))?;
-        return show(call, &[&item], true);
+        Selection::parse(&context.entry.kind, &context.query.label_selector, &context.query.field_selector)?;
+    let mut items =
+        if context.entry.kind.kind == "NodeMetrics" { nodes(context).await } else { pods(context).await };
+    if context.action.verb == "get" {
+        let item = items.into_iter().find(|item| item["metadata"]["name"] == context.action.name);
+        let item = item.ok_or_else(|| status::not_found(context.about()))?;
+        return show(context, &[&item], true);
     }
     items.retain(|item| selection.matches(item));
-    show(call, &items.iter().collect::<Vec<_>>(), false)
+    show(context, &items.iter().collect::<Vec<_>>(), false)
 }
 
-fn show(call: &Call<'_>, items: &[&Value], single: bool) -> Result<Response<Body>, Refusal> {
-    match (call.form, items, single) {
-        (ResponseFormat::Table(version), ..) => {
-            reply::table(call, items, version, true, &json!({})).map(|table| reply::json_value(200, &table))
-        }
+fn show(context: &RequestContext<'_>, items: &[&Value], single: bool) -> Result<Response<Body>, StatusError> {
+    match (context.form, items, single) {
+        (ResponseFormat::Table(version), ..) => reply::table(context, items, version, true, &json!({}))
+            .map(|table| reply::json_value(200, &table)),
         (_, [only], true) => Ok(reply::json_value(200, only)),
         _ => {
-            let kind = &call.entry.kind;
+            let kind = &context.entry.kind;
             let list = json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": {}, "items": items});
             Ok(reply::json_value(200, &list))
         }
@@ -79,7 +79,7 @@ async fn usages(server: &ApiServer) -> Vec<(Arc<Record>, NodeUsage)> {
     found
 }
 
-fn head(call: &Call<'_>, of: &Value, usage: &NodeUsage) -> Value {
+fn head(context: &RequestContext<'_>, of: &Value, usage: &NodeUsage) -> Value {
     let mut metadata =
         json!({"name": of["metadata"]["name"], "creationTimestamp": objects::timestamp(usage.time)});
     for field in ["namespace", "labels"] {
@@ -87,7 +87,7 @@ fn head(call: &Call<'_>, of: &Value, usage: &NodeUsage) -> Value {
             metadata[field] = of["metadata"][field].clone();
         }
     }
-    json!({"kind": call.entry.kind.kind, "apiVersion": call.entry.kind.api_version(), "metadata": metadata,
+    json!({"kind": context.entry.kind.kind, "apiVersion": context.entry.kind.api_version(), "metadata": metadata,
         "timestamp": objects::timestamp(usage.time), "window": format!("{}s", usage.window.as_secs())})
 }
 
@@ -96,27 +96,27 @@ fn amounts(used: &Used) -> Value {
     json!({"cpu": format!("{}n", used.cpu_nanocores), "memory": format!("{}Ki", used.memory_bytes.div_ceil(1024))})
 }
 
-async fn nodes(call: &Call<'_>) -> Vec<Value> {
-    let usages = usages(call.server).await;
+async fn nodes(context: &RequestContext<'_>) -> Vec<Value> {
+    let usages = usages(context.server).await;
     let item = |(record, usage): &(Arc<Record>, NodeUsage)| {
-        let mut item = head(call, &record.value, usage);
+        let mut item = head(context, &record.value, usage);
         item["usage"] = amounts(&usage.node);
         item
     };
     usages.iter().map(item).collect()
 }
 
-async fn pods(call: &Call<'_>) -> Vec<Value> {
-    let usages = usages(call.server).await;
+async fn pods(context: &RequestContext<'_>) -> Vec<Value> {
+    let usages = usages(context.server).await;
     let resource = Resource::new("", "pods");
     let item = |usage: &NodeUsage, pod: &PodUsage| {
-        let record = call.server.store.get(&resource, &Key::new(Some(&pod.namespace), &pod.name))?;
+        let record = context.server.store.get(&resource, &Key::new(Some(&pod.namespace), &pod.name))?;
         let is_same = record.value["metadata"]["uid"] == pod.uid.as_str();
-        let is_wanted = call.action.namespace.is_none_or(|namespace| namespace == pod.namespace);
+        let is_wanted = context.action.namespace.is_none_or(|namespace| namespace == pod.namespace);
         if !is_same || !is_wanted {
             return None;
         }
-        let mut item = head(call, &record.value, usage);
+        let mut item = head(context, &record.value, usage);
         let containers = pod.containers.iter();
         item["containers"] =
             containers.map(|(name, used)| json!({"name": name, "usage": amounts(used)})).collect();
@@ -141,7 +141,7 @@ pub fn summary_of<'a>(method: &Method, path: &'a str) -> Option<&'a str> {
 ///
 /// # Errors
 /// 404 for an unknown node; 500 if it doesn't answer.
-pub async fn summary(server: &ApiServer, name: &str) -> Result<Response<Body>, Refusal> {
+pub async fn summary(server: &ApiServer, name: &str) -> Result<Response<Body>, StatusError> {
     let about = About { group: "", resource: "nodes", name };
     let node = server.store.get(&Resource::new("", "nodes"), &Key::new(None, name));
     node.ok_or_else(|| status::not_found(about))?;

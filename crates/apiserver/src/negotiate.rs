@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::Value;
 
-use super::status::{self, Refusal};
+use super::status::{self, StatusError};
 use objects::Kind;
 use objects::patch::{self, PatchError};
 
@@ -34,7 +34,7 @@ const SPOKEN: [&str; 1] = ["application/json"];
 ///
 /// # Errors
 /// 406 if JSON isn't accepted at all.
-pub fn accepted(headers: &HeaderMap) -> Result<ResponseFormat, Refusal> {
+pub fn accepted(headers: &HeaderMap) -> Result<ResponseFormat, StatusError> {
     let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
     if values.peek().is_none() {
         return Ok(ResponseFormat::Object);
@@ -51,7 +51,7 @@ pub fn accepted(headers: &HeaderMap) -> Result<ResponseFormat, Refusal> {
 ///
 /// # Errors
 /// 406.
-pub fn only_as_it_is(form: ResponseFormat) -> Result<(), Refusal> {
+pub fn only_as_it_is(form: ResponseFormat) -> Result<(), StatusError> {
     if form == ResponseFormat::Object { Ok(()) } else { Err(status::not_acceptable(&SPOKEN)) }
 }
 
@@ -102,7 +102,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 ///
 /// # Errors
 /// 415.
-pub fn encoding(headers: &HeaderMap) -> Result<Encoding, Refusal> {
+pub fn encoding(headers: &HeaderMap) -> Result<Encoding, StatusError> {
     match media_type(headers).as_deref() {
         None | Some("application/json") => Ok(Encoding::Json),
         Some("application/yaml") => Ok(Encoding::Yaml),
@@ -142,7 +142,7 @@ impl PatchType {
 ///
 /// # Errors
 /// 415.
-pub fn patch_type(headers: &HeaderMap, strategic: bool) -> Result<PatchType, Refusal> {
+pub fn patch_type(headers: &HeaderMap, strategic: bool) -> Result<PatchType, StatusError> {
     match media_type(headers).as_deref() {
         Some("application/json-patch+json") => Ok(PatchType::Json),
         Some("application/merge-patch+json") => Ok(PatchType::Merge),
@@ -150,11 +150,11 @@ pub fn patch_type(headers: &HeaderMap, strategic: bool) -> Result<PatchType, Ref
         Some("application/apply-patch+yaml") => Ok(PatchType::Apply),
         // For built-in kinds the router rejects it, for others the handler.
         _ if strategic => {
-            Err(Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").empty_details())
+            Err(StatusError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").empty_details())
         }
         _ => {
             let message = PatchError::Unsupported.to_string();
-            Err(Refusal::new(415, "UnsupportedMediaType", message))
+            Err(StatusError::new(415, "UnsupportedMediaType", message))
         }
     }
 }

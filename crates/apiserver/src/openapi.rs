@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 use super::catalog::{Catalog, Entry};
 use super::negotiate;
 use super::reply::{self, Body};
-use super::status::{self, Refusal};
+use super::status::{self, StatusError};
 
 /// Answers a request below `/openapi/`.
 ///
 /// # Errors
 /// 404; 406 for a client that accepts only protobuf.
-pub fn answer(catalog: &Catalog, path: &str, headers: &HeaderMap) -> Result<Response<Body>, Refusal> {
+pub fn answer(catalog: &Catalog, path: &str, headers: &HeaderMap) -> Result<Response<Body>, StatusError> {
     negotiate::accepted(headers)?;
     if path.trim_end_matches('/') == "/openapi/v2" {
         return Ok(reply::json_value(200, &document_v2(catalog)));

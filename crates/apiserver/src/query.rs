@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::status::{self, About, Refusal};
+use super::status::{self, About, StatusError};
 
 /// How to handle unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,7 +76,7 @@ impl Query {
     ///
     /// # Errors
     /// 422 for a combination that Kubernetes forbids.
-    pub fn check_combination(&self) -> Result<(), Refusal> {
+    pub fn check_combination(&self) -> Result<(), StatusError> {
         check_combination(self)
     }
 
@@ -84,7 +84,7 @@ impl Query {
     ///
     /// # Errors
     /// 400.
-    pub fn check_version(&self) -> Result<(), Refusal> {
+    pub fn check_version(&self) -> Result<(), StatusError> {
         let asked = self.raw.get("resourceVersion").filter(|asked| !asked.is_empty());
         asked.map_or(Ok(()), |asked| revision(asked).map(|_| ()))
     }
@@ -98,7 +98,7 @@ impl Query {
 ///
 /// # Errors
 /// 400 for a value that doesn't parse, 422 for one that isn't allowed.
-pub fn parse(text: &str) -> Result<Query, Refusal> {
+pub fn parse(text: &str) -> Result<Query, StatusError> {
     let raw = split(text);
     let get = |name: &str| raw.get(name).map(String::as_str).filter(|value| !value.is_empty());
     let query = Query {
@@ -129,7 +129,7 @@ pub fn parse(text: &str) -> Result<Query, Refusal> {
     Ok(query)
 }
 
-fn check_combination(query: &Query) -> Result<(), Refusal> {
+fn check_combination(query: &Query) -> Result<(), StatusError> {
     let forbid = |field: &str, why: &str| {
         let about = About { group: "meta.k8s.io", resource: "ListOptions", name: "" };
         let cause = ("FieldValueForbidden".to_owned(), format!("Forbidden: {why}"), field.to_owned());
@@ -159,7 +159,7 @@ fn check_combination(query: &Query) -> Result<(), Refusal> {
 }
 
 /// Checks the `resourceVersionMatch` of a list (`apimachinery/pkg/apis/meta/internalversion/validation`).
-fn check_match(query: &Query) -> Result<(), Refusal> {
+fn check_match(query: &Query) -> Result<(), StatusError> {
     let field = "resourceVersionMatch";
     let Some(given) = query.raw.get(field).filter(|given| !given.is_empty()) else { return Ok(()) };
     let mut causes = Vec::new();
@@ -246,7 +246,7 @@ fn flag(value: Option<&str>) -> bool {
     value.is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
 }
 
-fn number<T: std::str::FromStr>(value: Option<&str>) -> Result<Option<T>, Refusal> {
+fn number<T: std::str::FromStr>(value: Option<&str>) -> Result<Option<T>, StatusError> {
     value
         .map(|value| {
             value.parse().map_err(|_| {
@@ -256,7 +256,7 @@ fn number<T: std::str::FromStr>(value: Option<&str>) -> Result<Option<T>, Refusa
         .transpose()
 }
 
-fn revision(value: &str) -> Result<u64, Refusal> {
+fn revision(value: &str) -> Result<u64, StatusError> {
     value.parse().map_err(|_| {
         status::bad_request(format!(
             "invalid resource version: resourceVersion: Invalid value: \"{value}\": strconv.ParseUint: parsing \"{value}\": invalid syntax"
@@ -276,7 +276,7 @@ fn version_match(value: &str) -> Option<Match> {
 ///
 /// # Errors
 /// 422 for any value but `All`.
-pub fn dry_run(value: Option<&str>) -> Result<bool, Refusal> {
+pub fn dry_run(value: Option<&str>) -> Result<bool, StatusError> {
     match value {
         None => Ok(false),
         Some("All") => Ok(true),
@@ -288,7 +288,7 @@ pub fn dry_run(value: Option<&str>) -> Result<bool, Refusal> {
     }
 }
 
-fn field_validation(value: Option<&str>) -> Result<FieldValidation, Refusal> {
+fn field_validation(value: Option<&str>) -> Result<FieldValidation, StatusError> {
     match value {
         None | Some("Warn") => Ok(FieldValidation::Warn),
         Some("Strict") => Ok(FieldValidation::Strict),

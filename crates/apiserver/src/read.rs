@@ -9,38 +9,38 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Response;
 use serde_json::{Value, json};
 
-use super::call::Call;
 use super::query::Match;
 use super::reply::{self, Body, Shown};
+use super::request_context::RequestContext;
 use super::selection::Selection;
-use super::status::{self, Refusal};
+use super::status::{self, StatusError};
 use crate::store::{Key, Snapshot};
 
 /// Handles a get.
 ///
 /// # Errors
 /// 404; 504 for a future revision; 406.
-pub fn get(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
-    call.query.check_version()?;
-    if let Some(asked) = call.query.resource_version {
-        refuse_future(call.server.store.revision(), asked)?;
+pub fn get(context: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+    context.query.check_version()?;
+    if let Some(asked) = context.query.resource_version {
+        refuse_future(context.server.store.revision(), asked)?;
     }
-    let record = call
+    let record = context
         .server
         .store
-        .get(&call.entry.resource, &call.key())
-        .ok_or_else(|| status::not_found(call.about()))?;
-    reply::object(call, 200, &Shown::Stored(record))
+        .get(&context.entry.resource, &context.key())
+        .ok_or_else(|| status::not_found(context.about()))?;
+    reply::object(context, 200, &Shown::Stored(record))
 }
 
 /// Handles a list.
 ///
 /// # Errors
 /// 400 for invalid selectors and continue tokens; 410 for a compacted revision; 504 for a future one.
-pub fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
-    let selection = Selection::of_list(&call.entry.kind, &call.query)?;
-    let token = (!call.query.next.is_empty()).then(|| Token::parse(&call.query.next)).transpose()?;
-    let Snapshot { mut records, revision } = snapshot(call, token.as_ref())?;
+pub fn list(context: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+    let selection = Selection::of_list(&context.entry.kind, &context.query)?;
+    let token = (!context.query.next.is_empty()).then(|| Token::parse(&context.query.next)).transpose()?;
+    let Snapshot { mut records, revision } = snapshot(context, token.as_ref())?;
     if let Some(token) = &token {
         records.retain(|record| record.key.as_str() > token.after.as_str());
     }
@@ -48,10 +48,11 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     let total = records.len();
     let last = records.last().map(|record| record.key.clone());
     if !selection.is_everything() {
-        records.retain(|record| selection.matches(&super::versions::served(&call.entry.kind, &record.value)));
+        records
+            .retain(|record| selection.matches(&super::versions::served(&context.entry.kind, &record.value)));
     }
     // A list of one object, selected by name, is never paged.
-    let limit = call.query.limit.filter(|_| !selection.is_of_one());
+    let limit = context.query.limit.filter(|_| !selection.is_of_one());
     if let Some(limit) = limit.filter(|limit| *limit <= records.len()) {
         records.truncate(limit);
         // There may be more as long as there are keys, whether or not their objects match the selectors.
@@ -62,22 +63,23 @@ pub fn list(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
             }
         }
     }
-    reply::list(call, &records, &metadata)
+    reply::list(context, &records, &metadata)
 }
 
-fn snapshot(call: &Call<'_>, token: Option<&Token>) -> Result<Snapshot, Refusal> {
-    let (store, resource, namespace) = (&call.server.store, &call.entry.resource, call.action.namespace);
-    match (token, call.query.resource_version, call.query.version_match) {
+fn snapshot(context: &RequestContext<'_>, token: Option<&Token>) -> Result<Snapshot, StatusError> {
+    let (store, resource, namespace) =
+        (&context.server.store, &context.entry.resource, context.action.namespace);
+    match (token, context.query.resource_version, context.query.version_match) {
         (Some(Token { revision: 0, .. }), _, _) => Ok(store.list(resource, namespace)),
-        (Some(token), _, _) if call.server.compaction.is_compacted(token.revision) => {
-            Err(token_expired(call, token))
+        (Some(token), _, _) if context.server.compaction.is_compacted(token.revision) => {
+            Err(token_expired(context, token))
         }
         (Some(token), _, _) => {
-            store.list_at(resource, namespace, token.revision).map_err(|_| token_expired(call, token))
+            store.list_at(resource, namespace, token.revision).map_err(|_| token_expired(context, token))
         }
         // A limit with a revision but without a match means `Exact` (legacy rules in KEP-2340's table).
-        (None, Some(asked), Some(Match::Exact)) => exact(call, asked),
-        (None, Some(asked), None) if asked > 0 && call.query.limit.is_some() => exact(call, asked),
+        (None, Some(asked), Some(Match::Exact)) => exact(context, asked),
+        (None, Some(asked), None) if asked > 0 && context.query.limit.is_some() => exact(context, asked),
         (None, asked, _) => {
             let snapshot = store.list(resource, namespace);
             refuse_future(snapshot.revision, asked.unwrap_or_default())?;
@@ -86,29 +88,29 @@ fn snapshot(call: &Call<'_>, token: Option<&Token>) -> Result<Snapshot, Refusal>
     }
 }
 
-fn exact(call: &Call<'_>, asked: u64) -> Result<Snapshot, Refusal> {
-    refuse_future(call.server.store.revision(), asked)?;
+fn exact(context: &RequestContext<'_>, asked: u64) -> Result<Snapshot, StatusError> {
+    refuse_future(context.server.store.revision(), asked)?;
     let too_old = || status::expired("The resourceVersion for the provided list is too old.");
-    if call.server.compaction.is_compacted(asked) {
+    if context.server.compaction.is_compacted(asked) {
         return Err(too_old());
     }
-    let (resource, namespace) = (&call.entry.resource, call.action.namespace);
-    call.server.store.list_at(resource, namespace, asked).map_err(|_| too_old())
+    let (resource, namespace) = (&context.entry.resource, context.action.namespace);
+    context.server.store.list_at(resource, namespace, asked).map_err(|_| too_old())
 }
 
 /// Rejects a future revision with 504 (`storage.NewTooLargeResourceVersionError`).
-fn refuse_future(current: u64, asked: u64) -> Result<(), Refusal> {
+fn refuse_future(current: u64, asked: u64) -> Result<(), StatusError> {
     if asked <= current {
         return Ok(());
     }
     let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
-    Err(Refusal::new(504, "Timeout", message)
+    Err(StatusError::new(504, "Timeout", message)
         .with_cause("ResourceVersionTooLarge", "Too large resource version", "")
         .retry_after(1))
 }
 
 /// 410 with a token for reading the rest of the list inconsistently.
-fn token_expired(call: &Call<'_>, token: &Token) -> Refusal {
+fn token_expired(context: &RequestContext<'_>, token: &Token) -> StatusError {
     let text = "The provided continue parameter is too old to display a consistent list result. You can start a new \
                 list without the continue parameter, or use the continue token in this response to retrieve the \
                 remainder of the results. Continuing with the provided token results in an inconsistent list - \
@@ -117,7 +119,7 @@ fn token_expired(call: &Call<'_>, token: &Token) -> Refusal {
     let next = Token { revision: 0, after: token.after.clone() };
     let mut refusal = status::expired(text);
     refusal.next = Some(next.text().into());
-    tracing::debug!(resource = %call.entry.resource, "a continue token is too old");
+    tracing::debug!(resource = %context.entry.resource, "a continue token is too old");
     refusal
 }
 
@@ -140,7 +142,7 @@ impl Token {
     ///
     /// # Errors
     /// 400.
-    pub(super) fn parse(text: &str) -> Result<Self, Refusal> {
+    pub(super) fn parse(text: &str) -> Result<Self, StatusError> {
         let invalid = |why: &str| status::bad_request(format!("continue key is not valid: {why}"));
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| invalid(&error.to_string()))?;
         let value = serde_json::from_slice::<Value>(&bytes).map_err(|error| invalid(&error.to_string()))?;

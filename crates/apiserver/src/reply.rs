@@ -13,9 +13,9 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 
-use super::call::Call;
 use super::negotiate::ResponseFormat;
-use super::status::{self, Refusal};
+use super::request_context::RequestContext;
+use super::status::{self, StatusError};
 use super::versions;
 use crate::store::Record;
 use objects::IncludeObject;
@@ -74,7 +74,7 @@ pub fn with_body(code: u16, media_type: &'static str, body: Body) -> Response<Bo
 }
 
 /// Returns an error as a `Status`.
-pub fn refusal(refusal: &Refusal) -> Response<Body> {
+pub fn refusal(refusal: &StatusError) -> Response<Body> {
     let mut response = json_value(refusal.code, &refusal.to_value());
     if let Some(value) = refusal.warning.as_deref().and_then(warning) {
         response.headers_mut().append(http::header::WARNING, value);
@@ -97,9 +97,9 @@ pub fn warning(text: &str) -> Option<HeaderValue> {
 ///
 /// # Errors
 /// 406 if a single object has no such format.
-pub fn object(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body>, Refusal> {
-    let kind = &call.entry.kind;
-    match call.form {
+pub fn object(context: &RequestContext<'_>, code: u16, shown: &Shown) -> Result<Response<Body>, StatusError> {
+    let kind = &context.entry.kind;
+    match context.form {
         ResponseFormat::Object => match shown {
             Shown::Stored(record) => Ok(json_bytes(code, versions::served_json(kind, record))),
             Shown::Draft(value) => Ok(json_value(code, &versions::served(kind, value))),
@@ -109,7 +109,7 @@ pub fn object(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body
         }
         ResponseFormat::Table(version) => {
             let value = versions::served(kind, shown.value());
-            Ok(json_value(code, &table(call, &[&value], version, true, &json!({}))?))
+            Ok(json_value(code, &table(context, &[&value], version, true, &json!({}))?))
         }
         ResponseFormat::MetadataList | ResponseFormat::Discovery(_) => {
             Err(status::not_acceptable(&["application/json"]))
@@ -122,20 +122,21 @@ pub fn object(call: &Call<'_>, code: u16, shown: &Shown) -> Result<Response<Body
 /// # Errors
 /// 400 for an invalid `includeObject`.
 pub fn table(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     objects: &[&Value],
     version: &str,
     with_columns: bool,
     metadata: &Value,
-) -> Result<Value, Refusal> {
-    let include = match call.query.include_object.as_str() {
+) -> Result<Value, StatusError> {
+    let include = match context.query.include_object.as_str() {
         include @ ("" | "None" | "Metadata" | "Object") => include,
         other => {
             let message = format!("unrecognized includeObject value: \"{other}\"");
             return Err(status::bad_request(message));
         }
     };
-    let mut table = objects::table(&call.entry.kind, objects, IncludeObject::parse(Some(include)), call.now);
+    let mut table =
+        objects::table(&context.entry.kind, objects, IncludeObject::parse(Some(include)), context.now);
     table["apiVersion"] = format!("meta.k8s.io/{version}").into();
     if let Some(metadata) = metadata.as_object().filter(|metadata| !metadata.is_empty()) {
         table["metadata"] = Value::Object(metadata.clone());
@@ -157,9 +158,13 @@ pub fn partial(value: &Value, kind: &str) -> Value {
 ///
 /// # Errors
 /// 400 for an invalid `includeObject`.
-pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Result<Response<Body>, Refusal> {
-    let kind = &call.entry.kind;
-    match call.form {
+pub fn list(
+    context: &RequestContext<'_>,
+    records: &[Arc<Record>],
+    metadata: &Value,
+) -> Result<Response<Body>, StatusError> {
+    let kind = &context.entry.kind;
+    match context.form {
         ResponseFormat::Object | ResponseFormat::Discovery(_) => {
             let mut head =
                 json!({"kind": kind.list_kind, "apiVersion": kind.api_version(), "metadata": metadata});
@@ -191,7 +196,7 @@ pub fn list(call: &Call<'_>, records: &[Arc<Record>], metadata: &Value) -> Resul
             let values =
                 records.iter().map(|record| versions::served(kind, &record.value)).collect::<Vec<_>>();
             let objects = values.iter().map(std::convert::AsRef::as_ref).collect::<Vec<_>>();
-            Ok(json_value(200, &table(call, &objects, version, true, metadata)?))
+            Ok(json_value(200, &table(context, &objects, version, true, metadata)?))
         }
     }
 }

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::auth::UserInfo;
 use super::body::Decoded;
-use super::call::Call;
 use super::reply::{self, Body};
-use super::status::{self, About, Refusal};
+use super::request_context::RequestContext;
+use super::status::{self, About, StatusError};
 use super::{decoding, type_meta};
 use objects::access::{AccessAttributes, Rule};
 
@@ -18,22 +18,25 @@ use objects::access::{AccessAttributes, Rule};
 ///
 /// # Errors
 /// 400 and 422 for an invalid review; 501 for an unsupported kind.
-pub fn review(call: &Call<'_>, decoded: Decoded) -> Result<Response<Body>, Refusal> {
+pub fn review(context: &RequestContext<'_>, decoded: Decoded) -> Result<Response<Body>, StatusError> {
     let mut value = decoded.value;
-    type_meta::check_type(call, &mut value)?;
-    let validation = call.query.field_validation;
-    let warnings = decoding::drop_unknown(&call.entry.kind, &mut value, &decoded.duplicates, validation)?;
-    warnings.into_iter().for_each(|warning| call.warn(warning));
-    let status = match call.entry.kind.kind.as_str() {
-        "SelfSubjectReview" => json!({"userInfo": user_value(&call.user)}),
-        "TokenReview" => token(call, &value["spec"]),
+    type_meta::check_type(context, &mut value)?;
+    let validation = context.query.field_validation;
+    let warnings = decoding::drop_unknown(&context.entry.kind, &mut value, &decoded.duplicates, validation)?;
+    warnings.into_iter().for_each(|warning| context.warn(warning));
+    let status = match context.entry.kind.kind.as_str() {
+        "SelfSubjectReview" => json!({"userInfo": user_value(&context.user)}),
+        "TokenReview" => token(context, &value["spec"]),
         kind @ ("SelfSubjectAccessReview" | "SubjectAccessReview" | "LocalSubjectAccessReview") => {
-            check(call, kind, &value["spec"])?;
-            let user =
-                if kind == "SelfSubjectAccessReview" { call.user.clone() } else { subject(&value["spec"]) };
-            access(call, &user, &value["spec"])
+            check(context, kind, &value["spec"])?;
+            let user = if kind == "SelfSubjectAccessReview" {
+                context.user.clone()
+            } else {
+                subject(&value["spec"])
+            };
+            access(context, &user, &value["spec"])
         }
-        "SelfSubjectRulesReview" => rules_of(call, &value["spec"])?,
+        "SelfSubjectRulesReview" => rules_of(context, &value["spec"])?,
         other => return Err(status::not_implemented(other)),
     };
     if value["metadata"].is_null() {
@@ -55,10 +58,10 @@ pub fn user_value(user: &UserInfo) -> Value {
     value
 }
 
-fn token(call: &Call<'_>, spec: &Value) -> Value {
+fn token(context: &RequestContext<'_>, spec: &Value) -> Value {
     let token = spec["token"].as_str().unwrap_or_default();
     let audiences = list(&spec["audiences"]);
-    match call.server.identities.of_token(&call.server.store, token, &audiences, call.now) {
+    match context.server.identities.of_token(&context.server.store, token, &audiences, context.now) {
         Some(found) => {
             json!({"authenticated": true, "user": user_value(&found.user), "audiences": found.audiences})
         }
@@ -72,7 +75,7 @@ fn list(value: &Value) -> Vec<String> {
 }
 
 /// Rejects an access review with no question or two (`pkg/apis/authorization/validation/validation.go`).
-fn check(call: &Call<'_>, kind: &str, spec: &Value) -> Result<(), Refusal> {
+fn check(context: &RequestContext<'_>, kind: &str, spec: &Value) -> Result<(), StatusError> {
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let invalid = |field: &str, given: &str, why: &str| {
         let causes =
@@ -101,7 +104,7 @@ fn check(call: &Call<'_>, kind: &str, spec: &Value) -> Result<(), Refusal> {
         return invalid("spec.nonResourceAttributes", &path.to_string(), why);
     }
     let given = resource["namespace"].as_str().unwrap_or_default();
-    if Some(given) != call.action.namespace {
+    if Some(given) != context.action.namespace {
         return invalid(
             "spec.resourceAttributes.namespace",
             &format!("{given:?}"),
@@ -121,7 +124,7 @@ fn subject(spec: &Value) -> UserInfo {
     }
 }
 
-fn access(call: &Call<'_>, user: &UserInfo, spec: &Value) -> Value {
+fn access(context: &RequestContext<'_>, user: &UserInfo, spec: &Value) -> Value {
     let (asked, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let text = |field: &str| asked[field].as_str().unwrap_or_default();
     let ask = if asked.is_object() {
@@ -137,7 +140,7 @@ fn access(call: &Call<'_>, user: &UserInfo, spec: &Value) -> Value {
         let text = |field: &str| path[field].as_str().unwrap_or_default();
         AccessAttributes::Path { verb: text("verb"), path: text("path") }
     };
-    let verdict = call.server.authority.decide(user, &ask);
+    let verdict = context.server.authority.decide(user, &ask);
     let mut status = json!({"allowed": verdict.allowed});
     if !verdict.reason.is_empty() {
         status["reason"] = verdict.reason.into();
@@ -145,10 +148,10 @@ fn access(call: &Call<'_>, user: &UserInfo, spec: &Value) -> Value {
     status
 }
 
-fn rules_of(call: &Call<'_>, spec: &Value) -> Result<Value, Refusal> {
+fn rules_of(context: &RequestContext<'_>, spec: &Value) -> Result<Value, StatusError> {
     let namespace = spec["namespace"].as_str().filter(|namespace| !namespace.is_empty());
     let namespace = namespace.ok_or_else(|| status::bad_request("no namespace on request"))?;
-    let held = call.server.authority.held(&call.user, namespace);
+    let held = context.server.authority.held(&context.user, namespace);
     let (paths, resources): (Vec<Rule>, Vec<Rule>) =
         held.rules.into_iter().partition(|rule| !rule.non_resource_urls.is_empty());
     let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});

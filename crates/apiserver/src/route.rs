@@ -4,7 +4,7 @@
 
 use http::Method;
 
-use super::status::{self, Refusal};
+use super::status::{self, StatusError};
 
 /// The action on a resource that method and path ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum Target<'a> {
 ///
 /// # Errors
 /// 404 or 405.
-pub fn route<'a>(method: &Method, path: &'a str, is_watch: bool) -> Result<Target<'a>, Refusal> {
+pub fn route<'a>(method: &Method, path: &'a str, is_watch: bool) -> Result<Target<'a>, StatusError> {
     let parts = path.trim_matches('/').split('/').collect::<Vec<_>>();
     match parts.as_slice() {
         ["api"] => Ok(Target::CoreVersions),
@@ -73,7 +73,7 @@ fn action<'a>(
     version: &'a str,
     rest: &[&'a str],
     is_watch: bool,
-) -> Result<Action<'a>, Refusal> {
+) -> Result<Action<'a>, StatusError> {
     let (namespace, resource, name, subresource) = match *rest {
         ["namespaces", name, subresource @ ("status" | "finalize")] => {
             (None, "namespaces", name, subresource)

@@ -3,16 +3,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::call::Call;
-use super::status::{self, About, Refusal};
+use super::request_context::RequestContext;
+use super::status::{self, About, StatusError};
 use objects::LabelSelector;
 
 /// Returns the object with the number of replicas from a Scale.
 ///
 /// # Errors
 /// 422 for a negative number, 500 if its path leads through a value that isn't an object.
-pub fn scaled(call: &Call<'_>, present: &Value, scale: &Value) -> Result<Value, Refusal> {
-    let about = About { group: "autoscaling", resource: "Scale", name: call.action.name };
+pub fn scaled(context: &RequestContext<'_>, present: &Value, scale: &Value) -> Result<Value, StatusError> {
+    let about = About { group: "autoscaling", resource: "Scale", name: context.action.name };
     let replicas = match &scale["spec"]["replicas"] {
         Value::Null => 0,
         value => value.as_i64().filter(|replicas| *replicas >= 0).ok_or_else(|| {
@@ -25,7 +25,8 @@ pub fn scaled(call: &Call<'_>, present: &Value, scale: &Value) -> Result<Value, 
     {
         next["metadata"]["resourceVersion"] = version.into();
     }
-    let path = call.entry.kind.scale.as_ref().map_or(".spec.replicas", |paths| paths.spec_replicas.as_str());
+    let path =
+        context.entry.kind.scale.as_ref().map_or(".spec.replicas", |paths| paths.spec_replicas.as_str());
     let mut place = &mut next;
     for part in path.trim_start_matches('.').split('.') {
         if place.is_null() {
@@ -41,8 +42,8 @@ pub fn scaled(call: &Call<'_>, present: &Value, scale: &Value) -> Result<Value, 
 }
 
 /// Returns the Scale of an object.
-pub fn scale_of(call: &Call<'_>, value: &Value) -> Value {
-    let paths = call.entry.kind.scale.as_ref();
+pub fn scale_of(context: &RequestContext<'_>, value: &Value) -> Value {
+    let paths = context.entry.kind.scale.as_ref();
     let at = |path: Option<&str>, default: &str| {
         let path = path.unwrap_or(default);
         path.trim_start_matches('.').split('.').fold(value, |value, part| &value[part]).clone()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::query::Query;
-use super::status::{self, Refusal};
+use super::status::{self, StatusError};
 use objects::{FieldSelector, Kind, LabelSelector, SelectorError};
 
 /// The objects that a list or watch selects.
@@ -21,7 +21,7 @@ impl Selection {
     ///
     /// # Errors
     /// 400 for an invalid selector, or a field that doesn't support selection.
-    pub fn parse(kind: &Arc<Kind>, labels: &str, fields: &str) -> Result<Self, Refusal> {
+    pub fn parse(kind: &Arc<Kind>, labels: &str, fields: &str) -> Result<Self, StatusError> {
         let refuse = |error: SelectorError| status::bad_request(error.to_string());
         Ok(Self {
             kind: kind.clone(),
@@ -35,7 +35,7 @@ impl Selection {
     ///
     /// # Errors
     /// 400 and 422.
-    pub fn of_list(kind: &Arc<Kind>, query: &Query) -> Result<Self, Refusal> {
+    pub fn of_list(kind: &Arc<Kind>, query: &Query) -> Result<Self, StatusError> {
         let refuse = |error: SelectorError| status::bad_request(error.to_string());
         let labels = LabelSelector::parse(&query.label_selector).map_err(refuse)?;
         FieldSelector::read(&query.field_selector).map_err(refuse)?;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::call::Call;
 use super::generated_names::random_suffix;
-use super::status::{self, Refusal};
+use super::request_context::RequestContext;
+use super::status::{self, StatusError};
 use crate::store::{Key, Resource, Start};
 
 /// The account of pods that don't specify one.
@@ -31,24 +31,24 @@ const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 ///
 /// # Errors
 /// 403 for an unknown account, or for a Secret that the account doesn't allow.
-pub async fn admit(call: &Call<'_>, pod: &mut Value) -> Result<(), Refusal> {
-    let is_pod = call.entry.kind.is("", "Pod") && call.action.subresource.is_empty();
-    if !is_pod || !call.server.admits_service_accounts {
+pub async fn admit(context: &RequestContext<'_>, pod: &mut Value) -> Result<(), StatusError> {
+    let is_pod = context.entry.kind.is("", "Pod") && context.action.subresource.is_empty();
+    if !is_pod || !context.server.admits_service_accounts {
         return Ok(());
     }
     let own = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let refuse = |why: &str| Err(status::forbidden(call.about_name(&own), why));
+    let refuse = |why: &str| Err(status::forbidden(context.about_name(&own), why));
     if pod["metadata"]["annotations"][MIRROR].is_string() {
         return mirrored(&pod["spec"]).map_or(Ok(()), refuse);
     }
     let name = pod["spec"]["serviceAccountName"].as_str().filter(|name| !name.is_empty()).unwrap_or(DEFAULT);
     let name = name.to_owned();
-    let account = account(call, &name).await.ok_or_else(|| {
-        let namespace = call.action.namespace.unwrap_or_default();
+    let account = account(context, &name).await.ok_or_else(|| {
+        let namespace = context.action.namespace.unwrap_or_default();
         let why = format!(
             "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
         );
-        status::forbidden(call.about_name(&own), &why)
+        status::forbidden(context.about_name(&own), &why)
     })?;
     for field in ["serviceAccountName", "serviceAccount"] {
         pod["spec"][field] = name.as_str().into();
@@ -137,15 +137,15 @@ fn unlent(spec: &Value, account: &Value) -> Option<String> {
 }
 
 /// Returns the account. Waits for `default`, which may be about to be created.
-async fn account(call: &Call<'_>, name: &str) -> Option<Value> {
+async fn account(context: &RequestContext<'_>, name: &str) -> Option<Value> {
     let accounts = Resource::new("", "serviceaccounts");
-    let key = Key::new(call.action.namespace, name);
-    let find = || call.server.store.get(&accounts, &key).map(|record| record.value.clone());
+    let key = Key::new(context.action.namespace, name);
+    let find = || context.server.store.get(&accounts, &key).map(|record| record.value.clone());
     let found = find();
     if found.is_some() || name != DEFAULT {
         return found;
     }
-    let mut watch = call.server.store.watch(&accounts, Start::Now).ok()?;
+    let mut watch = context.server.store.watch(&accounts, Start::Now).ok()?;
     let made = async {
         loop {
             // It may have been created before the watch started.

@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::call::Call;
-use super::status::{self, Refusal};
+use super::request_context::RequestContext;
+use super::status::{self, StatusError};
 use crate::store::{Key, Resource};
 use objects::FieldFault;
 use objects::services::{self, PortWish, Wants};
@@ -66,12 +66,12 @@ impl Drop for Promise<'_> {
 /// # Errors
 /// 422 for an allocation that isn't possible, 500 if a range is exhausted.
 pub fn allocate<'a>(
-    call: &'a Call<'_>,
+    context: &'a RequestContext<'_>,
     new: &mut Value,
     old: Option<&Value>,
-) -> Result<Promise<'a>, Refusal> {
-    let kind = &call.entry.kind;
-    if !kind.is("", "Service") || !call.action.subresource.is_empty() {
+) -> Result<Promise<'a>, StatusError> {
+    let kind = &context.entry.kind;
+    if !kind.is("", "Service") || !context.action.subresource.is_empty() {
         return Ok(Promise::default());
     }
     let name = new["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -80,11 +80,11 @@ pub fn allocate<'a>(
     let promise = if wants == Wants::default() {
         Promise::default()
     } else {
-        let all = &call.server.services;
+        let all = &context.server.services;
         let mut promised = all.promised.lock().unwrap_or_else(PoisonError::into_inner);
         let mut promise = Promise { services: Some(all), addresses: BTreeSet::new(), ports: BTreeSet::new() };
-        let mut taken = taken(call, &promised);
-        let given = give(call.query.dry_run, &wants, new, &mut taken, &mut promise);
+        let mut taken = taken(context, &promised);
+        let given = give(context.query.dry_run, &wants, new, &mut taken, &mut promise);
         // Unlock before the promise is dropped on failure, because its drop takes the lock.
         promised.addresses.extend(&promise.addresses);
         promised.ports.extend(&promise.ports);
@@ -97,7 +97,7 @@ pub fn allocate<'a>(
     };
     if let Some(old) = old {
         if let Some(port) = services::shared_port(new) {
-            return Err(Refusal::new(500, "", format!("duplicate nodePort: {port}")));
+            return Err(StatusError::new(500, "", format!("duplicate nodePort: {port}")));
         }
         services::drop_dependent(new, old);
     }
@@ -111,9 +111,9 @@ enum Failure {
 }
 
 /// Returns all allocations, committed or not.
-fn taken(call: &Call<'_>, promised: &Promised) -> Promised {
+fn taken(context: &RequestContext<'_>, promised: &Promised) -> Promised {
     let mut taken = Promised { addresses: promised.addresses.clone(), ports: promised.ports.clone() };
-    for record in call.server.store.list(&Resource::new("", "services"), None).records {
+    for record in context.server.store.list(&Resource::new("", "services"), None).records {
         let addresses = services::addresses(&record.value).filter_map(|text| text.parse::<Ipv4Addr>().ok());
         taken.addresses.extend(addresses.map(u32::from));
         taken.ports.extend(services::held_ports(&record.value));

@@ -15,7 +15,7 @@ use objects::{FieldFault, Kind};
 /// A request that fails with a `Status`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
+pub struct StatusError {
     /// The HTTP status code.
     pub code: u16,
     /// `metav1.StatusReason`; empty if there is none. A webhook may set its own.
@@ -85,20 +85,20 @@ impl BodyError {
     }
 }
 
-impl From<BodyError> for Refusal {
+impl From<BodyError> for StatusError {
     fn from(error: BodyError) -> Self {
         bad_request(error.to_string())
     }
 }
 
-impl From<PatchError> for Refusal {
+impl From<PatchError> for StatusError {
     fn from(error: PatchError) -> Self {
-        let refusal = Refusal::new(error.code(), error.reason(), error.to_string());
+        let refusal = StatusError::new(error.code(), error.reason(), error.to_string());
         if error.code() == 422 { refusal.empty_details() } else { refusal }
     }
 }
 
-impl Refusal {
+impl StatusError {
     /// Creates an error without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -170,31 +170,32 @@ impl Refusal {
 }
 
 /// 404: the object doesn't exist.
-pub fn not_found(about: About<'_>) -> Refusal {
-    Refusal::new(404, "NotFound", format!("{} \"{}\" not found", about.qualified(), about.name)).about(about)
+pub fn not_found(about: About<'_>) -> StatusError {
+    StatusError::new(404, "NotFound", format!("{} \"{}\" not found", about.qualified(), about.name))
+        .about(about)
 }
 
 /// 404: this server has no such resource or path.
-pub fn no_such_resource() -> Refusal {
-    Refusal::new(404, "NotFound", "the server could not find the requested resource").empty_details()
+pub fn no_such_resource() -> StatusError {
+    StatusError::new(404, "NotFound", "the server could not find the requested resource").empty_details()
 }
 
 /// 405.
-pub fn method_not_allowed() -> Refusal {
+pub fn method_not_allowed() -> StatusError {
     let message = "the server does not allow this method on the requested resource";
-    Refusal::new(405, "MethodNotAllowed", message).empty_details()
+    StatusError::new(405, "MethodNotAllowed", message).empty_details()
 }
 
 /// 409: the name is taken.
-pub fn already_exists(about: About<'_>) -> Refusal {
-    Refusal::new(409, "AlreadyExists", format!("{} \"{}\" already exists", about.qualified(), about.name))
+pub fn already_exists(about: About<'_>) -> StatusError {
+    StatusError::new(409, "AlreadyExists", format!("{} \"{}\" already exists", about.qualified(), about.name))
         .about(about)
 }
 
 /// 409: the write was based on an outdated version, or its preconditions don't hold.
-pub fn conflict(about: About<'_>, why: &str) -> Refusal {
+pub fn conflict(about: About<'_>, why: &str) -> StatusError {
     let message = format!("Operation cannot be fulfilled on {} \"{}\": {why}", about.qualified(), about.name);
-    Refusal::new(409, "Conflict", message).about(about)
+    StatusError::new(409, "Conflict", message).about(about)
 }
 
 /// The message of most conflicts (`registry.OptimisticLockErrorMsg`).
@@ -202,73 +203,73 @@ pub const OUTDATED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
 /// 403.
-pub fn forbidden(about: About<'_>, why: &str) -> Refusal {
+pub fn forbidden(about: About<'_>, why: &str) -> StatusError {
     let message = match (about.resource, about.name) {
         ("", _) => format!("forbidden: {why}"),
         (_, "") => format!("{} is forbidden: {why}", about.qualified()),
         (_, name) => format!("{} \"{name}\" is forbidden: {why}", about.qualified()),
     };
-    Refusal::new(403, "Forbidden", message).about(about)
+    StatusError::new(403, "Forbidden", message).about(about)
 }
 
 /// 401.
-pub fn unauthorized() -> Refusal {
-    Refusal::new(401, "Unauthorized", "Unauthorized")
+pub fn unauthorized() -> StatusError {
+    StatusError::new(401, "Unauthorized", "Unauthorized")
 }
 
 /// 400.
-pub fn bad_request(message: impl Into<String>) -> Refusal {
-    Refusal::new(400, "BadRequest", message)
+pub fn bad_request(message: impl Into<String>) -> StatusError {
+    StatusError::new(400, "BadRequest", message)
 }
 
 /// 406.
-pub fn not_acceptable(accepted: &[&str]) -> Refusal {
+pub fn not_acceptable(accepted: &[&str]) -> StatusError {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", accepted.join(", "));
-    Refusal::new(406, "NotAcceptable", message).empty_details()
+    StatusError::new(406, "NotAcceptable", message).empty_details()
 }
 
 /// 415.
-pub fn unsupported_media_type(accepted: &[&str]) -> Refusal {
+pub fn unsupported_media_type(accepted: &[&str]) -> StatusError {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {}",
         accepted.join(", ")
     );
-    Refusal::new(415, "UnsupportedMediaType", message)
+    StatusError::new(415, "UnsupportedMediaType", message)
 }
 
 /// 413.
-pub fn too_large(limit: usize) -> Refusal {
-    Refusal::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
+pub fn too_large(limit: usize) -> StatusError {
+    StatusError::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
 }
 
 /// The error for a failed write to the store: 413 if the object exceeds the store's limits, otherwise 500.
-pub fn unwritten(error: impl Into<store::Error>) -> Refusal {
+pub fn unwritten(error: impl Into<store::Error>) -> StatusError {
     match error.into() {
-        store::Error::OutOfBounds(why) => Refusal::new(413, "RequestEntityTooLarge", why.to_string()),
+        store::Error::OutOfBounds(why) => StatusError::new(413, "RequestEntityTooLarge", why.to_string()),
         error => internal(error),
     }
 }
 
 /// 410.
-pub fn expired(message: impl Into<String>) -> Refusal {
-    Refusal::new(410, "Expired", message)
+pub fn expired(message: impl Into<String>) -> StatusError {
+    StatusError::new(410, "Expired", message)
 }
 
 /// 500.
-pub fn internal(why: impl std::fmt::Display) -> Refusal {
+pub fn internal(why: impl std::fmt::Display) -> StatusError {
     let message = format!("Internal error occurred: {why}");
-    let mut refusal = Refusal::new(500, "InternalError", message).with_cause("", &why.to_string(), "");
+    let mut refusal = StatusError::new(500, "InternalError", message).with_cause("", &why.to_string(), "");
     refusal.details.get_or_insert_default();
     refusal
 }
 
 /// 501: a feature of Kubernetes that this cluster doesn't have.
-pub fn not_implemented(what: &str) -> Refusal {
-    Refusal::new(501, "NotImplemented", format!("the embedded cluster does not support {what}"))
+pub fn not_implemented(what: &str) -> StatusError {
+    StatusError::new(501, "NotImplemented", format!("the embedded cluster does not support {what}"))
 }
 
 /// 422: causes are given as (reason, message, field); `about.resource` is the kind.
-pub fn invalid(about: About<'_>, causes: &[(String, String, String)]) -> Refusal {
+pub fn invalid(about: About<'_>, causes: &[(String, String, String)]) -> StatusError {
     let mut texts =
         causes.iter().map(|(_, message, field)| format!("{field}: {message}")).collect::<Vec<_>>();
     // The message lists each distinct cause once (`utilerrors.NewAggregate`).
@@ -279,14 +280,14 @@ pub fn invalid(about: About<'_>, causes: &[(String, String, String)]) -> Refusal
         several => format!("[{}]", several.join(", ")),
     };
     let message = format!("{} \"{}\" is invalid: {faults}", about.qualified(), about.name);
-    let refusal = Refusal::new(422, "Invalid", message).about(about);
+    let refusal = StatusError::new(422, "Invalid", message).about(about);
     causes
         .iter()
         .fold(refusal, |refusal, (reason, message, field)| refusal.with_cause(reason, message, field))
 }
 
 /// 422 for an object's faults.
-pub fn invalid_object(kind: &Kind, name: &str, faults: &[FieldFault]) -> Refusal {
+pub fn invalid_object(kind: &Kind, name: &str, faults: &[FieldFault]) -> StatusError {
     let causes = faults
         .iter()
         .map(|fault| (fault.reason.cause().to_owned(), fault.body(), fault.path.clone()))
@@ -298,7 +299,7 @@ pub fn invalid_object(kind: &Kind, name: &str, faults: &[FieldFault]) -> Refusal
 
 /// Same as [`invalid_object`], but a custom object is named by the kind and group that it claims, which may be
 /// another's.
-pub fn invalid_as_claimed(kind: &Kind, value: &Value, name: &str, faults: &[FieldFault]) -> Refusal {
+pub fn invalid_as_claimed(kind: &Kind, value: &Value, name: &str, faults: &[FieldFault]) -> StatusError {
     if kind.is_builtin() {
         return invalid_object(kind, name, faults);
     }

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 
 use super::admission::{self, Attributes, Operation};
 use super::body::{self, Decoded};
-use super::call::Call;
 use super::eviction;
 use super::kubelet::{LogError, LogRequest};
 use super::negotiate::{self, Encoding, PatchType};
 use super::reply::{self, Body};
+use super::request_context::RequestContext;
 use super::scale::{scale_of, scaled};
-use super::status::{self, About, Refusal};
+use super::status::{self, About, StatusError};
 use super::{create, decoding, delete, type_meta, update};
 
 /// The maximum number of containers that an error lists.
@@ -30,19 +30,19 @@ const MAX_LISTED_CONTAINERS: usize = 32;
 ///
 /// # Errors
 /// 400, 404, 409.
-pub async fn bind(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, Refusal> {
+pub async fn bind(context: &RequestContext<'_>, decoded: &Decoded) -> Result<Response<Body>, StatusError> {
     let node = decoded.value["target"]["name"].as_str().filter(|node| !node.is_empty());
     let node = node.ok_or_else(|| {
-        let about = About { group: "", resource: "Binding", name: call.action.name };
+        let about = About { group: "", resource: "Binding", name: context.action.name };
         status::invalid(
             about,
             &[("FieldValueRequired".into(), "Required value".into(), "target.name".into())],
         )
     })?;
-    let about = About { group: "", resource: "pods/binding", name: call.action.name };
-    admit_posted(call, &decoded.value).await?;
+    let about = About { group: "", resource: "pods/binding", name: context.action.name };
+    admit_posted(context, &decoded.value).await?;
     let wanted_uid = decoded.value["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty());
-    update::change(call, |pod| {
+    update::change(context, |pod| {
         let own = pod["metadata"]["uid"].as_str().unwrap_or_default();
         if let Some(wanted) = wanted_uid.filter(|wanted| *wanted != own) {
             let why =
@@ -50,24 +50,24 @@ pub async fn bind(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, 
             return Err(status::conflict(about, &why));
         }
         if !pod["metadata"]["deletionTimestamp"].is_null() {
-            let why = format!("pod {} is being deleted, cannot be assigned to a host", call.action.name);
+            let why = format!("pod {} is being deleted, cannot be assigned to a host", context.action.name);
             return Err(status::conflict(about, &why));
         }
         if let Some(host) = pod["spec"]["nodeName"].as_str().filter(|host| !host.is_empty()) {
-            let why = format!("pod {} is already assigned to node \"{host}\"", call.action.name);
+            let why = format!("pod {} is already assigned to node \"{host}\"", context.action.name);
             return Err(status::conflict(about, &why));
         }
         if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
-            let why = format!("pod {} has non-empty .spec.schedulingGates", call.action.name);
+            let why = format!("pod {} has non-empty .spec.schedulingGates", context.action.name);
             return Err(status::conflict(about, &why));
         }
-        Ok(bound(pod, node, &decoded.value["metadata"]["annotations"], call))
+        Ok(bound(pod, node, &decoded.value["metadata"]["annotations"], context))
     })
     .await?;
     Ok(reply::json_value(201, &status::success(201)))
 }
 
-fn bound(pod: &Value, node: &str, annotations: &Value, call: &Call<'_>) -> Value {
+fn bound(pod: &Value, node: &str, annotations: &Value, context: &RequestContext<'_>) -> Value {
     let mut pod = pod.clone();
     pod["spec"]["nodeName"] = node.into();
     // The nomination ends with the binding (`ClearingNominatedNodeNameAfterBinding`).
@@ -78,7 +78,7 @@ fn bound(pod: &Value, node: &str, annotations: &Value, call: &Call<'_>) -> Value
         pod["metadata"]["annotations"][name] = value.clone();
     }
     let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
-        "lastTransitionTime": call.timestamp()});
+        "lastTransitionTime": context.timestamp()});
     let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     conditions.retain(|condition| condition["type"] != "PodScheduled");
     conditions.push(scheduled);
@@ -90,16 +90,16 @@ fn bound(pod: &Value, node: &str, annotations: &Value, call: &Call<'_>) -> Value
 ///
 /// # Errors
 /// 404, 409, 429.
-pub async fn evict(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>, Refusal> {
-    let options = delete::Options::parse(call, Some(&decoded.value["deleteOptions"]))?;
-    admit_posted(call, &decoded.value).await?;
-    if let Some(pod) = call.server.store.get(&call.entry.resource, &call.key()) {
-        eviction::charge(call, &pod.value, options.is_dry_run()).await?;
+pub async fn evict(context: &RequestContext<'_>, decoded: &Decoded) -> Result<Response<Body>, StatusError> {
+    let options = delete::Options::parse(context, Some(&decoded.value["deleteOptions"]))?;
+    admit_posted(context, &decoded.value).await?;
+    if let Some(pod) = context.server.store.get(&context.entry.resource, &context.key()) {
+        eviction::charge(context, &pod.value, options.is_dry_run()).await?;
     }
     if !options.is_dry_run() {
-        eviction::mark(call).await?;
+        eviction::mark(context).await?;
     }
-    delete::delete(call, &options).await?;
+    delete::delete(context, &options).await?;
     Ok(reply::json_value(201, &status::success(201)))
 }
 
@@ -108,12 +108,15 @@ pub async fn evict(call: &Call<'_>, decoded: &Decoded) -> Result<Response<Body>,
 ///
 /// # Errors
 /// 400, 404, 409.
-pub async fn finalize(call: &Call<'_>, mut decoded: Decoded) -> Result<Response<Body>, Refusal> {
-    type_meta::check_type(call, &mut decoded.value)?;
-    decode(call, &mut decoded)?;
+pub async fn finalize(
+    context: &RequestContext<'_>,
+    mut decoded: Decoded,
+) -> Result<Response<Body>, StatusError> {
+    type_meta::check_type(context, &mut decoded.value)?;
+    decode(context, &mut decoded)?;
     let finalizers = decoded.value["spec"]["finalizers"].clone();
     let version = decoded.value["metadata"]["resourceVersion"].clone();
-    let shown = update::change(call, |present| {
+    let shown = update::change(context, |present| {
         let mut next = present.clone();
         if version.as_str().is_some_and(|version| !version.is_empty()) {
             next["metadata"]["resourceVersion"] = version.clone();
@@ -127,27 +130,27 @@ pub async fn finalize(call: &Call<'_>, mut decoded: Decoded) -> Result<Response<
         Ok(next)
     })
     .await?;
-    reply::object(call, 200, &shown)
+    reply::object(context, 200, &shown)
 }
 
 /// Handles pods/log.
 ///
 /// # Errors
 /// 400 for an invalid container; 404; 500 if the node doesn't answer.
-pub async fn log(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
-    let record = call
+pub async fn log(context: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+    let record = context
         .server
         .store
-        .get(&call.entry.resource, &call.key())
-        .ok_or_else(|| status::not_found(call.about()))?;
+        .get(&context.entry.resource, &context.key())
+        .ok_or_else(|| status::not_found(context.about()))?;
     let pod = &record.value;
-    let request = log_request(call, pod)?;
+    let request = log_request(context, pod)?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) else {
         // An unscheduled pod has an empty log, as in upstream.
         return Ok(reply::full(200, "text/plain", Bytes::new()));
     };
-    let kubelet = call.server.kubelets.get(node).ok_or_else(|| {
-        status::internal(format!("the node {node:?} of pod {:?} does not answer", call.action.name))
+    let kubelet = context.server.kubelets.get(node).ok_or_else(|| {
+        status::internal(format!("the node {node:?} of pod {:?} does not answer", context.action.name))
     })?;
     match kubelet.logs(request).await {
         Ok(stream) => {
@@ -159,8 +162,8 @@ pub async fn log(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
     }
 }
 
-fn log_request(call: &Call<'_>, pod: &Value) -> Result<LogRequest, Refusal> {
-    let raw = &call.query.raw;
+fn log_request(context: &RequestContext<'_>, pod: &Value) -> Result<LogRequest, StatusError> {
+    let raw = &context.query.raw;
     let text = |name: &str| raw.get(name).map(String::as_str).filter(|value| !value.is_empty());
     let flag = |name: &str| text(name).is_some_and(|value| value == "true" || value == "1");
     let number = |name: &str| {
@@ -179,14 +182,14 @@ fn log_request(call: &Call<'_>, pod: &Value) -> Result<LogRequest, Refusal> {
         (Some(time), _) => {
             Some(time.parse::<Timestamp>().map_err(|error| status::bad_request(error.to_string()))?)
         }
-        (None, Some(seconds)) => call.now.checked_sub(SignedDuration::from_secs(seconds)).ok(),
+        (None, Some(seconds)) => context.now.checked_sub(SignedDuration::from_secs(seconds)).ok(),
         (None, None) => None,
     };
     Ok(LogRequest {
-        namespace: call.action.namespace.unwrap_or_default().into(),
-        pod: call.action.name.into(),
+        namespace: context.action.namespace.unwrap_or_default().into(),
+        pod: context.action.name.into(),
         uid: pod["metadata"]["uid"].as_str().unwrap_or_default().into(),
-        container: container(call.action.name, pod, text("container"))?,
+        container: container(context.action.name, pod, text("container"))?,
         follow: flag("follow"),
         tail_lines: number("tailLines")?,
         since,
@@ -200,7 +203,7 @@ fn log_request(call: &Call<'_>, pod: &Value) -> Result<LogRequest, Refusal> {
 ///
 /// # Errors
 /// 400.
-pub fn container(name: &str, pod: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
+pub fn container(name: &str, pod: &Value, wanted: Option<&str>) -> Result<String, StatusError> {
     let names = |field: &str| {
         let list = pod["spec"][field].as_array().cloned().unwrap_or_default();
         list.iter()
@@ -231,8 +234,8 @@ pub fn container(name: &str, pod: &Value, wanted: Option<&str>) -> Result<String
 }
 
 /// Runs admission for a Binding or Eviction. Mutations are discarded.
-async fn admit_posted(call: &Call<'_>, posted: &Value) -> Result<(), Refusal> {
-    let at = Attributes::of(call, Operation::Create, call.action.name);
+async fn admit_posted(context: &RequestContext<'_>, posted: &Value) -> Result<(), StatusError> {
+    let at = Attributes::of(context, Operation::Create, context.action.name);
     let mut posted = posted.clone();
     admission::mutate(&at, &mut posted, None).await?;
     admission::validate(&at, Some(&posted), None).await.map(|_| ())
@@ -242,51 +245,51 @@ async fn admit_posted(call: &Call<'_>, posted: &Value) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// 404.
-pub fn get_scale(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
-    let record = call
+pub fn get_scale(context: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+    let record = context
         .server
         .store
-        .get(&call.entry.resource, &call.key())
-        .ok_or_else(|| status::not_found(call.about()))?;
-    Ok(reply::json_value(200, &scale_of(call, &record.value)))
+        .get(&context.entry.resource, &context.key())
+        .ok_or_else(|| status::not_found(context.about()))?;
+    Ok(reply::json_value(200, &scale_of(context, &record.value)))
 }
 
 /// Handles PUT and PATCH of a `scale` subresource: changes only the desired number of replicas.
 ///
 /// # Errors
 /// 400, 404, 409, 415, 422.
-pub async fn set_scale(call: &Call<'_>, bytes: &Bytes) -> Result<Response<Body>, Refusal> {
+pub async fn set_scale(context: &RequestContext<'_>, bytes: &Bytes) -> Result<Response<Body>, StatusError> {
     let encoding =
-        if call.action.verb == "patch" { Encoding::Json } else { negotiate::encoding(call.headers)? };
+        if context.action.verb == "patch" { Encoding::Json } else { negotiate::encoding(context.headers)? };
     let mut decoded =
         body::decode(bytes, encoding).map_err(|error| status::bad_request(error.to_string()))?;
-    if call.action.verb == "update" {
-        decode(call, &mut decoded)?;
+    if context.action.verb == "update" {
+        decode(context, &mut decoded)?;
     }
-    let shown = update::change(call, |present| {
-        let before = scale_of(call, present);
-        let after = if call.action.verb == "patch" {
+    let shown = update::change(context, |present| {
+        let before = scale_of(context, present);
+        let after = if context.action.verb == "patch" {
             // A Scale has no lists, so a strategic merge equals a plain merge.
-            let patch_type = match negotiate::patch_type(call.headers, call.entry.kind.is_builtin())? {
+            let patch_type = match negotiate::patch_type(context.headers, context.entry.kind.is_builtin())? {
                 PatchType::Strategic => PatchType::Merge,
                 other => other,
             };
-            let value = patch_type.patched(&call.entry.kind, &before, &decoded.value)?;
+            let value = patch_type.patched(&context.entry.kind, &before, &decoded.value)?;
             let mut patched = Decoded { value, duplicates: Vec::new(), duplicate_key: None };
-            decode(call, &mut patched)?;
+            decode(context, &mut patched)?;
             patched.value
         } else {
             decoded.value.clone()
         };
-        scaled(call, present, &after)
+        scaled(context, present, &after)
     })
     .await?;
-    Ok(reply::json_value(200, &scale_of(call, shown.value())))
+    Ok(reply::json_value(200, &scale_of(context, shown.value())))
 }
 
 /// The error for a subresource that this cluster doesn't support.
-pub fn unsupported(call: &Call<'_>) -> Refusal {
-    status::not_implemented(&format!("{}/{}", call.entry.kind.resource_name(), call.action.subresource))
+pub fn unsupported(context: &RequestContext<'_>) -> StatusError {
+    status::not_implemented(&format!("{}/{}", context.entry.kind.resource_name(), context.action.subresource))
 }
 
 /// Decodes the body of a subresource as the kind that the subresource accepts. Every value has the right type
@@ -294,21 +297,22 @@ pub fn unsupported(call: &Call<'_>) -> Refusal {
 ///
 /// # Errors
 /// 400 for a value of the wrong type, and for unknown fields under `Strict`.
-pub fn decode(call: &Call<'_>, decoded: &mut Decoded) -> Result<(), Refusal> {
-    let Some((group, _, kind)) = call.entry.kind.subresource(call.action.subresource).map(|part| &part.takes)
+pub fn decode(context: &RequestContext<'_>, decoded: &mut Decoded) -> Result<(), StatusError> {
+    let Some((group, _, kind)) =
+        context.entry.kind.subresource(context.action.subresource).map(|part| &part.takes)
     else {
         return Ok(());
     };
-    let taken = objects::accepted_kind(group, kind).unwrap_or(&call.entry.kind);
+    let taken = objects::accepted_kind(group, kind).unwrap_or(&context.entry.kind);
     if !decoded.value.is_object() {
         let kind = &taken.kind;
         return Err(status::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): it is no object"
         )));
     }
-    let validation = call.query.field_validation;
+    let validation = context.query.field_validation;
     let warnings = decoding::drop_unknown(taken, &mut decoded.value, &decoded.duplicates, validation)?;
-    warnings.into_iter().for_each(|warning| call.warn(warning));
+    warnings.into_iter().for_each(|warning| context.warn(warning));
     Ok(())
 }
 
@@ -316,18 +320,22 @@ pub fn decode(call: &Call<'_>, decoded: &mut Decoded) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// 400.
-pub fn check_posted(call: &Call<'_>, decoded: &mut Decoded, kind: &str) -> Result<(), Refusal> {
+pub fn check_posted(
+    context: &RequestContext<'_>,
+    decoded: &mut Decoded,
+    kind: &str,
+) -> Result<(), StatusError> {
     let given = decoded.value["kind"].as_str().unwrap_or(kind);
     if given != kind {
         return Err(status::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): it is a {given}"
         )));
     }
-    decode(call, decoded)?;
-    let name = decoded.value["metadata"]["name"].as_str().unwrap_or(call.action.name);
-    if name != call.action.name && !name.is_empty() {
+    decode(context, decoded)?;
+    let name = decoded.value["metadata"]["name"].as_str().unwrap_or(context.action.name);
+    if name != context.action.name && !name.is_empty() {
         return Err(status::bad_request(format!("name in URL does not match name in {kind} object")));
     }
-    create::admit_into_namespace(call)
+    create::admit_into_namespace(context)
         .or_else(|refusal| if refusal.code == 403 { Ok(()) } else { Err(refusal) })
 }

@@ -9,9 +9,9 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::auth::tokens::{Bound, Claims, ISSUER, Reference};
-use super::call::Call;
 use super::reply::{self, Body};
-use super::status::{self, About, Refusal};
+use super::request_context::RequestContext;
+use super::status::{self, About, StatusError};
 use crate::store::{Key, Resource};
 use objects::access::{NODES, account_name};
 
@@ -27,12 +27,12 @@ const MAX_SECONDS: i64 = 1 << 32;
 /// # Errors
 /// 400 for an object that tokens cannot be bound to, 403 for a node that requests another node's token, 404
 /// for an unknown object, 409 for another UID, 422.
-pub fn request(call: &Call<'_>, mut request: Value) -> Result<Response<Body>, Refusal> {
-    let account = call
+pub fn request(context: &RequestContext<'_>, mut request: Value) -> Result<Response<Body>, StatusError> {
+    let account = context
         .server
         .store
-        .get(&call.entry.resource, &call.key())
-        .ok_or_else(|| status::not_found(call.about()))?;
+        .get(&context.entry.resource, &context.key())
+        .ok_or_else(|| status::not_found(context.about()))?;
     let seconds = seconds(&request["spec"])?;
     let audiences = match request["spec"]["audiences"].as_array() {
         Some(list) if !list.is_empty() => {
@@ -40,21 +40,21 @@ pub fn request(call: &Call<'_>, mut request: Value) -> Result<Response<Body>, Re
         }
         _ => vec![ISSUER.to_owned()],
     };
-    let now = call.now.as_second();
+    let now = context.now.as_second();
     let claims = Claims {
         aud: audiences.clone(),
         exp: now.saturating_add(seconds),
         iat: now,
         iss: ISSUER.to_owned(),
         jti: uuid::Uuid::new_v4().to_string(),
-        bound: bound(call, &account.value, &request["spec"]["boundObjectRef"])?,
+        bound: bound(context, &account.value, &request["spec"]["boundObjectRef"])?,
         nbf: now,
-        sub: account_name(call.action.namespace.unwrap_or_default(), call.action.name),
+        sub: account_name(context.action.namespace.unwrap_or_default(), context.action.name),
     };
-    let token = call.server.identities.sign(&claims).map_err(status::internal)?;
+    let token = context.server.identities.sign(&claims).map_err(status::internal)?;
     let expires = jiff::Timestamp::from_second(claims.exp).map_err(status::internal)?;
-    let metadata = json!({"name": call.action.name, "namespace": call.action.namespace, "uid": of(&account.value).uid,
-        "creationTimestamp": call.timestamp()});
+    let metadata = json!({"name": context.action.name, "namespace": context.action.namespace, "uid": of(&account.value).uid,
+        "creationTimestamp": context.timestamp()});
     request["kind"] = "TokenRequest".into();
     request["apiVersion"] = "authentication.k8s.io/v1".into();
     request["metadata"] = metadata;
@@ -67,7 +67,7 @@ pub fn request(call: &Call<'_>, mut request: Value) -> Result<Response<Body>, Re
     Ok(reply::json_value(201, &request))
 }
 
-fn seconds(spec: &Value) -> Result<i64, Refusal> {
+fn seconds(spec: &Value) -> Result<i64, StatusError> {
     let given = &spec["expirationSeconds"];
     let why = match given.as_i64().unwrap_or(DEFAULT_SECONDS) {
         seconds if seconds < MIN_SECONDS => "may not specify a duration less than 10 minutes",
@@ -80,8 +80,8 @@ fn seconds(spec: &Value) -> Result<i64, Refusal> {
 }
 
 /// Returns what the token is bound to: its account, and the object in `reference`.
-fn bound(call: &Call<'_>, account: &Value, reference: &Value) -> Result<Bound, Refusal> {
-    let namespace = call.action.namespace.unwrap_or_default();
+fn bound(context: &RequestContext<'_>, account: &Value, reference: &Value) -> Result<Bound, StatusError> {
+    let namespace = context.action.namespace.unwrap_or_default();
     let mut bound = Bound {
         namespace: namespace.to_owned(),
         node: None,
@@ -92,7 +92,7 @@ fn bound(call: &Call<'_>, account: &Value, reference: &Value) -> Result<Bound, R
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let found = |plural: &'static str, namespace: Option<&str>| {
         let about = About { group: "", resource: plural, name: text("name") };
-        let record = call.server.store.get(&Resource::new("", plural), &Key::new(namespace, text("name")));
+        let record = context.server.store.get(&Resource::new("", plural), &Key::new(namespace, text("name")));
         let record = record.ok_or_else(|| status::not_found(about))?;
         let own = of(&record.value);
         if !text("uid").is_empty() && text("uid") != own.uid {
@@ -109,15 +109,15 @@ fn bound(call: &Call<'_>, account: &Value, reference: &Value) -> Result<Bound, R
         ("", "") if reference.is_null() => {}
         ("v1", "Pod") => {
             let (own, pod) = found("pods", Some(namespace))?;
-            if pod.value["spec"]["serviceAccountName"] != call.action.name {
+            if pod.value["spec"]["serviceAccountName"] != context.action.name {
                 return Err(status::bad_request(format!(
                     "cannot bind token for serviceaccount \"{}\" to pod running with different serviceaccount name.",
-                    call.action.name
+                    context.action.name
                 )));
             }
             bound.pod = Some(own);
             bound.node = pod.value["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()).map(|name| {
-                let node = call.server.store.get(&Resource::new("", "nodes"), &Key::new(None, name));
+                let node = context.server.store.get(&Resource::new("", "nodes"), &Key::new(None, name));
                 node.map_or(Reference { name: name.into(), uid: String::new() }, |node| of(&node.value))
             });
         }
@@ -128,17 +128,17 @@ fn bound(call: &Call<'_>, account: &Value, reference: &Value) -> Result<Bound, R
             return Err(status::bad_request(format!("cannot bind token to object of type {kind}")));
         }
     }
-    restrict_node(call, &bound)?;
+    restrict_node(context, &bound)?;
     Ok(bound)
 }
 
 /// A node gets tokens only for the pods that run on it (`plugin/pkg/admission/noderestriction`). This
 /// process's own nodes share one identity, which may request tokens for pods on any node.
-fn restrict_node(call: &Call<'_>, bound: &Bound) -> Result<(), Refusal> {
-    if !call.user.is_in(NODES) {
+fn restrict_node(context: &RequestContext<'_>, bound: &Bound) -> Result<(), StatusError> {
+    if !context.user.is_in(NODES) {
         return Ok(());
     }
-    let own = call.user.name.strip_prefix("system:node:");
+    let own = context.user.name.strip_prefix("system:node:");
     let why = match (&bound.pod, &bound.node) {
         (None, _) => "node requested token not bound to a pod",
         (Some(_), None) => "node requested token bound to a pod that is not scheduled",
@@ -147,7 +147,7 @@ fn restrict_node(call: &Call<'_>, bound: &Bound) -> Result<(), Refusal> {
         }
         _ => return Ok(()),
     };
-    Err(status::forbidden(call.about(), why))
+    Err(status::forbidden(context.about(), why))
 }
 
 fn of(value: &Value) -> Reference {

@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
-use super::call::Call;
 use super::decoding;
 use super::query::FieldValidation;
-use super::status::{self, BodyError, Refusal};
+use super::request_context::RequestContext;
+use super::status::{self, BodyError, StatusError};
 
 /// The start of the error for a body whose type cannot be read.
 pub const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
@@ -22,7 +22,7 @@ pub struct TypeFault {
 }
 
 /// 400 for a body whose type cannot be read (`handlers/rest.go`, `transformBodyError`).
-pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
+pub fn unrecognized(context: &RequestContext<'_>, why: &str, bytes: &[u8]) -> StatusError {
     const SHOWN: usize = 30;
     let text = |bytes: &[u8]| match bytes.first() {
         Some(b'{') => String::from_utf8_lossy(bytes).into_owned(),
@@ -33,7 +33,7 @@ pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
         Some(start) if bytes.len() > SHOWN => format!("{} ...", text(start)),
         _ => text(bytes),
     };
-    let kind = &call.entry.kind.kind;
+    let kind = &context.entry.kind.kind;
     status::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
     ))
@@ -43,20 +43,24 @@ pub fn unrecognized(call: &Call<'_>, why: &str, bytes: &[u8]) -> Refusal {
 ///
 /// # Errors
 /// 400.
-pub fn check_type_fields(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Result<(), Refusal> {
-    let Some(fault) = type_fault(call, value, bytes) else { return Ok(()) };
+pub fn check_type_fields(
+    context: &RequestContext<'_>,
+    value: &Value,
+    bytes: &[u8],
+) -> Result<(), StatusError> {
+    let Some(fault) = type_fault(context, value, bytes) else { return Ok(()) };
     // Upstream's lenient decoder has read the version by then; its strict one hasn't.
-    if fault.lacks_kind && call.query.field_validation == FieldValidation::Ignore {
-        let (kind, version) = (&call.entry.kind.kind, &call.entry.kind.version);
+    if fault.lacks_kind && context.query.field_validation == FieldValidation::Ignore {
+        let (kind, version) = (&context.entry.kind.kind, &context.entry.kind.version);
         let given = value["apiVersion"].as_str().filter(|version| !version.is_empty()).unwrap_or(version);
         let version = given.rsplit('/').next().unwrap_or_default();
         return Err(BodyError::of(kind, version, kind, fault.text).into());
     }
-    Err(unrecognized(call, &fault.text, bytes))
+    Err(unrecognized(context, &fault.text, bytes))
 }
 
 /// Returns why a body's type cannot be read, or `None` if it can.
-pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<TypeFault> {
+pub fn type_fault(context: &RequestContext<'_>, value: &Value, bytes: &[u8]) -> Option<TypeFault> {
     let fault = |text: String| Some(TypeFault { text, lacks_kind: false });
     if value.is_null() {
         return None;
@@ -81,7 +85,7 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<TypeFa
     if version.matches('/').count() > 1 {
         return fault(format!("unexpected GroupVersion string: {version}"));
     }
-    if !call.entry.kind.is_builtin() && value["kind"].as_str().unwrap_or_default().is_empty() {
+    if !context.entry.kind.is_builtin() && value["kind"].as_str().unwrap_or_default().is_empty() {
         let text = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(bytes));
         return Some(TypeFault { text, lacks_kind: true });
     }
@@ -92,8 +96,8 @@ pub fn type_fault(call: &Call<'_>, value: &Value, bytes: &[u8]) -> Option<TypeFa
 ///
 /// # Errors
 /// 400.
-pub fn check_type(call: &Call<'_>, value: &mut Value) -> Result<(), BodyError> {
-    let kind = &call.entry.kind;
+pub fn check_type(context: &RequestContext<'_>, value: &mut Value) -> Result<(), BodyError> {
+    let kind = &context.entry.kind;
     let object = value.as_object_mut().ok_or_else(|| {
         BodyError::plain(format!(
             "the object provided is unrecognized (must be of type {}): it is no object",

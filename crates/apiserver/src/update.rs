@@ -5,13 +5,13 @@
 
 use serde_json::Value;
 
-use super::admission::{self, Attributes, Held, Operation};
+use super::admission::{self, Attributes, Operation, QuotaLock};
 use super::auth::{authority, escalation};
 use super::body::Decoded;
-use super::call::Call;
 use super::reply::Shown;
+use super::request_context::RequestContext;
 use super::scale::{scale_of, scaled};
-use super::status::{self, Refusal};
+use super::status::{self, StatusError};
 use super::{create, decoding, managed, services, type_meta, versions};
 use crate::store::{self, Record};
 
@@ -22,46 +22,46 @@ const MAX_ATTEMPTS: usize = 16;
 ///
 /// # Errors
 /// 400, 404, 409, 422.
-pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), Refusal> {
+pub async fn update(context: &RequestContext<'_>, decoded: Decoded) -> Result<(Shown, bool), StatusError> {
     let mut value = decoded.value;
-    type_meta::check_type(call, &mut value)?;
+    type_meta::check_type(context, &mut value)?;
     let warnings = decoding::drop_unknown(
-        &call.entry.kind,
+        &context.entry.kind,
         &mut value,
         &decoded.duplicates,
-        call.query.field_validation,
+        context.query.field_validation,
     )?;
-    warnings.into_iter().for_each(|warning| call.warn(warning));
-    create::check_namespace_field(call, &mut value)?;
-    check_name(call, &mut value)?;
-    let is_there = call.server.store.get(&call.entry.resource, &call.key()).is_some();
+    warnings.into_iter().for_each(|warning| context.warn(warning));
+    create::check_namespace_field(context, &mut value)?;
+    check_name(context, &mut value)?;
+    let is_there = context.server.store.get(&context.entry.resource, &context.key()).is_some();
     // The status of a Service follows rules of its own.
-    let may_create = call.action.subresource.is_empty()
-        || (call.action.subresource == "status" && call.entry.kind.is("", "Service"));
-    if !is_there && may_create && may_create_on_update(&call.entry.kind) {
-        authority::authorize_creation(call)?;
-        create::admit_into_namespace(call)?;
-        check_uid(call, &Value::Null, &value)?;
+    let may_create = context.action.subresource.is_empty()
+        || (context.action.subresource == "status" && context.entry.kind.is("", "Service"));
+    if !is_there && may_create && may_create_on_update(&context.entry.kind) {
+        authority::authorize_creation(context)?;
+        create::admit_into_namespace(context)?;
+        check_uid(context, &Value::Null, &value)?;
         check_version(version_of(&value))?;
-        if !call.query.dry_run {
+        if !context.query.dry_run {
             // There is no previous version.
             decoding::metadata(&mut value)?.remove("resourceVersion");
         }
-        return Ok((create::complete(call, value).await?, true));
+        return Ok((create::complete(context, value).await?, true));
     }
-    let Some(record) = call.server.store.get(&call.entry.resource, &call.key()) else {
-        return Err(status::not_found(call.about()));
+    let Some(record) = context.server.store.get(&context.entry.resource, &context.key()) else {
+        return Err(status::not_found(context.about()));
     };
-    check_uid(call, &record.value["metadata"]["uid"], &value)?;
+    check_uid(context, &record.value["metadata"]["uid"], &value)?;
     check_version(version_of(&value))?;
-    if is_any(version_of(&value)) && !may_update_unconditionally(&call.entry.kind) {
+    if is_any(version_of(&value)) && !may_update_unconditionally(&context.entry.kind) {
         let detail = "Invalid value: 0: must be specified for an update".to_owned();
         // The error names the resource, not the kind (`genericregistry.Store.Update`).
-        let about = call.about();
+        let about = context.about();
         let cause = ("FieldValueInvalid".to_owned(), detail, "metadata.resourceVersion".to_owned());
         return Err(status::invalid(about, &[cause]));
     }
-    Ok((change(call, |_| Ok(value.clone())).await?, false))
+    Ok((change(context, |_| Ok(value.clone())).await?, false))
 }
 
 /// Changes the object in the path: `transform` receives its present state, in the version of the path, and
@@ -71,99 +71,99 @@ pub async fn update(call: &Call<'_>, decoded: Decoded) -> Result<(Shown, bool), 
 /// # Errors
 /// 404, 409, 422 and the errors of `transform`.
 pub async fn change(
-    call: &Call<'_>,
-    transform: impl Fn(&Value) -> Result<Value, Refusal>,
-) -> Result<Shown, Refusal> {
+    context: &RequestContext<'_>,
+    transform: impl Fn(&Value) -> Result<Value, StatusError>,
+) -> Result<Shown, StatusError> {
     for _ in 0..MAX_ATTEMPTS {
-        let record = call
+        let record = context
             .server
             .store
-            .get(&call.entry.resource, &call.key())
-            .ok_or_else(|| status::not_found(call.about()))?;
-        let present = versions::served(&call.entry.kind, &record.value);
+            .get(&context.entry.resource, &context.key())
+            .ok_or_else(|| status::not_found(context.about()))?;
+        let present = versions::served(&context.entry.kind, &record.value);
         let next = transform(&present)?;
-        if let Some(shown) = commit(call, &record, next).await? {
+        if let Some(shown) = commit(context, &record, next).await? {
             return Ok(shown);
         }
     }
-    Err(status::conflict(call.about(), status::OUTDATED))
+    Err(status::conflict(context.about(), status::OUTDATED))
 }
 
 /// Commits the next state of `record`; `None` if another write came first.
 async fn commit(
-    call: &Call<'_>,
+    context: &RequestContext<'_>,
     record: &std::sync::Arc<Record>,
     mut next: Value,
-) -> Result<Option<Shown>, Refusal> {
-    let kind = &call.entry.kind;
+) -> Result<Option<Shown>, StatusError> {
+    let kind = &context.entry.kind;
     let present = versions::served(kind, &record.value);
-    check_identity(call, &present, &mut next)?;
+    check_identity(context, &present, &mut next)?;
     decoding::default(kind, &mut next);
     // A binding isn't an update: its fields have no owner, and it doesn't increment the generation.
-    if call.action.subresource != "binding" {
-        managed::track_update(call, &present, &mut next);
-        stamp_phase(call, &present, &mut next);
-        objects::prepare_update(kind, named(call.action.subresource), &mut next, &present);
+    if context.action.subresource != "binding" {
+        managed::track_update(context, &present, &mut next);
+        stamp_phase(context, &present, &mut next);
+        objects::prepare_update(kind, named(context.action.subresource), &mut next, &present);
     }
-    admit(call, &present, &mut next).await?;
-    let promise = services::allocate(call, &mut next, Some(&present))?;
+    admit(context, &present, &mut next).await?;
+    let promise = services::allocate(context, &mut next, Some(&present))?;
     // What other subresources change is decided by the server and isn't subject to the rules of updates.
-    let is_judged = matches!(call.action.subresource, "" | "status" | "scale");
+    let is_judged = matches!(context.action.subresource, "" | "status" | "scale");
     let faults = if is_judged {
-        objects::validate_update(kind, call.action.subresource, &next, &present)
+        objects::validate_update(kind, context.action.subresource, &next, &present)
     } else {
         Vec::new()
     };
     if !faults.is_empty() {
-        return Err(status::invalid_as_claimed(kind, &next, call.action.name, &faults));
+        return Err(status::invalid_as_claimed(kind, &next, context.action.name, &faults));
     }
     if is_judged {
-        objects::warnings(kind, &next, Some(&present)).into_iter().for_each(|warning| call.warn(warning));
+        objects::warnings(kind, &next, Some(&present)).into_iter().for_each(|warning| context.warn(warning));
     }
-    escalation::check(call, Some(&present), &next)?;
-    let held = consent(call, &present, &next).await?;
+    escalation::check(context, Some(&present), &next)?;
+    let held = consent(context, &present, &next).await?;
     // The request that removes the last finalizer returns the object as it was written
     // (`deleteWithoutFinalizers`).
     let last = is_final(kind, &present, &next).then(|| next.clone());
     let next = versions::stored(kind, next);
     // Any change of who owns a Scale's replicas, even of the time only, is written
     // (`managedfields.ScaleHandler.ToParent`).
-    let is_scale = call.action.subresource == "scale" && call.action.verb == "update";
+    let is_scale = context.action.subresource == "scale" && context.action.verb == "update";
     let is_same = if is_scale { record.value == next } else { managed::is_unchanged(&record.value, &next) };
     if is_same {
         return Ok(Some(Shown::Stored(record.clone())));
     }
-    let store = &call.server.store;
-    if call.query.dry_run {
-        store.check(&call.entry.resource, &record.key, &next).map_err(status::unwritten)?;
+    let store = &context.server.store;
+    if context.query.dry_run {
+        store.check(&context.entry.resource, &record.key, &next).map_err(status::unwritten)?;
         return Ok(Some(Shown::Draft(next)));
     }
     let result = if let Some(last) = last {
-        let removed = store.remove(&call.entry.resource, &record.key, record.revision, next).await;
+        let removed = store.remove(&context.entry.resource, &record.key, record.revision, next).await;
         if removed.is_ok() {
             drop(promise);
-            held.settle(call).await;
+            held.settle(context).await;
             return Ok(Some(Shown::Draft(last)));
         }
         removed
     } else {
-        store.replace(&call.entry.resource, &record.key, record.revision, next).await
+        store.replace(&context.entry.resource, &record.key, record.revision, next).await
     };
     drop(promise);
     match result {
         Ok(record) => {
-            held.settle(call).await;
+            held.settle(context).await;
             Ok(Some(Shown::Stored(record)))
         }
         Err(store::Error::Changed(_)) => Ok(None),
-        Err(store::Error::Missing) => Err(status::not_found(call.about())),
+        Err(store::Error::Missing) => Err(status::not_found(context.about())),
         Err(error) => Err(status::unwritten(error)),
     }
 }
 
 /// Sets when a PersistentVolume entered its phase (`persistentvolumeStatusStrategy.PrepareForUpdate`).
-fn stamp_phase(call: &Call<'_>, present: &Value, next: &mut Value) {
-    if !call.entry.kind.is("", "PersistentVolume") || call.action.subresource != "status" {
+fn stamp_phase(context: &RequestContext<'_>, present: &Value, next: &mut Value) {
+    if !context.entry.kind.is("", "PersistentVolume") || context.action.subresource != "status" {
         return;
     }
     let field = "lastPhaseTransitionTime";
@@ -171,7 +171,7 @@ fn stamp_phase(call: &Call<'_>, present: &Value, next: &mut Value) {
     let is_same = next["status"]["phase"] == present["status"]["phase"];
     let time = match is_same {
         true if given.is_null() => before.clone(),
-        false if given.is_null() || given == before => call.timestamp(),
+        false if given.is_null() || given == before => context.timestamp(),
         _ => return,
     };
     if !time.is_null() {
@@ -180,17 +180,17 @@ fn stamp_phase(call: &Call<'_>, present: &Value, next: &mut Value) {
 }
 
 /// Runs mutating admission. A binding has been admitted already; for `scale`, admission sees the Scale.
-async fn admit(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(), Refusal> {
-    let kind = &call.entry.kind;
-    let at = Attributes::of(call, Operation::Update, call.action.name);
-    match call.action.subresource {
+async fn admit(context: &RequestContext<'_>, present: &Value, next: &mut Value) -> Result<(), StatusError> {
+    let kind = &context.entry.kind;
+    let at = Attributes::of(context, Operation::Update, context.action.name);
+    match context.action.subresource {
         "binding" => Ok(()),
         "scale" => {
-            let mut scale = scale_of(call, next);
+            let mut scale = scale_of(context, next);
             let before = scale.clone();
-            admission::mutate(&at, &mut scale, Some(&scale_of(call, present))).await?;
+            admission::mutate(&at, &mut scale, Some(&scale_of(context, present))).await?;
             if scale != before {
-                *next = scaled(call, next, &scale)?;
+                *next = scaled(context, next, &scale)?;
             }
             Ok(())
         }
@@ -198,7 +198,7 @@ async fn admit(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(),
             let before = next.clone();
             admission::mutate(&at, next, Some(present)).await?;
             if *next != before {
-                check_identity(call, present, next)?;
+                check_identity(context, present, next)?;
                 objects::prepare_update(kind, named(subresource), next, present);
             }
             Ok(())
@@ -207,12 +207,16 @@ async fn admit(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(),
 }
 
 /// Runs validating admission.
-async fn consent(call: &Call<'_>, present: &Value, next: &Value) -> Result<Held, Refusal> {
-    let at = Attributes::of(call, Operation::Update, call.action.name);
-    match call.action.subresource {
-        "binding" => Ok(Held::nothing()),
+async fn consent(
+    context: &RequestContext<'_>,
+    present: &Value,
+    next: &Value,
+) -> Result<QuotaLock, StatusError> {
+    let at = Attributes::of(context, Operation::Update, context.action.name);
+    match context.action.subresource {
+        "binding" => Ok(QuotaLock::nothing()),
         "scale" => {
-            let [new, old] = [next, present].map(|object| scale_of(call, object));
+            let [new, old] = [next, present].map(|object| scale_of(context, object));
             admission::validate(&at, Some(&new), Some(&old)).await
         }
         _ => admission::validate(&at, Some(next), Some(present)).await,
@@ -269,27 +273,27 @@ fn is_any(version: &str) -> bool {
 }
 
 /// Rejects a resourceVersion that isn't a number (`APIObjectVersioner.ObjectResourceVersion`).
-fn check_version(version: &str) -> Result<(), Refusal> {
+fn check_version(version: &str) -> Result<(), StatusError> {
     if version.is_empty() || version.parse::<u64>().is_ok() {
         return Ok(());
     }
     let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
-    Err(Refusal::new(500, "", why))
+    Err(StatusError::new(500, "", why))
 }
 
-fn check_name(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
+fn check_name(context: &RequestContext<'_>, value: &mut Value) -> Result<(), StatusError> {
     let metadata = decoding::metadata(value)?;
     let given = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
     if given.is_empty() {
-        let name = call.action.name;
+        let name = context.action.name;
         let message =
             format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
         return Err(status::bad_request(message));
     }
-    if given != call.action.name {
+    if given != context.action.name {
         let message = format!(
             "the name of the object ({given}) does not match the name on the URL ({})",
-            call.action.name
+            context.action.name
         );
         return Err(status::bad_request(message));
     }
@@ -297,29 +301,33 @@ fn check_name(call: &Call<'_>, value: &mut Value) -> Result<(), Refusal> {
 }
 
 /// The UID in a PUT is a precondition of the store (`rest.defaultUpdatedObjectInfo.Preconditions`).
-fn check_uid(call: &Call<'_>, own: &Value, next: &Value) -> Result<(), Refusal> {
+fn check_uid(context: &RequestContext<'_>, own: &Value, next: &Value) -> Result<(), StatusError> {
     let (uid, own) = (next["metadata"]["uid"].as_str().unwrap_or_default(), own.as_str().unwrap_or_default());
     if uid.is_empty() || uid == own {
         return Ok(());
     }
-    let root = if call.query.dry_run { "" } else { "/registry" };
-    let folder = call.entry.kind.storage_folder();
-    let namespace = call.action.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let name = call.action.name;
+    let root = if context.query.dry_run { "" } else { "/registry" };
+    let folder = context.entry.kind.storage_folder();
+    let namespace = context.action.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let name = context.action.name;
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {root}/{folder}/{namespace}{name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"
     );
-    Err(status::conflict(call.about(), &why))
+    Err(status::conflict(context.about(), &why))
 }
 
-fn check_identity(call: &Call<'_>, present: &Value, next: &mut Value) -> Result<(), Refusal> {
-    if call.action.verb == "update" {
-        check_uid(call, &present["metadata"]["uid"], next)?;
+fn check_identity(
+    context: &RequestContext<'_>,
+    present: &Value,
+    next: &mut Value,
+) -> Result<(), StatusError> {
+    if context.action.verb == "update" {
+        check_uid(context, &present["metadata"]["uid"], next)?;
     }
     let version = version_of(next);
     check_version(version)?;
     if !is_any(version) && version != version_of(present) {
-        return Err(status::conflict(call.about(), status::OUTDATED));
+        return Err(status::conflict(context.about(), status::OUTDATED));
     }
     let metadata = decoding::metadata(next)?;
     metadata.insert("resourceVersion".into(), present["metadata"]["resourceVersion"].clone());

@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
-use super::call::Call;
 use super::catalog::Entry;
 use super::decoding;
 use super::negotiate::ResponseFormat;
 use super::reply::{self, Body};
+use super::request_context::RequestContext;
 use super::selection::Selection;
-use super::status::Refusal;
+use super::status::StatusError;
 use super::versions;
 use crate::store::{Event, Record, Start, Store, Verb, line};
 use objects::IncludeObject;
@@ -44,58 +44,60 @@ const BATCH: usize = 128;
 ///
 /// # Errors
 /// 400 for invalid selectors. A compacted revision isn't an error, but the stream's only event.
-pub fn watch(call: &Call<'_>) -> Result<Response<Body>, Refusal> {
-    let kind = &call.entry.kind;
-    let mut selection = Selection::of_list(kind, &call.query)?;
-    if !call.action.name.is_empty() {
-        selection = selection.named(call.action.name);
+pub fn watch(context: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+    let kind = &context.entry.kind;
+    let mut selection = Selection::of_list(kind, &context.query)?;
+    if !context.action.name.is_empty() {
+        selection = selection.named(context.action.name);
     }
     let lines = Lines {
-        entry: call.entry.clone(),
+        entry: context.entry.clone(),
         selection,
-        namespace: call.action.namespace.map(Into::into),
-        form: call.form,
-        include: table_include(call)?,
+        namespace: context.action.namespace.map(Into::into),
+        form: context.form,
+        include: table_include(context)?,
         columns_sent: false,
     };
-    let (store, resource) = (&call.server.store, &call.entry.resource);
-    let seconds = call.query.timeout_seconds.map_or(DEFAULT_DURATION, Duration::from_secs).min(MAX_DURATION);
-    let with_state = match (call.query.initial_events, call.query.resource_version) {
+    let (store, resource) = (&context.server.store, &context.entry.resource);
+    let seconds =
+        context.query.timeout_seconds.map_or(DEFAULT_DURATION, Duration::from_secs).min(MAX_DURATION);
+    let with_state = match (context.query.initial_events, context.query.resource_version) {
         (Some(initial), _) => initial,
         (None, None | Some(0)) => true,
         (None, Some(_)) => false,
     };
     let mut watcher = if with_state {
-        let (snapshot, watch) = store.list_and_watch(resource, call.action.namespace);
-        Watcher::new(call, lines, watch.events, seconds).with_state(snapshot.records, watch.revision)
+        let (snapshot, watch) = store.list_and_watch(resource, context.action.namespace);
+        Watcher::new(context, lines, watch.events, seconds).with_state(snapshot.records, watch.revision)
     } else {
         // `sendInitialEvents=false` without a revision starts at the present.
-        let start = call.query.resource_version.filter(|asked| *asked > 0).map_or(Start::Now, Start::After);
+        let start =
+            context.query.resource_version.filter(|asked| *asked > 0).map_or(Start::Now, Start::After);
         match store.watch(resource, start) {
             // A future revision comes from a previous store: the client has to list again.
             Ok(watch) if matches!(start, Start::After(asked) if asked > watch.revision) => {
-                let asked = call.query.resource_version.unwrap_or_default();
+                let asked = context.query.resource_version.unwrap_or_default();
                 return Ok(expired(&format!(
                     "Too large resource version: {asked}, current: {}",
                     watch.revision
                 )));
             }
-            Ok(watch) => Watcher::new(call, lines, watch.events, seconds).with_backlog(watch.backlog),
+            Ok(watch) => Watcher::new(context, lines, watch.events, seconds).with_backlog(watch.backlog),
             Err(gone) => {
                 return Ok(expired(&format!("too old resource version: {} ({})", gone.asked, gone.oldest)));
             }
         }
     };
-    if call.query.initial_events == Some(true) && call.query.bookmarks {
+    if context.query.initial_events == Some(true) && context.query.bookmarks {
         watcher.push_bookmark(true);
     }
     Ok(stream_of(watcher))
 }
 
-fn table_include(call: &Call<'_>) -> Result<IncludeObject, Refusal> {
+fn table_include(context: &RequestContext<'_>) -> Result<IncludeObject, StatusError> {
     // Validates the parameter before the stream starts.
-    reply::table(call, &[], "v1", true, &json!({}))?;
-    Ok(IncludeObject::parse(Some(&call.query.include_object)))
+    reply::table(context, &[], "v1", true, &json!({}))?;
+    Ok(IncludeObject::parse(Some(&context.query.include_object)))
 }
 
 fn stream_of(watcher: Watcher) -> Response<Body> {
@@ -241,16 +243,21 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn new(call: &Call<'_>, lines: Lines, events: mpsc::Receiver<Arc<Event>>, lasts: Duration) -> Self {
+    fn new(
+        context: &RequestContext<'_>,
+        lines: Lines,
+        events: mpsc::Receiver<Arc<Event>>,
+        lasts: Duration,
+    ) -> Self {
         let mut bookmarks = interval_at(Instant::now() + BOOKMARK_INTERVAL, BOOKMARK_INTERVAL);
         bookmarks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
-            store: call.server.store.clone(),
+            store: context.server.store.clone(),
             lines,
             waiting: VecDeque::new(),
             events,
-            revision: call.query.resource_version.unwrap_or_default(),
-            bookmarks: call.query.bookmarks.then_some(bookmarks),
+            revision: context.query.resource_version.unwrap_or_default(),
+            bookmarks: context.query.bookmarks.then_some(bookmarks),
             deadline: Instant::now() + lasts,
         }
     }

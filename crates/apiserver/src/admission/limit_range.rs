@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::{Attributes, Operation};
-use crate::status::Refusal;
+use crate::status::StatusError;
 use crate::store::Resource;
 use semantics::{Amounts, Quantity, limits_without_overhead, raw_amounts, requests_without_overhead};
 
@@ -27,7 +27,7 @@ pub fn fill_in(at: &Attributes<'_>, object: &mut Value) {
 ///
 /// # Errors
 /// 403.
-pub fn validate(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+pub fn validate(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let is_claim = at.kind().is("", "PersistentVolumeClaim") && at.subresource().is_empty();
     let is_going = old.is_some_and(|old| !old["metadata"]["deletionTimestamp"].is_null());
     if !(at.is_new_pod() || is_claim) || at.operation == Operation::Delete || is_going {
@@ -45,7 +45,7 @@ pub fn validate(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Res
 }
 
 fn ranges(at: &Attributes<'_>) -> Vec<Value> {
-    let records = at.call.server.store.list(&Resource::new("", "limitranges"), at.namespace()).records;
+    let records = at.context.server.store.list(&Resource::new("", "limitranges"), at.namespace()).records;
     records.iter().map(|record| record.value.clone()).collect()
 }
 

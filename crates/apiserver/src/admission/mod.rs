@@ -3,7 +3,7 @@
 //! A write is described by [`Attributes`], the new object and the old one. [`mutate`] runs before an object
 //! is validated: the mutating built-in plug-ins, policies and webhooks, and all of them again if a policy or
 //! webhook changed something. [`validate`] runs right before the commit: the validating built-in plug-ins,
-//! policies and webhooks, and finally the quotas, whose lock ([`Held`]) the commit holds. The order is that
+//! policies and webhooks, and finally the quotas, whose lock ([`QuotaLock`]) the commit holds. The order is that
 //! of kube-apiserver's `AllOrderedPlugins` (`pkg/kubeapiserver/options/plugins.go`). A dry run does the same
 //! without effects.
 //!
@@ -20,8 +20,8 @@ mod webhook;
 
 use serde_json::{Value, json};
 
-use super::call::Call;
-use super::status::{self, Refusal};
+use super::request_context::RequestContext;
+use super::status::{self, StatusError};
 use super::{decoding, type_meta};
 use objects::Kind;
 
@@ -56,7 +56,7 @@ impl Operation {
 /// The attributes of a write, other than the object (`admission.Attributes`).
 pub struct Attributes<'a> {
     /// The request: resource, subresource, user.
-    pub call: &'a Call<'a>,
+    pub context: &'a RequestContext<'a>,
     /// The operation.
     pub operation: Operation,
     /// The object's name; empty if it is yet to be generated.
@@ -69,29 +69,34 @@ pub struct Attributes<'a> {
 
 impl<'a> Attributes<'a> {
     /// Creates the attributes of a write to the object in the request's path.
-    pub fn of(call: &'a Call<'a>, operation: Operation, name: &'a str) -> Self {
+    pub fn of(context: &'a RequestContext<'a>, operation: Operation, name: &'a str) -> Self {
         let kind = if operation == Operation::Create { "CreateOptions" } else { "UpdateOptions" };
         let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-        if call.query.dry_run {
+        if context.query.dry_run {
             options["dryRun"] = json!(["All"]);
         }
-        if !call.query.field_manager.is_empty() {
-            options["fieldManager"] = call.query.field_manager.as_str().into();
+        if !context.query.field_manager.is_empty() {
+            options["fieldManager"] = context.query.field_manager.as_str().into();
         }
-        if let Some(validation) = call.query.raw.get("fieldValidation") {
+        if let Some(validation) = context.query.raw.get("fieldValidation") {
             options["fieldValidation"] = validation.as_str().into();
         }
-        Self { call, operation, name, options, dry_run: call.query.dry_run }
+        Self { context, operation, name, options, dry_run: context.query.dry_run }
     }
 
     /// Creates the attributes of a deletion, which has options of its own.
-    pub fn of_deletion(call: &'a Call<'a>, name: &'a str, options: Value, dry_run: bool) -> Self {
-        Self { call, operation: Operation::Delete, name, options, dry_run }
+    pub fn of_deletion(
+        context: &'a RequestContext<'a>,
+        name: &'a str,
+        options: Value,
+        dry_run: bool,
+    ) -> Self {
+        Self { context, operation: Operation::Delete, name, options, dry_run }
     }
 
     /// Returns the kind of the resource.
     pub fn kind(&self) -> &'a Kind {
-        &self.call.entry.kind
+        &self.context.entry.kind
     }
 
     /// Returns the namespace of the write; for a Namespace, its own name.
@@ -99,7 +104,7 @@ impl<'a> Attributes<'a> {
         if self.kind().is("", "Namespace") && !self.name.is_empty() {
             return Some(self.name);
         }
-        self.call.action.namespace
+        self.context.action.namespace
     }
 
     /// Returns whether the object itself is written, rather than a Scale, a Binding or an Eviction.
@@ -114,34 +119,34 @@ impl<'a> Attributes<'a> {
     }
 
     /// 403 for the object's name or, before it has one, its `generateName` (`admission.NewForbidden`).
-    pub fn forbidden(&self, object: Option<&Value>, why: &str) -> Refusal {
+    pub fn forbidden(&self, object: Option<&Value>, why: &str) -> StatusError {
         let metadata = object.map_or(&Value::Null, |object| &object["metadata"]);
         let names = [self.name, text(&metadata["name"]), text(&metadata["generateName"])];
         let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
-        status::forbidden(self.call.about_name(name), why)
+        status::forbidden(self.context.about_name(name), why)
     }
 
     /// Returns the subresource, or an empty string.
     pub fn subresource(&self) -> &'a str {
-        self.call.action.subresource
+        self.context.action.subresource
     }
 }
 
 /// The locks that a commit holds until it is done. Dropping it releases them.
 #[must_use = "quotas count exactly only while this is kept"]
-pub struct Held(Option<quota::Lease>);
+pub struct QuotaLock(Option<quota::Lease>);
 
-impl Held {
+impl QuotaLock {
     /// Holds no lock.
     pub fn nothing() -> Self {
         Self(None)
     }
 
     /// Updates the quotas' status after the commit.
-    pub async fn settle(self, call: &Call<'_>) {
+    pub async fn settle(self, context: &RequestContext<'_>) {
         match self.0 {
-            Some(lease) => lease.settle(call.server).await,
-            None => quota::changed(call.server, call.action.namespace),
+            Some(lease) => lease.settle(context.server).await,
+            None => quota::changed(context.server, context.action.namespace),
         }
     }
 }
@@ -169,7 +174,7 @@ impl Round {
 ///
 /// # Errors
 /// The first error.
-pub async fn mutate(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+pub async fn mutate(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), StatusError> {
     fill_in(at, object, old)?;
     let policies = policy::round(at, object, old, None)?;
     let hooks = webhook::round(at, object, old, None).await?;
@@ -190,7 +195,7 @@ pub async fn mutate(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>
 }
 
 /// Runs the mutating built-in plug-ins.
-fn fill_in(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+fn fill_in(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), StatusError> {
     if object.is_null() {
         return Ok(());
     }
@@ -208,7 +213,7 @@ pub async fn validate(
     at: &Attributes<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
-) -> Result<Held, Refusal> {
+) -> Result<QuotaLock, StatusError> {
     node::restrict(at, object, old)?;
     if let Some(object) = object {
         limit_range::validate(at, object, old)?;
@@ -218,18 +223,18 @@ pub async fn validate(
     }
     policy::validate(at, object, old)?;
     webhook::validate(at, object, old).await?;
-    Ok(Held(quota::check(at, object, old).await?))
+    Ok(QuotaLock(quota::check(at, object, old).await?))
 }
 
 /// Runs validating policies and webhooks before a stream is opened; their object is `options`.
 ///
 /// # Errors
 /// The first error.
-pub async fn connect(call: &Call<'_>, options: &Value) -> Result<(), Refusal> {
+pub async fn connect(context: &RequestContext<'_>, options: &Value) -> Result<(), StatusError> {
     let at = Attributes {
-        call,
+        context,
         operation: Operation::Connect,
-        name: call.action.name,
+        name: context.action.name,
         options: Value::Null,
         dry_run: false,
     };
@@ -241,12 +246,12 @@ pub async fn connect(call: &Call<'_>, options: &Value) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// 500 if the change made it invalid.
-fn settle(at: &Attributes<'_>, object: &mut Value) -> Result<(), Refusal> {
+fn settle(at: &Attributes<'_>, object: &mut Value) -> Result<(), StatusError> {
     if !at.is_whole() {
         return Ok(());
     }
     let kind = at.kind();
-    type_meta::check_type(at.call, object).map_err(status::internal)?;
+    type_meta::check_type(at.context, object).map_err(status::internal)?;
     decoding::drop_unknown(kind, object, &[], super::query::FieldValidation::Ignore)
         .map_err(status::internal)?;
     decoding::default(kind, object);

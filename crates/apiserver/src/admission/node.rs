@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::{Attributes, Operation};
-use crate::status::Refusal;
+use crate::status::StatusError;
 
 const GROUP: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
@@ -19,8 +19,8 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 ///
 /// # Errors
 /// 403.
-pub fn restrict(at: &Attributes<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
-    let user = &at.call.user;
+pub fn restrict(at: &Attributes<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), StatusError> {
+    let user = &at.context.user;
     let Some(node) = user.name.strip_prefix(PREFIX).filter(|_| user.is_in(GROUP)) else { return Ok(()) };
     let kind = at.kind();
     let refusal = match (kind.group.as_str(), kind.kind.as_str()) {

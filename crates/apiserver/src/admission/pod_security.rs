@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Attributes, Operation, text};
-use crate::status::{self, Refusal};
+use crate::status::{self, StatusError};
 use crate::store::{Key, Resource};
 use objects::pod_security::{self, Level, LevelVersion, Policy};
 
@@ -23,7 +23,7 @@ const IGNORED: [&str; 8] = ["attach", "binding", "eviction", "exec", "log", "por
 ///
 /// # Errors
 /// 403 for a pod, 422 for a namespace's labels.
-pub fn check(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+pub fn check(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     if at.operation == Operation::Delete {
         return Ok(());
     }
@@ -43,13 +43,13 @@ pub fn check(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Result
     }
 }
 
-fn judge(at: &Attributes<'_>, object: &Value, pod: &Value, enforces: bool) -> Result<(), Refusal> {
+fn judge(at: &Attributes<'_>, object: &Value, pod: &Value, enforces: bool) -> Result<(), StatusError> {
     let namespace = at.namespace().unwrap_or_default();
-    let namespace = at.call.server.store.get(&crate::namespaces(), &Key::new(None, namespace));
+    let namespace = at.context.server.store.get(&crate::namespaces(), &Key::new(None, namespace));
     let Some(namespace) = namespace else { return Ok(()) };
     let (policy, faults) = Policy::of(&namespace.value["metadata"]["labels"]);
     let note =
-        |key: &str, value: String| at.call.annotate(format!("pod-security.kubernetes.io/{key}"), value);
+        |key: &str, value: String| at.context.annotate(format!("pod-security.kubernetes.io/{key}"), value);
     if !faults.is_empty() {
         let texts = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         note("error", format!("Failed to parse policy: {texts}"));
@@ -71,7 +71,7 @@ fn judge(at: &Attributes<'_>, object: &Value, pod: &Value, enforces: bool) -> Re
     }
     let warned = of(policy.warn);
     if !warned.is_empty() {
-        at.call.warn(format!("would violate PodSecurity \"{}\": {warned}", policy.warn));
+        at.context.warn(format!("would violate PodSecurity \"{}\": {warned}", policy.warn));
     }
     Ok(())
 }
@@ -87,7 +87,7 @@ fn is_significant(pod: &Value, old: &Value) -> bool {
         .any(|field| list(pod, field) != list(old, field))
 }
 
-fn check_namespace(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+fn check_namespace(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let (policy, faults) = Policy::of(&object["metadata"]["labels"]);
     let Some(old) = old else {
         return if faults.is_empty() {
@@ -110,7 +110,7 @@ fn check_namespace(at: &Attributes<'_>, object: &Value, old: Option<&Value>) -> 
 
 /// Warns about existing pods that violate the new level.
 fn warn_of_pods(at: &Attributes<'_>, enforce: LevelVersion) {
-    let pods = at.call.server.store.list(&Resource::new("", "pods"), Some(at.name)).records;
+    let pods = at.context.server.store.list(&Resource::new("", "pods"), Some(at.name)).records;
     // By violation: the first pod's name, and the number of pods.
     let mut found = BTreeMap::<String, (String, usize)>::new();
     for pod in pods.iter().take(MAX_CHECKED_PODS) {
@@ -122,7 +122,7 @@ fn warn_of_pods(at: &Attributes<'_>, enforce: LevelVersion) {
         found.entry(pod_security::reasons(&violations)).or_insert((name, 0)).1 += 1;
     }
     if pods.len() > MAX_CHECKED_PODS {
-        at.call.warn(format!(
+        at.context.warn(format!(
             "new PodSecurity enforce level only checked against the first {MAX_CHECKED_PODS} of {} existing pods",
             pods.len()
         ));
@@ -130,7 +130,7 @@ fn warn_of_pods(at: &Attributes<'_>, enforce: LevelVersion) {
     if found.is_empty() {
         return;
     }
-    at.call.warn(format!(
+    at.context.warn(format!(
         "existing pods in namespace \"{}\" violate the new PodSecurity enforce level \"{enforce}\"",
         at.name
     ));
@@ -143,5 +143,5 @@ fn warn_of_pods(at: &Attributes<'_>, enforce: LevelVersion) {
         })
         .collect::<Vec<_>>();
     lines.sort();
-    lines.into_iter().for_each(|line| at.call.warn(line));
+    lines.into_iter().for_each(|line| at.context.warn(line));
 }

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::{Attributes, Operation};
-use crate::status::Refusal;
+use crate::status::StatusError;
 use crate::store::{Key, Resource};
 use objects;
 
@@ -18,7 +18,7 @@ fn classes() -> Resource {
 ///
 /// # Errors
 /// 403 for a priority that differs from its class's, or an unknown class.
-pub fn fill_in(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+pub fn fill_in(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), StatusError> {
     if !at.kind().is("", "Pod") || !at.subresource().is_empty() {
         return Ok(());
     }
@@ -35,7 +35,7 @@ pub fn fill_in(at: &Attributes<'_>, object: &mut Value, old: Option<&Value>) -> 
 }
 
 /// Rejects any RuntimeClass, because this cluster has none.
-fn refuse_runtime_class(at: &Attributes<'_>, pod: &Value) -> Result<(), Refusal> {
+fn refuse_runtime_class(at: &Attributes<'_>, pod: &Value) -> Result<(), StatusError> {
     match pod["spec"]["runtimeClassName"].as_str() {
         Some(name) => Err(at.forbidden(Some(pod), &format!("pod rejected: RuntimeClass {name:?} not found"))),
         None => Ok(()),
@@ -50,8 +50,8 @@ fn keep_priority(pod: &mut Value, old: &Value) {
     }
 }
 
-fn set_priority(at: &Attributes<'_>, pod: &mut Value) -> Result<(), Refusal> {
-    let store = &at.call.server.store;
+fn set_priority(at: &Attributes<'_>, pod: &mut Value) -> Result<(), StatusError> {
+    let store = &at.context.server.store;
     let named = pod["spec"]["priorityClassName"].as_str().filter(|name| !name.is_empty());
     let (name, value, policy) = match named {
         Some(name) => {
@@ -102,7 +102,7 @@ fn set_priority(at: &Attributes<'_>, pod: &mut Value) -> Result<(), Refusal> {
 
 /// Returns the default class; if there are several, the one with the lowest value.
 fn default_class(at: &Attributes<'_>) -> Option<Value> {
-    let records = at.call.server.store.list(&classes(), None).records;
+    let records = at.context.server.store.list(&classes(), None).records;
     let defaults = records.iter().filter(|class| class.value["globalDefault"] == true);
     defaults.min_by_key(|class| class.value["value"].as_i64()).map(|class| class.value.clone())
 }
@@ -111,7 +111,7 @@ fn default_class(at: &Attributes<'_>) -> Option<Value> {
 ///
 /// # Errors
 /// 403.
-pub fn validate_class(at: &Attributes<'_>, class: &Value) -> Result<(), Refusal> {
+pub fn validate_class(at: &Attributes<'_>, class: &Value) -> Result<(), StatusError> {
     let is_class = at.kind().is("scheduling.k8s.io", "PriorityClass") && at.subresource().is_empty();
     if !is_class || class["globalDefault"] != true {
         return Ok(());

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Attributes, Operation};
 use crate::ApiServer;
 use crate::catalog::Entry;
-use crate::status::Refusal;
+use crate::status::StatusError;
 use crate::store::{self, Key, Record, Resource};
 use objects::Counted;
 use semantics::{Amounts, Quantity, add, raw_amounts};
@@ -90,10 +90,10 @@ pub async fn check(
     at: &Attributes<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
-) -> Result<Option<Lease>, Refusal> {
+) -> Result<Option<Lease>, StatusError> {
     let (Some(namespace), Some(object)) = (at.namespace(), object) else { return Ok(None) };
-    let server = at.call.server;
-    let kind = counted(&at.call.entry);
+    let server = at.context.server;
+    let kind = counted(&at.context.entry);
     if !is_judged(at, kind, object, old) || server.store.count(&quotas()) == 0 {
         return Ok(None);
     }
@@ -130,7 +130,7 @@ fn check_one(
     quota: &Value,
     [object, old]: [Option<&Value>; 2],
     ledger: &mut Ledger,
-) -> Result<(), Refusal> {
+) -> Result<(), StatusError> {
     let Some(object) = object else { return Ok(()) };
     let hard = raw_amounts(&quota["spec"]["hard"]);
     let names = hard.keys().map(String::as_str).filter(|name| kind.counts_for(name)).collect::<Vec<_>>();
@@ -141,15 +141,15 @@ fn check_one(
     if let Some(why) = kind.unsaid(&names, object) {
         return Err(at.forbidden(Some(object), &format!("failed quota: {quota_name}: {why}")));
     }
-    let mut more = kind.usage(object, at.call.now);
+    let mut more = kind.usage(object, at.context.now);
     if let Some(old) = old.filter(|old| kind.is_in_scope(quota, old)) {
-        more = difference(&more, &kind.usage(old, at.call.now));
+        more = difference(&more, &kind.usage(old, at.context.now));
     }
     more.retain(|name, amount| names.contains(&name.as_str()) && amount.nanos() > 0);
     if more.is_empty() {
         return Ok(());
     }
-    let used = used_of(at.call.server, &at.call.entry, quota, ledger);
+    let used = used_of(at.context.server, &at.context.entry, quota, ledger);
     let zero = Quantity::ZERO;
     let exceeded = more.iter().filter(|(name, amount)| {
         let before = used.get(*name).copied().unwrap_or(zero);

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::{Attributes, Operation};
-use crate::status::Refusal;
+use crate::status::StatusError;
 use crate::store::{Key, Resource};
 use semantics::Quantity;
 
@@ -24,7 +24,7 @@ fn classes() -> Resource {
 ///
 /// # Errors
 /// 403.
-pub fn validate(at: &Attributes<'_>, claim: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+pub fn validate(at: &Attributes<'_>, claim: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let is_claim = at.kind().is("", "PersistentVolumeClaim") && at.subresource().is_empty();
     let Some(old) = old.filter(|_| is_claim) else { return Ok(()) };
     let size = |claim: &Value| {
@@ -40,7 +40,7 @@ pub fn validate(at: &Attributes<'_>, claim: &Value, old: Option<&Value>) -> Resu
         let named = &claim["metadata"]["annotations"][NAMED];
         named.as_str().or(claim["spec"]["storageClassName"].as_str()).unwrap_or_default()
     });
-    let found = at.call.server.store.get(&classes(), &Key::new(None, class));
+    let found = at.context.server.store.get(&classes(), &Key::new(None, class));
     let may_grow = found.is_some_and(|class| class.value["allowVolumeExpansion"] == true);
     if class == before && may_grow {
         return Ok(());
@@ -57,7 +57,7 @@ pub fn fill_in(at: &Attributes<'_>, claim: &mut Value) {
     if !is_claim || at.operation != Operation::Create || is_named {
         return;
     }
-    let records = at.call.server.store.list(&classes(), None).records;
+    let records = at.context.server.store.list(&classes(), None).records;
     let is_default = |class: &Value| {
         DEFAULT.iter().any(|annotation| class["metadata"]["annotations"][annotation] == "true")
     };

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 
-use crate::call::Call;
+use crate::request_context::RequestContext;
 use crate::route::Action;
-use crate::status::{self, About, Refusal};
+use crate::status::{self, About, StatusError};
 use crate::store::{Event, Resource, Store, Verb};
 use objects::FieldSelector;
-use objects::access::index::{Held, Kind};
+use objects::access::index::{Kind, ResolvedRules};
 use objects::access::{AccessAttributes, AccessDecision, GROUP, Index, MASTERS, Rule, UserInfo};
 
 /// The watched resources.
@@ -53,7 +53,7 @@ impl Authority {
     }
 
     /// Returns every rule that the user has in a namespace, or in the whole cluster if it is empty.
-    pub fn held(&self, user: &UserInfo, namespace: &str) -> Held {
+    pub fn held(&self, user: &UserInfo, namespace: &str) -> ResolvedRules {
         self.state().index.held(user, namespace)
     }
 
@@ -140,7 +140,7 @@ pub fn authorize(
     authority: &Authority,
     user: &UserInfo,
     ask: &AccessAttributes<'_>,
-) -> Result<String, Refusal> {
+) -> Result<String, StatusError> {
     let verdict = authority.decide(user, ask);
     if verdict.allowed {
         return Ok(verdict.reason);
@@ -160,9 +160,9 @@ pub fn authorize(
 ///
 /// # Errors
 /// 403.
-pub fn authorize_creation(call: &Call<'_>) -> Result<(), Refusal> {
-    let ask = ask_of(&Action { verb: "create", ..call.action }, "");
-    authorize(&call.server.authority, &call.user, &ask).map(|_| ())
+pub fn authorize_creation(context: &RequestContext<'_>) -> Result<(), StatusError> {
+    let ask = ask_of(&Action { verb: "create", ..context.action }, "");
+    authorize(&context.server.authority, &context.user, &ask).map(|_| ())
 }
 
 fn words(user: &UserInfo, ask: &AccessAttributes<'_>) -> String {

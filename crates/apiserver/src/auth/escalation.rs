@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use crate::call::Call;
-use crate::status::{self, About, Refusal};
+use crate::request_context::RequestContext;
+use crate::status::{self, About, StatusError};
 use objects::access::index::Kind;
 use objects::access::rule::ALL;
 use objects::access::{AccessAttributes, GROUP, MASTERS, Rule, covers};
@@ -16,35 +16,35 @@ use objects::access::{AccessAttributes, GROUP, MASTERS, Rule, covers};
 ///
 /// # Errors
 /// 403; 404 for a binding to an unknown role.
-pub fn check(call: &Call<'_>, present: Option<&Value>, next: &Value) -> Result<(), Refusal> {
-    if call.entry.kind.group != GROUP || call.user.is_in(MASTERS) {
+pub fn check(context: &RequestContext<'_>, present: Option<&Value>, next: &Value) -> Result<(), StatusError> {
+    if context.entry.kind.group != GROUP || context.user.is_in(MASTERS) {
         return Ok(());
     }
-    let Some(kind) = Kind::of_plural(&call.entry.kind.plural) else { return Ok(()) };
+    let Some(kind) = Kind::of_plural(&context.entry.kind.plural) else { return Ok(()) };
     if present.is_some_and(|present| is_about_garbage_only(present, next)) {
         return Ok(());
     }
-    let namespace = call.action.namespace.unwrap_or_default();
+    let namespace = context.action.namespace.unwrap_or_default();
     match kind {
-        Kind::Role | Kind::ClusterRole => check_role(call, namespace, next),
-        Kind::RoleBinding | Kind::ClusterRoleBinding => check_binding(call, namespace, next),
+        Kind::Role | Kind::ClusterRole => check_role(context, namespace, next),
+        Kind::RoleBinding | Kind::ClusterRoleBinding => check_binding(context, namespace, next),
     }
 }
 
-fn check_role(call: &Call<'_>, namespace: &str, next: &Value) -> Result<(), Refusal> {
+fn check_role(context: &RequestContext<'_>, namespace: &str, next: &Value) -> Result<(), StatusError> {
     let name = name_of(next);
     let may_escalate = AccessAttributes::Resource {
         verb: "escalate",
         group: GROUP,
-        resource: &call.entry.kind.plural,
+        resource: &context.entry.kind.plural,
         subresource: "",
         namespace,
         name,
     };
-    if call.server.authority.decide(&call.user, &may_escalate).allowed {
+    if context.server.authority.decide(&context.user, &may_escalate).allowed {
         return Ok(());
     }
-    confirm(call, namespace, name, &Rule::of_role(next))?;
+    confirm(context, namespace, name, &Rule::of_role(next))?;
     if next["aggregationRule"].is_object() {
         let all = || vec![ALL.to_owned()];
         let everything = [
@@ -52,13 +52,13 @@ fn check_role(call: &Call<'_>, namespace: &str, next: &Value) -> Result<(), Refu
             Rule { verbs: all(), non_resource_urls: all(), ..Rule::default() },
         ];
         let why = "must have cluster-admin privileges to use the aggregationRule";
-        return confirm(call, namespace, name, &everything)
-            .map_err(|_| status::forbidden(call.about_name(name), why));
+        return confirm(context, namespace, name, &everything)
+            .map_err(|_| status::forbidden(context.about_name(name), why));
     }
     Ok(())
 }
 
-fn check_binding(call: &Call<'_>, namespace: &str, next: &Value) -> Result<(), Refusal> {
+fn check_binding(context: &RequestContext<'_>, namespace: &str, next: &Value) -> Result<(), StatusError> {
     let name = name_of(next);
     let role = next["roleRef"]["name"].as_str().unwrap_or_default();
     let of_cluster = next["roleRef"]["kind"] == "ClusterRole";
@@ -71,24 +71,29 @@ fn check_binding(call: &Call<'_>, namespace: &str, next: &Value) -> Result<(), R
         namespace,
         name: role,
     };
-    if call.server.authority.decide(&call.user, &may_bind).allowed {
+    if context.server.authority.decide(&context.user, &may_bind).allowed {
         return Ok(());
     }
-    let rules = call
+    let rules = context
         .server
         .authority
         .role((!of_cluster).then_some(namespace), role)
         .ok_or_else(|| status::not_found(About { group: GROUP, resource, name: role }))?;
-    confirm(call, namespace, name, &rules)
+    confirm(context, namespace, name, &rules)
 }
 
-fn confirm(call: &Call<'_>, namespace: &str, name: &str, wanted: &[Rule]) -> Result<(), Refusal> {
-    let held = call.server.authority.held(&call.user, namespace);
+fn confirm(
+    context: &RequestContext<'_>,
+    namespace: &str,
+    name: &str,
+    wanted: &[Rule],
+) -> Result<(), StatusError> {
+    let held = context.server.authority.held(&context.user, namespace);
     let missing = covers::missing(&held.rules, wanted);
     if missing.is_empty() {
         return Ok(());
     }
-    let user = &call.user;
+    let user = &context.user;
     let mut why = format!(
         "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         user.name,
@@ -98,7 +103,7 @@ fn confirm(call: &Call<'_>, namespace: &str, name: &str, wanted: &[Rule]) -> Res
     if !held.errors.is_empty() {
         why = format!("{why}; resolution errors: [{}]", held.errors.join(", "));
     }
-    Err(status::forbidden(call.about_name(name), &why))
+    Err(status::forbidden(context.about_name(name), &why))
 }
 
 fn name_of(value: &Value) -> &str {

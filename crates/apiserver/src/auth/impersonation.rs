@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::authority::{Authority, authorize};
 use crate::query;
-use crate::status::{self, Refusal};
+use crate::status::{self, StatusError};
 use objects::access::{AUTHENTICATED, AccessAttributes, UserInfo, account_of};
 
 const USER: &str = "impersonate-user";
@@ -28,7 +28,7 @@ pub fn wanted(
     authority: &Authority,
     user: &UserInfo,
     headers: &HeaderMap,
-) -> Result<Option<UserInfo>, Refusal> {
+) -> Result<Option<UserInfo>, StatusError> {
     if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
         return Ok(None);
     }
@@ -45,7 +45,7 @@ pub fn wanted(
     Ok(Some(completed(wanted)))
 }
 
-fn asked(headers: &HeaderMap) -> Result<UserInfo, Refusal> {
+fn asked(headers: &HeaderMap) -> Result<UserInfo, StatusError> {
     let text = |name: &str| headers.get(name).map_or(Ok(String::new()), |value| readable(name, value));
     let groups = headers.get_all(GROUP).iter().map(|value| readable(GROUP, value));
     let mut wanted = UserInfo {
@@ -63,11 +63,11 @@ fn asked(headers: &HeaderMap) -> Result<UserInfo, Refusal> {
 }
 
 /// Header values may be any bytes; names in UTF-8 beyond ASCII are accepted.
-fn readable(name: &str, value: &HeaderValue) -> Result<String, Refusal> {
+fn readable(name: &str, value: &HeaderValue) -> Result<String, StatusError> {
     std::str::from_utf8(value.as_bytes()).map(str::to_owned).map_err(|_| unreadable(name))
 }
 
-fn unreadable(name: &str) -> Refusal {
+fn unreadable(name: &str) -> StatusError {
     status::bad_request(format!("the header {name} is not valid UTF-8"))
 }
 

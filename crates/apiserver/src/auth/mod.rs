@@ -24,7 +24,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use objects::access::{MASTERS, UserInfo};
 
-use super::status::{self, Refusal};
+use super::status::{self, StatusError};
 use crate::store::Store;
 use tokens::{Claims, KeyError, Keys};
 use users::Users;
@@ -124,7 +124,7 @@ pub fn authenticate(
     store: &Store,
     headers: &HeaderMap,
     now: Timestamp,
-) -> Result<Option<UserInfo>, Refusal> {
+) -> Result<Option<UserInfo>, StatusError> {
     let Some(header) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let text = header.to_str().map_err(|_| status::unauthorized())?;
     let (scheme, token) = text.split_once(' ').ok_or_else(status::unauthorized)?;

@@ -80,14 +80,14 @@ pub fn save(path: &Path, people: &[Person]) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Users {
     path: PathBuf,
-    seen: Mutex<Seen>,
+    cached: Mutex<CachedFile>,
 }
 
 /// Identifies a version of the file: inode, modification time in nanoseconds, size.
 type Stamp = (u64, i64, u64);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct CachedFile {
     stamp: Option<Stamp>,
     people: Arc<[Person]>,
 }
@@ -95,7 +95,7 @@ struct Seen {
 impl Users {
     /// Creates a view of the file at `path`, which need not exist.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, seen: Mutex::default() }
+        Self { path, cached: Mutex::default() }
     }
 
     /// Returns the user of a token.
@@ -106,7 +106,7 @@ impl Users {
     }
 
     fn people(&self) -> Arc<[Person]> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = std::fs::metadata(&self.path).ok().map(|file| {
             (
                 file.ino(),
@@ -114,15 +114,15 @@ impl Users {
                 file.len(),
             )
         });
-        if stamp != seen.stamp {
+        if stamp != cached.stamp {
             let people = load(&self.path).unwrap_or_else(|error| {
                 // A damaged file authenticates nobody.
                 tracing::warn!(%error, path = %self.path.display(), "the file of users cannot be read");
                 Vec::new()
             });
-            *seen = Seen { stamp, people: people.into() };
+            *cached = CachedFile { stamp, people: people.into() };
         }
-        seen.people.clone()
+        cached.people.clone()
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::socket::{Socket, goodbye, message};
-use crate::status::{self, Refusal};
+use crate::status::{self, StatusError};
 use kubelet::{ConnectRequest, Kubelet};
 
 /// The maximum number of queued messages per port and direction.
@@ -23,7 +23,7 @@ pub const READ_BYTES: usize = 16 << 10;
 ///
 /// # Errors
 /// 400 for an invalid port.
-pub fn ports<'a>(parameters: impl Iterator<Item = &'a str>) -> Result<Vec<u16>, Refusal> {
+pub fn ports<'a>(parameters: impl Iterator<Item = &'a str>) -> Result<Vec<u16>, StatusError> {
     parameters
         .flat_map(|text| text.split(','))
         .map(|text| match text.parse::<u16>() {

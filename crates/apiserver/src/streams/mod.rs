@@ -27,11 +27,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admission;
-use super::call::Call;
 use super::kubelet::{ExecRequest, Kubelet, Process, StreamError, StreamRequest};
 use super::reply::Body;
+use super::request_context::RequestContext;
 use super::route::Action;
-use super::status::{self, About, Refusal};
+use super::status::{self, About, StatusError};
 use super::{ApiServer, authority, query, subresources};
 use crate::store::{Key, Resource};
 use upgrade::{Transport, Upgrade};
@@ -71,7 +71,7 @@ impl Sessions {
         self.tasks.wait().await;
     }
 
-    fn permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    fn permit(&self) -> Result<OwnedSemaphorePermit, StatusError> {
         self.permits.clone().try_acquire_owned().map_err(|_| {
             busy(&format!("{MAX_SESSIONS} exec, attach and port-forward sessions are open already"))
         })
@@ -89,8 +89,8 @@ impl Sessions {
     }
 }
 
-fn busy(why: &str) -> Refusal {
-    Refusal::new(429, "TooManyRequests", why).retry_after(RETRY_SECONDS)
+fn busy(why: &str) -> StatusError {
+    StatusError::new(429, "TooManyRequests", why).retry_after(RETRY_SECONDS)
 }
 
 /// Returns whether an action opens a stream.
@@ -105,8 +105,8 @@ pub fn is_stream(action: &Action<'_>) -> bool {
 /// # Errors
 /// 400 for invalid parameters, an unknown container or a missing upgrade; 403; 404; 429; 500; admission's
 /// errors.
-pub async fn answer(call: &Call<'_>, parts: &Parts) -> Result<Response<Body>, Refusal> {
-    let Call { server, user, action, .. } = call;
+pub async fn answer(context: &RequestContext<'_>, parts: &Parts) -> Result<Response<Body>, StatusError> {
+    let RequestContext { server, user, action, .. } = context;
     let upgrade = upgrade::wanted(parts)?;
     if action.verb != "create" {
         // Since 1.35, a WebSocket's GET also requires the permission to create
@@ -122,7 +122,7 @@ pub async fn answer(call: &Call<'_>, parts: &Parts) -> Result<Response<Body>, Re
         .ok_or_else(|| status::not_found(about))?;
     let pod = &record.value;
     let parameters = query::pairs(parts.uri.query().unwrap_or_default());
-    admission::connect(call, &options(action, &parameters)).await?;
+    admission::connect(context, &options(action, &parameters)).await?;
     let permit = server.sessions.permit()?;
     if action.subresource == "portforward" {
         return forward_ports(server, pod, &parameters, upgrade, permit);
@@ -164,7 +164,7 @@ fn forward_ports(
     parameters: &[(String, String)],
     upgrade: Upgrade,
     permit: OwnedSemaphorePermit,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, StatusError> {
     let kubelet = kubelet_of(server, pod)?;
     let ports = forward::ports(all(parameters, "ports"))?;
     if ports.len() > MAX_PORTS {
@@ -230,7 +230,7 @@ fn all<'a>(parameters: &'a [(String, String)], name: &'a str) -> impl Iterator<I
     parameters.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
-fn kubelet_of(server: &ApiServer, pod: &Value) -> Result<Arc<dyn Kubelet>, Refusal> {
+fn kubelet_of(server: &ApiServer, pod: &Value) -> Result<Arc<dyn Kubelet>, StatusError> {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let node = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
     let node =
@@ -246,7 +246,7 @@ fn stream_request(
     action: &Action<'_>,
     pod: &Value,
     parameters: &[(String, String)],
-) -> Result<(Arc<dyn Kubelet>, StreamRequest), Refusal> {
+) -> Result<(Arc<dyn Kubelet>, StreamRequest), StatusError> {
     let flag = |name: &str| flag(parameters, name);
     let wanted = all(parameters, "container").next().filter(|name| !name.is_empty());
     let container = subresources::container(action.name, pod, wanted)?;

@@ -23,7 +23,7 @@ use tokio_util::io::ReaderStream;
 use super::socket::{Dialect, Socket, goodbye};
 use super::spdy::Wire;
 use crate::reply::Body;
-use crate::status::{self, Refusal};
+use crate::status::{self, StatusError};
 
 const KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
 const ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");
@@ -107,7 +107,7 @@ fn names<'a>(headers: &'a HeaderMap, name: &'a HeaderName) -> impl Iterator<Item
 ///
 /// # Errors
 /// 400 without an upgrade, or if the connection cannot be upgraded.
-pub fn wanted(parts: &Parts) -> Result<Upgrade, Refusal> {
+pub fn wanted(parts: &Parts) -> Result<Upgrade, StatusError> {
     let headers = &parts.headers;
     let says = |name, word: &str| names(headers, name).any(|told| told.eq_ignore_ascii_case(word));
     let is_upgrade = says(&CONNECTION, "upgrade");
@@ -124,7 +124,7 @@ pub fn wanted(parts: &Parts) -> Result<Upgrade, Refusal> {
     Ok(Upgrade { connection, accept, offered: names(headers, protocols).map(str::to_owned).collect() })
 }
 
-fn accept_key(parts: &Parts) -> Result<String, Refusal> {
+fn accept_key(parts: &Parts) -> Result<String, StatusError> {
     let key = parts.headers.get(&KEY).filter(|key| {
         base64::engine::general_purpose::STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == KEY_BYTES)
     });
@@ -141,7 +141,7 @@ impl Upgrade {
     ///
     /// # Errors
     /// 400 if there is none.
-    pub fn accept(self, purpose: Purpose) -> Result<(Response<Body>, Pending), Refusal> {
+    pub fn accept(self, purpose: Purpose) -> Result<(Response<Body>, Pending), StatusError> {
         let known = match (purpose, &self.accept) {
             (Purpose::Command, Some(_)) => WEBSOCKET_COMMAND,
             (Purpose::Forward, Some(_)) => WEBSOCKET_FORWARD,

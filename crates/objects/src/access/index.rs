@@ -81,7 +81,7 @@ pub struct AccessDecision {
 
 /// The rules that apply to a user in a scope, and errors such as missing roles.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct ResolvedRules {
     /// Every rule.
     pub rules: Vec<Rule>,
     /// The errors.
@@ -195,8 +195,8 @@ impl Index {
     }
 
     /// Returns every rule that applies to the user in a namespace, or in the whole cluster if it is empty.
-    pub fn held(&self, user: &UserInfo, namespace: &str) -> Held {
-        let mut held = Held::default();
+    pub fn held(&self, user: &UserInfo, namespace: &str) -> ResolvedRules {
+        let mut held = ResolvedRules::default();
         for (scope, namespace) in self.scopes(namespace) {
             for (_, binding, _) in scope.of(user) {
                 match self.rules_of(binding, namespace) {

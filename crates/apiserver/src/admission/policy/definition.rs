@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::admission::Attributes;
 use crate::admission::webhook::hook::{Condition, Rule, conditions, selector, texts};
 use crate::admission::webhook::matching;
-use crate::status::Refusal;
+use crate::status::StatusError;
 use objects::Kind;
 use objects::LabelSelector;
 use objects::expressions;
@@ -48,14 +48,14 @@ impl Matching {
         at: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
-    ) -> Result<Option<Arc<Kind>>, Refusal> {
+    ) -> Result<Option<Arc<Kind>>, StatusError> {
         if !matching::selects_object(&self.objects, object, old)
             || matching::matching_kind(at, &self.excluded, self.matches_equivalents).is_some()
         {
             return Ok(None);
         }
         let kind = match self.rules.as_slice() {
-            [] => Some(at.call.entry.kind.clone()),
+            [] => Some(at.context.entry.kind.clone()),
             rules => matching::matching_kind(at, rules, self.matches_equivalents),
         };
         let Some(kind) = kind else { return Ok(None) };

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::{Attributes, Round, webhook};
-use crate::status::Refusal;
+use crate::status::StatusError;
 use crate::store::{Resource, Store};
 use definition::{Binding, Policy};
 use webhook::invocation::Invocation;
@@ -43,7 +43,7 @@ const MUTATING: [&str; 2] = ["mutatingadmissionpolicies", "mutatingadmissionpoli
 impl Policies {
     /// Returns all policies of a kind with their bindings, both ordered by name.
     fn all(&self, at: &Attributes<'_>, kind: [&'static str; 2]) -> Vec<(Arc<Policy>, Vec<Arc<Binding>>)> {
-        let store = &at.call.server.store;
+        let store = &at.context.server.store;
         let [policies, bindings] = kind;
         // Admission configuration is exempt from policies.
         if at.kind().group == GROUP || store.count(&Resource::new(GROUP, policies)) == 0 {
@@ -105,9 +105,9 @@ fn due(
     kind: [&'static str; 2],
     object: Option<&Value>,
     old: Option<&Value>,
-) -> Result<(Vec<Due>, Vec<Broken>), Refusal> {
+) -> Result<(Vec<Due>, Vec<Broken>), StatusError> {
     let (mut due, mut broken) = (Vec::new(), Vec::new());
-    for (policy, bindings) in at.call.server.policies.all(at, kind) {
+    for (policy, bindings) in at.context.server.policies.all(at, kind) {
         let Some(matched) = policy.matching.kind(at, object, old)? else { continue };
         let of_parameters = match parameters::kind(at, &policy) {
             Ok(kind) => kind,

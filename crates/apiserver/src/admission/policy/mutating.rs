@@ -9,7 +9,7 @@ use super::definition::{Mutation, Policy};
 use super::scene::Scene;
 use super::{Broken, Due, MUTATING, Round, due};
 use crate::admission::{Attributes, webhook};
-use crate::status::Refusal;
+use crate::status::StatusError;
 use objects::expressions::Variables;
 use objects::patch::{self, PatchError};
 
@@ -22,7 +22,7 @@ pub fn round(
     object: &mut Value,
     old: Option<&Value>,
     only: Option<&[usize]>,
-) -> Result<Round, Refusal> {
+) -> Result<Round, StatusError> {
     let mut round = Round::default();
     // Policies don't mutate deletions.
     if object.is_null() {
@@ -67,7 +67,7 @@ fn mutate(
     mutation: &Mutation,
     object: &mut Value,
     old: Option<&Value>,
-) -> Result<Result<(), String>, Refusal> {
+) -> Result<Result<(), String>, StatusError> {
     let mut scene = Scene::new(at, &due.invocation, [Some(object), old], due.parameters.clone());
     scene.declare(&due.policy);
     let asked = due.invocation.convert(at, object).into_owned();
@@ -101,7 +101,7 @@ fn mutate(
     }
 }
 
-fn refusal(at: &Attributes<'_>, object: &Value, broken: &[Broken]) -> Refusal {
+fn refusal(at: &Attributes<'_>, object: &Value, broken: &[Broken]) -> StatusError {
     let text = |policy: &Policy, broken: &Broken| match &broken.binding {
         Some(binding) => {
             format!("policy '{}' with binding '{}' denied request: {}", policy.name, binding.name, broken.why)

@@ -24,7 +24,7 @@ const MAX_PARAMETERS: usize = 100;
 pub fn kind(at: &Attributes<'_>, policy: &Policy) -> Result<Option<Entry>, String> {
     let Some((api_version, kind)) = &policy.parameters else { return Ok(None) };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let catalog = at.call.server.catalog();
+    let catalog = at.context.server.catalog();
     match catalog.of_version(group, version).find(|entry| entry.kind.kind == *kind && entry.kind.is_stored())
     {
         Some(entry) => Ok(Some(entry.clone())),
@@ -40,7 +40,7 @@ pub fn collect(at: &Attributes<'_>, kind: Option<&Entry>, binding: &Binding) -> 
     let reference = &binding.parameters;
     let (Some(entry), true) = (kind, reference.is_object()) else { return Ok(vec![Value::Null]) };
     let text = |field: &str| reference[field].as_str().filter(|text| !text.is_empty());
-    let namespace = match (entry.kind.namespaced, text("namespace"), at.call.action.namespace) {
+    let namespace = match (entry.kind.namespaced, text("namespace"), at.context.action.namespace) {
         (false, Some(_), _) => {
             return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
         }
@@ -54,7 +54,7 @@ pub fn collect(at: &Attributes<'_>, kind: Option<&Entry>, binding: &Binding) -> 
             );
         }
     };
-    let store = &at.call.server.store;
+    let store = &at.context.server.store;
     let found: Vec<Arc<Record>> = match text("name") {
         Some(name) => store.get(&entry.resource, &Key::new(namespace, name)).into_iter().collect(),
         None => {

@@ -143,8 +143,9 @@ impl Scene {
 
 /// Returns the write's namespace, with the fields that expressions may see (`CreateNamespaceObject`).
 fn namespace(at: &Attributes<'_>) -> Value {
-    let name = at.call.action.namespace.filter(|_| !at.kind().is("", "Namespace"));
-    let found = name.and_then(|name| at.call.server.store.get(&crate::namespaces(), &Key::new(None, name)));
+    let name = at.context.action.namespace.filter(|_| !at.kind().is("", "Namespace"));
+    let found =
+        name.and_then(|name| at.context.server.store.get(&crate::namespaces(), &Key::new(None, name)));
     let Some(found) = found else { return Value::Null };
     let mut namespace = Cow::Borrowed(&found.value).into_owned();
     if let Some(metadata) = namespace["metadata"].as_object_mut() {

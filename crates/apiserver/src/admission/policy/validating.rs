@@ -9,7 +9,7 @@ use super::definition::{Annotation, Binding, Policy, Validation};
 use super::scene::Scene;
 use super::{Due, VALIDATING, due};
 use crate::admission::Attributes;
-use crate::status::Refusal;
+use crate::status::StatusError;
 
 /// The maximum size of an evaluated message, in bytes (`MaxEvaluatedMessageExpressionSizeBytes`).
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
@@ -45,7 +45,7 @@ struct PolicyDecision {
 ///
 /// # Errors
 /// The first denial.
-pub fn validate(at: &Attributes<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+pub fn validate(at: &Attributes<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), StatusError> {
     let (due, broken) = due(at, VALIDATING, object, old)?;
     let mut refused = None;
     for broken in broken.into_iter().filter(|broken| !broken.policy.ignores_failure) {
@@ -62,11 +62,11 @@ pub fn validate(at: &Attributes<'_>, object: Option<&Value>, old: Option<&Value>
                     "Deny" => {
                         refused.get_or_insert_with(|| refusal(at, object, policy, Some(binding), denial));
                     }
-                    "Warn" => at.call.warn(format!(
+                    "Warn" => at.context.warn(format!(
                         "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
                         policy.name, binding.name, denial.message
                     )),
-                    _ => at.call.annotate(FAILURE.to_owned(), failure(policy, binding, denial)),
+                    _ => at.context.annotate(FAILURE.to_owned(), failure(policy, binding, denial)),
                 }
             }
         }
@@ -75,7 +75,7 @@ pub fn validate(at: &Attributes<'_>, object: Option<&Value>, old: Option<&Value>
             refused.get_or_insert_with(|| refusal(at, object, policy, Some(binding), &denial));
         }
         for (key, value) in verdict.notes {
-            at.call.annotate(format!("{}/{key}", policy.name), value);
+            at.context.annotate(format!("{}/{key}", policy.name), value);
         }
     }
     refused.map_or(Ok(()), Err)
@@ -156,7 +156,7 @@ fn refusal(
     policy: &Policy,
     binding: Option<&Binding>,
     denial: &Denial,
-) -> Refusal {
+) -> StatusError {
     let with = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
     let message =
         format!("ValidatingAdmissionPolicy '{}'{with} denied request: {}", policy.name, denial.message);

@@ -11,7 +11,7 @@ use super::hook::{Condition, Hook, Rule};
 use super::invocation::Invocation;
 use super::review;
 use crate::admission::{Attributes, Operation};
-use crate::status::{self, About, Refusal};
+use crate::status::{self, About, StatusError};
 use crate::store::Key;
 use objects::Kind;
 use objects::LabelSelector;
@@ -30,7 +30,7 @@ pub fn invocation(
     hook: &Hook,
     object: Option<&Value>,
     old: Option<&Value>,
-) -> Result<Option<Invocation>, Refusal> {
+) -> Result<Option<Invocation>, StatusError> {
     let Some(kind) = matching_kind(at, &hook.rules, hook.matches_equivalents) else { return Ok(None) };
     if !selects_namespace(at, &hook.namespaces, object)? || !selects_object(&hook.objects, object, old) {
         return Ok(None);
@@ -42,15 +42,15 @@ pub fn invocation(
 /// Returns the kind in whose version a rule matches: the request's own or, if equivalents match, another
 /// version's.
 pub fn matching_kind(at: &Attributes<'_>, rules: &[Rule], equivalents: bool) -> Option<Arc<Kind>> {
-    let own = &at.call.entry.kind;
+    let own = &at.context.entry.kind;
     if rules.iter().any(|rule| rule_matches(at, rule, own)) {
         return Some(own.clone());
     }
     if !equivalents {
         return None;
     }
-    let catalog = at.call.server.catalog();
-    let others = catalog.versions_of(&at.call.entry.resource);
+    let catalog = at.context.server.catalog();
+    let others = catalog.versions_of(&at.context.entry.resource);
     let others = others.filter(|entry| entry.kind.api_version() != own.api_version()).collect::<Vec<_>>();
     rules.iter().find_map(|rule| {
         others.iter().find(|entry| rule_matches(at, rule, &entry.kind)).map(|entry| entry.kind.clone())
@@ -87,7 +87,7 @@ pub fn selects_namespace(
     at: &Attributes<'_>,
     selector: &LabelSelector,
     object: Option<&Value>,
-) -> Result<bool, Refusal> {
+) -> Result<bool, StatusError> {
     let is_namespace = at.kind().is("", "Namespace");
     if selector.is_everything() {
         return Ok(true);
@@ -100,7 +100,7 @@ pub fn selects_namespace(
         return Ok(selector.matches(object));
     }
     let Some(name) = at.namespace() else { return Ok(!is_namespace) };
-    let namespace = at.call.server.store.get(&crate::namespaces(), &Key::new(None, name));
+    let namespace = at.context.server.store.get(&crate::namespaces(), &Key::new(None, name));
     let namespace =
         namespace.ok_or_else(|| status::not_found(About { group: "", resource: "namespaces", name }))?;
     Ok(selector.matches(&namespace.value))
@@ -119,7 +119,7 @@ fn meets_conditions(
     invocation: &Invocation,
     object: Option<&Value>,
     old: Option<&Value>,
-) -> Result<bool, Refusal> {
+) -> Result<bool, StatusError> {
     if hook.conditions.is_empty() {
         return Ok(true);
     }
@@ -135,7 +135,7 @@ fn meets_conditions(
     match (conditions_hold(&hook.conditions, &bound, &Variables::new(&bound)), hook.ignores_failure) {
         (Ok(answer), _) => Ok(answer),
         (Err(_), true) => Ok(false),
-        (Err(why), false) => Err(status::forbidden(at.call.about_name(at.name), &why)),
+        (Err(why), false) => Err(status::forbidden(at.context.about_name(at.name), &why)),
     }
 }
 

@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::{Attributes, Operation, Round, settle};
-use crate::status::{self, Refusal};
+use crate::status::{self, StatusError};
 use crate::store::Resource;
 use crate::{decoding, managed};
 use hook::Hook;
@@ -68,7 +68,7 @@ impl Hooks {
         let plural =
             if mutating { "mutatingwebhookconfigurations" } else { "validatingwebhookconfigurations" };
         let resource = Resource::new("admissionregistration.k8s.io", plural);
-        let store = &at.call.server.store;
+        let store = &at.context.server.store;
         if store.count(&resource) == 0 || is_exempt(at) {
             return Vec::new();
         }
@@ -104,10 +104,10 @@ struct Failure {
 }
 
 /// The result of calling a webhook.
-enum Outcome {
+enum CallOutcome {
     Answered(Answer),
     Failed(Failure),
-    Refused(Refusal),
+    Refused(StatusError),
 }
 
 async fn ask(
@@ -115,14 +115,14 @@ async fn ask(
     hook: &Hook,
     invocation: &Invocation,
     states: [Option<&Value>; 2],
-) -> Outcome {
+) -> CallOutcome {
     if at.dry_run && !hook.is_free_of_side_effects {
         let message = format!("admission webhook \"{}\" does not support dry run", hook.name);
-        return Outcome::Refused(status::bad_request(message));
+        return CallOutcome::Refused(status::bad_request(message));
     }
     let uid = uuid::Uuid::new_v4().to_string();
     let body = review::request(at, hook.review_version, invocation, &uid, states);
-    let server = at.call.server;
+    let server = at.context.server;
     let called = tokio::time::timeout(hook.timeout, async {
         // The semaphore is never closed.
         let _permit = server.hooks.calls.acquire().await;
@@ -131,24 +131,24 @@ async fn ask(
     let answer = match called.await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
-            return Outcome::Failed(Failure { why: format!("failed to call webhook: {error}") });
+            return CallOutcome::Failed(Failure { why: format!("failed to call webhook: {error}") });
         }
         Err(_) => {
             let why = format!(
                 "failed to call webhook: Post \"{}\": context deadline exceeded",
                 hook.client_config.url(hook.timeout)
             );
-            return Outcome::Failed(Failure { why });
+            return CallOutcome::Failed(Failure { why });
         }
     };
     match review::read(&answer, hook, &uid) {
-        Ok(answer) => Outcome::Answered(answer),
-        Err(why) => Outcome::Failed(Failure { why }),
+        Ok(answer) => CallOutcome::Answered(answer),
+        Err(why) => CallOutcome::Failed(Failure { why }),
     }
 }
 
 /// Handles a failed call by the failure policy: ignores it or rejects the request.
-fn failed(hook: &Hook, failure: &Failure) -> Result<(), Refusal> {
+fn failed(hook: &Hook, failure: &Failure) -> Result<(), StatusError> {
     let message = format!("failed calling webhook \"{}\": {}", hook.name, failure.why);
     if hook.ignores_failure {
         tracing::warn!(webhook = hook.name, configuration = hook.configuration, "failing open: {message}");
@@ -159,10 +159,10 @@ fn failed(hook: &Hook, failure: &Failure) -> Result<(), Refusal> {
 
 fn take_notes(at: &Attributes<'_>, hook: &Hook, answer: &Answer) {
     for warning in &answer.warnings {
-        at.call.warn(warning.as_str());
+        at.context.warn(warning.as_str());
     }
     for (key, value) in &answer.audit_annotations {
-        at.call.annotate(format!("{}/{key}", hook.name), value.clone());
+        at.context.annotate(format!("{}/{key}", hook.name), value.clone());
     }
 }
 
@@ -175,8 +175,8 @@ pub async fn round(
     object: &mut Value,
     old: Option<&Value>,
     only: Option<&[usize]>,
-) -> Result<Round, Refusal> {
-    let configurations = at.call.server.hooks.all(at, true);
+) -> Result<Round, StatusError> {
+    let configurations = at.context.server.hooks.all(at, true);
     let mut round = Round::default();
     for (place, hook) in configurations.iter().flat_map(|hooks| hooks.iter()).enumerate() {
         if only.is_some_and(|only| !only.contains(&place)) {
@@ -187,9 +187,9 @@ pub async fn round(
         let outcome = ask(at, hook, &invocation, [present, old]).await;
         round.asked.push((place, hook.reinvokes));
         match outcome {
-            Outcome::Refused(refusal) => return Err(refusal),
-            Outcome::Failed(failure) => failed(hook, &failure)?,
-            Outcome::Answered(answer) => {
+            CallOutcome::Refused(refusal) => return Err(refusal),
+            CallOutcome::Failed(failure) => failed(hook, &failure)?,
+            CallOutcome::Answered(answer) => {
                 take_notes(at, hook, &answer);
                 if let Some(refusal) = answer.refusal {
                     return Err(refusal);
@@ -214,7 +214,7 @@ fn apply(
     invocation: &Invocation,
     operations: &Value,
     object: &mut Value,
-) -> Result<bool, Refusal> {
+) -> Result<bool, StatusError> {
     if operations.as_array().is_some_and(Vec::is_empty) {
         return Ok(false);
     }
@@ -239,7 +239,7 @@ pub fn adopt(
     object: &mut Value,
     asked: &Value,
     mut next: Value,
-) -> Result<bool, Refusal> {
+) -> Result<bool, StatusError> {
     if next["apiVersion"] == asked["apiVersion"] {
         next["apiVersion"] = object["apiVersion"].clone();
     }
@@ -258,7 +258,7 @@ fn keep_managers(at: &Attributes<'_>, before: &Value, after: &mut Value) {
     {
         return;
     }
-    at.call.warn(
+    at.context.warn(
         ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
          mutating admission controller; please fix your requests: the record has been kept as it was",
     );
@@ -273,8 +273,8 @@ pub async fn validate(
     at: &Attributes<'_>,
     object: Option<&Value>,
     old: Option<&Value>,
-) -> Result<(), Refusal> {
-    let configurations = at.call.server.hooks.all(at, false);
+) -> Result<(), StatusError> {
+    let configurations = at.context.server.hooks.all(at, false);
     let mut due = Vec::new();
     for hook in configurations.iter().flat_map(|hooks| hooks.iter()) {
         if let Some(invocation) = matching::invocation(at, hook, object, old)? {
@@ -286,9 +286,9 @@ pub async fn validate(
     let mut result = Ok(());
     for ((hook, _), outcome) in due.iter().zip(outcomes) {
         let verdict = match outcome {
-            Outcome::Refused(refusal) => Err(refusal),
-            Outcome::Failed(failure) => failed(hook, &failure),
-            Outcome::Answered(answer) => {
+            CallOutcome::Refused(refusal) => Err(refusal),
+            CallOutcome::Failed(failure) => failed(hook, &failure),
+            CallOutcome::Answered(answer) => {
                 take_notes(at, hook, &answer);
                 answer.refusal.map_or(Ok(()), Err)
             }

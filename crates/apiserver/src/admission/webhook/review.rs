@@ -11,7 +11,7 @@ use super::hook::Hook;
 use super::invocation::Invocation;
 use crate::admission::Attributes;
 use crate::reviews::user_value;
-use crate::status::Refusal;
+use crate::status::StatusError;
 
 /// The maximum number of warnings in a response; further ones are dropped.
 const MAX_WARNINGS: usize = 32;
@@ -22,7 +22,7 @@ const MAX_ANNOTATIONS: usize = 64;
 #[derive(Debug, Default)]
 pub struct Answer {
     /// The error, if the request is denied.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<StatusError>,
     /// The operations of its JSON patch.
     pub patch: Option<Value>,
     /// Warnings for the client.
@@ -52,7 +52,7 @@ pub fn request_value(
     uid: &str,
     states: [Option<&Value>; 2],
 ) -> Value {
-    let own = &at.call.entry.kind;
+    let own = &at.context.entry.kind;
     let kind_in = |kind: &objects::Kind| {
         let part = kind.subresource(at.subresource()).map(|part| part.takes.clone());
         let (group, version, kind) =
@@ -70,7 +70,7 @@ pub fn request_value(
         "requestKind": kind_in(own),
         "requestResource": resource_in(own),
         "operation": at.operation.name(),
-        "userInfo": user_value(&at.call.user),
+        "userInfo": user_value(&at.context.user),
         "object": object,
         "oldObject": old,
         "dryRun": at.dry_run,
@@ -162,7 +162,7 @@ fn decode_patch(text: &str) -> Result<Value, String> {
 }
 
 /// Builds the error from the `status` in a webhook's response (`ToStatusErr`).
-fn refusal(name: &str, status: &Value) -> Refusal {
+fn refusal(name: &str, status: &Value) -> StatusError {
     let denied = format!("admission webhook \"{name}\" denied the request");
     let text = |field: &str| status[field].as_str().unwrap_or_default();
     let message = match (text("message"), text("reason")) {
@@ -172,7 +172,7 @@ fn refusal(name: &str, status: &Value) -> Refusal {
     };
     let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     let code = code.filter(|code| (400..600).contains(code)).unwrap_or(400);
-    let mut refusal = Refusal::new(code, "", message);
+    let mut refusal = StatusError::new(code, "", message);
     refusal.reason = text("reason").to_owned().into();
     refusal.details =
         status["details"].as_object().cloned().filter(|details: &Map<_, _>| !details.is_empty());

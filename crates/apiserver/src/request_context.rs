@@ -23,7 +23,7 @@ const MAX_WARNINGS: usize = 32;
 const MAX_ANNOTATIONS: usize = 128;
 
 /// The context of a request, shared by all handlers.
-pub struct Call<'a> {
+pub struct RequestContext<'a> {
     /// The server that handles the request.
     pub server: &'a Arc<ApiServer>,
     /// The authenticated (or impersonated) user.
@@ -46,7 +46,7 @@ pub struct Call<'a> {
     pub annotations: Mutex<Vec<(String, String)>>,
 }
 
-impl Call<'_> {
+impl RequestContext<'_> {
     /// Identifies the object in the path, for an error.
     pub fn about(&self) -> About<'_> {
         self.about_name(self.action.name)
