@@ -99,14 +99,14 @@ impl<K> Debug for Cache<K> {
 }
 
 struct Inner<K> {
-    held: RwLock<Held<K>>,
+    contents: RwLock<Contents<K>>,
     /// Locked while a change is applied and delivered, so that listeners receive changes in order.
     order: Mutex<()>,
     listeners: RwLock<Vec<Listener<K>>>,
     filled: watch::Sender<bool>,
 }
 
-struct Held<K> {
+struct Contents<K> {
     objects: BTreeMap<Key, Arc<K>>,
     /// The version that the watch has reached. Everything up to it has been delivered.
     reached: u64,
@@ -120,7 +120,7 @@ fn version<K: Resource>(object: &K) -> u64 {
 impl<K: Resource> Default for Cache<K> {
     fn default() -> Self {
         Self(Arc::new(Inner {
-            held: RwLock::new(Held { objects: BTreeMap::new(), reached: 0 }),
+            contents: RwLock::new(Contents { objects: BTreeMap::new(), reached: 0 }),
             order: Mutex::new(()),
             listeners: RwLock::new(Vec::new()),
             filled: watch::Sender::new(false),
@@ -187,21 +187,21 @@ impl<K: Resource> Cache<K> {
         let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
         let new_version = version(&object);
         let key = Key::of(&object);
-        let held = self.read();
-        let known = held.objects.get(&key).map_or(0, |o| version(o.as_ref()));
-        let stale = new_version <= held.reached || new_version <= known;
-        drop(held);
+        let contents = self.read();
+        let known = contents.objects.get(&key).map_or(0, |o| version(o.as_ref()));
+        let stale = new_version <= contents.reached || new_version <= known;
+        drop(contents);
         if !stale {
             self.put(key, object);
         }
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Held<K>> {
-        self.0.held.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Contents<K>> {
+        self.0.contents.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Held<K>> {
-        self.0.held.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Contents<K>> {
+        self.0.contents.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(&self, key: Key, object: K) {
@@ -227,11 +227,11 @@ impl<K: Resource> Cache<K> {
         let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
         let at = version(&object);
         let key = Key::of(&object);
-        let mut held = self.write();
-        held.reached = held.reached.max(at);
+        let mut contents = self.write();
+        contents.reached = contents.reached.max(at);
         // The reply to our own write may have been stored before.
-        let known = held.objects.get(&key).is_some_and(|o| version(o.as_ref()) >= at && at > 0);
-        drop(held);
+        let known = contents.objects.get(&key).is_some_and(|o| version(o.as_ref()) >= at && at > 0);
+        drop(contents);
         if !known {
             self.put(key, object);
         }
@@ -242,12 +242,12 @@ impl<K: Resource> Cache<K> {
         let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
         let at = version(&object);
         let key = Key::of(&object);
-        let mut held = self.write();
-        held.reached = held.reached.max(at);
+        let mut contents = self.write();
+        contents.reached = contents.reached.max(at);
         // Another object of this name, created after the deletion, may be cached already.
-        let newer = held.objects.get(&key).is_some_and(|o| version(o.as_ref()) > at && at > 0);
-        let old = if newer { None } else { held.objects.remove(&key) };
-        drop(held);
+        let newer = contents.objects.get(&key).is_some_and(|o| version(o.as_ref()) > at && at > 0);
+        let old = if newer { None } else { contents.objects.remove(&key) };
+        drop(contents);
         if let Some(old) = old {
             // The event's last state is that of the cached object only if the uid is the same.
             let last = if old.meta().uid == object.meta().uid { Arc::new(object) } else { old };
@@ -258,18 +258,18 @@ impl<K: Resource> Cache<K> {
     /// Replaces the content by a full list taken at version `at`.
     pub(crate) fn replaced(&self, objects: Vec<K>, at: u64) {
         let _order = self.0.order.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut held = self.write();
-        held.reached = held.reached.max(at);
+        let mut contents = self.write();
+        contents.reached = contents.reached.max(at);
         let mut fresh: BTreeMap<Key, Arc<K>> =
             objects.into_iter().map(|o| (Key::of(&o), Arc::new(o))).collect();
-        for (key, object) in &held.objects {
+        for (key, object) in &contents.objects {
             // Learned from a write after the list was taken.
             if version(object.as_ref()) > at {
                 fresh.insert(key.clone(), object.clone());
             }
         }
-        let before = std::mem::replace(&mut held.objects, fresh.clone());
-        drop(held);
+        let before = std::mem::replace(&mut contents.objects, fresh.clone());
+        drop(contents);
         for (key, new) in &fresh {
             let old = before.get(key).cloned();
             if old.as_ref().is_none_or(|o| version(o.as_ref()) != version(new.as_ref())) {

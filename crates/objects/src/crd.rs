@@ -257,7 +257,7 @@ fn scale(scale: &Value, at: &str, faults: &mut Vec<FieldFault>) {
 /// Validates a schema: its structure first, then patterns, defaults and rules.
 fn validate_schema(source: &Value, path: &str, with_rules: bool, faults: &mut Vec<FieldFault>) {
     let before = faults.len();
-    Structural { faults }.node(source, path, Place { root: true, value_only: false }, 0);
+    Structural { faults }.node(source, path, Position { root: true, value_only: false }, 0);
     if faults.len() > before {
         return;
     }
@@ -288,7 +288,7 @@ fn validate_schema(source: &Value, path: &str, with_rules: bool, faults: &mut Ve
 
 /// The position of a node in its schema.
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     root: bool,
     /// Inside `allOf`, `anyOf`, `oneOf` or `not`, which may contain only conditions on values.
     value_only: bool,
@@ -299,7 +299,7 @@ struct Structural<'a> {
 }
 
 impl Structural<'_> {
-    fn node(&mut self, schema: &Value, path: &str, place: Place, depth: usize) {
+    fn node(&mut self, schema: &Value, path: &str, position: Position, depth: usize) {
         let Some(map) = schema.as_object() else {
             self.faults.push(FieldFault::invalid(path, schema.clone(), "must be a schema object"));
             return;
@@ -314,28 +314,28 @@ impl Structural<'_> {
                 format!("{keyword} is not supported"),
             ));
         }
-        if place.value_only {
+        if position.value_only {
             self.condition(map, path);
         } else {
-            self.shape(map, path, place);
+            self.shape(map, path, position);
         }
-        self.children(map, path, place, depth);
+        self.children(map, path, position, depth);
     }
 
     /// Validates a node that defines the shape of a value.
-    fn shape(&mut self, map: &Map<String, Value>, path: &str, place: Place) {
+    fn shape(&mut self, map: &Map<String, Value>, path: &str, position: Position) {
         let kind = map.get("type").and_then(Value::as_str).unwrap_or_default();
         let flag = |key: &str| map.get(key) == Some(&Value::Bool(true));
         let (either, free) =
             (flag("x-kubernetes-int-or-string"), flag("x-kubernetes-preserve-unknown-fields"));
         let types = ["array", "boolean", "integer", "number", "object", "string"];
         match kind {
-            "" if either || (free && !place.root) => {}
+            "" if either || (free && !position.root) => {}
             "" => {
                 let text = "must not be empty for specified object fields";
                 self.faults.push(FieldFault::required(
                     format!("{path}.type"),
-                    if place.root { "must not be empty at the root" } else { text },
+                    if position.root { "must not be empty at the root" } else { text },
                 ));
             }
             _ if either => {
@@ -436,10 +436,10 @@ impl Structural<'_> {
         }
     }
 
-    fn children(&mut self, map: &Map<String, Value>, path: &str, place: Place, depth: usize) {
-        let inner = Place { root: false, ..place };
+    fn children(&mut self, map: &Map<String, Value>, path: &str, position: Position, depth: usize) {
+        let inner = Position { root: false, ..position };
         for (name, property) in map.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            if place.root && name == "metadata" {
+            if position.root && name == "metadata" {
                 continue;
             }
             self.node(property, &format!("{path}.properties[{name}]"), inner, depth + 1);
@@ -451,7 +451,7 @@ impl Structural<'_> {
             self.node(values, &format!("{path}.additionalProperties"), inner, depth + 1);
         }
         let either = map.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
-        let below = Place { root: false, value_only: true };
+        let below = Position { root: false, value_only: true };
         for junctor in ["allOf", "anyOf", "oneOf"] {
             if either && junctor == "anyOf" {
                 // Generators write int-or-string as `anyOf: [{type: integer}, {type: string}]`.
@@ -696,7 +696,7 @@ mod tests {
         for (at, value, text) in cases {
             let mut bad = good.clone();
             match bad.pointer_mut(at) {
-                Some(place) => *place = value,
+                Some(position) => *position = value,
                 None => bad["spec"]["conversion"] = value,
             }
             let faults = kinds_of_crd(&bad).unwrap_err();

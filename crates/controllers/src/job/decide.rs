@@ -26,7 +26,7 @@ const OWN_NAME: &str = "kubernetes.io/job-controller";
 
 /// The input of the decision.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct ObservedJob<'a> {
     /// The Job, as the API has it.
     pub job: &'a Job,
     /// The pods that the Job controls, ordered by name.
@@ -70,7 +70,7 @@ pub struct Deletion {
 }
 
 /// Decides the next step for a Job.
-pub fn decide(seen: &Seen) -> Plan {
+pub fn decide(seen: &ObservedJob) -> Plan {
     let Some(spec) = &seen.job.spec else { return Plan::default() };
     if spec.managed_by.as_deref().is_some_and(|by| by != OWN_NAME) {
         return Plan::default();
@@ -92,7 +92,7 @@ fn tracked_names(pods: &[Arc<Pod>]) -> Vec<String> {
 
 /// The intermediate state of a decision.
 struct Step<'a> {
-    seen: &'a Seen<'a>,
+    seen: &'a ObservedJob<'a>,
     spec: &'a JobSpec,
     indexed: bool,
     suspended: bool,
@@ -106,7 +106,7 @@ struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    fn new(seen: &'a Seen<'a>, spec: &'a JobSpec) -> Self {
+    fn new(seen: &'a ObservedJob<'a>, spec: &'a JobSpec) -> Self {
         let indexed = spec.completion_mode.as_deref() == Some("Indexed");
         let books = account(seen.job, seen.pods, indexed, spec.completions);
         let backoff = match seen.backoff {
@@ -385,7 +385,7 @@ fn failure_note(ending: &Ending) -> Note {
 }
 
 /// Rebuilds the back-off record from the pods that still exist.
-fn recalled(seen: &Seen) -> Backoff {
+fn recalled(seen: &ObservedJob) -> Backoff {
     let only_failed = pods::replaces_only_failed(seen.job);
     let times = |wanted: &dyn Fn(&Pod) -> bool| -> Vec<Timestamp> {
         seen.pods.iter().filter(|pod| wanted(pod)).filter_map(|pod| pods::finished_at(pod)).collect()

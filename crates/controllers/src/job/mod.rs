@@ -85,7 +85,8 @@ async fn step(context: &Context, backoffs: &Backoffs, item: Item) -> Result<Opti
         return Ok(None);
     };
     let backoff = lock(backoffs).get(&uid).copied();
-    let plan = decide::decide(&decide::Seen { job: &job, pods: &pods, backoff, now: Timestamp::now() });
+    let plan =
+        decide::decide(&decide::ObservedJob { job: &job, pods: &pods, backoff, now: Timestamp::now() });
     let (again, record) = (plan.again, plan.backoff);
     apply::apply(context, &job, plan).await?;
     // Store it only now, so that a failed step is decided again from the same record.

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::backoff::Backoff;
-use super::decide::{Plan, Seen, decide};
+use super::decide::{ObservedJob, Plan, decide};
 use super::template;
 
 const NOW: i64 = 1_000;
@@ -136,7 +136,7 @@ fn check(cases: Vec<Case>) {
     for case in cases {
         let job = job(case.spec, case.status);
         let pods: Vec<_> = case.pods.iter().map(|text| pod(text)).collect();
-        let plan = decide(&Seen { job: &job, pods: &pods, backoff: case.backoff, now: at(NOW) });
+        let plan = decide(&ObservedJob { job: &job, pods: &pods, backoff: case.backoff, now: at(NOW) });
         assert_eq!(plan_text(&plan), case.expected, "{}", case.name);
     }
 }
@@ -482,7 +482,8 @@ fn failure_policy_ignores_counts_or_ends() {
         ),
     ]);
     let job = job(spec(), start());
-    let plan = decide(&Seen { job: &job, pods: &[pod("a Failed t x42")], backoff: None, now: at(NOW) });
+    let plan =
+        decide(&ObservedJob { job: &job, pods: &[pod("a Failed t x42")], backoff: None, now: at(NOW) });
     assert_eq!(
         plan.status.unwrap().conditions.unwrap()[0].message.as_deref(),
         Some("Container c for pod n/a failed with exit code 42 matching FailJob rule at index 1")
@@ -500,7 +501,7 @@ fn a_crash_between_any_two_writes_never_counts_twice() {
         let mut writes = 0;
         let mut backoff = Some(Backoff::default());
         for _ in 0..6 {
-            let plan = decide(&Seen { job: &job, pods: &pods, backoff, now: at(NOW) });
+            let plan = decide(&ObservedJob { job: &job, pods: &pods, backoff, now: at(NOW) });
             backoff = Some(plan.backoff);
             assert!(plan.create.is_empty() && plan.delete.is_empty(), "{}", plan_text(&plan));
             let mut steps: Vec<Write> = Vec::new();

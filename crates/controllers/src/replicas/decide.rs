@@ -17,7 +17,7 @@ use semantics::{is_deleted, is_ready, labels_match};
 pub const BURST: usize = 500;
 
 /// The input of the decision.
-pub struct Seen<'a> {
+pub struct ObservedReplicas<'a> {
     /// Its uid.
     pub uid: &'a str,
     /// Whether it is being deleted.
@@ -48,7 +48,7 @@ pub struct Plan {
 }
 
 /// Decides the next step.
-pub fn decide(seen: &Seen<'_>) -> Plan {
+pub fn decide(seen: &ObservedReplicas<'_>) -> Plan {
     let mut plan = Plan::default();
     let mut kept: Vec<&Arc<Pod>> = Vec::new();
     for pod in seen.pods {
@@ -90,7 +90,7 @@ pub fn selects(wanted: &Wanted, pod: &Pod) -> bool {
     wanted.selector.as_ref().is_some_and(|selector| labels_match(selector, &labels))
 }
 
-fn count(seen: &Seen<'_>, kept: &[&Arc<Pod>], plan: &mut Plan) {
+fn count(seen: &ObservedReplicas<'_>, kept: &[&Arc<Pod>], plan: &mut Plan) {
     let template = seen.wanted.template.metadata.as_ref().and_then(|m| m.labels.clone()).unwrap_or_default();
     for pod in kept {
         plan.counts.replicas += 1;
@@ -109,7 +109,7 @@ fn count(seen: &Seen<'_>, kept: &[&Arc<Pod>], plan: &mut Plan) {
 }
 
 /// Returns how much longer a ready pod must stay ready before it counts as available.
-fn left(seen: &Seen<'_>, pod: &Pod) -> Option<Duration> {
+fn left(seen: &ObservedReplicas<'_>, pod: &Pod) -> Option<Duration> {
     let seconds = seen.wanted.min_ready_seconds;
     if seconds == 0 {
         return None;
@@ -150,7 +150,7 @@ mod tests {
 
     fn plan(wanted: &Wanted, pods: &[Arc<Pod>], is_deleted: bool) -> Plan {
         let now = "2026-01-01T00:00:10Z".parse().unwrap();
-        decide(&Seen { uid: "u", is_deleted, wanted, pods, now })
+        decide(&ObservedReplicas { uid: "u", is_deleted, wanted, pods, now })
     }
 
     fn names(pods: &[Arc<Pod>]) -> Vec<&str> {

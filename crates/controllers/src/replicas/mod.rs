@@ -23,7 +23,7 @@ use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow, refusal};
 use controller_runtime::supervision::Scope;
-use decide::{Plan, Seen, decide};
+use decide::{ObservedReplicas, Plan, decide};
 
 /// Sets processed concurrently.
 const CONCURRENCY: usize = 16;
@@ -90,7 +90,7 @@ async fn step<K: Replicated>(context: &Context<K>, key: Key) -> Result<Option<Du
     let (uid, wanted, now) = (set.uid().unwrap_or_default(), set.wanted(), Timestamp::now());
     let pods = context.pods.list_in(&key.namespace);
     let is_deleted = set.meta().deletion_timestamp.is_some();
-    let mut plan = decide(&Seen { uid: &uid, is_deleted, wanted: &wanted, pods: &pods, now });
+    let mut plan = decide(&ObservedReplicas { uid: &uid, is_deleted, wanted: &wanted, pods: &pods, now });
     let failed = apply(context, set.as_ref(), &mut plan).await;
     if let Some(error) = &failed {
         let reason = if plan.create > 0 { "FailedCreate" } else { "FailedDelete" };

@@ -20,7 +20,7 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// The input of the decisions.
-pub struct Seen {
+pub struct ObservedVolumes {
     /// Every volume, ordered by name.
     pub volumes: Vec<Arc<PersistentVolume>>,
     /// Every class.
@@ -93,7 +93,7 @@ pub fn belongs_to(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> b
 }
 
 /// Decides the next step for a claim.
-pub fn claim_step(claim: &PersistentVolumeClaim, seen: &Seen) -> ClaimStep {
+pub fn claim_step(claim: &PersistentVolumeClaim, seen: &ObservedVolumes) -> ClaimStep {
     let named = claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).filter(|name| !name.is_empty());
     if let Some(named) = named {
         return named_step(claim, named, seen);
@@ -147,7 +147,7 @@ fn is_default(class: &StorageClass) -> bool {
         .is_some_and(|value| value == "true")
 }
 
-fn unclassed(claim: &PersistentVolumeClaim, seen: &Seen) -> ClaimStep {
+fn unclassed(claim: &PersistentVolumeClaim, seen: &ObservedVolumes) -> ClaimStep {
     best_match(claim, seen).map_or_else(
         || {
             wait(
@@ -184,7 +184,7 @@ fn name(class: &StorageClass) -> &str {
 }
 
 /// Decides the next step for a claim that names its volume.
-fn named_step(claim: &PersistentVolumeClaim, named: &str, seen: &Seen) -> ClaimStep {
+fn named_step(claim: &PersistentVolumeClaim, named: &str, seen: &ObservedVolumes) -> ClaimStep {
     let volume = seen.volumes.iter().find(|v| v.metadata.name.as_deref() == Some(named));
     let status = claim.status.as_ref();
     let bound = status.and_then(|s| s.phase.as_deref()) == Some("Bound");
@@ -213,7 +213,7 @@ fn named_step(claim: &PersistentVolumeClaim, named: &str, seen: &Seen) -> ClaimS
 }
 
 /// Returns the volume reserved for the claim, or else the smallest one that fits (`FindMatchingVolume`).
-fn best_match(claim: &PersistentVolumeClaim, seen: &Seen) -> Option<Arc<PersistentVolume>> {
+fn best_match(claim: &PersistentVolumeClaim, seen: &ObservedVolumes) -> Option<Arc<PersistentVolume>> {
     let fitting = seen.volumes.iter().filter(|volume| fits(volume, claim, seen.node.as_deref()));
     fitting.min_by_key(|volume| (!belongs_to(volume, claim), bytes(capacity(volume)))).cloned()
 }
@@ -306,7 +306,7 @@ mod tests {
         volumes: Vec<Arc<PersistentVolume>>,
         classes: Vec<Arc<StorageClass>>,
     ) -> String {
-        match claim_step(claim, &Seen { volumes, classes, node: None }) {
+        match claim_step(claim, &ObservedVolumes { volumes, classes, node: None }) {
             ClaimStep::Bind(volume) => format!("bind {}", volume.metadata.name.as_deref().unwrap()),
             ClaimStep::Provision(_) => "provision".into(),
             ClaimStep::SetClass(class) => format!("class {class}"),

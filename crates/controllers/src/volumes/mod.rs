@@ -20,7 +20,7 @@ use super::queue::{Queue, work};
 use super::record::{Note, Recorder};
 use super::{Error, allow};
 use controller_runtime::supervision::Scope;
-use decide::{ClaimStep, PROVISIONER, SELECTED_NODE, Seen, VolumeStep, claim_step, volume_step};
+use decide::{ClaimStep, ObservedVolumes, PROVISIONER, SELECTED_NODE, VolumeStep, claim_step, volume_step};
 use semantics::has_ended;
 
 /// Claims and volumes processed concurrently.
@@ -170,7 +170,7 @@ async fn attend_claim(context: &Context, claim: &Arc<PersistentVolumeClaim>) -> 
         return Ok(());
     }
     let chosen = claim.annotations().get(SELECTED_NODE);
-    let seen = Seen {
+    let seen = ObservedVolumes {
         volumes: context.volumes.list(),
         classes: context.classes.list(),
         node: chosen.and_then(|node| context.nodes.get(&Key::new("", node.as_str()))),

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use self::fieldset::{FieldSet, show};
 use self::managed::{Entry, Operation};
-use self::typed::{Comparison, Place};
+use self::typed::{Comparison, TypeRef};
 use super::PatchError;
 use crate::Kind;
 
@@ -120,7 +120,7 @@ pub fn apply(
 ) -> Result<Value, ApplyError> {
     check(kind, applied, by)?;
     let schema = kind.schema();
-    let root = Place::root(schema);
+    let root = TypeRef::root(schema);
     let empty = skeleton(kind, applied);
     let before = live.unwrap_or(&empty);
     let mut entries = managed::read(before).unwrap_or_default();
@@ -191,7 +191,7 @@ pub fn apply(
 /// # Errors
 /// Why it cannot be merged, for a person.
 pub fn merge_untracked(kind: &Kind, object: &Value, wanted: &Value) -> Result<Value, String> {
-    let root = Place::root(kind.schema());
+    let root = TypeRef::root(kind.schema());
     typed::check(root, wanted, false).map_err(|faults| {
         format!("failed to convert patch object to typed object: {}", typed::join(&faults))
     })?;
@@ -237,7 +237,7 @@ pub fn is_readable(object: &Value) -> bool {
 }
 
 /// Removes from the merged object the fields that the manager applied before and that no manager applies any more.
-fn give_up(root: Place<'_>, merged: &Value, last: &FieldSet, wanted: &FieldSet) -> Value {
+fn give_up(root: TypeRef<'_>, merged: &Value, last: &FieldSet, wanted: &FieldSet) -> Value {
     let named = |set: &FieldSet| typed::with_named_fields(root, set);
     let set_of = |value: &Value| named(&typed::field_set(root, value));
     let (all, last) = (set_of(merged), named(last));
@@ -304,7 +304,7 @@ pub fn update_managed_fields(kind: &Kind, live: Option<&Value>, new: &mut Value,
     };
     // The first apply creates the record of an object without one (`skipNonAppliedManager`).
     let is_untracked = live.is_some() && entries.is_empty();
-    let root = Place::root(kind.schema());
+    let root = TypeRef::root(kind.schema());
     let fits = |object: &Value| typed::check(root, object, true).is_ok();
     if is_untracked || !fits(new) || !live.is_none_or(fits) {
         *new = without_managers(new);

@@ -13,7 +13,7 @@ use super::fieldset::{FieldSet, Path, field};
 use crate::printed;
 use crate::schema::{Additional, ListType, MAX_DEPTH, NodeId, Schema, Type, Zero};
 
-/// The kind of a place in a schema.
+/// What a reference leads to.
 #[derive(Clone, Copy)]
 enum At {
     /// A node, with whether its field is atomic, and whether unknown fields are preserved.
@@ -24,14 +24,14 @@ enum At {
     Untyped,
 }
 
-/// A place in a schema.
+/// A reference to a type in a schema (`schema.TypeRef` of structured-merge-diff).
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct TypeRef<'a> {
     schema: &'a Schema,
     at: At,
 }
 
-/// The scalars that a place accepts.
+/// The scalars that a type accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scalar {
     Numeric,
@@ -40,7 +40,7 @@ enum Scalar {
     Any,
 }
 
-/// The shapes that a place accepts; several if its type is open.
+/// The shapes that a type accepts; several if it is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Atom {
     map: bool,
@@ -89,18 +89,18 @@ impl Atom {
     }
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn root(schema: &'a Schema) -> Place<'a> {
-        Place::of(schema, schema.root(), false, false)
+impl<'a> TypeRef<'a> {
+    pub(super) fn root(schema: &'a Schema) -> TypeRef<'a> {
+        TypeRef::of(schema, schema.root(), false, false)
     }
 
-    fn of(schema: &'a Schema, id: NodeId, atomic: bool, preserve: bool) -> Place<'a> {
+    fn of(schema: &'a Schema, id: NodeId, atomic: bool, preserve: bool) -> TypeRef<'a> {
         let preserve = preserve || schema.node(id).preserve_unknown;
-        Place { schema, at: At::Node { id, atomic, preserve } }
+        TypeRef { schema, at: At::Node { id, atomic, preserve } }
     }
 
-    fn deduced(self) -> Place<'a> {
-        Place { at: At::Deduced, ..self }
+    fn deduced(self) -> TypeRef<'a> {
+        TypeRef { at: At::Deduced, ..self }
     }
 
     fn atom(self) -> Atom {
@@ -122,7 +122,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Returns whether a map at this place is atomic.
+    /// Returns whether a map of this type is atomic.
     fn is_atomic_map(self) -> bool {
         match self.at {
             At::Node { id, atomic, .. } => atomic || self.schema.node(id).atomic,
@@ -137,36 +137,36 @@ impl<'a> Place<'a> {
         Some(&self.schema.node(id).list_type).filter(|list| **list != ListType::Atomic)
     }
 
-    /// Returns the place of a field, and whether it is a named one; `None` if the schema has no such field.
-    fn declared(self, name: &str) -> Option<(Place<'a>, bool)> {
+    /// Returns the type of a field, and whether it is a named one; `None` if the schema has no such field.
+    fn declared(self, name: &str) -> Option<(TypeRef<'a>, bool)> {
         let At::Node { id, preserve, .. } = self.at else { return Some((self, false)) };
         let node = self.schema.node(id);
         if let Some(property) = node.properties.get(name) {
             // Type and metadata have their own schema.
             let preserve = preserve && !self.schema.is_type_or_metadata(id, name);
-            return Some((Place::of(self.schema, property.node, property.atomic, preserve), true));
+            return Some((TypeRef::of(self.schema, property.node, property.atomic, preserve), true));
         }
         match node.additional {
-            Additional::Of(values) => Some((Place::of(self.schema, values, false, preserve), false)),
+            Additional::Of(values) => Some((TypeRef::of(self.schema, values, false, preserve), false)),
             Additional::Anything => Some((self.deduced(), false)),
             Additional::Forbidden if preserve || node.properties.is_empty() => Some((self.deduced(), false)),
             Additional::Forbidden => None,
         }
     }
 
-    /// Returns the place of a field, and whether it is a named one.
-    pub(super) fn field(self, name: &str) -> (Place<'a>, bool) {
+    /// Returns the type of a field, and whether it is a named one.
+    pub(super) fn field(self, name: &str) -> (TypeRef<'a>, bool) {
         self.declared(name).unwrap_or((self.deduced(), false))
     }
 
-    fn item(self) -> Place<'a> {
-        let untyped = Place { at: At::Untyped, ..self };
+    fn item(self) -> TypeRef<'a> {
+        let untyped = TypeRef { at: At::Untyped, ..self };
         let At::Node { id, preserve, .. } = self.at else { return untyped };
-        self.schema.node(id).items.map_or(untyped, |items| Place::of(self.schema, items, false, preserve))
+        self.schema.node(id).items.map_or(untyped, |items| TypeRef::of(self.schema, items, false, preserve))
     }
 
-    /// Returns the place below a path element, and whether it is a named field.
-    pub(super) fn below(self, element: &str) -> (Place<'a>, bool) {
+    /// Returns the type below a path element, and whether it is a named field.
+    pub(super) fn below(self, element: &str) -> (TypeRef<'a>, bool) {
         match element.strip_prefix("f:") {
             Some(name) => self.field(name),
             None => (self.item(), false),
@@ -221,9 +221,9 @@ impl<'a> Place<'a> {
 ///
 /// # Errors
 /// All faults, each with its path. For the fields of one object, only those before the first undeclared field.
-pub(super) fn check(place: Place<'_>, value: &Value, repeated: bool) -> Result<(), Vec<String>> {
+pub(super) fn check(type_ref: TypeRef<'_>, value: &Value, repeated: bool) -> Result<(), Vec<String>> {
     let mut judge = Judge { repeated, path: Vec::new(), faults: Vec::new() };
-    judge.value(place, value);
+    judge.value(type_ref, value);
     if judge.faults.is_empty() { Ok(()) } else { Err(judge.faults) }
 }
 
@@ -242,15 +242,15 @@ struct Judge {
 }
 
 impl Judge {
-    fn value(&mut self, place: Place<'_>, value: &Value) {
+    fn value(&mut self, type_ref: TypeRef<'_>, value: &Value) {
         if self.path.len() > MAX_DEPTH || value.is_null() {
             return;
         }
-        match (place.atom().of(Some(value)).shape(), value) {
+        match (type_ref.atom().of(Some(value)).shape(), value) {
             (Shape::Map, Value::Object(map)) => {
                 for (name, child) in map {
                     self.path.push(field(name));
-                    let declared = place.declared(name);
+                    let declared = type_ref.declared(name);
                     match declared {
                         Some((below, _)) => self.value(below, child),
                         None => self.fault("field not declared in schema"),
@@ -262,7 +262,7 @@ impl Judge {
                 }
             }
             (Shape::Map, other) => self.fault(&format!("expected map, got &{{{}}}", printed(other))),
-            (Shape::List, Value::Array(items)) => self.items(place, items),
+            (Shape::List, Value::Array(items)) => self.items(type_ref, items),
             (Shape::List, other) => self.fault(&format!("expected list, got &{{{}}}", printed(other))),
             (Shape::Scalar(scalar), value) => {
                 if let Some(text) = scalar_fault(scalar, value) {
@@ -272,12 +272,12 @@ impl Judge {
         }
     }
 
-    fn items(&mut self, place: Place<'_>, items: &[Value]) {
+    fn items(&mut self, type_ref: TypeRef<'_>, items: &[Value]) {
         let mut seen = std::collections::BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
-            let element = match place.list() {
+            let element = match type_ref.list() {
                 None => Ok(format!("i:{index}")),
-                Some(list) => place.element(list, item),
+                Some(list) => type_ref.element(list, item),
             };
             match element {
                 Err(text) => return self.fault(&format!("element {index}: {text}")),
@@ -287,7 +287,7 @@ impl Judge {
                         self.fault(&format!("duplicate entries for key {key}"));
                     }
                     self.path.push(element);
-                    self.value(place.item(), item);
+                    self.value(type_ref.item(), item);
                     self.path.pop();
                 }
             }
@@ -346,33 +346,33 @@ fn go_type(value: &Value) -> &'static str {
 }
 
 /// Returns the paths of atomic maps and lists in `value` (`findAtomics`).
-pub(super) fn atomics(place: Place<'_>, value: &Value) -> Vec<String> {
+pub(super) fn atomics(type_ref: TypeRef<'_>, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    find_atomics(place, value, "", 0, &mut found);
+    find_atomics(type_ref, value, "", 0, &mut found);
     found
 }
 
-fn find_atomics(place: Place<'_>, value: &Value, path: &str, depth: usize, found: &mut Vec<String>) {
-    if !matches!(place.at, At::Node { .. }) || depth > MAX_DEPTH {
+fn find_atomics(type_ref: TypeRef<'_>, value: &Value, path: &str, depth: usize, found: &mut Vec<String>) {
+    if !matches!(type_ref.at, At::Node { .. }) || depth > MAX_DEPTH {
         return;
     }
     match value {
         Value::Object(fields) => {
-            if place.is_atomic_map() {
+            if type_ref.is_atomic_map() {
                 found.push(path.to_owned());
             }
             for (name, child) in fields {
-                if let (below, true) = place.field(name) {
+                if let (below, true) = type_ref.field(name) {
                     find_atomics(below, child, &format!("{path}.{name}"), depth + 1, found);
                 }
             }
         }
         Value::Array(items) => {
-            if place.list().is_none() {
+            if type_ref.list().is_none() {
                 found.push(path.to_owned());
             }
             for (index, item) in items.iter().enumerate() {
-                find_atomics(place.item(), item, &format!("{path}[{index}]"), depth + 1, found);
+                find_atomics(type_ref.item(), item, &format!("{path}[{index}]"), depth + 1, found);
             }
         }
         _ => {}
@@ -380,22 +380,22 @@ fn find_atomics(place: Place<'_>, value: &Value, path: &str, depth: usize, found
 }
 
 /// Returns the fields that `value` sets (`typed/tofieldset.go`).
-pub(super) fn field_set(place: Place<'_>, value: &Value) -> FieldSet {
+pub(super) fn field_set(type_ref: TypeRef<'_>, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
-    collect(place, value, &mut Vec::new(), &mut set);
+    collect(type_ref, value, &mut Vec::new(), &mut set);
     set
 }
 
-fn collect(place: Place<'_>, value: &Value, path: &mut Path, set: &mut FieldSet) {
+fn collect(type_ref: TypeRef<'_>, value: &Value, path: &mut Path, set: &mut FieldSet) {
     if path.len() > MAX_DEPTH {
         return set.insert(path);
     }
-    match place.atom().of(Some(value)).shape() {
+    match type_ref.atom().of(Some(value)).shape() {
         Shape::Scalar(_) => set.insert(path),
-        Shape::Map if place.is_atomic_map() => set.insert(path),
+        Shape::Map if type_ref.is_atomic_map() => set.insert(path),
         Shape::Map => {
             for (name, child) in value.as_object().into_iter().flatten() {
-                let (below, named) = place.field(name);
+                let (below, named) = type_ref.field(name);
                 path.push(field(name));
                 collect(below, child, path, set);
                 if child.is_null() || child.as_object().is_some_and(Map::is_empty) || !named {
@@ -405,14 +405,14 @@ fn collect(place: Place<'_>, value: &Value, path: &mut Path, set: &mut FieldSet)
             }
         }
         Shape::List => {
-            let Some(list) = place.list() else { return set.insert(path) };
-            let items = place.items(list, Some(value));
+            let Some(list) = type_ref.list() else { return set.insert(path) };
+            let items = type_ref.items(list, Some(value));
             for (element, item) in &items {
                 // For duplicate items, only their presence is recorded.
                 let is_only = items.iter().filter(|(other, _)| other == element).count() == 1;
                 path.push(element.clone());
                 if is_only {
-                    collect(place.item(), item, path, set);
+                    collect(type_ref.item(), item, path, set);
                 }
                 set.insert(path);
                 path.pop();
@@ -422,9 +422,9 @@ fn collect(place: Place<'_>, value: &Value, path: &mut Path, set: &mut FieldSet)
 }
 
 /// Returns the differences from `old` to `new` (`typed/compare.go`), ignoring `managedFields`.
-pub(super) fn compare(place: Place<'_>, old: &Value, new: &Value) -> Comparison {
+pub(super) fn compare(type_ref: TypeRef<'_>, old: &Value, new: &Value) -> Comparison {
     let mut out = Comparison::default();
-    walk(place, Some(old), Some(new), &mut Vec::new(), &mut out);
+    walk(type_ref, Some(old), Some(new), &mut Vec::new(), &mut out);
     out
 }
 
@@ -437,8 +437,8 @@ fn is_empty_list(value: Option<&Value>) -> bool {
 }
 
 /// Returns the shapes by which to process both values; two if the values differ in shape.
-fn shapes(place: Place<'_>, left: Option<&Value>, right: Option<&Value>) -> (Option<Shape>, Shape) {
-    let (of_left, of_right) = (place.atom().of(left), place.atom().of(right));
+fn shapes(type_ref: TypeRef<'_>, left: Option<&Value>, right: Option<&Value>) -> (Option<Shape>, Shape) {
+    let (of_left, of_right) = (type_ref.atom().of(left), type_ref.atom().of(right));
     match (left, right) {
         (_, None) => (None, of_left.shape()),
         (None, _) => (None, of_right.shape()),
@@ -447,15 +447,21 @@ fn shapes(place: Place<'_>, left: Option<&Value>, right: Option<&Value>) -> (Opt
     }
 }
 
-fn walk(place: Place<'_>, old: Option<&Value>, new: Option<&Value>, path: &mut Path, out: &mut Comparison) {
+fn walk(
+    type_ref: TypeRef<'_>,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    path: &mut Path,
+    out: &mut Comparison,
+) {
     if same(old, new) || path.len() > MAX_DEPTH {
         return;
     }
-    let (before, shape) = shapes(place, old, new);
+    let (before, shape) = shapes(type_ref, old, new);
     if let Some(before) = before {
-        below(place, before, old, new, path, out);
+        below(type_ref, before, old, new, path, out);
     }
-    if below(place, shape, old, new, path, out) {
+    if below(type_ref, shape, old, new, path, out) {
         return;
     }
     match (old, new) {
@@ -478,7 +484,7 @@ fn leaf(old: Option<&Value>, new: Option<&Value>, path: &Path, out: &mut Compari
 
 /// Compares values of one shape. Returns whether they were compared as atomic values.
 fn below(
-    place: Place<'_>,
+    type_ref: TypeRef<'_>,
     shape: Shape,
     old: Option<&Value>,
     new: Option<&Value>,
@@ -491,7 +497,7 @@ fn below(
                 |value: Option<&Value>| value.is_none_or(|value| scalar_fault(scalar, value).is_none());
             (fits(old) || fits(new)) && leaf(old, new, path, out)
         }
-        Shape::Map if place.is_atomic_map() || is_empty_map(old) && is_empty_map(new) => {
+        Shape::Map if type_ref.is_atomic_map() || is_empty_map(old) && is_empty_map(new) => {
             leaf(old, new, path, out)
         }
         Shape::Map => {
@@ -503,7 +509,7 @@ fn below(
                 }
                 let (old, new) = (before.and_then(|map| map.get(name)), after.and_then(|map| map.get(name)));
                 path.push(field(name));
-                walk(place.field(name).0, old, new, path, out);
+                walk(type_ref.field(name).0, old, new, path, out);
                 path.pop();
             };
             for name in before.into_iter().flat_map(Map::keys) {
@@ -516,10 +522,10 @@ fn below(
             false
         }
         Shape::List if is_empty_list(old) && is_empty_list(new) => leaf(old, new, path, out),
-        Shape::List => match place.list() {
+        Shape::List => match type_ref.list() {
             None => leaf(old, new, path, out),
             Some(list) => {
-                compare_items(place, list, old, new, path, out);
+                compare_items(type_ref, list, old, new, path, out);
                 false
             }
         },
@@ -527,7 +533,7 @@ fn below(
 }
 
 fn compare_items(
-    place: Place<'_>,
+    type_ref: TypeRef<'_>,
     list: &ListType,
     old: Option<&Value>,
     new: Option<&Value>,
@@ -535,17 +541,17 @@ fn compare_items(
     out: &mut Comparison,
 ) {
     let mut both: BTreeMap<String, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
-    for (element, item) in place.items(list, old) {
+    for (element, item) in type_ref.items(list, old) {
         both.entry(element).or_default().0.push(item);
     }
-    for (element, item) in place.items(list, new) {
+    for (element, item) in type_ref.items(list, new) {
         both.entry(element).or_default().1.push(item);
     }
     for (element, (before, after)) in both {
         path.push(element);
         match (before.as_slice(), after.as_slice()) {
             ([] | [_], [] | [_]) => {
-                walk(place.item(), before.first().copied(), after.first().copied(), path, out);
+                walk(type_ref.item(), before.first().copied(), after.first().copied(), path, out);
             }
             ([_, _, ..], [_, _, ..]) => {
                 if before != after {
@@ -554,13 +560,13 @@ fn compare_items(
             }
             ([_, _, ..], rest) => {
                 if let [only] = rest {
-                    walk(place.item(), None, Some(only), path, out);
+                    walk(type_ref.item(), None, Some(only), path, out);
                 }
                 out.removed.insert(path);
             }
             (rest, _) => {
                 if let [only] = rest {
-                    walk(place.item(), Some(only), None, path, out);
+                    walk(type_ref.item(), Some(only), None, path, out);
                 }
                 out.added.insert(path);
             }
@@ -593,7 +599,7 @@ pub(super) fn equal(a: &Value, b: &Value) -> bool {
 
 /// Merges `applied` into `live`: maps and keyed lists are merged, everything else is replaced (`typed/merge.go`).
 pub(super) fn merge(
-    place: Place<'_>,
+    type_ref: TypeRef<'_>,
     live: Option<&Value>,
     applied: Option<&Value>,
     depth: usize,
@@ -605,7 +611,7 @@ pub(super) fn merge(
         return Ok(None);
     }
     // A value of another shape is replaced, so its old shape does not matter.
-    let (_, shape) = shapes(place, live, applied);
+    let (_, shape) = shapes(type_ref, live, applied);
     let kept = || Ok(applied.or(live).cloned());
     match shape {
         Shape::Scalar(scalar) => {
@@ -615,7 +621,7 @@ pub(super) fn merge(
                 _ => kept(),
             }
         }
-        Shape::Map if place.is_atomic_map() || is_empty_map(live) && is_empty_map(applied) => kept(),
+        Shape::Map if type_ref.is_atomic_map() || is_empty_map(live) && is_empty_map(applied) => kept(),
         Shape::Map => {
             let (before, after) = (live.and_then(Value::as_object), applied.and_then(Value::as_object));
             let mut out = Map::new();
@@ -625,16 +631,16 @@ pub(super) fn merge(
                 }
                 let (left, right) =
                     (before.and_then(|map| map.get(name)), after.and_then(|map| map.get(name)));
-                if let Some(merged) = merge(place.field(name).0, left, right, depth + 1)? {
+                if let Some(merged) = merge(type_ref.field(name).0, left, right, depth + 1)? {
                     out.insert(name.clone(), merged);
                 }
             }
             Ok((!out.is_empty()).then_some(Value::Object(out)))
         }
         Shape::List if is_empty_list(live) && is_empty_list(applied) => kept(),
-        Shape::List => match place.list() {
+        Shape::List => match type_ref.list() {
             None => kept(),
-            Some(list) => merge_lists(place, list, live, applied, depth),
+            Some(list) => merge_lists(type_ref, list, live, applied, depth),
         },
     }
 }
@@ -642,14 +648,14 @@ pub(super) fn merge(
 /// Merges keyed lists. Items of the applied list keep its order. Items of the live list alone stay before the next item
 /// that both lists have.
 fn merge_lists(
-    place: Place<'_>,
+    type_ref: TypeRef<'_>,
     list: &ListType,
     live: Option<&Value>,
     applied: Option<&Value>,
     depth: usize,
 ) -> Result<Option<Value>, String> {
-    let before = place.items(list, live);
-    let after = place.items(list, applied);
+    let before = type_ref.items(list, live);
+    let after = type_ref.items(list, applied);
     // A duplicate live item is not merged with the applied one.
     let find = |element: &str| {
         let mut found = before.iter().filter(|(e, _)| e == element).map(|(_, value)| *value);
@@ -668,7 +674,7 @@ fn merge_lists(
         if let (Some((element, _)), Some((wanted, item))) = (before.get(left), after.get(right)) {
             if element == wanted {
                 merged_right.insert(element.clone());
-                out.extend(merge(place.item(), find(element), Some(item), depth + 1)?);
+                out.extend(merge(type_ref.item(), find(element), Some(item), depth + 1)?);
                 (left, right) = (left + 1, right + 1);
                 next_shared = shared.next();
                 continue;
@@ -680,7 +686,7 @@ fn merge_lists(
         }
         if let Some((element, item)) = before.get(left) {
             if rank(element).is_none() {
-                out.extend(merge(place.item(), Some(item), None, depth + 1)?);
+                out.extend(merge(type_ref.item(), Some(item), None, depth + 1)?);
                 left += 1;
                 continue;
             }
@@ -690,7 +696,7 @@ fn merge_lists(
         }
         if let Some((element, item)) = after.get(right) {
             merged_right.insert(element.clone());
-            out.extend(merge(place.item(), find(element), Some(item), depth + 1)?);
+            out.extend(merge(type_ref.item(), find(element), Some(item), depth + 1)?);
             right += 1;
             if next_shared == Some(element) {
                 next_shared = shared.next();
@@ -701,10 +707,10 @@ fn merge_lists(
 }
 
 /// Adds named fields to a set that contains something below them.
-pub(super) fn with_named_fields(place: Place<'_>, set: &FieldSet) -> FieldSet {
+pub(super) fn with_named_fields(type_ref: TypeRef<'_>, set: &FieldSet) -> FieldSet {
     let mut out = FieldSet { members: set.members.clone(), children: BTreeMap::new() };
     for (element, children) in &set.children {
-        let (below, named) = place.below(element);
+        let (below, named) = type_ref.below(element);
         if named {
             out.members.insert(element.clone());
         }
@@ -715,12 +721,12 @@ pub(super) fn with_named_fields(place: Place<'_>, set: &FieldSet) -> FieldSet {
 
 /// Removes the fields of `set` from `value`. Leaves `null` for a map or list that becomes empty, and for an atomic one
 /// in which something is to be removed (`typed/remove.go`).
-pub(super) fn remove(place: Place<'_>, value: &Value, set: &FieldSet) -> Value {
+pub(super) fn remove(type_ref: TypeRef<'_>, value: &Value, set: &FieldSet) -> Value {
     let rest = |element: &str| set.children.get(element).filter(|below| !below.is_empty());
-    match place.atom().of(Some(value)).shape() {
+    match type_ref.atom().of(Some(value)).shape() {
         Shape::Scalar(_) => value.clone(),
         Shape::Map => {
-            let fields = value.as_object().filter(|_| !place.is_atomic_map());
+            let fields = value.as_object().filter(|_| !type_ref.is_atomic_map());
             let mut out = Map::new();
             for (name, child) in fields.into_iter().flatten() {
                 let element = field(name);
@@ -729,17 +735,17 @@ pub(super) fn remove(place: Place<'_>, value: &Value, set: &FieldSet) -> Value {
                 }
                 let kept = match rest(&element) {
                     None => child.clone(),
-                    Some(below) => remove(place.field(name).0, child, below),
+                    Some(below) => remove(type_ref.field(name).0, child, below),
                 };
                 out.insert(name.clone(), kept);
             }
             if out.is_empty() { Value::Null } else { Value::Object(out) }
         }
         Shape::List => {
-            let Some(list) = place.list() else { return Value::Null };
+            let Some(list) = type_ref.list() else { return Value::Null };
             let mut out = Vec::new();
             for item in value.as_array().into_iter().flatten() {
-                let Ok(element) = place.element(list, item) else {
+                let Ok(element) = type_ref.element(list, item) else {
                     out.push(item.clone());
                     continue;
                 };
@@ -748,7 +754,7 @@ pub(super) fn remove(place: Place<'_>, value: &Value, set: &FieldSet) -> Value {
                 }
                 out.push(match rest(&element) {
                     None => item.clone(),
-                    Some(below) => remove(place.item(), item, below),
+                    Some(below) => remove(type_ref.item(), item, below),
                 });
             }
             if out.is_empty() { Value::Null } else { Value::Array(out) }
