@@ -7,7 +7,7 @@ use kube::api::{Api, DeleteParams, ListParams, PropagationPolicy};
 use kube::{Client, ResourceExt};
 use tokio::time::Instant;
 
-use crate::{Attempt, Error, Kind, describe, explain, list};
+use crate::{Attempt, Error, Kind, describe, list};
 
 /// Pauses between two checks of what is left: the first, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -43,7 +43,7 @@ pub async fn delete(
     }
     match kind.api(client, namespace).delete(name, &parameters).await {
         Ok(_) => {}
-        Err(error) => match explain(error, attempt) {
+        Err(error) => match Error::from_kube(error, attempt) {
             Error::NotFound { .. } => return Err(list::not_found(client, kind, namespace, name).await),
             other => return Err(other),
         },
@@ -66,7 +66,7 @@ async fn force_pods(client: &Client, kind: Kind, namespace: &str, name: &str) ->
         match api.delete(&pod.name_any(), &parameters).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(explain(error, attempt)),
+            Err(error) => return Err(Error::from_kube(error, attempt)),
         }
     }
     Ok(())
@@ -107,8 +107,11 @@ async fn what_is_left(
     name: &str,
 ) -> Result<Vec<String>, Error> {
     let attempt = Attempt { verb: "get", what: kind.names(), name, namespace };
-    let job =
-        kind.api(client, namespace).get_metadata_opt(name).await.map_err(|error| explain(error, attempt))?;
+    let job = kind
+        .api(client, namespace)
+        .get_metadata_opt(name)
+        .await
+        .map_err(|error| Error::from_kube(error, attempt))?;
     let mut left: Vec<String> = job.iter().map(|_| format!("{}/{name}", kind.word())).collect();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let selected = ListParams::default().labels(&kind.pod_selector(name));

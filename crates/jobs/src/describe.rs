@@ -16,7 +16,7 @@ use semantics::{Wait, has_ended, is_deleted, is_ready, summary};
 
 use crate::alike::{Alike, alike, without_names};
 use crate::view::{self, Row};
-use crate::{Attempt, Error, Kind, explain, list};
+use crate::{Attempt, Error, Kind, list};
 
 /// A namespace with more pages of events than this counts as busy: its events are read per object.
 const FEW_PAGES: usize = 4;
@@ -175,7 +175,7 @@ pub async fn pods(client: &Client, kind: Kind, namespace: &str, job: &str) -> Re
     let attempt = Attempt { verb: "list", what: "pods", name: job, namespace };
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let found = api.list(&ListParams::default().labels(&kind.pod_selector(job))).await;
-    found.map(|list| list.items).map_err(|error| explain(error, attempt))
+    found.map(|list| list.items).map_err(|error| Error::from_kube(error, attempt))
 }
 
 /// Reads the job's pods, and events that include the job's: all of the namespace if they are few, else those of the
@@ -197,7 +197,7 @@ pub(crate) async fn pods_and_events(
         Err(error) => Err(error),
     };
     let attempt = Attempt { verb: "list", what: "events", name: "", namespace: &namespace };
-    (pods, events.map_err(|error| explain(error, attempt)))
+    (pods, events.map_err(|error| Error::from_kube(error, attempt)))
 }
 
 /// Reads the events of a job object by object.

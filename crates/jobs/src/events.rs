@@ -11,7 +11,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 
 use crate::describe::{self, EventView};
 use crate::progress::{self, Progress};
-use crate::{Attempt, Error, Kind, explain, list};
+use crate::{Attempt, Error, Kind, list};
 
 /// The maximum number of events remembered to avoid duplicates.
 const MAX_TOLD: usize = 10_000;
@@ -52,7 +52,7 @@ pub async fn watch(client: &Client, kind: Kind, namespace: &str, name: &str) -> 
     // A refusal must be reported at once; the watcher would retry forever.
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let attempt = Attempt { verb: "list", what: "events", name: "", namespace };
-    api.list(&ListParams::default().limit(1)).await.map_err(|error| explain(error, attempt))?;
+    api.list(&ListParams::default().limit(1)).await.map_err(|error| Error::from_kube(error, attempt))?;
     let events = watcher(api, watcher::Config::default()).default_backoff().applied_objects().boxed();
     let progress = progress::watch(client, kind, namespace, name);
     Ok(Watch { job, events, progress, told: BTreeSet::new(), ended: false })

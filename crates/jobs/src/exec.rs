@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, AttachParams, AttachedProcess};
 use kube::{Client, ResourceExt};
 
-use crate::{Action, Advice, Attempt, Error, Kind, describe, explain, list};
+use crate::{Action, Advice, Attempt, Error, Kind, describe, list};
 
 /// Where and how to run a command.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ pub async fn exec(
     let name = pod.name_any();
     let attempt = Attempt { verb: "create", what: "pods/exec", name: &name, namespace };
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    api.exec(&name, command, &parameters).await.map_err(|error| explain(error, attempt))
+    api.exec(&name, command, &parameters).await.map_err(|error| Error::from_kube(error, attempt))
 }
 
 /// The newest running pod of that role and index.

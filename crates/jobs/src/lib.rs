@@ -44,4 +44,4 @@ mod refusal;
 pub use error::{Class, Error, Fault, Position};
 pub use kind::Kind;
 pub use plan::{Action, Advice, JobRef};
-pub use refusal::{Attempt, explain};
+pub use refusal::Attempt;

@@ -6,7 +6,7 @@ use kube::{Client, ResourceExt};
 use paging::{MOST_PAGES, PAGE};
 
 use crate::view::{self, Row};
-use crate::{Attempt, Class, Error, Kind, explain, manifest, runtime};
+use crate::{Attempt, Class, Error, Kind, manifest, runtime};
 
 /// Which jobs to list.
 #[derive(Clone, Debug, Default)]
@@ -131,7 +131,7 @@ async fn list_kind<T>(
             ((job.namespace(), job.name_any(), kind), make(job))
         }));
     };
-    paging::each(&api, selected, MOST_PAGES, keep).await.map_err(|error| explain(error, attempt))?;
+    paging::each(&api, selected, MOST_PAGES, keep).await.map_err(|error| Error::from_kube(error, attempt))?;
     Ok(found)
 }
 
@@ -143,7 +143,7 @@ pub async fn get(client: &Client, kind: Kind, namespace: &str, name: &str) -> Re
     let attempt = Attempt { verb: "get", what: kind.names(), name, namespace };
     match kind.api(client, namespace).get(name).await {
         Ok(job) => Ok(job),
-        Err(error) => match explain(error, attempt) {
+        Err(error) => match Error::from_kube(error, attempt) {
             Error::NotFound { .. } => Err(not_found(client, kind, namespace, name).await),
             other => Err(other),
         },

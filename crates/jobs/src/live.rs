@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt};
 
 use crate::list::Selection;
 use crate::view::{self, Row};
-use crate::{Attempt, Class, Error, Kind, explain};
+use crate::{Attempt, Class, Error, Kind};
 
 /// The maximum number of consecutive failures of the watches.
 const MAX_BREAKS: u32 = 20;
@@ -182,7 +182,7 @@ impl Live {
         let explained = match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
-            | watcher::Error::WatchFailed(error) => explain(error, attempt),
+            | watcher::Error::WatchFailed(error) => Error::from_kube(error, attempt),
             other => Error::BrokenStream { what: "the watch".to_owned(), detail: other.to_string() },
         };
         if final_refusal && self.selection.kind.is_none() {

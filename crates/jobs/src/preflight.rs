@@ -24,7 +24,7 @@ use crate::kind::LABEL_QUEUE;
 use crate::list::{self, Selection};
 use crate::queue::{self, LocalQueue};
 use crate::refusal::whom_to_ask;
-use crate::{Action, Advice, Attempt, Class, Error, JobRef, Kind, explain, view};
+use crate::{Action, Advice, Attempt, Class, Error, JobRef, Kind, view};
 
 /// The time limit for all checks before a job is created; the requirement is 2 s.
 pub const PATIENCE: Duration = Duration::from_millis(1500);
@@ -141,7 +141,7 @@ async fn allowed(
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     match api.create(&PostParams::default(), &review).await {
         Ok(review) => Ok(review.status.map(|status| status.allowed)),
-        Err(error) => match explain(error, Attempt { verb, what: resource, name: "", namespace }) {
+        Err(error) => match Error::from_kube(error, Attempt { verb, what: resource, name: "", namespace }) {
             error @ Error::Unreachable { .. } => Err(error),
             _ => Ok(None),
         },

@@ -16,7 +16,7 @@ use kube::{Client, ResourceExt};
 
 use crate::describe::{self, EventView};
 use crate::view::{self, Row};
-use crate::{Attempt, Error, Kind, explain, list};
+use crate::{Attempt, Error, Kind, list};
 
 /// The maximum number of consecutive failures of the watch.
 const MAX_BREAKS: u32 = 20;
@@ -402,7 +402,7 @@ impl Watch {
         Err(match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
-            | watcher::Error::WatchFailed(error) => explain(error, attempt),
+            | watcher::Error::WatchFailed(error) => Error::from_kube(error, attempt),
             other => Error::BrokenStream { what: "the watch".to_owned(), detail: other.to_string() },
         })
     }

@@ -1,4 +1,4 @@
-//! Explains a server's refusal to the user.
+//! Turns the errors of the Kubernetes client into ours ([`Error::from_kube`]).
 //!
 //! The input is the client's error and what was attempted. The output is an [`Error`] with a class, a sentence and, if
 //! known, a remedy. The server's own message is kept unless we have a better one.
@@ -27,14 +27,16 @@ impl Attempt<'_> {
     }
 }
 
-/// Converts a client's error into an understandable one.
-pub fn explain(error: kube::Error, attempt: Attempt<'_>) -> Error {
-    match error {
-        kube::Error::Api(status) => explain_status(&status, attempt),
-        kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => {
-            Error::Unreachable { detail: innermost(&error) }
+impl Error {
+    /// Converts a client's error into an understandable one.
+    pub fn from_kube(error: kube::Error, attempt: Attempt<'_>) -> Self {
+        match error {
+            kube::Error::Api(status) => from_status(&status, attempt),
+            kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => {
+                Error::Unreachable { detail: innermost(&error) }
+            }
+            other => Error::Client(innermost(&other)),
         }
-        other => Error::Client(innermost(&other)),
     }
 }
 
@@ -47,7 +49,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
     deepest.to_string()
 }
 
-fn explain_status(status: &Status, attempt: Attempt<'_>) -> Error {
+fn from_status(status: &Status, attempt: Attempt<'_>) -> Error {
     match (status.code, &status.reason[..]) {
         (404, _) => not_found(status, attempt),
         (409, "AlreadyExists") => already_exists(attempt),
@@ -218,7 +220,7 @@ mod tests {
     fn explained(status: serde_json::Value) -> (u8, String) {
         let status: Status = serde_json::from_value(status).unwrap();
         let attempt = Attempt { verb: "create", what: "MPIJobs", name: "pi", namespace: "team-cv" };
-        let error = explain(kube::Error::Api(status.boxed()), attempt);
+        let error = Error::from_kube(kube::Error::Api(status.boxed()), attempt);
         (error.class().exit_code(), error.to_string())
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::delete::{self, Manner};
 use crate::setting::{self, Setting};
 use crate::submit::{self, FIELD_MANAGER};
-use crate::{Action, Advice, Attempt, Class, Error, Kind, explain, export, list, view};
+use crate::{Action, Advice, Attempt, Class, Error, Kind, export, list, view};
 
 /// Annotation of a job that repeats another: the first job's name.
 pub const ANNOTATION_RETRY_OF: &str = "training.opendatahub.io/retry-of";
@@ -159,7 +159,7 @@ async fn free_name(
 ) -> Result<String, Error> {
     let attempt = Attempt { verb: "list", what: kind.names(), name: "", namespace };
     let listed = kind.api(client, namespace).list_metadata(&ListParams::default()).await;
-    let listed = listed.map_err(|error| explain(error, attempt))?;
+    let listed = listed.map_err(|error| Error::from_kube(error, attempt))?;
     let taken: Vec<String> = listed.items.iter().map(ResourceExt::name_any).collect();
     Ok(next_name(base, word, &taken))
 }
@@ -185,7 +185,7 @@ pub(crate) async fn create(
     let parameters = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
     let attempt = Attempt { verb: "create", what: kind.names(), name: &name, namespace };
     let created = kind.api(client, namespace).create(&parameters, &object).await;
-    created.map_err(|error| explain(error, attempt))
+    created.map_err(|error| Error::from_kube(error, attempt))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::Value;
 
 use crate::manifest::{self, Document, Step};
-use crate::{Attempt, Error, Fault, Kind, explain};
+use crate::{Attempt, Error, Fault, Kind};
 
 /// The field manager that the API server records for objects created here.
 pub(crate) const FIELD_MANAGER: &str = "odh";
@@ -205,7 +205,10 @@ async fn create_one(
         PostParams { dry_run: dry_run == DryRun::Server, field_manager: Some(FIELD_MANAGER.to_owned()) };
     let kind = Kind::of(&object);
     let attempt = Attempt { verb: "create", what: kind.names(), name: draft.name(), namespace };
-    kind.api(client, namespace).create(&parameters, &object).await.map_err(|error| explain(error, attempt))
+    kind.api(client, namespace)
+        .create(&parameters, &object)
+        .await
+        .map_err(|error| Error::from_kube(error, attempt))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::submit::FIELD_MANAGER;
-use crate::{Action, Advice, Attempt, Class, Error, Kind, explain, list, view};
+use crate::{Action, Advice, Attempt, Class, Error, Kind, list, view};
 
 /// The result of suspending or resuming a job.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub async fn set(
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let change = nested(kind.suspend_pointer(), suspend.into());
     let patched = kind.api(client, namespace).patch(name, &parameters, &Patch::Merge(change)).await;
-    let object = patched.map_err(|error| match explain(error, attempt) {
+    let object = patched.map_err(|error| match Error::from_kube(error, attempt) {
         Error::Refused { class, reason, message, advice, faults } => Error::Refused {
             class,
             reason,

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::rerun::{self, ANNOTATION_CLONED_FROM, ANNOTATION_RETRY_OF};
 use crate::setting::{self, Setting};
 use crate::submit::FIELD_MANAGER;
-use crate::{Action, Advice, Attempt, Class, Error, Kind, explain, export, manifest};
+use crate::{Action, Advice, Attempt, Class, Error, Kind, export, manifest};
 
 /// The label that marks a ConfigMap as a template; its value is `true`.
 pub const LABEL: &str = "training.opendatahub.io/template";
@@ -80,7 +80,7 @@ pub async fn save(
     let written = api
         .patch(&format!("{PREFIX}{name}"), &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&kept))
         .await;
-    let written = written.map_err(|error| explain(error, attempt))?;
+    let written = written.map_err(|error| Error::from_kube(error, attempt))?;
     read(&written).ok_or_else(|| Error::Client("cannot read the saved template".to_owned()))
 }
 
@@ -96,7 +96,7 @@ pub async fn templates(client: &Client, namespaces: &[&str]) -> Result<Vec<Templ
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
         match api.list(&ListParams::default().labels(&format!("{LABEL}=true"))).await {
             Ok(kept) => found.extend(kept.items.iter().filter_map(read)),
-            Err(error) if index == 0 => return Err(explain(error, attempt)),
+            Err(error) if index == 0 => return Err(Error::from_kube(error, attempt)),
             Err(_) => {}
         }
     }
@@ -152,7 +152,7 @@ pub async fn delete(client: &Client, namespace: &str, name: &str) -> Result<(), 
     match api.delete(&format!("{PREFIX}{name}"), &DeleteParams::default()).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => Err(missing(namespace, name, None)),
-        Err(error) => Err(explain(error, attempt)),
+        Err(error) => Err(Error::from_kube(error, attempt)),
     }
 }
 

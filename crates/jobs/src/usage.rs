@@ -14,7 +14,7 @@ use semantics::{Quantity, has_ended, is_gpu};
 use serde::Serialize;
 
 use crate::view::Row;
-use crate::{Attempt, Error, describe, explain};
+use crate::{Attempt, Error, describe};
 
 /// Nano-units in one unit.
 const NANOS: f64 = 1e9;
@@ -116,7 +116,7 @@ async fn listed(client: &Client, namespace: Option<&str>) -> Result<Vec<Pod>, Er
     let mut found = Vec::new();
     paging::each(&api, of_jobs, MOST_PAGES, |pods| found.extend(pods))
         .await
-        .map_err(|error| explain(error, attempt))?;
+        .map_err(|error| Error::from_kube(error, attempt))?;
     Ok(found)
 }
 

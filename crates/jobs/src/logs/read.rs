@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::resume::{Resume, split};
 use super::sieve::Sieve;
 use super::{BATCH_LINES, BUFFERED_BATCHES, Batch, Item, Source};
-use crate::{Action, Advice, Attempt, Error, JobRef, describe, explain};
+use crate::{Action, Advice, Attempt, Error, JobRef, describe};
 
 /// The maximum length of a line, in bytes; longer lines are cut.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
@@ -212,7 +212,7 @@ impl Reader {
 }
 
 fn refusal(error: kube::Error, attempt: Attempt<'_>, job: JobRef) -> Error {
-    match explain(error, attempt) {
+    match Error::from_kube(error, attempt) {
         Error::NotFound { name, .. } => Error::NoPod {
             what: format!("pod {name} no longer exists"),
             advice: Advice::from("see the remaining pods").with(Action::Describe(job)),
